@@ -1,0 +1,1 @@
+"""benchax measures JAX functions."""

@@ -1,0 +1,86 @@
+"""Everything that benchax raises, and the one form that its messages have.
+
+    BenchaxError            base: catch this to catch all of them
+    ├── UsageError          the caller gave something that cannot work: an option, a spec, a path, a name
+    ├── MissingPackage      an optional package is needed and not installed
+    ├── StoreError          rows could not be written or read
+    ├── FormatError         a document is not one of ours, or was written by a newer benchax
+    └── NotMeasured         a reading cannot be taken here; it becomes a row without that number, never a guess
+
+A message says what was wrong (with the caller's own value), what was expected, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class BenchaxError(Exception):
+    """Base of all errors of benchax.
+
+    Args:
+        problem: what was wrong, quoting the value that was given.
+        expected: what would have been right, listing the permitted values.
+        hint: what to do next.
+    """
+
+    def __init__(self, problem: str, expected: str = "", hint: str = "") -> None:
+        # All three reach Exception.args, so that the error survives pickling between processes.
+        super().__init__(problem, expected, hint)
+        self.problem = problem
+        self.expected = expected
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.problem]
+        if self.expected:
+            lines.append(f"expected {self.expected}")
+        if self.hint:
+            lines.append(f"\nhint: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(BenchaxError):
+    """The caller gave something that cannot work."""
+
+
+class MissingPackage(BenchaxError):
+    """An optional package is needed and not installed."""
+
+
+class StoreError(BenchaxError):
+    """Rows could not be written or read."""
+
+
+class FormatError(BenchaxError):
+    """A document is not one of ours, or was written by a newer benchax."""
+
+
+class NotMeasured(BenchaxError):
+    """A reading cannot be taken here; `problem` completes the sentence "not measured, because …"."""
+
+
+def one_of(names: Iterable[str], given: str | None = None) -> str:
+    """ "one of: a, b, c", with the nearest name to `given` in front when one is near."""
+    listed = sorted(names)
+    near = difflib.get_close_matches(given, listed, n=1) if given else []
+    did_you_mean = f"{near[0]!r}? Permitted is " if near else ""
+    return f"{did_you_mean}one of: {', '.join(listed)}"
+
+
+def require(package: str, *, extra: str, doing: str) -> ModuleType:
+    """Imports an optional package, or says which extra brings it.
+
+    Raises:
+        MissingPackage: `package` is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingPackage(
+            f"{doing} needs the package {package!r}, which is not installed",
+            hint=f"pip install 'benchax[{extra}]'",
+        ) from error

@@ -1,0 +1,372 @@
+"""The data types of benchax, all frozen. Read this first.
+
+    Options       how to measure and when to stop
+    CaseId        which case a row belongs to
+    Environment   where it ran
+    Stages        what happens once: transfer, trace, lower, compile, first run, dispatch
+    Samples       raw clock readings of one timer
+    Memory, Cost  bytes and operations, each with its origin
+    Numerics      how far the compiled outputs are from a reference
+    Noise         what else the machine did meanwhile
+    Remark        a sentence that belongs beside the numbers
+    Failure       why there is no number
+    Measurement   one case, one environment, one run: one row
+
+Seconds and bytes everywhere. `None` means *not measured*, never zero, and `Measurement.not_measured` says why.
+Raw readings are kept; everything else (`per_call_s`, summaries) is derived when asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from benchax.stats.summary import Summary, summarize
+
+Scalar = str | int | float | bool | None
+Param = "Scalar | tuple[Param, ...] | Opaque"
+
+Cache = Literal["off", "hit", "miss", "warm"]
+Cold = Literal["process", "function"]
+Severity = Literal["info", "warning", "error"]
+Stop = Literal["precise", "time", "count"]
+FailureKind = Literal["error", "out_of_memory", "wrong_output", "crashed", "timeout", "not_run", "interrupted"]
+
+RENDERERS: dict[str, Callable[[Measurement], str]] = {}
+"""Filled by `benchax.reporting.display`: how a Measurement shows itself as "text" and "html"."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure and when to stop. `None` means "not said"; `options.resolve` returns one without any `None`."""
+
+    timer: str | None = None
+    """"auto", or timer names separated by commas; the first is the headline."""
+    max_time_s: float | None = None
+    """Sampling of one timer stops after this long."""
+    min_time_s: float | None = None
+    """... and not before this long: a shorter look cannot see the machine change its pace."""
+    max_samples: int | None = None
+    relative_width: float | None = None
+    """Stop when half the width of the 95 % interval of the median is below this share of the median."""
+    sample_time_s: float | None = None
+    """About how long one sample lasts. Short samples fall between preemptions."""
+    max_warmup_s: float | None = None
+    verify: str | None = None
+    """"eager", "float64" or "off": what the compiled outputs are compared with."""
+    memory: bool | None = None
+    """Observe the peak of resident memory in an extra, untimed pass."""
+    cold_process: bool | None = None
+    """Measure in a fresh Python process, so that the stages are those of a cold process."""
+    seed: int | None = None
+    """Seeds the data made from specs."""
+    store: str | None = None
+    """Folder of the database, or "off"."""
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A parameter value that JSON has no word for: its type and a text that identifies it."""
+
+    type: str
+    text: str
+
+
+@dataclass(frozen=True)
+class CaseId:
+    """The stored identity of a case. Any Unicode text of any length, kept unchanged."""
+
+    name: str
+    params: tuple[tuple[str, Any], ...] = ()
+    variant: str = ""
+    tag: str = ""
+
+    @property
+    def label(self) -> str:
+        """matmul[n=256, dtype=bf16] eager #tag: for people; two ids may share a label, never an id."""
+        params = f"[{', '.join(f'{k}={param_text(v)}' for k, v in self.params)}]" if self.params else ""
+        rest = [self.variant] if self.variant else []
+        rest += [f"#{self.tag}"] if self.tag else []
+        return " ".join([self.name + params, *rest])
+
+
+def param_text(value: Any) -> str:
+    return value.text if isinstance(value, Opaque) else str(value)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where it ran. Unknown is `None`."""
+
+    host: str
+    os: str
+    python: str
+    processor: str | None = None
+    cores: int | None = None
+    affinity: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+    governor: str | None = None
+    huge_pages: str | None = None
+    virtual_machine: bool | None = None
+    benchax: str | None = None
+    jax: str | None = None
+    jaxlib: str | None = None
+    numpy: str | None = None
+    backend: str | None = None
+    device_kind: str | None = None
+    device_count: int | None = None
+    process_count: int | None = None
+    platform_version: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """JAX settings that change programs or their speed."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that change programs or their speed (XLA_FLAGS, JAX_*, ...)."""
+    commit: str | None = None
+    branch: str | None = None
+    is_dirty: bool | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hex digits, equal for rows whose times may be put side by side. Commit and process do not enter."""
+        skip = {"commit", "branch", "is_dirty", "benchax"}
+        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skip}
+        text = repr([(k, sorted(v.items()) if isinstance(v, Mapping) else v) for k, v in sorted(facts.items())])
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Copies between host and device, several times over. `is_zero_copy`: no byte moved, the array is a view."""
+
+    size_bytes: int
+    elapsed_s: tuple[float, ...]
+    is_zero_copy: bool
+
+    @property
+    def median_s(self) -> float:
+        return median(self.elapsed_s)
+
+    @property
+    def bandwidth_bytes_per_s(self) -> float | None:
+        """None where nothing was copied: a bandwidth of a view is not a bandwidth."""
+        return None if self.is_zero_copy or not self.median_s else self.size_bytes / self.median_s
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What a call costs once. Each is one reading, but for the transfers and `dispatch_s` (median of several)."""
+
+    transfer_in: Transfer | None = None
+    trace_s: float | None = None
+    lower_s: float | None = None
+    compile_s: float | None = None
+    first_run_s: float | None = None
+    dispatch_s: float | None = None
+    """Time until the call returns, when everything is warm. Where XLA:CPU runs inline it contains the work."""
+    transfer_out: Transfer | None = None
+    cache: Cache | None = None
+    """JAX's persistent cache during compile_s; "warm": nothing was compiled, it was there already."""
+    cold: Cold | None = None
+    """What had never been compiled before: anything in this "process", or just this "function"."""
+
+    @property
+    def transfer_in_s(self) -> float | None:
+        return self.transfer_in.median_s if self.transfer_in else None
+
+    @property
+    def transfer_out_s(self) -> float | None:
+        return self.transfer_out.median_s if self.transfer_out else None
+
+    @property
+    def build_s(self) -> float | None:
+        """trace + lower + compile, when all that exist were measured."""
+        parts = [self.lower_s, self.compile_s]
+        return None if None in parts else sum(p for p in [self.trace_s, *parts] if p)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Raw clock readings of one timer in one process."""
+
+    timer: str
+    iterations: int
+    """Calls inside one sample."""
+    elapsed_s: tuple[float, ...]
+    """One reading per sample, for all its iterations, in the order taken; none is ever dropped."""
+    disturbed: tuple[bool, ...] | None = None
+    """Per sample: was the process preempted meanwhile? None where the system does not tell."""
+    resolution_s: float | None = None
+    """Smallest step of the clock that was seen."""
+    regime: str | None = None
+    """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
+    stop: Stop | None = None
+    process: int = 0
+
+    @property
+    def per_call_s(self) -> tuple[float, ...]:
+        return tuple(t / self.iterations for t in self.elapsed_s)
+
+    @property
+    def disturbed_count(self) -> int | None:
+        return None if self.disturbed is None else sum(self.disturbed)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: the compiler's plan, and what the process really took."""
+
+    argument_bytes: int | None = None
+    output_bytes: int | None = None
+    temp_bytes: int | None = None
+    alias_bytes: int | None = None
+    """Outputs that reuse donated arguments."""
+    code_bytes: int | None = None
+    constant_bytes: int | None = None
+    """Baked into the compiled program."""
+    captured_bytes: int | None = None
+    """Closed over by the Python function, before XLA folded anything."""
+    predicted_peak_bytes: int | None = None
+    """argument + output + temp - alias + constant, from the plan."""
+    compiler_peak_bytes: int | None = None
+    """JAX's own `peak_memory_in_bytes`. On CPU it leaves out the temporaries (jax 0.7 to 0.10)."""
+    compiled_rise_bytes: int | None = None
+    """Observed: how far the compiled call rose above what was there before it (outputs + temporaries)."""
+    eager_rise_bytes: int | None = None
+    """The same for the un-jitted call; depends on how far Python ran ahead of the device."""
+    method: str | None = None
+    """How the two rises were observed."""
+
+    @property
+    def observed_peak_bytes(self) -> int | None:
+        """Arguments + observed rise of the compiled call."""
+        if self.compiled_rise_bytes is None or self.argument_bytes is None:
+            return None
+        return self.argument_bytes + self.compiled_rise_bytes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations of one call by XLA's own estimate for the optimised program. None: XLA does not say."""
+
+    flops: float | None = None
+    transcendentals: float | None = None
+    bytes_accessed: float | None = None
+    has_loops: bool = False
+    """The program has `while` loops, whose bodies XLA counts once, however often they run."""
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How far the compiled outputs are from a reference. Over all leaves; `worst` names the worst one."""
+
+    reference: Literal["eager", "float64"]
+    agrees: bool
+    worst: str = ""
+    max_abs: float | None = None
+    """Largest absolute difference; None where a structure, shape or dtype differs already."""
+    max_rel: float | None = None
+    """Largest difference over the largest magnitude of the reference leaf."""
+    max_ulp: float | None = None
+    """Largest difference in units in the last place of the compiled dtype at the reference's value."""
+    nonfinite: int = 0
+    """Elements that are finite on one side only, or NaN on one side only."""
+    tolerance: float | None = None
+    """The bound on max_rel in force for the worst leaf."""
+    why: str = ""
+    """What disagreed, in a sentence; empty when it agrees."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What else the machine did while this row was measured. Shares are of all cores together, 0 to 1."""
+
+    load_1m: float | None = None
+    others_share: float | None = None
+    """CPU time of other processes."""
+    steal_share: float | None = None
+    """CPU time that the hypervisor gave to other machines."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence that belongs beside the numbers. `code` is stable and can be searched for."""
+
+    code: str
+    severity: Severity
+    message: str
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A number that is not there, and why: "not measured, because {why}". `what` is a path such as stages.trace_s."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a case has no numbers."""
+
+    kind: FailureKind
+    stage: str
+    message: str
+    advice: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One case, one environment, one run: one row."""
+
+    case: CaseId
+    environment: Environment
+    options: Options
+    run_id: str
+    started_at: str
+    """UTC, ISO 8601 with microseconds."""
+    signature: str = ""
+    """The inputs as specs: f32[1024,128], key, axis=0."""
+    failure: Failure | None = None
+    stages: Stages = Stages()
+    samples: tuple[Samples, ...] = ()
+    memory: Memory = Memory()
+    cost: Cost | None = None
+    numerics: Numerics | None = None
+    noise: Noise = Noise()
+    remarks: tuple[Remark, ...] = ()
+    not_measured: tuple[Absent, ...] = ()
+
+    @property
+    def status(self) -> Literal["ok", "failed"]:
+        return "failed" if self.failure else "ok"
+
+    @property
+    def headline(self) -> Samples | None:
+        """The samples of the first timer."""
+        return self.samples[0] if self.samples else None
+
+    def samples_of(self, timer: str) -> Samples | None:
+        return next((s for s in self.samples if s.timer == timer), None)
+
+    def summary(self, timer: str | None = None) -> Summary | None:
+        """Summary of the seconds per call by `timer` (default: the headline); None if it was not measured."""
+        samples = self.samples_of(timer) if timer else self.headline
+        return summarize(samples.per_call_s) if samples else None
+
+    def why_absent(self, what: str) -> str | None:
+        """Why the number at path `what` (or the group that it is in) is not there."""
+        return next((a.why for a in self.not_measured if what == a.what or what.startswith(a.what + ".")), None)
+
+    def asdict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
+
+    def _repr_html_(self) -> str | None:
+        return RENDERERS["html"](self) if "html" in RENDERERS else None

@@ -1,0 +1,60 @@
+"""What a list of readings says: median, interval, quartiles, extremes, outliers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchax.stats.intervals import median_interval
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Seconds per call. `low_s` and `high_s` bound the median at 95 %; None below 6 readings."""
+
+    n: int
+    median_s: float
+    low_s: float | None
+    high_s: float | None
+    q25_s: float
+    q75_s: float
+    min_s: float
+    max_s: float
+    outliers: int
+    """Readings outside Tukey's fences (1.5 interquartile ranges beyond the quartiles). Counted, never removed."""
+
+    @property
+    def relative_width(self) -> float | None:
+        """Half the width of the interval over the median; None where either does not exist."""
+        if self.low_s is None or self.high_s is None or self.median_s <= 0:
+            return None
+        return (self.high_s - self.low_s) / 2 / self.median_s
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Summary of `values` (at least one), in their own unit and in the order taken."""
+    ordered = sorted(values)
+    interval = median_interval(values, LEVEL)
+    q25, q75 = quantile(ordered, 0.25), quantile(ordered, 0.75)
+    fence = 1.5 * (q75 - q25)
+    return Summary(
+        n=len(ordered),
+        median_s=quantile(ordered, 0.5),
+        low_s=interval[0] if interval else None,
+        high_s=interval[1] if interval else None,
+        q25_s=q25,
+        q75_s=q75,
+        min_s=ordered[0],
+        max_s=ordered[-1],
+        outliers=sum(not q25 - fence <= v <= q75 + fence for v in ordered),
+    )
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """Linear interpolation between order statistics (Hyndman & Fan 1996, type 7, NumPy's default)."""
+    position = q * (len(ordered) - 1)
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (position - low) * (ordered[high] - ordered[low])

@@ -1,0 +1,102 @@
+"""Seconds, bytes and counts: to text and back. Nobody else in benchax formats or parses a quantity.
+
+Inside the program everything is plain seconds and bytes; a unit appears here, at the very end. Times use SI prefixes,
+sizes use binary ones (KiB), rates and counts use SI ones (GB/s, MFLOP), as the tools of the field do.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from benchax.errors import UsageError
+
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SI = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+
+# What people type: us for µs, and both the micro sign and the Greek letter mu.
+_SECONDS_READ = SECONDS | {"us": 1e-6, "μs": 1e-6, "min": 60.0, "": 1.0}
+_BYTES_READ = BYTES | {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ]*)\s*")
+
+
+def seconds(value: float, digits: int = 3) -> str:
+    """58.1 µs; 0.3 ns; 12.0 s. `digits` significant digits, never scientific notation between 1 fs and 1 Ms."""
+    unit = seconds_unit(value)
+    return f"{number(value / SECONDS[unit], digits)} {unit}"
+
+
+def seconds_unit(value: float) -> str:
+    """The unit in which `value` reads best; ns below one nanosecond, s for zero."""
+    size = abs(value)
+    # 0.9995 so that what would round to "1000 µs" is already written as "1.00 ms".
+    return next((unit for unit, scale in SECONDS.items() if size >= 0.9995 * scale), "ns" if size else "s")
+
+
+def seconds_range(low: float, high: float, digits: int = 3) -> str:
+    """57.2 – 59.3 µs: both ends in one unit, that of the greater one."""
+    unit = seconds_unit(max(abs(low), abs(high)))
+    scale = SECONDS[unit]
+    return f"{number(low / scale, digits)} – {number(high / scale, digits)} {unit}"
+
+
+def size(value: float, digits: int = 3) -> str:
+    """528 KiB; 12.0 MiB; 0 B."""
+    unit = next((u for u, scale in reversed(BYTES.items()) if abs(value) >= 0.9995 * scale), "B")
+    return f"{int(value)} B" if unit == "B" else f"{number(value / BYTES[unit], digits)} {unit}"
+
+
+def count(value: float, what: str = "", digits: int = 3) -> str:
+    """1.31 MFLOP; 24 k; 3. `what` follows the SI prefix."""
+    prefix = next((p for p, scale in reversed(_SI.items()) if abs(value) >= 0.9995 * scale), "")
+    scaled = value / _SI[prefix]
+    text = str(int(value)) if not prefix and float(value).is_integer() else number(scaled, digits)
+    return f"{text} {prefix}{what}".rstrip()
+
+
+def rate(value: float, what: str, digits: int = 3) -> str:
+    """2.51 GB/s; 41.0 GFLOP/s."""
+    return f"{count(value, what, digits)}/s"
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """0.0213 as 2.1 %."""
+    return f"{number(100 * value, digits)} %"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits and no exponent: 58.1, 0.00312, 1250."""
+    if not math.isfinite(value) or value == 0:
+        return str(value) if value else "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    rounded = f"{value:.{decimals}f}"
+    # Rounding may have carried into a new digit (9.996 -> 10.00): one decimal too many.
+    if decimals and len(rounded.lstrip("-").replace(".", "").lstrip("0")) > digits:
+        rounded = f"{value:.{decimals - 1}f}"
+    return rounded
+
+
+def parse_seconds(text: str | float) -> float:
+    """0.5, '0.5', '500ms', '2 min' as seconds.
+
+    Raises:
+        UsageError: not a number with one of the units s, ms, µs (us), ns, min.
+    """
+    return _parse(text, _SECONDS_READ, "a time such as 0.5, 500ms, 20us or 2min")
+
+
+def parse_size(text: str | float) -> int:
+    """'64 MiB', '2GB', 4096 as bytes; MB is 10**6, MiB is 2**20.
+
+    Raises:
+        UsageError: not a number with one of the units B, KiB … TiB, kB … TB.
+    """
+    return round(_parse(text, _BYTES_READ, "a size such as 4096, 64MiB or 2GB"))
+
+
+def _parse(text: str | float, scales: dict[str, float], expected: str) -> float:
+    match = _QUANTITY.fullmatch(str(text))
+    if not match or match[2] not in scales or isinstance(text, bool):
+        raise UsageError(f"cannot read {text!r} as a quantity", expected)
+    return float(match[1]) * scales[match[2]]
