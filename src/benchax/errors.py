@@ -64,10 +64,15 @@ class NotMeasured(BenchaxError):
 
 
 def one_of(names: Iterable[str], given: str | None = None) -> str:
-    """ "one of: a, b, c", with the nearest name to `given` in front when one is near."""
+    """What is permitted: "'timer'? Permitted is one of: seed, timer". The nearest name to `given` comes first.
+
+    Of more than 30 names only the nearest few are listed.
+    """
     listed = sorted(names)
-    near = difflib.get_close_matches(given, listed, n=1) if given else []
+    near = difflib.get_close_matches(given, listed, n=5) if given else []
     did_you_mean = f"{near[0]!r}? Permitted is " if near else ""
+    if len(listed) > 30:
+        return f"{did_you_mean}one of {len(listed)} names, such as {', '.join(near or listed[:5])}"
     return f"{did_you_mean}one of: {', '.join(listed)}"
 
 

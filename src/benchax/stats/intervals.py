@@ -15,9 +15,10 @@ from statistics import median
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Confidence interval for the median of the stationary process that `values` were drawn from.
 
-    Order statistics with binomial ranks (Conover, Practical Nonparametric Statistics, 3rd ed., 3.2), the ranks
-    taken for `effective_size(values)` draws. For independent values the true coverage is at least `level`. It says
-    nothing about drifts longer than the sampling itself.
+    Order statistics with binomial ranks (Conover, Practical Nonparametric Statistics, 3rd ed., 3.2). The ranks are
+    those for `effective_size(values)` draws, at their expected place among all values: rank r of m at the quantile
+    (r + 1) / (m + 1). For independent values the true coverage is at least `level`. It says nothing about drifts
+    longer than the sampling itself.
 
     Args:
         values: in the order taken.
@@ -31,8 +32,8 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
     if rank is None:
         return None
     ordered = sorted(values)
-    scaled = rank * len(ordered) // size
-    return ordered[scaled], ordered[-1 - scaled]
+    place = (rank + 1) * (len(ordered) + 1) // (size + 1) - 1
+    return ordered[place], ordered[-1 - place]
 
 
 def effective_size(values: Sequence[float]) -> float:

@@ -1,0 +1,77 @@
+# Every target sets up what it needs, once, in .venv (bench: in .venv-bench); a change of pyproject.toml sets it up again.
+# Needs make and Python >= 3.11. Another interpreter: make PYTHON=/path/to/python3 test
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+WORKERS ?= 2
+
+.PHONY: help demo test lint bench clean
+.NOTPARALLEL: # two installations at once in one environment would break it
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.base ## measure one small function and show what comes out
+	@$(VENV)/bin/benchax demo
+
+# The tests marked `serial` run apart: what they observe is disturbed by a neighbour. 5 is pytest's "none is marked so".
+test: $(VENV)/.test ## run all tests on the CPU (WORKERS=2 processes)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "not serial"
+	$(VENV)/bin/python -m pytest -m serial || test $$? -eq 5
+
+lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/pyright
+
+bench: $(BENCH_VENV)/.benchmarks ## set up the comparison with other tools and list its scripts
+	@for script in benchmarks/*.py; do \
+		test -e "$$script" || { echo "no scripts in benchmarks/"; break; }; \
+		echo "$(BENCH_VENV)/bin/python $$script"; \
+		sed -n '1s/^"""\([^"]*\).*/    \1/p' "$$script"; \
+	done
+
+clean: ## remove the environments and everything generated; stored measurements (.benchmarks) stay
+	rm -rf $(VENV) $(BENCH_VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps. Each is touched last, so that an interrupted installation starts again.
+
+$(VENV)/.base: $(VENV)/.created pyproject.toml
+	$(call install,$(VENV),.)
+
+$(VENV)/.test: $(VENV)/.created pyproject.toml
+	$(call install,$(VENV),.[test])
+
+$(VENV)/.lint: $(VENV)/.created pyproject.toml
+	$(call install,$(VENV),.[lint])
+
+# An environment of its own, because the peers are pytest plugins, which would load into `make test`.
+$(BENCH_VENV)/.benchmarks: $(BENCH_VENV)/.created pyproject.toml
+	$(call install,$(BENCH_VENV),.[benchmarks])
+
+define install
+	@echo "installing benchax and what it needs into $(1) (once; a minute or two)" >&2
+	@$(1)/bin/python -m pip --quiet --disable-pip-version-check install --editable '$(2)'
+	@touch $@
+endef
+
+# Tries the interpreters by running them: a version manager's shim may be there and lead nowhere. No --clear: what
+# venv makes over a half-made environment is whole. The .gitignore keeps git and ruff out (Python does it since 3.13).
+$(VENV)/.created $(BENCH_VENV)/.created:
+	@old=; bare=; \
+	for python in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3); do \
+		"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { old="$$old $$python"; continue; }; \
+		"$$python" -c 'import ensurepip, venv' 2>/dev/null || { bare="$$python"; continue; }; \
+		"$$python" -m venv $(@D) && echo '*' > $(@D)/.gitignore && touch $@; \
+		exit; \
+	done; \
+	if test -n "$$bare"; then \
+		echo "$$bare cannot make virtual environments: it has no ensurepip"; \
+		echo "on Debian and Ubuntu: apt install python3-venv (or, for one version, python3.11-venv)"; \
+	else \
+		echo "no Python >= 3.11 among:$$old"; \
+		echo "install one, or name it: make PYTHON=/path/to/python3 ..."; \
+	fi >&2; \
+	exit 1

@@ -1,0 +1,155 @@
+"""The functions that need both halves: measure a case, store its row.
+
+`bench` is what users call; `run` is the same for many cases, for the command line and the plugin. A row that cannot be
+stored is still returned: the measurement is worth more than its copy on disk.
+"""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchax.case import Case, make_case
+from benchax.errors import BenchaxError, StoreError, UsageError
+from benchax.executors import executor_for
+from benchax.measuring import timers
+from benchax.measuring.engine import Progress, quiet
+from benchax.model import Measurement, Options
+from benchax.options import resolve
+from benchax.store.database import open_store
+
+
+def bench(
+    fn: Callable[..., Any],
+    *args: Any,
+    name: str | None = None,
+    tag: str = "",
+    jit: bool = True,
+    static: Iterable[int | str] = (),
+    donate: Iterable[int | str] = (),
+    timer: str | None = None,
+    max_time_s: float | str | None = None,
+    min_time_s: float | str | None = None,
+    max_samples: int | None = None,
+    relative_width: float | str | None = None,
+    verify: str | bool | None = None,
+    memory: bool | None = None,
+    cold_process: bool | None = None,
+    seed: int | None = None,
+    store: str | bool | None = None,
+    **kwargs: Any,
+) -> Measurement:
+    """Measures `fn(*args, **kwargs)`: every stage, steady state by several timers, memory, and whether it is right.
+
+    Args:
+        fn: a plain function (measured as `jax.jit(fn)`), a jitted one, a `Compiled`, or a wrapper that holds a jit.
+        args, kwargs: its inputs: arrays, NumPy arrays, pytrees, scalars, `jax.ShapeDtypeStruct`s, or specs such as
+            "f32[1024,1024]" or "key", for which seeded random data are made.
+        name: under which the row is stored; default: the function's own.
+        tag: tells rows of one name apart.
+        jit: False measures the call as it stands.
+        static, donate: arguments of a plain function by position or name, as for `jax.jit`.
+        timer: "auto", or names separated by commas: wall, pipelined, loop. The first is the headline.
+        max_time_s, min_time_s, max_samples, relative_width: when sampling of one timer stops.
+        verify: compare the result with the "eager" or a "float64" one, or "off".
+        memory: observe peak memory in an extra pass.
+        cold_process: measure in a fresh process, whose stages are truly cold.
+        seed: of the data made from specs.
+        store: folder of the database, or "off".
+
+    Returns:
+        Measurement: one row. A function that fails gives a row with `failure`, not an exception.
+
+    Raises:
+        UsageError: an argument that cannot work; nothing has been measured then.
+
+    An argument of `fn` that is called like one of these is given through `functools.partial`.
+    """
+    given = {
+        "timer": timer, "max_time_s": max_time_s, "min_time_s": min_time_s, "max_samples": max_samples,
+        "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
+        "seed": seed, "store": store,
+    }  # fmt: skip
+    named = {"name": name, "tag": tag or None, "jit": None if jit else jit, "static": static or None, "donate": donate or None}
+    _refuse_ambiguous(fn, {**given, **named})
+    case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit)
+    outcome = Outcome()
+    (row,) = run([case], call=given, outcome=outcome)
+    for problem in outcome.unstored:
+        warnings.warn(f"the row was measured but not stored: {problem.error}", stacklevel=2)
+    return row
+
+
+def _refuse_ambiguous(fn: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """A name that both `bench` and `fn` take would silently go to one of them."""
+    try:
+        theirs = inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # builtins have no signature, and no such names
+        return
+    for name, value in given.items():
+        if value is not None and name in theirs:
+            raise UsageError(
+                f"{name}={value!r} is both an option of bench and an argument of the function",
+                "an unambiguous call",
+                f"for the function: functools.partial(f, {name}=...); for benchax: set the option in [tool.benchax]",
+            )
+
+
+@dataclass(frozen=True)
+class Unstored:
+    """A row that could not be stored, and why."""
+
+    row: Measurement
+    error: BenchaxError
+
+
+@dataclass
+class Outcome:
+    """What `run` could not put into its rows."""
+
+    unstored: list[Unstored] = field(default_factory=list)
+    row_ids: dict[int, int] = field(default_factory=dict)
+    """Position of a row in the run → its id in the store."""
+
+
+def run(
+    cases: Iterable[Case],
+    *,
+    call: Mapping[str, Any] | None = None,
+    command_line: Mapping[str, Any] | None = None,
+    progress: Callable[[Case], Progress] = lambda case: quiet,
+    outcome: Outcome | None = None,
+) -> Iterator[Measurement]:
+    """Measures cases one by one; each row is stored before it is given out and before the next case begins.
+
+    Args:
+        call, command_line: options by name, from there.
+        progress: makes the progress reporter of a case.
+        outcome: told which rows could not be stored, and the ids of those that were.
+
+    Raises:
+        UsageError: an option that is not permitted; before anything is measured.
+    """
+    listed = list(cases)
+    outcome = outcome if outcome is not None else Outcome()
+    options = [resolve(call, case.options, command_line, project=case.folder) for case in listed]
+    for each in options:
+        timers.parse(each.timer or "auto")
+    run_id = uuid.uuid4().hex
+    for i, (case, each) in enumerate(zip(listed, options, strict=True)):
+        row = executor_for(each).run(case, each, run_id=run_id, progress=progress(case))
+        _store(row, each, i, outcome)
+        yield row
+
+
+def _store(row: Measurement, options: Options, position: int, outcome: Outcome) -> None:
+    if options.store in (None, "off"):
+        return
+    try:
+        outcome.row_ids[position] = open_store(options.store).append(row)
+    except StoreError as error:
+        outcome.unstored.append(Unstored(row, error))

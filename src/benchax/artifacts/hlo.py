@@ -1,0 +1,163 @@
+"""Facts read from the text of an optimised HLO module, as `compiled.as_text()` prints it.
+
+Text in, facts out: this file imports no JAX, so the reading half may use it on stored programs. The printed form is not
+a stable interface of XLA; what is used of it (one instruction per line, `name = shape opcode(operands), attributes`,
+the header line) was tried on jax 0.6.2, 0.8.0 and 0.10.2, CPU. A line that does not look like that is passed over.
+
+Parameters are numbered as in the HLO: arguments that the program does not use have been dropped from it, so these are
+not the positions of the Python arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# Custom calls that only say where data belongs. Everything else behind a custom call is work XLA cannot look into.
+_ANNOTATIONS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.")
+
+_NAMED = re.compile(r"\s*(?P<root>ROOT )?\s*%?(?P<name>[\w.\-]+) = ")
+_ARRAY = re.compile(r"\b(?P<dtype>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[^}]*)\})?")
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_WIDTH = re.compile(r"(?:bf|f|s|u|c)(\d+)")
+_PACKED = re.compile(r"E\((\d+)\)")
+_ALIAS = re.compile(r":\s*\((\d+)\s*,")
+
+
+class Instruction(NamedTuple):
+    """One line of a computation: `ROOT %name = shape opcode(operands), attributes`."""
+
+    name: str
+    shape: str
+    opcode: str
+    operands: str
+    attributes: str
+    is_root: bool
+
+
+def constant_bytes(text: str) -> int:
+    """Bytes of all constants in the program, the scalars that are in every program included.
+
+    Counts what was baked in *after* optimisation, per computation that holds it: a constant that XLA folded away
+    shows only its result. Large constants are elided in the text as `{...}`, so this is the sum of their shapes.
+    """
+    return sum(shape_bytes(i.shape) for i in _instructions(text, " constant(") if i.opcode == "constant")
+
+
+def aliased_parameters(text: str) -> tuple[int, ...]:
+    """Numbers of the HLO parameters whose memory an output takes over, ascending.
+
+    From `input_output_alias` in the header: what the compiler did, where `compiled.args_info` says what was asked.
+    """
+    key = "input_output_alias="
+    header = text.partition("\n")[0]
+    start = header.find(key)
+    if start < 0:
+        return ()
+    entries, _ = _bracketed(header[start + len(key) :])
+    return tuple(sorted({int(number) for number in _ALIAS.findall(entries)}))
+
+
+def has_small_call(text: str) -> bool:
+    """XLA:CPU made one machine-code function of a small computation; a loop in it runs at nanoseconds per turn."""
+    return "xla_cpu_small_call" in text
+
+
+def has_while(text: str) -> bool:
+    """The program has a loop. Whether it also turns more than once is not in the text in general."""
+    return any(i.opcode == "while" for i in _instructions(text, " while("))
+
+
+def opaque_calls(text: str) -> tuple[str, ...]:
+    """Targets of the custom calls: library routines and host callbacks, work that XLA cannot count.
+
+    Sorted, each once; annotations of sharding are left out, they do no work.
+    """
+    found = {t for i in _instructions(text, " custom-call") for t in _TARGET.findall(i.attributes)}
+    return tuple(sorted(t for t in found if not t.startswith(_ANNOTATIONS)))
+
+
+def entry_uses_parameters(text: str) -> bool | None:
+    """Does any output depend on any input? None where the text has no entry computation that can be read.
+
+    False is certain: the outputs are computed from constants only (or from random numbers, or by a custom call
+    without operands), so timing the program does not time work on the inputs. True is what the outermost
+    computation says: a loop or fusion that is handed an input and then ignores it counts as a use.
+    """
+    entry = {i.name: i for i in _instructions(_entry(text))}
+    todo = [i.name for i in entry.values() if i.is_root]
+    if not todo:
+        return None
+    seen: set[str] = set()
+    while todo:
+        instruction = entry[todo.pop()]
+        if instruction.opcode == "parameter":
+            return True
+        seen.add(instruction.name)
+        todo += [name for name in _operand_names(instruction) if name in entry and name not in seen]
+    return False
+
+
+def shape_bytes(shape: str) -> int:
+    """Bytes of `f32[64,64]{1,0}`, or of a tuple of such shapes: the sum of its arrays.
+
+    Types below 8 bits take a whole byte each, unless the layout packs them: `s4[8]{0:E(4)}` is 4 bytes, `s4[8]` is 8.
+    """
+    return sum(_array_bytes(m["dtype"], m["dims"], m["layout"] or "") for m in _ARRAY.finditer(shape))
+
+
+def _array_bytes(dtype: str, dims: str, layout: str) -> int:
+    count = 1
+    for size in re.findall(r"\d+", dims):
+        count *= int(size)
+    packed = _PACKED.search(layout)
+    bits = int(packed[1]) if packed else 8 * -(-_bits(dtype) // 8)
+    return -(-count * bits // 8)
+
+
+def _bits(dtype: str) -> int:
+    """f8e4m3fn: 8; c64: 64 (both parts); pred: 8. Tokens and other things without a size: 0."""
+    width = _WIDTH.match(dtype)
+    return int(width[1]) if width else 8 * (dtype == "pred")
+
+
+def _entry(text: str) -> str:
+    """The body of the ENTRY computation; empty where there is none."""
+    found = re.search(r"^ENTRY [^\n]*\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def _instructions(text: str, containing: str = "") -> Iterator[Instruction]:
+    """Every instruction in `text`; `containing` spares parsing most lines of a long module."""
+    for line in text.splitlines():
+        if containing in line and (instruction := _instruction(line)):
+            yield instruction
+
+
+def _instruction(line: str) -> Instruction | None:
+    named = _NAMED.match(line)
+    if not named:
+        return None
+    rest = line[named.end() :]
+    shape, rest = _bracketed(rest) if rest.startswith("(") else rest.split(" ", 1) if " " in rest else (rest, "")
+    opcode, parenthesis, _ = rest.partition("(")
+    if not parenthesis:
+        return None
+    operands, attributes = _bracketed(rest[len(opcode) :])
+    return Instruction(named["name"], shape, opcode.strip(), operands, attributes, bool(named["root"]))
+
+
+def _bracketed(text: str) -> tuple[str, str]:
+    """Splits `text`, which begins with a bracket, behind the one that closes it; nested pairs are respected."""
+    depth = 0
+    for match in re.finditer(r"[(){}]", text):
+        depth += 1 if match[0] in "({" else -1
+        if depth == 0:
+            return text[: match.end()], text[match.end() :]
+    return text, ""
+
+
+def _operand_names(instruction: Instruction) -> list[str]:
+    # With or without %, with or without the operand's shape in front: the caller keeps what names an instruction.
+    return [] if instruction.opcode == "constant" else re.findall(r"[\w.\-]+", instruction.operands)

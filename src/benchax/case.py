@@ -1,0 +1,235 @@
+"""Case: what is run, with which inputs, under which name. And `@benchmark`, which makes cases out of parameters.
+
+Nothing here runs or imports JAX: inputs come from a factory that the engine calls when their turn comes, so that a
+file with forty benchmarks allocates one case's data at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchax.errors import UsageError, one_of
+from benchax.model import CaseId, Opaque
+from benchax.specs import DTYPES, long_dtype
+
+Positions = tuple["int | str", ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function with concrete inputs and a name.
+
+    `inputs()` gives `(args, kwargs)`: arrays, NumPy arrays, scalars, pytrees of them, `jax.ShapeDtypeStruct`s, or
+    specs such as "f32[8,128]", for which seeded random data are made. `static` and `donate` list arguments of `fn`
+    by position or name; they are for plain functions (a jitted one carries its own).
+    """
+
+    fn: Callable[..., Any]
+    inputs: Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]]
+    id: CaseId
+    static: Positions = ()
+    donate: Positions = ()
+    jit: bool = True
+    """False: the call is measured as it stands, operation by operation for a plain function."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    """Where the benchmark lives: its git state is recorded, whatever the working directory is."""
+
+    def eager(self) -> Case:
+        """The same case, measured without jit."""
+        return replace(self, jit=False, id=replace(self.id, variant="eager"))
+
+
+def make_case(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    tag: str = "",
+    static: Iterable[int | str] = (),
+    donate: Iterable[int | str] = (),
+    jit: bool = True,
+) -> Case:
+    """A case out of a function and its arguments.
+
+    Raises:
+        UsageError: `fn` cannot be called, or a name cannot be stored.
+    """
+    if not callable(fn):
+        raise UsageError(
+            f"cannot measure {fn!r}, a {type(fn).__name__}",
+            "a function: plain, jitted, compiled, or a wrapper that holds a jit",
+            "pass the function and its arguments apart: bench(f, x), not bench(f(x))",
+        )
+    label = _text(name_of(fn) if name is None else name, "name")
+    case_id = CaseId(label, variant="" if jit else "eager", tag=_text(tag, "tag"))
+    given = (tuple(args), dict(kwargs or {}))
+    return Case(fn, lambda: given, case_id, positions(static, "static"), positions(donate, "donate"), jit)
+
+
+def name_of(fn: Any) -> str:
+    """The name under which people know `fn`: of the function inside a partial, of the class of a callable object."""
+    if isinstance(fn, functools.partial):
+        return name_of(fn.func)
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What `@benchmark` leaves behind: still callable as the function, and a maker of cases."""
+
+    fn: Callable[..., Any]
+    args: Any
+    name: str
+    params: Mapping[str, tuple[Any, ...]]
+    tag: str = ""
+    static: Positions = ()
+    donate: Positions = ()
+    jit: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def cases(self, chosen: Mapping[str, Iterable[Any]] | None = None) -> list[Case]:
+        """One case for each combination of the parameters; `chosen` replaces the values of some.
+
+        Raises:
+            UsageError: `chosen` names a parameter that this benchmark does not have.
+        """
+        for unknown in set(chosen or {}) - set(self.params):
+            raise UsageError(f"benchmark {self.name!r} has no parameter {unknown!r}", one_of(self.params, unknown))
+        values = {**self.params, **{k: tuple(v) for k, v in (chosen or {}).items()}}
+        combinations = itertools.product(*values.values())
+        return [self._case(dict(zip(values, combination, strict=True))) for combination in combinations]
+
+    def _case(self, params: dict[str, Any]) -> Case:
+        stored = tuple((k, param_value(v)) for k, v in params.items())
+        case_id = CaseId(self.name, stored, "" if self.jit else "eager", self.tag)
+        inputs = functools.partial(_inputs, self.args, params)
+        return Case(self.fn, inputs, case_id, self.static, self.donate, self.jit, self.options)
+
+
+def benchmark(
+    fn: Callable[..., Any] | None = None,
+    *,
+    args: Any = (),
+    name: str | None = None,
+    tag: str = "",
+    static: Iterable[int | str] = (),
+    donate: Iterable[int | str] = (),
+    jit: bool = True,
+    options: Mapping[str, Any] | None = None,
+    **params: Iterable[Any],
+) -> Any:
+    """Marks a function as a benchmark, in a file `bench_*.py` that `benchax run` finds.
+
+        @benchax.benchmark(args=lambda n, dtype: (jnp.ones((n, n), dtype),), n=[128, 256], dtype=["f32", "bf16"])
+        def matmul(x):
+            return x @ x
+
+    Args:
+        args: a tuple of inputs, or a function of the parameters that returns one (or a dict of keyword arguments).
+            Inputs may be arrays, pytrees, or specs such as "f32[128,128]".
+        name: default: the function's name.
+        static, donate: arguments by position or name, as for `jax.jit`.
+        jit: False measures the call as it stands.
+        options: options for this benchmark, such as {"max_time_s": 2}.
+        params: values of each parameter; every combination is a case. Where a parameter is called `dtype` (or
+            `…_dtype`), short names such as "bf16" reach `args` as "bfloat16".
+
+    Raises:
+        UsageError: a parameter without a list of values, or `args` that cannot be used.
+    """
+    if fn is None:
+        return lambda f: benchmark(
+            f, args=args, name=name, tag=tag, static=static, donate=donate, jit=jit, options=options, **params
+        )
+    label = _text(name or name_of(fn), "name")
+    lists = {key: _values(key, given, label) for key, given in params.items()}
+    if lists and not callable(args):
+        raise UsageError(
+            f"benchmark {label!r} has parameters {', '.join(lists)}, but its inputs do not depend on them",
+            "args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)",
+        )
+    return Benchmark(
+        fn, args, label, lists, _text(tag, "tag"), positions(static, "static"), positions(donate, "donate"), jit,
+        options or {},
+    )  # fmt: skip
+
+
+def positions(given: Iterable[int | str] | int | str, what: str) -> Positions:
+    """`given` as a tuple of positions and names."""
+    listed = (given,) if isinstance(given, int | str) else tuple(given)
+    for one in listed:
+        if isinstance(one, bool) or not isinstance(one, int | str):
+            raise UsageError(f"{what}={given!r} holds {one!r}", "positions and names of arguments, such as (0, 'axis')")
+    return listed
+
+
+def param_value(value: Any) -> Any:
+    """A parameter as it is stored: JSON's own values and tuples of them unchanged, anything else identified by text.
+
+    Distinct values stay distinct: True and "True" differ, arrays carry a digest of their bytes.
+    """
+    if isinstance(value, list | tuple):
+        return tuple(param_value(v) for v in value)
+    if isinstance(value, str):
+        return _text(value, "parameter")
+    if value is None or type(value) in (bool, int):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else Opaque("float", repr(value))
+    return Opaque(type(value).__name__, _identify(value))
+
+
+def _identify(value: Any) -> str:
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
+        digest = hashlib.sha256(value.tobytes()).hexdigest()[:12]
+        return f"{value.dtype}{list(value.shape)}#{digest}"
+    return _text(repr(value), "parameter")
+
+
+def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(
+            f"parameter {name!r} of benchmark {benchmark_name!r} is {given!r}",
+            f"a list of values, such as {name}=[{given!r}]",
+        )
+    values = tuple(given)
+    if not values:
+        raise UsageError(f"parameter {name!r} of benchmark {benchmark_name!r} has no values", "at least one")
+    return values
+
+
+def _inputs(args: Any, params: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    made = args(**{k: _for_factory(k, v) for k, v in params.items()}) if callable(args) else args
+    if isinstance(made, Mapping):
+        return (), made
+    # A single array, spec or dict of arrays is what people return for a function of one argument.
+    return (tuple(made) if isinstance(made, tuple | list) else (made,)), {}
+
+
+def _for_factory(name: str, value: Any) -> Any:
+    is_dtype = (name == "dtype" or name.endswith("_dtype")) and isinstance(value, str) and value in DTYPES
+    return long_dtype(value) if is_dtype else value
+
+
+def _text(text: Any, what: str) -> str:
+    if not isinstance(text, str):
+        raise UsageError(f"{what} {text!r} is a {type(text).__name__}", "a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} {text!r} is not valid Unicode (it holds a lone surrogate)", "any Unicode text") from None
+    return text

@@ -1,0 +1,80 @@
+"""`benchax`: the commands, and the one place that turns errors into exit codes.
+
+    0    fine
+    2    an error: a wrong argument, a case that failed, rows that could not be stored
+    130  interrupted; every finished row is kept
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+
+import typer
+
+from benchax.cli import demo, doctor, env, listing, run, show
+from benchax.errors import BenchaxError
+
+app = typer.Typer(
+    name="benchax",
+    help="Benchmarks JAX functions: every stage, memory, and steady state, with intervals and reasons.",
+    no_args_is_help=True,
+    # Plain help: formatting it with rich would cost a third of the start-up time.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.run)
+app.command("list")(listing.list_rows)
+app.command("show")(show.show)
+app.command("env")(env.env)
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+
+_ASCII = {"µ": "u", "–": "-", "·": "|", "…": "...", "±": "+-", "×": "x", "✗": "x", "━": "-", "╸": "-", "╺": "-"}
+
+
+@app.callback(invoke_without_command=True)
+def version(show_version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if show_version:
+        from importlib.metadata import version as installed
+
+        typer.echo(installed("benchax"))
+        raise typer.Exit
+
+
+def main() -> None:
+    """The console script."""
+    _never_fail_to_print()
+    try:
+        app()
+    except BenchaxError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output is gone (benchax list | head): no reason for a traceback, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _never_fail_to_print() -> None:
+    """A terminal that knows no µ gets a u, instead of us getting an exception after minutes of measuring."""
+    codecs.register_error("benchax", _spell)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="benchax")
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_ASCII.get(c, "?") for c in error.object[error.start : error.end]), error.end
+
+
+if __name__ == "__main__":
+    main()

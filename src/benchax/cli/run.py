@@ -1,0 +1,166 @@
+"""`benchax run`: measures benchmark files, or one function named on the command line."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchax.api import Outcome
+    from benchax.case import Case
+    from benchax.discovery import Broken
+    from benchax.model import Measurement
+
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATH... | MODULE:FUNCTION [INPUT...]]",
+        help="Folders and files with benchmarks (bench_*.py; default: this folder), or a function and its inputs: "
+        "jax.numpy:sort f32[1000000]. An input is a spec such as f32[8,128] or key, or a static value such as 3 or axis=0.",
+    ),
+]
+
+
+def run(
+    what: What = None,
+    pattern: Annotated[str, typer.Option("--filter", "-k", help="Keep cases whose name contains this (or matches, with * ?).")] = "",
+    params: Annotated[
+        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256.")
+    ] = None,
+    timer: Annotated[str | None, typer.Option(help="auto, or some of wall,pipelined,loop; the first is the headline.")] = None,
+    max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")] = None,
+    min_time: Annotated[str | None, typer.Option(help="Least time of sampling, per timer.")] = None,
+    max_samples: Annotated[str | None, typer.Option(help="Samples at most, per timer.")] = None,
+    relative_width: Annotated[
+        str | None, typer.Option(help="Stop when the median is known this well: 1% means ± 1 % at 95 %.")
+    ] = None,
+    verify: Annotated[str | None, typer.Option(help="Compare the result with the eager or float64 one, or off.")] = None,
+    memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Observe peak memory.")] = None,
+    cold_process: Annotated[
+        bool | None, typer.Option("--cold-process/--warm-process", help="Each case in a fresh process: truly cold stages.")
+    ] = None,
+    eager: Annotated[bool, typer.Option("--eager", help="Measure each case un-jitted too, and when compiling pays.")] = False,
+    seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
+    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per row on stdout.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
+) -> None:
+    """Measure benchmarks, or one function, and store a row for each case."""
+    given = {
+        "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
+        "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
+        "seed": seed, "store": store,
+    }  # fmt: skip
+    cases, broken = collect(what or ["."], pattern, params or [])
+    if eager:
+        cases = [variant for case in cases for variant in ((case.eager(), case) if case.jit else (case,))]
+    if dry_run:
+        for case in cases:
+            typer.echo(case.id.label)
+        _show_broken(broken)
+        raise typer.Exit(2 if broken else 0)
+    raise typer.Exit(measure(cases, given, broken, as_json=as_json))
+
+
+def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], Sequence[Broken]]:
+    """The cases that the arguments name, and the files that could not be imported."""
+    from benchax.discovery import find, matches, target_cases
+
+    values = dict(map(_param, params))
+    if ":" in what[0] and not Path(what[0]).exists():
+        cases = target_cases(what[0], what[1:], values)
+        return [case for case in cases if matches(case.id, pattern)], ()
+    found = find([Path(path) for path in what], values, pattern)
+    return list(found.cases), found.broken
+
+
+def _param(text: str) -> tuple[str, list[Any]]:
+    from benchax.discovery import literal
+
+    name, equals, values = text.partition("=")
+    if not equals or not name or not values:
+        raise UsageError(f"cannot read -p {text!r}", "NAME=VALUES, such as -p n=128,256")
+    together = literal(f"[{values}]")
+    return name, together if isinstance(together, list) else [literal(value) for value in values.split(",")]
+
+
+def measure(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken] = (), *, as_json: bool = False) -> int:
+    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
+    from benchax.api import Outcome
+    from benchax.api import run as run_cases
+    from benchax.cli.console import Reporter, note, print_json
+
+    rows: list[Measurement] = []
+    outcome, interrupted = Outcome(), False
+    try:
+        with Reporter(len(cases)) as reporter:
+            for row in run_cases(cases, command_line=given, progress=reporter.case, outcome=outcome):
+                rows.append(row)
+                if as_json:
+                    print_json([row])
+    except KeyboardInterrupt:
+        interrupted = True
+    if not as_json:
+        _show(rows)
+    _show_broken(broken)
+    _rescue(outcome)
+    if interrupted:
+        note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
+        return 130
+    failed = any(row.failure for row in rows)
+    return 2 if failed or broken or outcome.unstored else 0
+
+
+def _show(rows: Sequence[Measurement]) -> None:
+    from benchax.cli.console import stdout
+    from benchax.reporting import terminal
+
+    console = stdout()
+    if len(rows) == 1:
+        console.print(terminal.measurement(rows[0]))
+    elif rows:
+        console.print(terminal.measurements(rows))
+    for sentence in break_evens(rows):
+        console.print()
+        console.print(sentence)
+
+
+def break_evens(rows: Sequence[Measurement]) -> list[str]:
+    """For each case measured both ways: from how many calls on compiling pays."""
+    from dataclasses import replace
+
+    from benchax.comparing.break_even import break_even
+
+    jitted = {row.case: row for row in rows if row.case.variant != "eager" and row.summary("wall") and row.stages.build_s}
+    pairs = [(row, jitted.get(replace(row.case, variant=""))) for row in rows if row.case.variant == "eager"]
+    sentences = [(fast, break_even(slow, fast)) for slow, fast in pairs if fast and slow.summary("wall")]
+    return [f"{fast.case.label}: {result}" if len(sentences) > 1 else str(result) for fast, result in sentences]
+
+
+def _show_broken(broken: Sequence[Broken]) -> None:
+    for each in broken:
+        typer.echo(f"error: {each.failure.message}\n{each.failure.traceback}", err=True)
+
+
+def _rescue(outcome: Outcome) -> None:
+    """Rows that the store would not take are written to a file of their own, and the user told where."""
+    if not outcome.unstored:
+        return
+    from benchax import codec
+
+    typer.echo(f"error: {outcome.unstored[0].error}", err=True)
+    try:
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8") as file:
+            file.writelines(codec.encode(each.row) + "\n" for each in outcome.unstored)
+    except OSError as error:
+        typer.echo(f"error: {len(outcome.unstored)} rows are not stored anywhere: {error}", err=True)
+        return
+    typer.echo(f"{len(outcome.unstored)} rows kept in {file.name}; benchax.load({file.name!r}) reads them", err=True)
+
+

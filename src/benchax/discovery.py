@@ -1,0 +1,220 @@
+"""Finds benchmarks: `bench_*.py` files in folders, files, and targets such as `jax.numpy:sort f32[1000000]`.
+
+A file that breaks while being imported becomes a `Broken` beside the cases of the good ones, never the end of the run.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import itertools
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from benchax.case import Benchmark, Case, make_case, param_value
+from benchax.errors import UsageError, one_of
+from benchax.model import CaseId, Failure
+from benchax.specs import is_spec, parse_spec
+
+PATTERN = "bench_*.py"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A file that could not be imported."""
+
+    path: Path
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class Found:
+    cases: tuple[Case, ...]
+    broken: tuple[Broken, ...] = ()
+
+
+def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = None, pattern: str = "") -> Found:
+    """All cases below `paths` (folders are searched for bench_*.py), in order of path and definition.
+
+    Args:
+        params: values that replace a parameter's own, in the benchmarks that have it.
+        pattern: keeps the cases whose label contains it (or matches it, if it holds * or ?).
+
+    Raises:
+        UsageError: a path does not exist, holds no benchmarks, none has a parameter in `params`, or none matches.
+    """
+    cases: list[Case] = []
+    broken: list[Broken] = []
+    benchmarks = [b for path in paths for file in files(path) for b in _load(file, broken)]
+    _check_params(params or {}, [b for b, _ in benchmarks], bool(broken))
+    for benchmark, folder in benchmarks:
+        chosen = {k: v for k, v in (params or {}).items() if k in benchmark.params}
+        cases += [replace(case, folder=folder) for case in benchmark.cases(chosen)]
+    if not cases and not broken:
+        listed = ", ".join(repr(str(p)) for p in paths)
+        raise UsageError(
+            f"no benchmarks in {listed}",
+            f"functions under @benchax.benchmark(...) in files named {PATTERN}",
+            "to measure one function without a file: benchax run jax.numpy:sort f32[1000000]",
+        )
+    kept = [c for c in cases if matches(c.id, pattern)]
+    if cases and not kept:
+        raise UsageError(f"no case matches {pattern!r}", one_of({c.id.label for c in cases}, pattern))
+    return Found(tuple(kept), tuple(broken))
+
+
+def matches(case_id: CaseId, pattern: str) -> bool:
+    """Does the label contain `pattern`, or match it where it has * or ?"""
+    if any(c in pattern for c in "*?"):
+        return fnmatchcase(case_id.label, pattern) or fnmatchcase(case_id.name, pattern)
+    return pattern in case_id.label
+
+
+def files(path: Path) -> list[Path]:
+    """The benchmark files at `path`: itself if it is a file, else every bench_*.py below it, hidden folders left out.
+
+    Raises:
+        UsageError: there is nothing at `path`, or it is not a Python file.
+    """
+    if path.is_dir():
+        below = sorted(path.rglob(PATTERN))
+        return [p for p in below if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {str(path)!r}", f"a folder with {PATTERN} files, or such a file")
+    if path.suffix != ".py":
+        raise UsageError(f"{str(path)!r} is not a Python file", f"a folder with {PATTERN} files, or such a file")
+    return [path]
+
+
+def target_cases(target: str, inputs: Sequence[str], params: Mapping[str, Sequence[Any]] | None = None) -> list[Case]:
+    """Cases of one function named on the command line, one for each combination of `params`.
+
+    Args:
+        target: `module:function` or `file.py:function`; attributes may be dotted (`jax:nn.relu`).
+        inputs: a spec (`f32[8]`) is data; anything else (`3`, `'fast'`, `axis=0`) is a Python literal, passed as a
+            static argument. `{n}` is replaced by the value of the parameter n.
+
+    Raises:
+        UsageError: no such module or function, or an input that cannot be read.
+    """
+    fn = resolve_target(target)
+    if isinstance(fn, Benchmark):
+        raise UsageError(f"{target!r} is a benchmark and brings its own inputs", "a plain function", "benchax run FILE")
+    params = params or {}
+    unused = [k for k in params if not any("{" + k + "}" in text for text in inputs)]
+    if unused:
+        raise UsageError(f"no input mentions the parameter {unused[0]!r}", f"an input such as f32[{{{unused[0]}}}]")
+    combinations = itertools.product(*params.values())
+    return [_target_case(fn, target, inputs, dict(zip(params, values, strict=True))) for values in combinations]
+
+
+def resolve_target(target: str) -> Callable[..., Any]:
+    """The object that `module:function` or `file.py:function` names."""
+    where, _, attribute = target.rpartition(":")
+    if not where or not attribute:
+        raise UsageError(f"cannot read {target!r} as a target", "module:function or file.py:function, such as jax.numpy:sort")
+    module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
+    try:
+        return functools.reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        names = [n for n in dir(module) if not n.startswith("_")]
+        raise UsageError(f"{where!r} has no function {attribute!r}", one_of(names, attribute)) from None
+
+
+def _target_case(fn: Callable[..., Any], target: str, inputs: Sequence[str], params: dict[str, Any]) -> Case:
+    args, kwargs, static = [], {}, []
+    for text in inputs:
+        key, value = _input(_fill(text, params))
+        if key:
+            kwargs[key] = value
+        else:
+            args.append(value)
+        if not isinstance(value, str) or not is_spec(value):
+            static.append(key or len(args) - 1)
+    case = make_case(fn, tuple(args), kwargs, name=target.rpartition(":")[2], static=static)
+    stored = tuple((k, param_value(v)) for k, v in params.items())
+    return replace(case, id=replace(case.id, params=stored), folder=Path.cwd())
+
+
+def _fill(text: str, params: Mapping[str, Any]) -> str:
+    for key, value in params.items():
+        text = text.replace("{" + key + "}", str(value))
+    return text
+
+
+def _input(text: str) -> tuple[str, Any]:
+    key, equals, rest = text.partition("=")
+    if equals and key.isidentifier():
+        return key, _input(rest)[1]
+    if is_spec(text):
+        parse_spec(text)  # a slip is reported now, not in the middle of the run
+        return "", text
+    return "", literal(text)
+
+
+def literal(text: str) -> Any:
+    """`3`, `1.5`, `True`, `(1, 2)`, `'fast'` as Python reads them; any other text as it stands."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _check_params(params: Mapping[str, Any], benchmarks: Iterable[Benchmark], some_broken: bool) -> None:
+    known = {name for b in benchmarks for name in b.params}
+    for name in params:
+        if name not in known and not some_broken:
+            raise UsageError(f"no benchmark has a parameter {name!r}", one_of(known, name) if known else "no -p at all")
+
+
+def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
+    try:
+        module = _import_file(file)
+    except UsageError as error:
+        cause = error.__cause__
+        text = "".join(traceback.format_exception(cause)) if cause else ""
+        broken.append(Broken(file, Failure("error", "import", str(error.problem), error.hint, text)))
+        return []
+    # By identity: a benchmark bound to two names is one benchmark.
+    found = {id(v): v for v in vars(module).values() if isinstance(v, Benchmark)}
+    return [(benchmark, file.resolve().parent) for benchmark in found.values()]
+
+
+def _import_file(file: Path) -> ModuleType:
+    """Imports a file under a name of its own, its folder first on sys.path, as running it would."""
+    path = file.resolve()
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = f"benchax_file_{abs(hash(str(path)))}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"cannot import {str(file)!r}", "a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UsageError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise UsageError(
+            f"cannot import the module {name!r}: {type(error).__name__}: {error}",
+            "an installed module or one in this folder",
+        ) from error

@@ -1,0 +1,303 @@
+"""Where it ran: host, devices, versions, settings and flags, commit.
+
+`capture` answers with an `Environment`; whose `fingerprint` says which rows may be put side by side. What the system
+does not tell is `None`, on every system: a laptop without JAX, Windows and a container without /proc all get an answer.
+How busy the machine is belongs to `measuring/noise.py`; what is wrong with it, to `measuring/doctor.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from benchax.model import Environment
+
+FLAGS = frozenset(
+    {
+        "XLA_FLAGS",
+        "LD_PRELOAD",
+        "LIBTPU_INIT_ARGS",
+        "NVIDIA_TF32_OVERRIDE",
+        "CUDA_VISIBLE_DEVICES",
+        # XLA:CPU sizes its thread pools by these two, not by the cores (seen with jaxlib 0.10.2: 17 threads, then 31).
+        "NPROC",
+        "PJRT_NPROC",
+    }
+)
+FLAG_PREFIXES = ("JAX_", "XLA_PYTHON_", "MALLOC_", "OMP_", "TF_CPP_", "TF_XLA_")
+
+# The first three differ between the processes of one cluster, whose rows do belong side by side. The log level changes
+# no program, and `import jax` sets it itself: the same process would have two fingerprints.
+_NOT_SPEED = re.compile(r"JAX_(COORDINATOR_.*|PROCESS_ID|LOCAL_DEVICE_IDS)|TF_CPP_MIN_LOG_LEVEL")
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<=://)[^/@\s]*@")
+
+CONFIG = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_compilation_cache_dir",
+    "jax_cpu_enable_async_dispatch",
+    "jax_num_cpu_devices",
+    "jax_disable_jit",
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_enable_checks",
+)
+
+# A repository on a dead network drive must not hold up a benchmark.
+GIT_TIMEOUT_S = 5.0
+
+
+def capture(where: Path | None = None, with_jax: bool = True) -> Environment:
+    """The environment of this process, now.
+
+    Host and versions are read once per process; affinity, settings, flags and commit each time, since they change.
+
+    Args:
+        where: a folder (or file) of the repository that the benchmarks are in; the working folder by default.
+        with_jax: read JAX's devices and settings too. This starts JAX's backend, if nothing else has. False neither
+            imports nor starts JAX; the installed versions are there all the same.
+    """
+    git = git_state(where or Path())
+    # First, because importing JAX sets environment variables.
+    devices = jax_facts() if with_jax else {}
+    return replace(
+        host(),
+        affinity=affinity(),
+        governor=governor(),
+        huge_pages=huge_pages(),
+        flags=flags(os.environ),
+        commit=git.commit,
+        branch=git.branch,
+        is_dirty=git.is_dirty,
+        **devices,
+    )
+
+
+@lru_cache(maxsize=1)
+def host() -> Environment:
+    """What stays the same for as long as the process lives."""
+    info = cpuinfo()
+    return Environment(
+        host=platform.node(),
+        os=platform.platform(),
+        # abiflags: "d" is a debug build, "t" one without the GIL. Both dispatch more slowly than the usual build.
+        python=platform.python_version() + getattr(sys, "abiflags", ""),
+        processor=processor(info),
+        cores=psutil.cpu_count(),
+        memory_bytes=psutil.virtual_memory().total,
+        virtual_machine=is_virtual_machine(info),
+        benchax=installed("benchax"),
+        jax=installed("jax"),
+        jaxlib=installed("jaxlib"),
+        numpy=installed("numpy"),
+    )
+
+
+def jax_facts() -> dict[str, Any]:
+    """Devices and settings of JAX, as fields of `Environment`.
+
+    Empty where JAX is not installed or none of its backends starts. That hides nothing: the first computation raises
+    the same error, in JAX's own words.
+    """
+    try:
+        import jax
+
+        device = jax.local_devices()[0]
+    except (ImportError, RuntimeError):
+        return {}
+    # `client` is not documented; without it just this one fact is missing.
+    version = getattr(getattr(device, "client", None), "platform_version", None)
+    return {
+        "backend": device.platform,
+        "device_kind": device.device_kind,
+        "device_count": jax.device_count(),
+        "process_count": jax.process_count(),
+        "platform_version": version,
+        "config": jax_config(jax.config),
+    }
+
+
+def jax_config(config: Any) -> dict[str, Any]:
+    """The settings of `CONFIG` that this JAX has."""
+    # jax_cpu_enable_async_dispatch is a mere flag: it is in `values` and not an attribute (jax 0.10).
+    values = {**getattr(config, "values", {})}
+    values |= {name: getattr(config, name) for name in CONFIG if hasattr(config, name)}
+    return {name: _plain(values[name]) for name in CONFIG if name in values}
+
+
+def _plain(value: Any) -> str | int | float | bool | None:
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def flags(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that change programs or their speed. Names that smell of secrets are left out."""
+    chosen = {k: v for k, v in variables.items() if k in FLAGS or k.startswith(FLAG_PREFIXES)}
+    return {
+        clean(k): _LOGIN.sub("", clean(v))
+        for k, v in sorted(chosen.items())
+        if not _NOT_SPEED.fullmatch(k) and not _SECRET.search(k)
+    }
+
+
+def clean(text: str) -> str:
+    r"""`text` as valid Unicode. Bytes that were none arrive from the system as lone surrogates; they become \udcff."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class GitState(NamedTuple):
+    """What is checked out. All `None` without git, outside a repository, and before its first commit."""
+
+    commit: str | None = None
+    branch: str | None = None
+    is_dirty: bool | None = None
+    """Also by files that git does not know yet. None if git took longer than `GIT_TIMEOUT_S` to find out."""
+
+
+def git_state(folder: Path) -> GitState:
+    """The full hash of the commit in `folder`, its branch (None when detached), and whether anything differs from it.
+
+    Tags play no part, so that tagging a commit does not rename it.
+    """
+    folder = folder if folder.is_dir() else folder.parent
+    head = _git(folder, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+    if head is None:
+        return GitState()
+    commit, ref = head.split("\n")[:2]
+    branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
+    # The user's own settings may hide untracked files from `status`.
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=normal")
+    return GitState(commit, branch, None if changes is None else bool(changes))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git answers; None if it is not there, fails, or takes too long."""
+    # Inside a git hook GIT_DIR, GIT_INDEX_FILE and others point elsewhere than `folder` does.
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    # fsmonitor would leave a process behind, which then disturbs what is measured.
+    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            env=variables | {"GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        # No commit is an answer; a benchmark does not fail for want of git.
+        return None
+    return done.stdout.decode("utf-8", "backslashreplace")
+
+
+def cpuinfo() -> dict[str, str]:
+    """/proc/cpuinfo of the first processor; empty where there is none."""
+    first = (read_text("/proc/cpuinfo") or "").partition("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def processor(info: Mapping[str, str]) -> str | None:
+    """The processor's model. ARM has no name in /proc/cpuinfo, but numbers that tell the models apart."""
+    if "CPU part" in info:
+        return f"ARM implementer {info.get('CPU implementer')} part {info['CPU part']}"
+    return info.get("model name") or info.get("cpu") or platform.processor() or None
+
+
+def is_virtual_machine(info: Mapping[str, str]) -> bool | None:
+    """By the hypervisor bit of x86; None on other processors, which have no such bit."""
+    return "hypervisor" in info["flags"].split() if "flags" in info else None
+
+
+def affinity() -> tuple[int, ...] | None:
+    """The cores that this process may use; None where the system does not tell."""
+    return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None
+
+
+def governor() -> str | None:
+    """Who chooses the clock rate: "performance"; "performance, powersave" where the cores disagree."""
+    names = {read_text(str(p)) for p in Path("/sys/devices/system/cpu/cpufreq").glob("policy*/scaling_governor")}
+    return ", ".join(sorted(name for name in names if name)) or None
+
+
+def huge_pages() -> str | None:
+    """Transparent huge pages: "always", "madvise" or "never"."""
+    chosen = re.search(r"\[(\w+)\]", read_text("/sys/kernel/mm/transparent_hugepage/enabled") or "")
+    return chosen[1] if chosen else None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What Linux tells beyond `Environment`, for the doctor: it explains noise, and divides no rows. None: not told."""
+
+    clock_source: str | None = None
+    is_turbo_on: bool | None = None
+    is_smt_on: bool | None = None
+    cpu_quota: float | None = None
+    """Cores' worth of CPU time that the control groups allow; None also where they set no limit."""
+
+
+def machine() -> Machine:
+    cpu = "/sys/devices/system/cpu"
+    turbo, no_turbo = _switch(f"{cpu}/cpufreq/boost"), _switch(f"{cpu}/intel_pstate/no_turbo")
+    return Machine(
+        clock_source=read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        is_turbo_on=turbo if no_turbo is None else not no_turbo,
+        is_smt_on=_switch(f"{cpu}/smt/active"),
+        cpu_quota=cpu_quota(),
+    )
+
+
+def _switch(path: str) -> bool | None:
+    return {"0": False, "1": True}.get(read_text(path) or "")
+
+
+def cpu_quota() -> float | None:
+    """The smallest limit among this process's control groups and those above them (versions 1 and 2), in cores."""
+    lines = (line.split(":", 2) for line in (read_text("/proc/self/cgroup") or "").splitlines())
+    groups = [(kinds, path) for _, kinds, path in lines if not kinds or "cpu" in kinds.split(",")]
+    limits = [_limit(folder) for kinds, path in groups for folder in _folders(kinds, path)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _folders(kinds: str, path: str) -> list[str]:
+    """The folders of a control group and of all above it."""
+    # In a container the path is often the host's and not to be found; then the root is the container's own group.
+    root = "/sys/fs/cgroup" + (f"/{kinds}" if kinds else "")
+    parts = [part for part in path.split("/") if part]
+    return ["/".join([root, *parts[:depth]]) for depth in range(len(parts) + 1)]
+
+
+def _limit(folder: str) -> float | None:
+    """Version 2 has one file, "150000 100000"; version 1 has two. Both say 1.5 cores. "max" and -1 mean no limit."""
+    both = read_text(f"{folder}/cpu.max")
+    quota, period = both.split() if both else (read_text(f"{folder}/cpu.cfs_{name}_us") for name in ("quota", "period"))
+    return int(quota) / int(period) if quota and period and quota.isdigit() else None
+
+
+def installed(package: str) -> str | None:
+    """The version of `package`, without importing it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def read_text(path: str) -> str | None:
+    """The text of a file of the system, stripped; None where it does not exist or may not be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None

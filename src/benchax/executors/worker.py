@@ -1,0 +1,53 @@
+"""The child of `fresh.py`: reads one task from standard input, measures it, answers in JSON lines on standard output.
+
+What the user's code prints goes to standard error, so that it cannot be mistaken for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from typing import IO, Any
+
+
+def main() -> None:
+    answers = _take_over_stdout()
+    paths, settings, task = pickle.loads(sys.stdin.buffer.read())
+    sys.path[:] = paths
+    _apply(settings)
+    case, options, run_id = pickle.loads(task)
+
+    from benchax import codec
+    from benchax.measuring.engine import measure
+
+    def progress(stage: str, share: float) -> None:
+        _say(answers, {"stage": stage, "share": share})
+
+    measurement = measure(case, options, run_id=run_id, progress=progress, cold="process")
+    _say(answers, {"measurement": codec.to_document(measurement)})
+
+
+def _take_over_stdout() -> IO[str]:
+    """The real standard output, for answers alone; file descriptor 1 becomes standard error."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
+def _apply(settings: dict[str, Any]) -> None:
+    import jax
+
+    for name, value in settings.items():
+        if getattr(jax.config, name, value) != value:
+            jax.config.update(name, value)
+
+
+def _say(answers: IO[str], message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

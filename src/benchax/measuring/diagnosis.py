@@ -1,0 +1,126 @@
+"""Turns an exception from a user's function into a `Failure` with advice: which argument, which line, what to do.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+
+from benchax.errors import BenchaxError
+from benchax.model import Failure, FailureKind
+
+_OURS = str(Path(__file__).parents[1])
+_LIBRARIES = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")}
+_ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
+_PATH = re.compile(r"at path (\S+)")
+
+REMEDIES = (
+    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...); decide inside the compiled "
+    "program with jax.lax.cond, jax.lax.while_loop or jnp.where; or jit only the inner part that does not depend on it."
+)
+
+
+def diagnose(error: Exception, stage: str) -> Failure:
+    """What went wrong in `stage`, as a row can keep it."""
+    kind, advice = _judge(error, stage)
+    where = user_line(error)
+    message = _message(error) + (f" (at {where})" if where else "")
+    return Failure(kind, stage, message, advice, "".join(traceback.format_exception(error)))
+
+
+def _judge(error: Exception, stage: str) -> tuple[FailureKind, str]:
+    for fits, judge in _KNOWN:
+        if fits(error):
+            return judge(error)
+    return "error", getattr(error, "hint", "")
+
+
+def _is_tracer_error(error: Exception) -> bool:
+    return isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError) or isinstance(
+        error, jax.errors.TracerIntegerConversionError | jax.errors.NonConcreteBooleanIndexError
+    )
+
+
+def _tracer(error: Exception) -> tuple[FailureKind, str]:
+    found = _ARGUMENT.search(str(error))
+    argument = f"the argument {found[1]}" if found else "the argument"
+    return "error", f"The value of {argument} is not known while tracing. " + REMEDIES.format(argument=argument)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
+
+
+def _out_of_memory(error: Exception) -> tuple[FailureKind, str]:
+    return "out_of_memory", "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device."
+
+
+def _is_bad_output(error: Exception) -> bool:
+    text = str(error)
+    return isinstance(error, TypeError) and "not a valid JAX type" in text and ("returned" in text or "output" in text.lower())
+
+
+def _bad_output(error: Exception) -> tuple[FailureKind, str]:
+    return (
+        "wrong_output",
+        "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that returns "
+        "something else, measure it un-jitted (jit=False, --eager).",
+    )
+
+
+def _is_bad_argument(error: Exception) -> bool:
+    text = str(error)
+    return isinstance(error, TypeError) and ("as an abstract array" in text or "not a valid JAX type" in text)
+
+
+def _bad_argument(error: Exception) -> tuple[FailureKind, str]:
+    found = _PATH.search(str(error))
+    argument = f"argument {found[1].rstrip('.')}" if found else "it"
+    return "error", f"If {argument} is a setting and not data, declare it static (static=..., --static)."
+
+
+def _is_deleted(error: Exception) -> bool:
+    return "deleted" in str(error) and ("donated" in str(error) or "delete" in str(error))
+
+
+def _deleted(error: Exception) -> tuple[FailureKind, str]:
+    return (
+        "error",
+        "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it can "
+        "see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted function itself.",
+    )
+
+
+_KNOWN: tuple[tuple[Callable[[Exception], bool], Callable[[Exception], tuple[FailureKind, str]]], ...] = (
+    (_is_tracer_error, _tracer),
+    (_is_out_of_memory, _out_of_memory),
+    (_is_bad_output, _bad_output),
+    (_is_bad_argument, _bad_argument),
+    (_is_deleted, _deleted),
+)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, BenchaxError):
+        return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
+    # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+
+
+def user_line(error: Exception) -> str | None:
+    """file:line of the innermost frame of the user's own code; None if there is none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not _is_library(f.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else None
+
+
+def _is_library(filename: str) -> bool:
+    return filename.startswith((_OURS, "<")) or any(filename.startswith(str(path)) for path in _LIBRARIES)

@@ -1,0 +1,337 @@
+"""What disturbs this machine, what that means for numbers, and what to do about it.
+
+`examine` watches the machine for a second and returns a `Diagnosis`: readings (`environment.py`, `noise.py`) and the
+advice that follows from them. It prints nothing, changes nothing, and works without JAX. Run it in a process of its
+own: Python's other threads look like a busy machine. Advice is grouped by what is to blame; its codes are stable.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
+
+from benchax import environment
+from benchax.environment import Machine
+from benchax.errors import UsageError
+from benchax.measuring import noise
+from benchax.measuring.noise import COMPARED_ROUNDS, Gaps, Spread
+from benchax.model import Environment, Noise, Remark, Severity
+from benchax.units import number, percent, seconds
+
+# Above these something is said. 5 %: by default, a comparison calls "same" what differs by less.
+BUSY_SHARE, STEAL_SHARE, LOST_SHARE = 0.1, 0.02, 0.02
+SPREAD, EFFECT = 0.05, 0.05
+CLOCK_S = 1e-6
+
+SIDE_BY_SIDE = "compare side by side (benchax compare --ref)"
+DEBUGGING = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_enable_checks")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """`time.perf_counter_ns`."""
+
+    resolution_s: float
+    """Smallest step seen."""
+    reading_s: float
+    """Cost of one reading, with the Python loop around it."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """What slows Python itself down in this process."""
+
+    is_debug_build: bool = False
+    tracers: tuple[str, ...] = ()
+    """What is called for every line or call of Python: a debugger, coverage, a profiler."""
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `examine` found. `advice` follows from the rest."""
+
+    environment: Environment
+    machine: Machine
+    interpreter: Interpreter
+    clock: Clock
+    noise: Noise
+    gaps: Gaps
+    spread: Spread | None
+    """Of a fixed piece of pure Python, 200 samples of about 0.1 ms. None: the clock is too coarse."""
+    smallest_effect: float | None
+    """A share; what it means is said by `noise.smallest_effect`. None: the clock is too coarse."""
+    advice: tuple[Remark, ...] = ()
+
+
+def spin() -> int:
+    """A fixed piece of work that touches no memory to speak of."""
+    total = 0
+    for i in range(4000):
+        total += i
+    return total
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the readings come from. Tests pass their own."""
+
+    clock: Callable[[], int] = time.perf_counter_ns
+    work: Callable[[], object] = spin
+    environment: Callable[[], Environment] = environment.capture
+    machine: Callable[[], Machine] = environment.machine
+    start: Callable[[], noise.Reading] = noise.start
+    finish: Callable[[noise.Reading], Noise] = noise.finish
+
+
+HERE = Sources()
+
+
+def examine(watch_s: float = 1.0, sources: Sources = HERE) -> Diagnosis:
+    """Watches this machine for `watch_s` seconds, and about 0.1 s more.
+
+    Starts JAX's backend where JAX is installed: its idle threads belong to the picture.
+
+    Raises:
+        UsageError: `watch_s` is not a positive, finite number.
+        NotMeasured: the clock does not move.
+    """
+    if not 0 < watch_s < math.inf:
+        raise UsageError(
+            f"cannot watch the machine for {watch_s!r} seconds", "a number of seconds above 0, such as 1.0"
+        )
+    where = sources.environment()
+    clock = examine_clock(sources.clock)
+    with noise.paused_gc():
+        begun = sources.start()
+        gaps, pairs = noise.watch(watch_s, sources.clock, sources.work)
+        meanwhile = sources.finish(begun)
+    diagnosis = Diagnosis(
+        environment=where,
+        machine=sources.machine(),
+        interpreter=interpreter(),
+        clock=clock,
+        noise=meanwhile,
+        gaps=gaps,
+        spread=noise.spread([first for first, _ in pairs], clock.resolution_s),
+        smallest_effect=noise.smallest_effect(pairs, clock.resolution_s),
+    )
+    return replace(diagnosis, advice=advise(diagnosis))
+
+
+def examine_clock(clock: Callable[[], int], readings: int = 10_000) -> Clock:
+    begun = clock()
+    for _ in repeat(None, readings - 1):
+        clock()
+    elapsed_ns = clock() - begun
+    return Clock(noise.smallest_step_ns(clock) / 1e9, elapsed_ns / readings / 1e9)
+
+
+def interpreter() -> Interpreter:
+    hooks = {"sys.settrace": sys.gettrace(), "sys.setprofile": sys.getprofile()}
+    tracers = [f"{type(hook).__module__} ({how})" for how, hook in hooks.items() if hook is not None]
+    # From Python 3.12 on coverage, debuggers and profilers may sit here instead.
+    monitoring = getattr(sys, "monitoring", None)
+    tracers += [name for i in range(6) if monitoring and (name := monitoring.get_tool(i))]
+    # Debug builds of CPython, and only they, have this function.
+    return Interpreter(hasattr(sys, "gettotalrefcount"), tuple(tracers), threading.active_count())
+
+
+def advise(d: Diagnosis) -> tuple[Remark, ...]:
+    """What disturbs, what it means for numbers, what to do. Errors first."""
+    groups = (by_python, by_jax, by_neighbours, by_limits, by_variation, by_processor, by_clock)
+    found = [remark for group in groups for remark in group(d)]
+    order: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+    return tuple(sorted(found, key=lambda remark: order[remark.severity]))
+
+
+def error(code: str, *sentences: str) -> Remark:
+    return Remark(code, "error", " ".join(sentences))
+
+
+def warning(code: str, *sentences: str) -> Remark:
+    return Remark(code, "warning", " ".join(sentences))
+
+
+def info(code: str, *sentences: str) -> Remark:
+    return Remark(code, "info", " ".join(sentences))
+
+
+def by_python(d: Diagnosis) -> Iterator[Remark]:
+    python = d.interpreter
+    if python.is_debug_build or python.tracers:
+        causes = ["is a debug build"] if python.is_debug_build else []
+        causes += [f"is watched by {tracer}" for tracer in python.tracers]
+        yield error(
+            "slow-python",
+            f"This Python {' and '.join(causes)}.",
+            "Tracing, lowering and dispatch take much longer in it.",
+            "Measure without: the usual build of Python, pytest --no-cov, no debugger.",
+        )
+    if python.threads > 1:
+        yield info(
+            "threads",
+            f"{python.threads} Python threads live in this process.",
+            f"While one computes the others wait, up to {seconds(sys.getswitchinterval())} at a time.",
+            "Measure in a process of its own.",
+        )
+
+
+def by_jax(d: Diagnosis) -> Iterator[Remark]:
+    config, flags = d.environment.config, d.environment.flags
+    if debugging := [name for name in DEBUGGING if config.get(name)]:
+        yield error(
+            "jax-debugging",
+            f"JAX is looking for errors ({', '.join(debugging)}).",
+            "The times are not those of the program that users run.",
+            f"Switch it off: {' '.join(f'{name.upper()}=0' for name in debugging)}, or jax.config.update.",
+        )
+    if config.get("jax_cpu_enable_async_dispatch") is False and d.environment.backend == "cpu":
+        yield info(
+            "inline-dispatch",
+            "Asynchronous dispatch is off (jax_cpu_enable_async_dispatch): a call returns when it is done.",
+            "Small functions get steadier, big ones may get slower.",
+            "Compare only with runs that have it off too.",
+        )
+    if folder := config.get("jax_compilation_cache_dir"):
+        yield info(
+            "compile-cache",
+            f"JAX's persistent compilation cache is on ({folder}).",
+            "A compile time may be that of reading the cache; each row says so.",
+            "To measure compiling, unset JAX_COMPILATION_CACHE_DIR.",
+        )
+    if flags:
+        yield info(
+            "flags",
+            f"Set in the environment: {' '.join(f'{name}={value}' for name, value in flags.items())}.",
+            "Such variables change programs or their speed.",
+            "Compare only with runs that had the same.",
+        )
+
+
+def by_neighbours(d: Diagnosis) -> Iterator[Remark]:
+    others, steal = d.noise.others_share or 0.0, d.noise.steal_share or 0.0
+    load, cores = d.noise.load_1m or 0.0, d.environment.cores or math.inf
+    if steal > STEAL_SHARE:
+        yield warning(
+            "stolen",
+            f"The hypervisor took {percent(steal)} of the CPU time.",
+            "Samples stand still for milliseconds, and times change with the neighbours.",
+            f"Keep samples short, {SIDE_BY_SIDE}, or ask for a machine with cores of its own.",
+        )
+    if others > BUSY_SHARE:
+        yield warning(
+            "busy",
+            f"Other processes used {percent(others)} of the CPU.",
+            "They take cores, caches and memory bandwidth: times come out long, and differ from run to run.",
+            f"End them (top shows them), or {SIDE_BY_SIDE}.",
+        )
+    elif load > cores:
+        yield warning(
+            "loaded",
+            f"The load average of the last minute is {number(load)} on {cores} cores: processes had to queue.",
+            "What was measured in that minute is too long.",
+            f"Wait until it is over, or {SIDE_BY_SIDE}.",
+        )
+    if d.gaps.lost_share > LOST_SHARE:
+        yield warning(
+            "gaps",
+            f"A process that never waits was kept from running for {percent(d.gaps.lost_share)} of the time:",
+            f"{number(d.gaps.per_s)} gaps per second, the longest {seconds(d.gaps.longest_s)}.",
+            "Means contain them, medians of short samples hardly.",
+            "Quote medians, and no single times.",
+        )
+
+
+def by_limits(d: Diagnosis) -> Iterator[Remark]:
+    allowed, cores, limit = d.environment.affinity, d.environment.cores, d.machine.cpu_quota
+    usable = len(allowed) if allowed else cores
+    if limit is not None and usable and limit < usable:
+        yield warning(
+            "quota",
+            f"The container may use {number(limit)} of {usable} cores.",
+            "XLA sizes its thread pools by the cores, not by that limit: when the threads have used it up, all stand still",
+            "for the rest of the period, usually 0.1 s.",
+            "Raise the limit, or confine the run to no more cores than it allows (taskset -c).",
+        )
+    if allowed and cores and len(allowed) < cores:
+        yield info(
+            "confined",
+            f"This process may use {len(allowed)} of {cores} cores.",
+            "It moves between cores less, and XLA has fewer threads.",
+            "Compare only with runs confined in the same way.",
+        )
+    if d.environment.virtual_machine:
+        yield info(
+            "virtual-machine",
+            "This is a virtual machine: clock rate, temperature and neighbours cannot be seen from inside.",
+            "They may change from hour to hour.",
+            f"Do not put its times beside those of another day; {SIDE_BY_SIDE}.",
+        )
+
+
+def by_variation(d: Diagnosis) -> Iterator[Remark]:
+    if d.spread and d.spread.relative_iqr > SPREAD:
+        yield warning(
+            "unsteady",
+            f"The same piece of Python took times whose quartiles differ by {percent(d.spread.relative_iqr)}: the clock rate",
+            "changes, or the core is shared.",
+            "Two runs may differ as much without any cause in the code.",
+            f"Do not compare times of two runs; {SIDE_BY_SIDE}.",
+        )
+    if d.smallest_effect and d.smallest_effect > EFFECT:
+        yield warning(
+            "noise-floor",
+            f"Just now a slowdown below {percent(d.smallest_effect)} is often missed, even side by side in "
+            f"{COMPARED_ROUNDS} rounds.",
+            "Look for bigger effects, take more rounds, or wait until the machine is quiet.",
+        )
+
+
+def by_processor(d: Diagnosis) -> Iterator[Remark]:
+    if d.environment.governor not in (None, "performance"):
+        yield warning(
+            "governor",
+            f"The clock rate follows the load (governor: {d.environment.governor}).",
+            "The first milliseconds of work run at a lower rate than the rest.",
+            "Fix the rate while measuring: sudo cpupower frequency-set -g performance",
+        )
+    if d.machine.is_turbo_on:
+        yield info(
+            "turbo",
+            "The processor raises its clock rate while it is cool and few cores work.",
+            "Long runs and parallel ones are slower than short ones.",
+            "For times that are to hold for weeks switch it off: as root, echo 0 to",
+            "/sys/devices/system/cpu/cpufreq/boost, or 1 to /sys/devices/system/cpu/intel_pstate/no_turbo.",
+        )
+    if d.machine.is_smt_on:
+        yield info(
+            "smt",
+            "Two hardware threads share each core, and work on one slows the other down.",
+            "Leave half of them idle, or confine the run to one per core (lscpu -e, taskset -c).",
+        )
+    if d.environment.huge_pages == "never":
+        yield info(
+            "small-pages",
+            "Transparent huge pages are off: fresh memory costs a page fault for every 4 KiB.",
+            "Calls that return big arrays pay that each time.",
+            "As root, echo madvise to /sys/kernel/mm/transparent_hugepage/enabled.",
+        )
+
+
+def by_clock(d: Diagnosis) -> Iterator[Remark]:
+    if max(d.clock.resolution_s, d.clock.reading_s) > CLOCK_S:
+        yield warning(
+            "clock",
+            f"The clock steps by {seconds(d.clock.resolution_s)} and costs {seconds(d.clock.reading_s)} a reading.",
+            "Short samples are inexact.",
+            f"Its source is {d.machine.clock_source or 'not known'}. On x86 the good one is tsc; the kernel's log says",
+            "why another was chosen (dmesg).",
+        )

@@ -1,0 +1,277 @@
+"""measure(case, options) -> Measurement: the order of work, as a list of calls.
+
+    inputs → build (trace, lower, compile) → artifacts → first run → verify → transfers → warm up → dispatch → samples
+    → memory → remarks
+
+What was measured before something failed is kept, beside the failure. A part that cannot be measured here says why and
+the rest goes on.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import jax
+
+from benchax.artifacts.cost import cost, inline_flops, lowered_flops
+from benchax.artifacts.memory_plan import memory_plan
+from benchax.case import Case
+from benchax.environment import capture
+from benchax.errors import NotMeasured
+from benchax.measuring import memory, noise, stages, timers
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.program import program_of
+from benchax.measuring.remarks import Evidence, remarks
+from benchax.measuring.sampling import Warmup, believable, collect, warm_up
+from benchax.measuring.stages import Built
+from benchax.measuring.timers.base import Subject
+from benchax.measuring.verification import verify
+from benchax.model import Absent, Cold, Measurement, Memory, Noise, Options, Samples, Stages
+from benchax.watching.compiles import watch_compiles
+
+Progress = Callable[[str, float], None]
+"""Told the stage, and the share of it that is done where that is known (else 0)."""
+
+
+def quiet(stage: str, share: float = 0.0) -> None:
+    """No progress."""
+
+
+@dataclass
+class Record:
+    """What is known so far. Each step adds to it; the row is made of it, whether or not the end was reached."""
+
+    progress: Progress
+    stage: str = "inputs"
+    signature: str = ""
+    stages: Stages = field(default_factory=Stages)
+    samples: list[Samples] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
+    cost: Any = None
+    numerics: Any = None
+    remarks: tuple[Any, ...] = ()
+    absent: list[Absent] = field(default_factory=list)
+    noise: Noise = field(default_factory=Noise)
+
+    def enter(self, stage: str) -> None:
+        self.stage = stage
+        self.progress(stage, 0.0)
+
+    def why(self, what: str) -> str:
+        return next(a.why for a in self.absent if a.what == what)
+
+    @contextmanager
+    def or_absent(self, what: str) -> Iterator[None]:
+        """A part that may turn out not to be measurable: then the row says why."""
+        try:
+            yield
+        except NotMeasured as error:
+            self.absent.append(Absent(what, error.problem))
+
+
+def measure(
+    case: Case, options: Options, *, run_id: str, progress: Progress = quiet, cold: Cold = "function"
+) -> Measurement:
+    """Measures one case. Never raises for what the user's function does: that becomes the row's failure.
+
+    Args:
+        options: resolved, without `None`.
+        cold: what had never been compiled before in this process, for `Stages.cold`.
+    """
+    started_at = datetime.now(UTC).isoformat(timespec="microseconds")
+    record, failure = Record(progress), None
+    reading = noise.start()
+    try:
+        with warnings.catch_warnings():
+            # Said by remarks, with numbers; as warnings they would break the progress display.
+            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+            _measure(case, options, record, reading, cold)
+    except Exception as error:
+        failure = diagnose(error, record.stage)
+    return Measurement(
+        case=case.id,
+        environment=capture(case.folder),
+        options=options,
+        run_id=run_id,
+        started_at=started_at,
+        signature=record.signature,
+        failure=failure,
+        stages=record.stages,
+        samples=tuple(record.samples),
+        memory=record.memory,
+        cost=record.cost,
+        numerics=record.numerics,
+        noise=record.noise if failure is None else noise.finish(reading),
+        remarks=record.remarks,
+        not_measured=tuple(record.absent),
+    )
+
+
+def _measure(case: Case, options: Options, record: Record, reading: Any, cold: Cold) -> None:
+    record.enter("inputs")
+    inputs = make_inputs(case, options.seed)
+    record.signature = inputs.signature
+    program = program_of(case)
+
+    built = stages.build(program, inputs, record.enter)
+    hlo = _artifacts(record, built)
+    subject = _first_run(record, built, Subject(program, inputs, None, built.static, built.donates, hlo), cold)
+    _verify(record, subject, options)
+    _transfers(record, subject)
+
+    record.enter("warm-up")
+    warmup = warm_up(subject.call, options.max_warmup_s)
+    _dispatch(record, subject)
+    compiles = _sample(record, subject, options, warmup)
+    _memory(record, subject, options, cold)
+    record.noise = noise.finish(reading)
+    record.remarks = remarks(_evidence(record, subject, built, warmup, compiles))
+
+
+def _first_run(record: Record, built: Built, subject: Subject, cold: Cold) -> Subject:
+    seconds = built.seconds
+    record.stages = Stages(
+        trace_s=seconds.get("trace"),
+        lower_s=seconds.get("lower"),
+        compile_s=seconds.get("compile"),
+        cache=built.cache,
+        cold=cold if built.seconds else None,
+    )
+    record.enter("first run")
+    ((args, kwargs),) = subject.calls(1)
+    with watch_compiles() as log:
+        outputs, first_run_s = stages.first_run(lambda: subject.program.call(*args, **kwargs))
+    if log.compiles:
+        why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
+        record.absent.append(Absent("stages.first_run_s", why))
+    else:
+        record.stages = replace(record.stages, first_run_s=first_run_s)
+    return replace(subject, outputs=outputs)
+
+
+def _verify(record: Record, subject: Subject, options: Options) -> None:
+    record.enter("verify")
+    with record.or_absent("numerics"):
+        record.numerics = verify(subject, options.verify)
+
+
+def _transfers(record: Record, subject: Subject) -> None:
+    record.enter("transfer")
+    into, out = stages.transfer_in(subject.inputs), stages.transfer_out(subject.call)
+    record.stages = replace(record.stages, transfer_in=into, transfer_out=out)
+    if into is None:
+        record.absent.append(Absent("stages.transfer_in", "there are no input arrays"))
+    if out is None:
+        record.absent.append(Absent("stages.transfer_out", "there are no output arrays"))
+
+
+def _dispatch(record: Record, subject: Subject) -> None:
+    record.enter("dispatch")
+    record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.call))
+
+
+def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) -> int:
+    """Samples with every chosen timer; returns how many programs were compiled while being timed."""
+    compiles = 0
+    for name in timers.chosen(options.timer, warmup.last_s):
+        record.enter(name)
+        with record.or_absent(f"samples.{name}"):
+            prepared = timers.TIMERS[name].prepare(subject)
+            with watch_compiles() as log:
+                samples = collect(name, prepared, options, lambda share, name=name: record.progress(name, share))
+            compiles += log.compiles
+            record.samples.append(believable(samples))
+    return compiles
+
+
+def _artifacts(record: Record, built: Built) -> str:
+    """Reads the compiler's plan and cost; returns the optimised HLO, empty where there is none."""
+    record.enter("artifacts")
+    record.absent += built.absent
+    if built.compiled is None:
+        why = next((a.why for a in built.absent if a.what == "stages.compile_s"), "its compiled program cannot be reached")
+        record.absent += [Absent("memory.plan", why), Absent("cost", why)]
+        return ""
+    hlo = built.compiled.as_text() or ""
+    captured = None
+    if built.traced is not None:
+        captured = sum(getattr(c, "nbytes", 0) for c in built.traced.jaxpr.consts)
+    record.memory = memory_plan(built.compiled, captured_bytes=captured, hlo_text=hlo)
+    record.cost = cost(built.compiled, hlo)
+    return hlo
+
+
+def _memory(record: Record, subject: Subject, options: Options, cold: Cold) -> None:
+    """The observed peaks, in passes of their own: on CPU of both calls, on accelerators of a fresh process."""
+    record.enter("memory")
+    if not options.memory:
+        record.absent += [Absent(f"memory.{name}", "switched off") for name in ("compiled_rise_bytes", "eager_rise_bytes")]
+        return
+    if jax.default_backend() != "cpu":
+        with record.or_absent("memory.compiled_rise_bytes"):
+            _device_memory(record, subject, cold)
+        return
+    if subject.program.kind != "eager":
+        _observe(record, "compiled_rise_bytes", subject, subject.program.call)
+    if subject.program.kind == "eager" or _eager_has_run(record, subject):
+        _observe(record, "eager_rise_bytes", subject, subject.program.eager or subject.program.call)
+
+
+def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]) -> None:
+    with record.or_absent(f"memory.{name}"):
+        rise = memory.observed_rise(_call_once(subject, fn))
+        record.memory = replace(record.memory, method=memory.METHOD, **{name: rise})
+
+
+def _call_once(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
+    ((args, kwargs),) = subject.calls(1)
+    return lambda: fn(*args, **kwargs)
+
+
+def _eager_has_run(record: Record, subject: Subject) -> bool:
+    """Was the un-jitted call run before? Compiling its operations would be taken for memory of the call."""
+    if record.numerics is not None and record.numerics.reference == "eager":
+        return True
+    why = record.why("numerics") if record.numerics is None else "the un-jitted call ran in float64 only"
+    record.absent.append(Absent("memory.eager_rise_bytes", why))
+    return False
+
+
+def _device_memory(record: Record, subject: Subject, cold: Cold) -> None:
+    if cold != "process":
+        raise NotMeasured(
+            "an accelerator's allocator keeps its highest peak and cannot set it back; a fresh process (--cold-process) can tell"
+        )
+    peak = memory.device_peak(jax.devices()[0])
+    rise = max(0, peak - subject.input_bytes)
+    record.memory = replace(record.memory, compiled_rise_bytes=rise, method="memory_stats")
+
+
+def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, compiles: int) -> Evidence:
+    return Evidence(
+        platform=jax.default_backend(),
+        program=subject.program,
+        inputs=subject.inputs,
+        built=built,
+        stages=record.stages,
+        samples=tuple(record.samples),
+        warmup=warmup,
+        compiles_while_timed=compiles,
+        has_data=bool(subject.dynamic_leaves),
+        output_bytes=subject.output_bytes,
+        memory=record.memory,
+        cost=record.cost,
+        lowered_flops=lowered_flops(built.lowered) if built.lowered is not None else None,
+        inline_flops=inline_flops(built.compiled) if built.compiled is not None else None,
+        hlo=subject.hlo,
+        numerics=record.numerics,
+        noise=record.noise,
+    )

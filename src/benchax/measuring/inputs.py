@@ -1,0 +1,196 @@
+"""Inputs: specs become seeded random data, everything is placed on the device once, donated buffers are renewed.
+
+Data are random, never constant: XLA folds constants, and a constant-filled operand gave wrong results on XLA:CPU
+(jaxlib 0.10.2). Python scalars stay Python scalars, because that is what the measured call would be given.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.case import Case
+from benchax.specs import ArraySpec, is_spec, parse_spec, short_dtype
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the function is called with, on the device, and what of it was there before."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    static: tuple[int | str, ...]
+    signature: str
+    numpy_bytes: int = 0
+    """Bytes that the caller gave as NumPy arrays."""
+    narrowed: tuple[str, ...] = ()
+    """What was asked in 64 bits and placed in 32, because JAX's x64 mode is off: "float64 to float32"."""
+
+    @property
+    def data(self) -> list[jax.Array]:
+        """The array leaves, in order; typed keys are left out."""
+        return [leaf for leaf in jax.tree.leaves((self.args, self.kwargs)) if is_data(leaf)]
+
+    def renewed(self) -> Call:
+        """The same call on fresh buffers, as a donating function needs for every call."""
+        return jax.block_until_ready(
+            jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf, (self.args, self.kwargs))
+        )
+
+
+def make_inputs(case: Case, seed: int) -> Inputs:
+    """Calls the case's input factory and places the result.
+
+    Raises:
+        UsageError: a spec that cannot be read. Whatever the factory raises passes through.
+    """
+    args, kwargs = case.inputs()
+    static = static_arguments(case, args, kwargs)
+    random = np.random.default_rng(seed)
+    numpy_bytes: list[int] = []
+    narrowed: list[str] = []
+
+    def place(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray | np.generic):
+            numpy_bytes.append(leaf.nbytes)
+        asked, array = _place(leaf, random)
+        if asked is not None and asked != array.dtype:
+            narrowed.append(f"{asked} to {array.dtype}")
+        return array
+
+    new_args = tuple(value if i in static else jax.tree.map(place, value) for i, value in enumerate(args))
+    new_kwargs = {name: value if name in static else jax.tree.map(place, value) for name, value in kwargs.items()}
+    jax.block_until_ready((new_args, new_kwargs))
+    text = signature(new_args, new_kwargs, static)
+    return Inputs(new_args, new_kwargs, static, text, sum(numpy_bytes), tuple(dict.fromkeys(narrowed)))
+
+
+def _place(leaf: Any, random: np.random.Generator) -> tuple[Any, Any]:
+    """(dtype that was asked for, leaf on the device); (None, leaf) for what stays as it is."""
+    if isinstance(leaf, str) and is_spec(leaf):
+        spec = parse_spec(leaf)
+        return None if spec.dtype == "key" else np.dtype(spec.dtype), make_array(spec, random)
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf.dtype, make_like(leaf, random)
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype, jax.device_put(leaf)
+    return None, leaf
+
+
+def make_array(spec: ArraySpec, random: np.random.Generator) -> jax.Array:
+    """Standard normal for floats and complex, 0…99 for integers, fair coins for bools, split keys for keys."""
+    if spec.dtype == "key":
+        key = jax.random.key(int(random.integers(2**31)))
+        return jax.random.split(key, spec.shape) if spec.shape else key
+    return jax.device_put(_host_data(np.dtype(spec.dtype), spec.shape, random))
+
+
+def make_like(struct: jax.ShapeDtypeStruct, random: np.random.Generator) -> jax.Array:
+    """Random data of that shape and dtype, with its sharding if it has one."""
+    if jax.dtypes.issubdtype(struct.dtype, jax.dtypes.prng_key):
+        array = make_array(ArraySpec("key", struct.shape), random)
+    else:
+        array = jax.device_put(_host_data(struct.dtype, struct.shape, random))
+    return array if struct.sharding is None else jax.device_put(array, struct.sharding)
+
+
+def _host_data(dtype: Any, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    if jax.numpy.issubdtype(dtype, np.bool_):
+        return random.integers(0, 2, shape).astype(dtype)
+    if jax.numpy.issubdtype(dtype, np.integer):
+        return random.integers(0, 100, shape, dtype=np.int64).astype(dtype)
+    if jax.numpy.issubdtype(dtype, np.complexfloating):
+        return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype)
+    # float32 is drawn directly: half the time and half the memory of drawing float64.
+    return np.asarray(random.standard_normal(shape, dtype=np.float32)).astype(dtype)
+
+
+def is_data(leaf: Any) -> bool:
+    """An array on a device that holds plain numbers (typed keys do not)."""
+    return isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def static_arguments(case: Case, args: tuple[Any, ...], kwargs: Any) -> tuple[int | str, ...]:
+    """Positions and names of the arguments that are static in this call.
+
+    A plain function's are declared with the case. A jitted function knows its own but publishes only the tree of
+    those that are not: what is missing there is static.
+    """
+    declared = {p + len(args) if isinstance(p, int) and p < 0 else p for p in case.static}
+    names = _positional_names(case.fn)
+    by_position = {i for i, name in enumerate(names[: len(args)]) if name in declared}
+    by_name = {names[p] for p in declared if isinstance(p, int) and p < len(names) and names[p] in kwargs}
+    return tuple(sorted(declared | by_position | by_name, key=str))
+
+
+def undeclared_static(dynamic: tuple[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | str, ...]:
+    """Which arguments of a jitted function's call are static, given the tree of its dynamic ones.
+
+    Args:
+        dynamic: `(args, kwargs)` as in `Traced.args_info`: the static ones are left out.
+    """
+    names = tuple(name for name in kwargs if name not in dynamic[1])
+    missing = len(args) - len(dynamic[0])
+    # Only what is not an array can be static, and JAX does not say which positions are left out.
+    candidates = [i for i, value in enumerate(args) if not any(map(_is_array, jax.tree.leaves(value)))]
+    return (*(candidates if len(candidates) == missing else _matched(candidates, missing, args, dynamic[0])), *names)
+
+
+def _matched(candidates: list[int], missing: int, args: tuple[Any, ...], dynamic: Any) -> list[int]:
+    """Scalars may be dynamic as well: drops those whose place in the dynamic tree fits, from the left."""
+    static: list[int] = []
+    for i in candidates:
+        place = i - len(static)
+        fits = place < len(dynamic) and jax.tree.structure(dynamic[place]) == jax.tree.structure(args[i])
+        remaining = len(candidates) - candidates.index(i)
+        if not fits or remaining <= missing - len(static):
+            static.append(i)
+        if len(static) == missing:
+            break
+    return static
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def _positional_names(fn: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # builtins and Compiled have none; then positions are all there is
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def signature(args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[int | str, ...]) -> str:
+    """The call in short: `f32[1024,128], {w: f32[8], b: f32[]}, axis=0`."""
+    parts = [_describe(value, i in static) for i, value in enumerate(args)]
+    parts += [f"{name}={_describe(value, name in static)}" for name, value in kwargs.items()]
+    return ", ".join(parts)
+
+
+def _describe(value: Any, is_static: bool = False) -> str:
+    if is_static:
+        return getattr(value, "__name__", None) or repr(value)
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        return str(ArraySpec("key" if is_key else short_dtype(str(value.dtype)), tuple(value.shape)))
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_describe(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(map(_describe, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    leaves, tree = jax.tree.flatten(value)
+    if leaves and leaves[0] is value:
+        return repr(value)
+    arrays = [leaf for leaf in leaves if _is_array(leaf)]
+    return f"{type(value).__name__}({len(arrays)} arrays)" if tree.num_leaves else repr(value)

@@ -1,0 +1,100 @@
+"""The observed peak of resident memory of one call, in this process, in an extra untimed pass. Linux with glibc.
+
+The kernel keeps a high-water mark of resident memory (VmHWM) that can be set back (writing 5 to /proc/self/clear_refs).
+On its own that mark misses most arrays below 32 MiB, because glibc serves them from memory that it kept from earlier
+frees; so for this pass glibc is told to map every block from 64 KiB up afresh, and to give back what it kept. Then the
+mark is exact to about 0.2 MiB. Mapping is slow (page faults), hence never while something is timed; afterwards the
+thresholds are set to 32 and 64 MiB, where glibc's own adaptation ends up in a process that has freed one big array.
+
+The mark belongs to the whole process: what other threads allocate meanwhile counts. On a GPU the allocator's own peak is
+read instead; it cannot be set back, so only a fresh process can say it (unverified: never run on a GPU).
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import platform
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchax.errors import NotMeasured
+from benchax.units import size
+
+METHOD = "VmHWM"
+LEAST_BYTES = 256 * 2**10
+"""Less than this the method cannot tell from nothing: smaller blocks are not mapped on their own."""
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+
+# mallopt(3): parameter numbers and, for after the pass, the values that dynamic adaptation converges to.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+_DURING = {_MMAP_THRESHOLD: 64 * 2**10, _MMAP_MAX: 2**20}
+_AFTER = {_MMAP_THRESHOLD: 32 * 2**20, _MMAP_MAX: 65_536, _TRIM_THRESHOLD: 64 * 2**20}
+
+
+def observed_rise(call: Callable[[], Any]) -> int:
+    """Bytes by which resident memory rose, at its highest, above what was there before `call()` (warm, waited for).
+
+    Raises:
+        NotMeasured: not Linux with glibc, the mark cannot be set back here, or it rose by less than 256 KiB.
+    """
+    libc = _glibc()
+    try:
+        _set(libc, _DURING)
+        gc.collect()
+        libc.malloc_trim(0)
+        _CLEAR_REFS.write_text("5")
+        before = _status_bytes("VmRSS")
+        outputs = jax.block_until_ready(call())
+        peak = _status_bytes("VmHWM")
+        del outputs
+    finally:
+        _set(libc, _AFTER)
+    if peak - before < LEAST_BYTES:
+        raise NotMeasured(f"it rose by less than {size(LEAST_BYTES)}, the least that this method can tell")
+    return peak - before
+
+
+def device_peak(device: Any) -> int:
+    """Peak bytes in use of the allocator of an accelerator since the process began.
+
+    Raises:
+        NotMeasured: the device does not say.
+    """
+    stats = device.memory_stats() or {}
+    if "peak_bytes_in_use" not in stats:
+        raise NotMeasured(f"the allocator of {device.device_kind} reports no peak")
+    return stats["peak_bytes_in_use"]
+
+
+@lru_cache(maxsize=1)
+def _glibc() -> Any:
+    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
+        raise NotMeasured(
+            f"the high-water mark of resident memory needs Linux with glibc; this is {platform.system()} "
+            f"with {platform.libc_ver()[0] or 'another C library'}. The compiler's plan stands alone"
+        )
+    try:
+        _CLEAR_REFS.write_text("5")
+    except OSError as error:
+        raise NotMeasured(f"{_CLEAR_REFS} cannot be written ({error.strerror}). The compiler's plan stands alone") from error
+    return ctypes.CDLL("libc.so.6")
+
+
+def _set(libc: Any, values: dict[int, int]) -> None:
+    for parameter, value in values.items():
+        libc.mallopt(parameter, value)
+
+
+def _status_bytes(key: str) -> int:
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    raise NotMeasured(f"{_STATUS} has no {key}")

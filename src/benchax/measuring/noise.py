@@ -1,0 +1,256 @@
+"""What else the machine did while we measured, and what can be told apart in spite of it.
+
+For the engine: CPU time of others and of the hypervisor around a measurement (`start`, `finish`), preemptions around a
+sample, a pause of the garbage collector, the step of the clock. For the doctor: `watch`, which spends a second on
+finding out how often this process is kept from running, and how much a fixed piece of work varies. What follows from
+the readings is said elsewhere, by `remarks.py` for one row and by `doctor.py` for the machine.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from statistics import median
+
+import psutil
+
+from benchax.errors import NotMeasured
+from benchax.model import Noise
+from benchax.stats.intervals import effective_size
+from benchax.stats.summary import quantile
+
+try:
+    from resource import RUSAGE_SELF, getrusage
+except ImportError:  # Windows
+
+    def preemptions() -> int | None:
+        """None: Windows does not count them."""
+        return None
+
+else:
+
+    def preemptions() -> int | None:
+        """How often the system took the core away from a thread of this process, so far. Costs about 1 µs."""
+        return getrusage(RUSAGE_SELF).ru_nivcsw
+
+
+# The kernel books CPU time in ticks of 10 ms, by looking who runs at each tick. A share of p seen in n ticks has a
+# standard error of sqrt(p (1 - p) / n), and the two ends of the interval may each be off by a tick per core.
+# 50 ticks in all: at most 7 points of 100 (3 points for a share of 5 %). 10 per core: the ends cost at most 10 %.
+_TICK_S = 0.01
+_MIN_TICKS = 50
+_MIN_TICKS_PER_CORE = 10
+
+# Not work of anybody: waiting, or the time of somebody else's machine. Guests are counted in user and nice already.
+_NOT_BUSY = frozenset({"idle", "iowait", "steal"})
+_COUNTED_TWICE = frozenset({"guest", "guest_nice"})
+
+_GAP_NS = 5_000
+"""Longer than a reading of the clock by far, and than most timer interrupts: somebody else ran."""
+_ROUNDS = 200
+COMPARED_ROUNDS = 150
+"""What a paired comparison has at its first look: 6 blocks of 25 rounds."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """CPU seconds since boot by kind, over all cores, and those of this process and its descendants."""
+
+    by_kind: dict[str, float] | None
+    """None where the system does not tell."""
+    own_s: float
+    cores: int
+
+
+def start() -> Reading:
+    """The first of two readings. Costs a millisecond or so: it looks for the descendants of this process."""
+    return Reading(_by_kind(), _own_s(), psutil.cpu_count() or 1)
+
+
+def finish(begun: Reading) -> Noise:
+    """What the rest of the world did since `begun`. Shares are None where the interval was too short to tell."""
+    return between(begun, start(), load_1m=_load_1m())
+
+
+def between(begun: Reading, ended: Reading, load_1m: float | None = None) -> Noise:
+    """Noise from two readings.
+
+    others_share is (busy - own) / total, in CPU seconds of all cores. Interrupts count as others'. On a machine whose
+    hypervisor does not report steal, steal_share is 0.
+    """
+    if begun.by_kind is None or ended.by_kind is None:
+        return Noise(load_1m)
+    # Counters are known to step back now and then (psutil issues 392, 645, 1210): never below zero.
+    spent = {k: max(0.0, ended.by_kind[k] - v) for k, v in begun.by_kind.items() if k not in _COUNTED_TWICE}
+    total_s = sum(spent.values())
+    if total_s < _TICK_S * max(_MIN_TICKS, _MIN_TICKS_PER_CORE * ended.cores):
+        return Noise(load_1m)
+    busy_s = sum(s for kind, s in spent.items() if kind not in _NOT_BUSY)
+    # Ours is counted exactly, busy time tick by tick: the difference may fall a little below zero.
+    others_s = max(0.0, busy_s - (ended.own_s - begun.own_s))
+    steal_s = spent.get("steal")
+    return Noise(load_1m, others_s / total_s, None if steal_s is None else steal_s / total_s)
+
+
+def _by_kind() -> dict[str, float] | None:
+    try:
+        return psutil.cpu_times()._asdict()
+    except OSError:
+        # Some sandboxes hide /proc/stat. Not measured is an answer.
+        return None
+
+
+def _own_s() -> float:
+    """CPU seconds of this process, of its children that have ended, and of all descendants that live.
+
+    A child that ends between two readings moves from the last term to the second, with all its seconds.
+    """
+    process = psutil.Process()
+    own = process.cpu_times()
+    # process_time is exact; psutil's figure for the same is rounded down to ticks.
+    total_s = time.process_time() + own.children_user + own.children_system
+    for child in process.children(recursive=True):
+        # Gone since it was listed: then it is among the ended ones at the next reading.
+        with suppress(psutil.Error):
+            times = child.cpu_times()
+            total_s += times.user + times.system + times.children_user + times.children_system
+    return total_s
+
+
+def _load_1m() -> float | None:
+    try:
+        return psutil.getloadavg()[0]
+    except OSError:
+        # os.getloadavg says "unobtainable" in this way. Not measured is an answer.
+        return None
+
+
+@lru_cache(maxsize=1)
+def clock_resolution_s() -> float:
+    """Smallest step of `time.perf_counter_ns` that this process sees, in seconds. Read once, for about 1 ms."""
+    return smallest_step_ns(time.perf_counter_ns) / 1e9
+
+
+def smallest_step_ns(clock: Callable[[], int], readings: int = 10_000) -> int:
+    """Smallest positive difference between neighbours among `readings` readings.
+
+    Raises:
+        NotMeasured: the clock never moved.
+    """
+    times = [clock() for _ in range(readings)]
+    step = min((b - a for a, b in pairwise(times) if b > a), default=None)
+    if step is None:
+        raise NotMeasured(f"the clock did not move in {readings} readings")
+    return step
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """Collects garbage now, and not again inside the block. Nests; restores what was there before."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Times longer than 5 µs in which a process that never waits was not running."""
+
+    watched_s: float
+    count: int
+    lost_s: float
+    """All gaps together."""
+    longest_s: float
+
+    @property
+    def per_s(self) -> float:
+        return self.count / self.watched_s
+
+    @property
+    def lost_share(self) -> float:
+        return self.lost_s / self.watched_s
+
+
+Pair = tuple[float, float]
+"""Seconds of the same work done twice, one right after the other."""
+
+
+def watch(watch_s: float, clock: Callable[[], int], work: Callable[[], object]) -> tuple[Gaps, list[Pair]]:
+    """Reads the clock without pause for `watch_s` seconds in 200 shares, and times `work` twice after each.
+
+    In turns, so that both see all of the time. Only what falls into the shares counts as a gap.
+    """
+    share_ns = max(1, round(watch_s * 1e9 / _ROUNDS))
+    watched_ns, gaps_ns, pairs = 0, list[int](), list[Pair]()
+    for _ in range(_ROUNDS):
+        begun = last = clock()
+        while last - begun < share_ns:
+            now = clock()
+            if now - last > _GAP_NS:
+                gaps_ns.append(now - last)
+            last = now
+        watched_ns += last - begun
+        work()  # Untimed: the loop above has left other things in the caches, and the first of the pair would pay.
+        pairs.append((_timed(work, clock), _timed(work, clock)))
+    return Gaps(watched_ns / 1e9, len(gaps_ns), sum(gaps_ns) / 1e9, max(gaps_ns, default=0) / 1e9), pairs
+
+
+def _timed(work: Callable[[], object], clock: Callable[[], int]) -> float:
+    """Seconds between two readings of the clock, with `work` and nothing else between them."""
+    begun = clock()
+    work()
+    return (clock() - begun) / 1e9
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much a fixed piece of work varies."""
+
+    median_s: float
+    relative_iqr: float
+    """Interquartile range over median."""
+    p99_over_median: float
+
+
+def spread(times_s: Sequence[float], step_s: float) -> Spread | None:
+    """None where the median is below `step_s`, one step of the clock: then it is the clock that varies."""
+    ordered = sorted(times_s)
+    q25, middle, q75, p99 = (quantile(ordered, q) for q in (0.25, 0.5, 0.75, 0.99))
+    return Spread(middle, (q75 - q25) / middle, p99 / middle) if middle >= step_s else None
+
+
+def smallest_effect(pairs: Sequence[Pair], step_s: float) -> float | None:
+    """The slowdown that `COMPARED_ROUNDS` paired rounds of this work, here and now, show four times in five.
+
+    It is what to hope for, not what to expect: work on several threads or on much memory varies more, and so do new
+    buffers and new processes. It says nothing about times that were not taken side by side.
+
+    From d = ln(second / first), whose true median is 0: s = 1.4826 MAD(d) is its standard deviation where it is normal,
+    1.2533 s sqrt(E / n) the standard error of the median of n of them, E = 1 for independent ones (`effective_size`);
+    and 2.33 + 0.84 standard errors are what a two-sided test at 2 % finds with 80 % power (Lachin 1981, Controlled
+    Clinical Trials 2, 93-113). Never below one step of the clock, `step_s`; None where a reading is shorter than that.
+
+    Returns:
+        A share: 0.02 is 2 %.
+    """
+    if min(min(pair) for pair in pairs) < step_s:
+        return None
+    logs = [math.log(second / first) for first, second in pairs]
+    centre = median(logs)
+    deviation = 1.4826 * median(abs(d - centre) for d in logs)
+    dependence = len(logs) / effective_size(logs)
+    error = 1.2533 * deviation * math.sqrt(dependence / COMPARED_ROUNDS)
+    return max(math.expm1((2.33 + 0.84) * error), step_s / median(first for first, _ in pairs))

@@ -1,0 +1,115 @@
+"""One face for everything that can be measured: plain functions, jitted ones, `Compiled`s, wrappers that hold a jit.
+
+A `Program` says how to call it, how to call it un-jitted, and how to build it stage by stage. It decides nothing about
+time. What JAX's caches hold matters here: they are global and keyed on the function object, so a plain function is
+wrapped in a new one (nothing of it is cached) and a jitted one drops its own cache (`clear_cache`, which leaves other
+functions' compiled programs alone). Inner jits and jnp's own jaxprs stay warm; only a fresh process has none.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+
+from benchax.case import Case
+from benchax.errors import NotMeasured
+
+Kind = Literal["plain", "jit", "compiled", "wrapper", "eager"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is measured.
+
+    `call` is what the user's code would call. `eager` is the un-jitted function, None where there is none to be had.
+    `inner` is traceable inside another jit; None where it is not.
+    """
+
+    kind: Kind
+    call: Callable[..., Any]
+    eager: Callable[..., Any] | None
+    inner: Callable[..., Any] | None
+    was_jitted: bool = True
+    """Was the function jitted when it was given to us?"""
+
+
+def program_of(case: Case) -> Program:
+    """Tells the five kinds apart, by documented attributes only."""
+    fn = case.fn
+    if not case.jit:
+        return Program("eager", fn, fn, None, hasattr(fn, "lower"))
+    if isinstance(fn, jax.stages.Compiled):
+        return Program("compiled", fn, None, None)
+    # A method bound to an instance shows the attributes of the jit that it is made of, which knows no instance.
+    is_method = isinstance(fn, types.MethodType)
+    if hasattr(fn, "trace") and hasattr(fn, "lower") and not is_method:
+        return Program("jit", fn, getattr(fn, "__wrapped__", None), fn)
+    if hasattr(fn, "lower") and not is_method:
+        return Program("wrapper", fn, getattr(fn, "__wrapped__", None), fn)
+    return Program("plain", _jitted(case), fn, fn, hasattr(fn, "lower"))
+
+
+def _jitted(case: Case) -> Callable[..., Any]:
+    """`jax.jit` of a new function object, so that nothing is served from JAX's caches."""
+    fn = case.fn
+
+    def fresh(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    # The signature, which JAX needs to match static names with positions, and the name in compile events. A partial
+    # or a callable object has no __name__ of its own.
+    functools.update_wrapper(fresh, fn)
+    fresh.__name__ = case.id.name if case.id.name.isidentifier() else "benchmark"
+    return jax.jit(
+        fresh,
+        static_argnums=[p for p in case.static if isinstance(p, int)],
+        static_argnames=[p for p in case.static if isinstance(p, str)],
+        donate_argnums=[p for p in case.donate if isinstance(p, int)] or None,
+        donate_argnames=[p for p in case.donate if isinstance(p, str)] or None,
+    )
+
+
+def forget(program: Program) -> None:
+    """Makes the next build of this program, and of no other, start from nothing, where JAX lets us."""
+    if program.kind == "jit" and hasattr(program.call, "clear_cache"):
+        program.call.clear_cache()
+
+
+def trace(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> jax.stages.Traced:
+    """Raises `NotMeasured` where there is no separate step of tracing."""
+    if program.kind in ("plain", "jit"):
+        return program.call.trace(*args, **kwargs)
+    raise NotMeasured(_no_stage(program.kind, "trace"))
+
+
+def lower(program: Program, traced: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`traced.lower()`, or the wrapper's own `lower`, which then contains the tracing."""
+    if traced is not None:
+        return traced.lower()
+    if program.kind == "wrapper":
+        return program.call.lower(*args, **kwargs)
+    raise NotMeasured(_no_stage(program.kind, "lower"))
+
+
+def _no_stage(kind: Kind, stage: str) -> str:
+    if kind == "compiled":
+        return "it was given as a Compiled, which is built already"
+    if kind == "eager":
+        return "it is measured un-jitted, operation by operation"
+    return f"this wrapper has no .{stage}(); its tracing is inside the time to lower"
+
+
+def unwrapped(stage: Any, kind: type) -> Any:
+    """The `jax.stages` object inside a wrapper's own (equinox, flax); None if there is none."""
+    if stage is None or isinstance(stage, kind):
+        return stage
+    # flax calls it stage.compiled and has slots; equinox keeps it under a name of its own.
+    candidates = [getattr(stage, kind.__name__.lower(), None), *getattr(stage, "__dict__", {}).values()]
+    return next((value for value in candidates if isinstance(value, kind)), None)

@@ -1,0 +1,274 @@
+"""The sentences that belong beside the numbers: what a reader must know before believing or quoting them.
+
+Each rule looks at the evidence of one measurement and says one thing or nothing. A new one is one function, listed in
+RULES. Codes are stable. What each says is measured, never a guess about the user's code.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters
+from benchax.measuring.inputs import Inputs
+from benchax.measuring.program import Program
+from benchax.measuring.sampling import Warmup
+from benchax.measuring.stages import Built
+from benchax.model import Cost, Memory, Noise, Numerics, Remark, Samples, Severity, Stages
+from benchax.stats.summary import Summary, summarize
+from benchax.units import count, percent, seconds, size
+
+INLINE_FLOPS = 1000
+"""XLA:CPU runs programs with fewer on the calling thread (xla/pjrt/cpu/cpu_client.cc, cheap_computation_)."""
+MAPPED_BYTES = 32 * 2**20
+"""From here up glibc maps every allocation afresh: 20-44 GB/s became 1.6-2.7 GB/s for `x + 1` on CPU."""
+UNUSED_INPUTS = (
+    "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same in every call"
+)
+DISPATCH_SHARE = 0.5
+BUSY_SHARE, STEAL_SHARE = 0.1, 0.02
+COARSE_SHARE = 0.01
+FOLDED_SHARE = 0.01
+HANDOVER_LIMIT_S = 200e-6
+SLOPE_LIMIT_S = 1e-3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that was learnt about one case."""
+
+    platform: str
+    program: Program
+    inputs: Inputs
+    built: Built
+    stages: Stages
+    samples: tuple[Samples, ...]
+    warmup: Warmup
+    compiles_while_timed: int
+    has_data: bool
+    """Is the compiled program given anything at run time?"""
+    output_bytes: int
+    memory: Memory
+    cost: Cost | None
+    lowered_flops: float | None
+    inline_flops: float | None
+    hlo: str
+    numerics: Numerics | None
+    noise: Noise
+
+    def summary(self, timer: str) -> Summary | None:
+        return next((summarize(s.per_call_s) for s in self.samples if s.timer == timer), None)
+
+
+def remarks(evidence: Evidence) -> tuple[Remark, ...]:
+    """All that apply, errors first."""
+    found = [remark for rule in RULES if (remark := rule(evidence))]
+    order: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+    return tuple(sorted(found, key=lambda remark: order[remark.severity]))
+
+
+def wrong_result(e: Evidence) -> Remark | None:
+    if e.numerics is None or e.numerics.agrees:
+        return None
+    reference = {"eager": "un-jitted", "float64": "float64"}[e.numerics.reference]
+    return Remark("wrong-result", "error", f"the compiled result differs from the {reference} one: {e.numerics.why}")
+
+
+def recompiled(e: Evidence) -> Remark | None:
+    n = e.compiles_while_timed
+    if not n:
+        return None
+    return Remark(
+        "recompiled",
+        "error",
+        f"{n} program{'s were' if n > 1 else ' was'} compiled while the function was being timed: the times contain "
+        "compiling. A shape, dtype, static value or function object changes from call to call.",
+    )
+
+
+def not_steady(e: Evidence) -> Remark | None:
+    if e.warmup.is_steady or len(e.warmup.windows_s) < 2:
+        return None
+    return Remark(
+        "not-steady",
+        "warning",
+        f"still changing after {e.warmup.calls} warm-up calls ({e.warmup.compiles} of them compiled): the first samples "
+        "may be slower than the last",
+    )
+
+
+def numpy_inputs(e: Evidence) -> Remark | None:
+    if not e.inputs.numpy_bytes:
+        return None
+    moved = f", {seconds(e.stages.transfer_in_s)} here," if e.stages.transfer_in_s else ""
+    return Remark(
+        "numpy-inputs",
+        "warning",
+        f"inputs of {size(e.inputs.numpy_bytes)} came as NumPy arrays and were put on the device once, before timing; "
+        f"a call with NumPy arrays transfers them{moved} every time",
+    )
+
+
+def narrowed(e: Evidence) -> Remark | None:
+    if not e.inputs.narrowed:
+        return None
+    what = ", ".join(e.inputs.narrowed)
+    return Remark("narrowed", "warning", f"inputs were narrowed from {what}: JAX's 64-bit mode (jax_enable_x64) is off")
+
+
+def no_inputs(e: Evidence) -> Remark | None:
+    if e.has_data or e.program.kind == "eager":
+        return None
+    return Remark(
+        "no-inputs",
+        "warning",
+        "the function takes no arrays, so all that it computes is known when it is compiled and XLA may fold it into a "
+        "constant: pass the data as arguments",
+    )
+
+
+def folded(e: Evidence) -> Remark | None:
+    """The compiled program does next to nothing of what was written: folded into constants, or unused."""
+    if not e.has_data or not e.hlo or (e.cost and e.cost.has_loops):
+        return None
+    if entry_uses_parameters(e.hlo) is False:
+        return Remark("folded", "warning", UNUSED_INPUTS)
+    before, after = e.lowered_flops, e.cost.flops if e.cost else None
+    # A program that keeps its transcendentals or fuses into library calls may count no flops at all and still work.
+    if not before or before < INLINE_FLOPS or after is None or after >= FOLDED_SHARE * before:
+        return None
+    return Remark(
+        "folded",
+        "warning",
+        f"of {count(before, 'FLOP')} written, {count(after, 'FLOP')} are left in the compiled program: the rest was computed "
+        "when it was compiled, or its results are not used",
+    )
+
+
+def not_jitted(e: Evidence) -> Remark | None:
+    if e.program.was_jitted or e.program.kind == "eager":
+        return None
+    return Remark(
+        "not-jitted",
+        "info",
+        "given un-jitted and measured as jax.jit(f); --eager (jit=False) measures the call as it stands and says from how "
+        "many calls on compiling pays",
+    )
+
+
+def dispatch_bound(e: Evidence) -> Remark | None:
+    wall, loop = e.summary("wall"), e.summary("loop")
+    if not wall or not loop or loop.median_s < 0 or wall.median_s - loop.median_s < DISPATCH_SHARE * wall.median_s:
+        return None
+    # Above 1 ms the difference is not dispatch: see slope_far_below_wall.
+    if wall.median_s > SLOPE_LIMIT_S:
+        return None
+    overhead = wall.median_s - loop.median_s
+    return Remark(
+        "dispatch-bound",
+        "warning",
+        f"{seconds(overhead, 2)} of your {seconds(wall.median_s, 2)} is dispatch (argument handling, hand-over, waiting); "
+        f"inside a bigger program the function costs {seconds(loop.median_s, 2)}",
+    )
+
+
+def slope_far_below_wall(e: Evidence) -> Remark | None:
+    wall, loop = e.summary("wall"), e.summary("loop")
+    if not wall or not loop or wall.min_s < SLOPE_LIMIT_S or loop.median_s > wall.min_s / 3:
+        return None
+    return Remark(
+        "loop-far-below-wall",
+        "warning",
+        f"in a loop it takes {seconds(loop.median_s)} a trip, called {seconds(wall.median_s)}: more than dispatch explains. "
+        "Either its outputs are dear to allocate, or a part that does not depend on the inputs is computed once for all trips",
+    )
+
+
+def inline_limit(e: Evidence) -> Remark | None:
+    wall = e.summary("wall")
+    if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
+        return None
+    if e.inline_flops < INLINE_FLOPS:
+        return None
+    return Remark(
+        "inline-limit",
+        "info",
+        f"{count(e.inline_flops, 'FLOP')} is at or above XLA:CPU's limit of {INLINE_FLOPS}, so each call is handed to another "
+        "thread, which costs 20 to 100 µs; below the limit it would run on the calling thread",
+    )
+
+
+def page_faults(e: Evidence) -> Remark | None:
+    biggest = max(e.output_bytes, e.memory.temp_bytes or 0)
+    if e.platform != "cpu" or biggest < MAPPED_BYTES:
+        return None
+    what = "outputs" if biggest == e.output_bytes else "temporaries"
+    return Remark(
+        "page-faults",
+        "warning",
+        f"{what} of {size(biggest)}: arrays from {size(MAPPED_BYTES)} up are mapped and page-faulted anew in every call on CPU, "
+        "which can be most of the time; donating an input of that size avoids it",
+    )
+
+
+def donation_unused(e: Evidence) -> Remark | None:
+    if not e.built.donates or not e.hlo or aliased_parameters(e.hlo):
+        return None
+    return Remark(
+        "donation-unused",
+        "warning",
+        "a donated argument was not used: no output has its shape, dtype and layout, so nothing was saved",
+    )
+
+
+def loops_counted_once(e: Evidence) -> Remark | None:
+    if not e.cost or not e.cost.has_loops or e.cost.flops is None:
+        return None
+    return Remark(
+        "loop-counted-once",
+        "info",
+        "operations and bytes count the body of each scan, fori_loop or while_loop once, however often it runs",
+    )
+
+
+def busy(e: Evidence) -> Remark | None:
+    others, steal = e.noise.others_share or 0.0, e.noise.steal_share or 0.0
+    parts = [f"other processes used {percent(others)} of the CPU"] if others > BUSY_SHARE else []
+    parts += [f"the hypervisor took {percent(steal)}"] if steal > STEAL_SHARE else []
+    if not parts:
+        return None
+    return Remark("busy", "warning", f"the machine was busy meanwhile: {' and '.join(parts)}. benchax doctor says more.")
+
+
+def coarse_clock(e: Evidence) -> Remark | None:
+    for s in e.samples:
+        sample = summarize(s.elapsed_s).median_s
+        if s.resolution_s and 0 < sample < s.resolution_s / COARSE_SHARE:
+            return Remark(
+                "coarse-clock",
+                "warning",
+                f"the clock steps by {seconds(s.resolution_s)}, more than 1 % of a sample of {s.timer} ({seconds(sample)})",
+            )
+    return None
+
+
+RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
+    wrong_result,
+    recompiled,
+    not_steady,
+    numpy_inputs,
+    narrowed,
+    no_inputs,
+    folded,
+    not_jitted,
+    dispatch_bound,
+    slope_far_below_wall,
+    inline_limit,
+    page_faults,
+    donation_unused,
+    loops_counted_once,
+    busy,
+    coarse_clock,
+)

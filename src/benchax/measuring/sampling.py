@@ -1,0 +1,117 @@
+"""Takes samples from a prepared timer until stopping says enough. Every reading is kept.
+
+Between two samples, outside their intervals, it reads how often the process was preempted: a disturbed sample is marked
+and stays. Dropping disturbed ones makes the median worse, since for threaded programs nearly every sample is one.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+
+from benchax.errors import NotMeasured
+from benchax.measuring.noise import clock_resolution_s, paused_gc, preemptions
+from benchax.measuring.stopping import calibrate, decide, next_look
+from benchax.measuring.timers.base import Prepared
+from benchax.model import Options, Samples
+from benchax.stats.summary import summarize
+from benchax.watching.compiles import watch_compiles
+
+STEADY = 0.9
+"""Warm when a window's median is at least this share of the one before: it has stopped getting faster."""
+WINDOW_NS = 5_000_000
+
+
+def collect(
+    timer: str,
+    prepared: Prepared,
+    options: Options,
+    progress: Callable[[float], None],
+    clock: Callable[[], int] = perf_counter_ns,
+) -> Samples:
+    """Calibrates, then samples until precise, out of time, or enough.
+
+    Args:
+        progress: told the share of max_time_s that is spent, now and then, between samples.
+        clock: nanoseconds; for the time limit only, the samples read their own.
+    """
+    with paused_gc():
+        iterations = calibrate(prepared, options.sample_time_s)
+        readings: list[float] = []
+        disturbed: list[bool] = []
+        before = preemptions()
+        look, stop, start = 1, None, clock()
+        while stop is None:
+            readings.append(prepared.sample(iterations) / 1e9)
+            after = preemptions()
+            disturbed.append(after != before)
+            before = after
+            spent_s = (clock() - start) / 1e9
+            if len(readings) >= look or spent_s >= options.max_time_s:
+                stop, look = decide(readings, spent_s, options), next_look(len(readings))
+                progress(min(1.0, spent_s / options.max_time_s))
+    return Samples(
+        timer=timer,
+        iterations=iterations,
+        elapsed_s=tuple(readings),
+        disturbed=tuple(disturbed) if before is not None else None,
+        resolution_s=clock_resolution_s(),
+        regime=prepared.regime,
+        stop=stop,
+    )
+
+
+def believable(samples: Samples) -> Samples:
+    """`samples`, unless their interval reaches down to zero: a difference of two readings that hardly differ.
+
+    Raises:
+        NotMeasured: then.
+    """
+    low = summarize(samples.per_call_s).low_s
+    if low is not None and low <= 0:
+        raise NotMeasured("its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise")
+    return samples
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """How warming up went. `last_s`: median of the last window."""
+
+    calls: int
+    is_steady: bool
+    compiles: int
+    last_s: float
+    windows_s: tuple[float, ...] = field(default=())
+
+
+def warm_up(call: Callable[[], Any], max_time_s: float, clock: Callable[[], int] = perf_counter_ns) -> Warmup:
+    """Calls until neither the compile watch nor the times show a change any more, or `max_time_s` is spent.
+
+    A window is 5 calls, or one where a call takes more than 5 ms. Warm: two windows in a row without a compile, the
+    second not faster than the first by more than a tenth.
+    """
+    windows: list[float] = []
+    calls, size, start, compiled = 0, 5, clock(), 0
+    while True:
+        with watch_compiles() as log:
+            times = [_one(call, clock)]
+            size = 1 if times[0] > WINDOW_NS else size
+            times += [_one(call, clock) for _ in range(size - 1)]
+        calls += len(times)
+        compiled += log.compiles
+        windows.append(sorted(times)[len(times) // 2] / 1e9)
+        is_steady = not log.was_asked and len(windows) > 1 and windows[-1] >= STEADY * windows[-2]
+        if is_steady or (clock() - start) / 1e9 >= max_time_s:
+            return Warmup(calls, is_steady, compiled, windows[-1], tuple(windows))
+
+
+def _one(call: Callable[[], Any], clock: Callable[[], int]) -> int:
+    start = clock()
+    jax.block_until_ready(call())
+    return clock() - start

@@ -1,0 +1,178 @@
+"""What a call costs once: transfer in, trace, lower, compile, first run, dispatch, transfer out. Each apart.
+
+Trace, lower and compile are timed on the program's own AOT path, from nothing (`program.forget`). The first run goes
+through the ordinary call, which then finds the executable. The compile watch says what JAX's persistent cache did, and
+whether anything was compiled at all: a look-up is never reported as a compile.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.errors import NotMeasured
+from benchax.measuring import program as programs
+from benchax.measuring.inputs import Inputs, is_data, undeclared_static
+from benchax.measuring.program import Program
+from benchax.model import Absent, Cache, Transfer
+from benchax.watching.compiles import CompileLog, watch_compiles
+
+TRANSFERS = 5
+DISPATCHES = 50
+DISPATCH_TIME_NS = 20_000_000
+
+
+@dataclass
+class Built:
+    """What building left behind: the stages of JAX, the seconds each took, and why some are missing."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    absent: list[Absent] = field(default_factory=list)
+    cache: Cache | None = None
+    traced: jax.stages.Traced | None = None
+    lowered: jax.stages.Lowered | None = None
+    compiled: jax.stages.Compiled | None = None
+    donates: bool = False
+    static: tuple[int | str, ...] = ()
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """(result, seconds until `call` returned)."""
+    start = perf_counter_ns()
+    result = call()
+    return result, (perf_counter_ns() - start) / 1e9
+
+
+def build(program: Program, inputs: Inputs, enter: Callable[[str], None]) -> Built:
+    """Trace, lower, compile, each timed, from nothing.
+
+    Args:
+        enter: called with the name of each stage before it begins.
+
+    Raises:
+        whatever JAX raises for a function that does not trace or compile.
+    """
+    built = Built(static=inputs.static)
+    args, kwargs = inputs.args, inputs.kwargs
+    programs.forget(program)
+    built.traced = _step(built, "trace", enter, lambda: programs.trace(program, args, kwargs))
+    lowered = _step(built, "lower", enter, lambda: programs.lower(program, built.traced, args, kwargs))
+    if lowered is None:
+        built.absent.append(Absent("stages.compile_s", built.absent[-1].why))
+        built.compiled = program.call if program.kind == "compiled" else None
+        return built
+    with watch_compiles() as log:
+        compiled = _step(built, "compile", enter, lowered.compile)
+    built.traced = programs.unwrapped(built.traced, jax.stages.Traced)
+    built.lowered = programs.unwrapped(lowered, jax.stages.Lowered)
+    built.compiled = programs.unwrapped(compiled, jax.stages.Compiled)
+    _judge_cache(built, log)
+    _read_arguments(built, program, inputs)
+    return built
+
+
+def _step(built: Built, name: str, enter: Callable[[str], None], call: Callable[[], Any]) -> Any:
+    enter(name)
+    try:
+        result, built.seconds[name] = timed(call)
+    except NotMeasured as error:
+        built.absent.append(Absent(f"stages.{name}_s", error.problem))
+        return None
+    return result
+
+
+def _judge_cache(built: Built, log: CompileLog) -> None:
+    """Says what the persistent cache did, and withdraws a time to compile that was a look-up in memory."""
+    if not log.was_asked:
+        built.cache = "warm"
+        del built.seconds["compile"]
+        why = "it had been compiled before in this process; a fresh one (--cold-process) shows the cost"
+        built.absent.append(Absent("stages.compile_s", why))
+    elif log.cache_hits:
+        built.cache = "hit"
+    else:
+        built.cache = "miss" if _persistent_cache_is_on() else "off"
+
+
+def _persistent_cache_is_on() -> bool:
+    return bool(jax.config.jax_compilation_cache_dir and jax.config.jax_enable_compilation_cache)
+
+
+def _read_arguments(built: Built, program: Program, inputs: Inputs) -> None:
+    """Which arguments are donated and which are static, as far as JAX publishes it."""
+    stage = built.traced or built.lowered
+    if stage is None:
+        return
+    infos = stage.args_info
+    built.donates = any(info.donated for info in jax.tree.leaves(infos, is_leaf=_is_info) if _is_info(info))
+    if program.kind == "jit":
+        built.static = undeclared_static(infos, inputs.args, inputs.kwargs)
+
+
+def _is_info(leaf: Any) -> bool:
+    return hasattr(leaf, "donated")
+
+
+def transfer_in(inputs: Inputs) -> Transfer | None:
+    """Host to device, from fresh host copies; None if there is nothing to transfer.
+
+    On CPU `device_put` may alias the NumPy buffer (when it is aligned to 64 bytes) and copy nothing: told by the
+    pointers, since the time alone would be reported as an absurd bandwidth.
+    """
+    host = [np.asarray(leaf) for leaf in inputs.data if leaf.is_fully_addressable]
+    if not host:
+        return None
+    times, aliased = [], []
+    for _ in range(TRANSFERS):
+        fresh = [array.copy() for array in host]
+        put, seconds = timed(lambda fresh=fresh: jax.block_until_ready(jax.device_put(fresh)))
+        times.append(seconds)
+        aliased.append(all(map(shares_memory, put, fresh)))
+    # Alignment is luck: one real copy among the views makes it a measurement of copies.
+    return Transfer(sum(a.nbytes for a in host), tuple(times), all(aliased))
+
+
+def transfer_out(call: Callable[[], Any]) -> Transfer | None:
+    """Device to host, from fresh outputs (JAX keeps the host copy of an array once it was read)."""
+    times, views, size = [], [], 0
+    for _ in range(TRANSFERS):
+        leaves = [leaf for leaf in jax.tree.leaves(jax.block_until_ready(call())) if is_data(leaf)]
+        leaves = [leaf for leaf in leaves if leaf.is_fully_addressable]
+        if not leaves:
+            return None
+        arrays, seconds = timed(lambda leaves=leaves: [np.asarray(leaf) for leaf in leaves])
+        times.append(seconds)
+        views.append(all(map(shares_memory, leaves, arrays)))
+        size = sum(a.nbytes for a in arrays)
+    return Transfer(size, tuple(times), all(views))
+
+
+def shares_memory(device: jax.Array, host: np.ndarray) -> bool:
+    """Is the array on the device the same bytes as `host`? Only on CPU, only told for one device."""
+    if not device.size or len(device.devices()) > 1 or next(iter(device.devices())).platform != "cpu":
+        return False
+    return device.unsafe_buffer_pointer() == host.ctypes.data
+
+
+def first_run(call: Callable[[], Any]) -> tuple[Any, float]:
+    """(outputs, seconds until they were ready) of the first ordinary call."""
+    return timed(lambda: jax.block_until_ready(call()))
+
+
+def dispatch(call: Callable[[], Any]) -> float:
+    """Median seconds until a warm call returns, not waiting for its work. At most 50 calls or 20 ms."""
+    times: list[int] = []
+    while len(times) < 3 or (len(times) < DISPATCHES and sum(times) < DISPATCH_TIME_NS):
+        start = perf_counter_ns()
+        outputs = call()
+        times.append(perf_counter_ns() - start)
+        jax.block_until_ready(outputs)
+    return median(times) / 1e9

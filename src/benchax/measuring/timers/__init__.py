@@ -1,0 +1,37 @@
+"""The timers. A new one is one file here and one line in TIMERS.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from benchax.errors import UsageError, one_of
+from benchax.measuring.timers.base import Timer
+from benchax.measuring.timers.loop import Loop
+from benchax.measuring.timers.pipelined import Pipelined
+from benchax.measuring.timers.wall import Wall
+
+TIMERS: dict[str, Timer] = {timer.name: timer for timer in (Wall(), Pipelined(), Loop())}
+
+AUTO_LIMIT_S = 10e-3
+"""Calls longer than this are timed by `wall` alone: dispatch is below 1 % of them."""
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """ "wall,loop" as names; () for "auto".
+
+    Raises:
+        UsageError: a timer that does not exist.
+    """
+    if text == "auto":
+        return ()
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in TIMERS:
+            raise UsageError(f"unknown timer {name!r}", one_of(["auto", *TIMERS], name))
+    return names
+
+
+def chosen(text: str, wall_s: float) -> tuple[str, ...]:
+    """The timers for a function whose call takes `wall_s` when warm; the first is the headline."""
+    return parse(text) or (("wall", "pipelined", "loop") if wall_s < AUTO_LIMIT_S else ("wall",))

@@ -1,0 +1,69 @@
+"""Times single calls, each followed by a wait for its whole output tree: the latency that a caller sees.
+
+Includes argument handling, dispatch, the hand-over to XLA's thread pool (XLA:CPU runs programs under 1000 flops inline
+and hands others over, 20 to 100 µs), the work, output allocation, and the wait. Excludes transfers of the inputs, which
+`inputs.py` has finished, and the copies that renew donated buffers. Wrong for work far below the cost of a call
+(about 8 µs): there it shows the call.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import repeat
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+
+from benchax.measuring.timers.base import Prepared, Subject
+
+RENEWED_BYTES = 256 * 2**20
+
+
+class Wall:
+    name = "wall"
+    answers = "latency a caller sees"
+
+    def prepare(self, subject: Subject) -> Prepared:
+        if subject.donates:
+            most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
+            return Prepared(_donating(subject), most_iterations=min(most, 1000))
+        return Prepared(_plain(subject))
+
+
+def _plain(subject: Subject) -> Callable[[int], int]:
+    call, args, kwargs = subject.program.call, subject.inputs.args, subject.inputs.kwargs
+    is_array = isinstance(subject.outputs, jax.Array)
+    wait = jax.block_until_ready
+
+    # One plain loop per form of call. The method of an array is 2 to 3 µs cheaper than jax.block_until_ready, and
+    # what a caller with one output would write.
+    def array_out(n: int) -> int:
+        start = perf_counter_ns()
+        for _ in repeat(None, n):
+            call(*args).block_until_ready()
+        return perf_counter_ns() - start
+
+    def tree_out(n: int) -> int:
+        start = perf_counter_ns()
+        for _ in repeat(None, n):
+            wait(call(*args, **kwargs))
+        return perf_counter_ns() - start
+
+    return array_out if is_array and not kwargs else tree_out
+
+
+def _donating(subject: Subject) -> Callable[[int], int]:
+    call: Callable[..., Any] = subject.program.call
+    wait = jax.block_until_ready
+
+    def sample(n: int) -> int:
+        calls = subject.calls(n)
+        start = perf_counter_ns()
+        for args, kwargs in calls:
+            wait(call(*args, **kwargs))
+        return perf_counter_ns() - start
+
+    return sample

@@ -1,0 +1,81 @@
+"""Before anything is timed: does the compiled function compute what the un-jitted one does?
+
+A benchmark that does not look would time garbage: XLA:CPU of jaxlib 0.10.2 returns wrong numbers for some reductions of
+a matmul by a constant-filled array. The reference is the same Python function, run operation by operation, on request in
+float64. How far apart is too far is decided in `numerics.py`.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchax.errors import NotMeasured
+from benchax.measuring.inputs import is_data
+from benchax.measuring.timers.base import Subject
+from benchax.model import Numerics
+from benchax.numerics import compare
+
+
+def verify(subject: Subject, mode: str) -> Numerics:
+    """Compares the outputs of `subject` with those of its un-jitted function.
+
+    Args:
+        mode: "eager", or "float64" for a reference with every float (and complex) input widened to 64 bits.
+
+    Raises:
+        NotMeasured: switched off, there is no un-jitted function, or it cannot be run.
+    """
+    if mode == "off":
+        raise NotMeasured("verification is switched off")
+    if subject.program.kind == "eager":
+        raise NotMeasured("it is the un-jitted function that others are compared with")
+    eager = subject.program.eager
+    if eager is None:
+        raise NotMeasured("there is no un-jitted function behind it to compare with")
+    if mode == "float64":
+        return compare(subject.outputs, _float64(subject, eager), against="float64")
+    return compare(subject.outputs, _run(eager, *subject.calls(1)[0]), against="eager")
+
+
+def _run(eager: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    try:
+        return jax.block_until_ready(eager(*args, **kwargs))
+    except Exception as error:
+        first_line = (str(error).splitlines() or [""])[0]
+        raise NotMeasured(f"the un-jitted call failed ({type(error).__name__}: {first_line})") from error
+
+
+def _float64(subject: Subject, eager: Callable[..., Any]) -> Any:
+    ((args, kwargs),) = subject.calls(1)
+    with _x64():
+        wide_args, wide_kwargs = jax.tree.map(_widened, (args, kwargs))
+        outputs = _run(eager, wide_args, wide_kwargs)
+        return jax.tree.map(lambda leaf: np.asarray(leaf) if is_data(leaf) else leaf, outputs)
+
+
+def _widened(leaf: Any) -> Any:
+    if not is_data(leaf) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return leaf
+    wide = np.complex128 if jnp.issubdtype(leaf.dtype, jnp.complexfloating) else np.float64
+    return jnp.asarray(np.asarray(leaf).astype(wide))
+
+
+@contextlib.contextmanager
+def _x64() -> Iterator[None]:
+    """JAX's 64-bit mode for a while. `jax.enable_x64` since 0.8, in `jax.experimental` before."""
+    if hasattr(jax, "enable_x64"):
+        context = jax.enable_x64(True)
+    else:
+        from jax.experimental import enable_x64
+
+        context = enable_x64(True)
+    with context:
+        yield

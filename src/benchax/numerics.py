@@ -1,0 +1,309 @@
+"""How far the outputs of a compiled function are from a reference: structure, shapes, types, then values.
+
+A wrong result is the fastest one. Before a time means anything, the compiled outputs are compared with the un-jitted
+function ("eager") or with a run in double precision ("float64"). Compilation reorders sums and contracts multiply-adds,
+so equality to the bit is not asked for; what is asked is that half of the digits agree, per leaf and norm-wise:
+
+    max |compiled - reference|  <=  sqrt(eps) * max |reference|        eps: machine epsilon of the compiled leaf's type
+
+which is the default of Julia's `isapprox` (Base, floatfuncs.jl: rtol = sqrt(eps) for inexact numbers, 0 for the rest,
+norms for arrays), here with the maximum norm. For float32 that is 3.5e-4 of the largest value. Norm-wise, because an
+element that is small through cancellation owes its error to the large ones. By the same token a leaf that is *all*
+cancellation (a sum that should be zero) may be told to disagree; the sentence in `why` shows the sizes.
+
+Integers and booleans must be equal. NaN agrees with NaN in the same place, an infinity with the same infinity.
+A complex number counts as its two parts. Typed keys of `jax.random` count as their key data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchax.model import Numerics
+
+Against = Literal["eager", "float64"]
+Kind = Literal["bool", "int", "float", "complex", "key", "float0", "object"]
+
+_PIECE = 2**18  # elements: the temporaries stay in the cache
+
+_KINDS: dict[Kind, Any] = {
+    "bool": np.bool_,
+    "int": np.integer,
+    "float": np.floating,
+    "complex": np.complexfloating,
+    "key": jax.dtypes.prng_key,
+}
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A leaf and what is compared before its values. `dtype` is None for what is not an array or a number."""
+
+    value: Any
+    kind: Kind
+    dtype: Any = None
+    shape: tuple[int, ...] = ()
+
+    @property
+    def spec(self) -> str:
+        if self.dtype is None:
+            return _short(self.value)
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+class _Extremes(NamedTuple):
+    """Of all elements of two arrays: the largest distance, in itself and in units in the last place, and so on."""
+
+    largest: float = 0.0
+    scale: float = 0.0
+    """The largest magnitude in the reference."""
+    ulp: float = 0.0
+    nonfinite: int = 0
+    where: int = 0
+    """Flat index of the worst element."""
+
+
+def compare(outputs: Any, reference: Any, *, against: Against) -> Numerics:
+    """Compares two pytrees of arrays. A disagreement is a result, never an exception.
+
+    Args:
+        outputs: what the compiled function returned.
+        reference: what it should have returned: of the same structure, shapes and dtypes; against "float64" of the
+            same structure, shapes and kinds (float for float, of any width). Weak types make no difference, and
+            Python's and NumPy's 64 bits count as what JAX makes of them.
+        against: how the reference was made.
+
+    Returns:
+        Numerics. Its differences and its tolerance are those of the worst leaf, the one that is furthest beyond (or
+        nearest to) what is allowed; `nonfinite` is summed over all leaves. None where there is nothing to put a
+        number on: no leaves, a difference in structure, type or finiteness, a maximum that is no finite number.
+    """
+    if why := _structure_difference(outputs, reference):
+        return Numerics(against, agrees=False, why=why)
+    pairs = [(path, _leaf(a), _leaf(b)) for (path, a), (_, b) in zip(_flat(outputs), _flat(reference), strict=True)]
+    for path, compiled, expected in pairs:
+        if not _same_type(compiled, expected, against):
+            why = f"{_called(path)} is {compiled.spec} where the reference is {expected.spec}"
+            return Numerics(against, agrees=False, worst=path, why=why)
+    with np.errstate(all="ignore"):  # overflow and NaN are what is looked for here, not accidents
+        judged = [_judged(*pair, against) for pair in pairs]
+    if not judged:
+        return Numerics(against, agrees=True)
+    excess, worst = max(judged, key=_badness)
+    return replace(worst, worst=worst.worst if excess else "", nonfinite=sum(n.nonfinite for _, n in judged))
+
+
+def tolerance(dtype: Any) -> float:
+    """The share of the reference's largest value by which a leaf of `dtype` may differ; 0 for exact types."""
+    return math.sqrt(float(jnp.finfo(dtype).eps)) if jnp.issubdtype(dtype, np.inexact) else 0.0
+
+
+def _badness(judged: tuple[float, Numerics]) -> tuple[float, float]:
+    # Where several leaves are equally far off, most often not at all, speak of one that has a tolerance.
+    excess, numerics = judged
+    return excess, -1.0 if numerics.tolerance is None else numerics.tolerance
+
+
+# Structure and types
+
+
+def _is_none(x: Any) -> bool:
+    """None is taken for a leaf, so that "None where the reference is float32[3]" can be said."""
+    return x is None
+
+
+def _flat(tree: Any) -> list[tuple[str, Any]]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_none)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def _structure_difference(outputs: Any, reference: Any) -> str:
+    """A sentence, or nothing where the two trees are built alike."""
+    # Dictionaries for their keys: in order, and quick to look up.
+    paths, expected = dict(_flat(outputs)), dict(_flat(reference))
+    lacking = [path for path in expected if path not in paths]
+    surplus = [path for path in paths if path not in expected]
+    if lacking and "" not in lacking + surplus:
+        return f"the outputs lack leaf {lacking[0]} of the reference"
+    if surplus and "" not in lacking + surplus:
+        return f"the outputs have a leaf {surplus[0]} that the reference has not"
+    built, wanted = (jax.tree_util.tree_structure(t, is_leaf=_is_none) for t in (outputs, reference))
+    try:
+        same = built == wanted
+    except Exception:
+        # Static data of a user's pytree class may refuse `==` (arrays do). Then like paths must do.
+        same = not lacking and not surplus
+    return "" if same else f"the outputs are {_short(built)} where the reference is {_short(wanted)}"
+
+
+def _leaf(value: Any) -> _Leaf:
+    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+        dtype = jax.dtypes.canonicalize_dtype(np.asarray(value).dtype)
+    elif isinstance(value, jax.Array | np.ndarray | np.generic):
+        dtype = value.dtype
+    else:
+        return _Leaf(value, "object")
+    if dtype == jax.dtypes.float0:
+        return _Leaf(value, "float0", "float0", np.shape(value))
+    for kind, group in _KINDS.items():
+        if jnp.issubdtype(dtype, group):
+            return _Leaf(value, kind, dtype, np.shape(value))
+    return _Leaf(value, "object", dtype, np.shape(value))
+
+
+def _same_type(a: _Leaf, b: _Leaf, against: Against) -> bool:
+    if a.kind != b.kind or a.shape != b.shape or (a.dtype is None) != (b.dtype is None):
+        return False
+    if a.kind == "key":
+        return a.dtype == b.dtype
+    if a.kind in ("object", "float0") or against == "float64":
+        return True
+    return jax.dtypes.canonicalize_dtype(a.dtype) == jax.dtypes.canonicalize_dtype(b.dtype)
+
+
+# Values
+
+
+def _judged(path: str, compiled: _Leaf, expected: _Leaf, against: Against) -> tuple[float, Numerics]:
+    """One pair of leaves: the difference over what is allowed (above 1 they disagree), and all about it."""
+    if compiled.kind == "float0":  # the gradient of an integer: no value at all
+        return 0.0, Numerics(against, agrees=True, worst=path)
+    if compiled.kind == "object":
+        return _judged_object(path, compiled.value, expected.value, against)
+    a, b = (np.asarray(jax.random.key_data(x.value) if x.kind == "key" else x.value) for x in (compiled, expected))
+    bound = tolerance(compiled.dtype) if compiled.kind in ("float", "complex") else 0.0
+    found = _extremes(a, b)
+    if found.nonfinite:
+        why = _why(path, a, b, found, f"{found.nonfinite} of {a.size} values differ in being NaN or infinite")
+        return math.inf, Numerics(against, False, path, nonfinite=found.nonfinite, tolerance=bound, why=why)
+    allowed = max(bound * found.scale, _underflow(a.dtype))
+    excess = found.largest / allowed if allowed else math.inf if found.largest else 0.0
+    return excess, Numerics(
+        against,
+        agrees=excess <= 1,
+        worst=path,
+        max_abs=_finite(found.largest),
+        max_rel=_finite(found.largest / found.scale) if found.scale else None if found.largest else 0.0,
+        max_ulp=_finite(found.ulp),
+        tolerance=bound,
+        why=_why(path, a, b, found, _size_text(found, a.dtype, bound)) if excess > 1 else "",
+    )
+
+
+def _judged_object(path: str, a: Any, b: Any, against: Against) -> tuple[float, Numerics]:
+    try:
+        same = a is b or bool(np.all(a == b))
+    except Exception:
+        same = False  # what refuses to be compared is not known to agree; the sentence shows both
+    why = "" if same else f"{_called(path)} is {_short(a)} where the reference has {_short(b)}"
+    return 0.0 if same else math.inf, Numerics(against, same, path, why=why)
+
+
+def _extremes(a: np.ndarray, b: np.ndarray) -> _Extremes:
+    """Piece by piece: comparing takes a few MiB beside the arrays, so that the process's peak stays the program's."""
+    a, b = np.ravel(a), np.ravel(b)
+    found, furthest = _Extremes(), 0.0
+    for start in range(0, a.size, _PIECE):
+        piece = a[start : start + _PIECE]
+        distance, mismatched, magnitude = _distances(piece, b[start : start + _PIECE])
+        ranked = np.where(mismatched, math.inf, distance).reshape(piece.size, -1).max(axis=1)
+        is_further = float(ranked.max()) > furthest
+        furthest = max(furthest, float(ranked.max()))
+        found = _Extremes(
+            largest=max(found.largest, float(distance.max())),
+            scale=max(found.scale, float(magnitude.max())),
+            ulp=max(found.ulp, float((distance / _spacing(magnitude, a.dtype)).max())),
+            nonfinite=found.nonfinite + int(mismatched.reshape(piece.size, -1).any(axis=1).sum()),
+            where=start + int(ranked.argmax()) if is_further else found.where,
+        )
+    return found
+
+
+def _distances(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Per element: |a - b|, whether they differ in being NaN or infinite (then the distance is 0), and |b|.
+
+    In double precision. A pair of complex numbers becomes a last axis of 2. Where b is not finite |b| is 0.
+    """
+    if not jnp.issubdtype(a.dtype, np.inexact):
+        a, b = _integers(a), _integers(b)
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        # Above 2**53 neighbours are one double: what is unequal differs by 1 at least.
+        return np.where(a != b, np.maximum(np.abs(x - y), 1.0), 0.0), np.zeros(a.shape, bool), np.abs(y)
+    x, y = _doubles(a), _doubles(b)
+    finite = np.isfinite(x) & np.isfinite(y)
+    mismatched = ~(finite | (x == y) | (np.isnan(x) & np.isnan(y)))
+    return np.where(finite, np.abs(x - y), 0.0), mismatched, np.where(np.isfinite(y), np.abs(y), 0.0)
+
+
+def _integers(x: np.ndarray) -> np.ndarray:
+    # int4 and its kin have no arithmetic in NumPy; uint64 does not fit and stays.
+    return x if x.dtype == np.uint64 else x.astype(np.int64)
+
+
+def _doubles(x: np.ndarray) -> np.ndarray:
+    if not jnp.issubdtype(x.dtype, np.complexfloating):
+        return x.astype(np.float64)
+    return np.stack([np.real(x), np.imag(x)], axis=-1).astype(np.float64)
+
+
+def _underflow(dtype: np.dtype) -> float:
+    """What the type cannot tell from zero. XLA flushes numbers below the smallest normal one to zero, so exp(-200) in
+    float32 is 0 and in float64 1e-87: no disagreement. Narrow types keep theirs (computed in a wider one)."""
+    if not jnp.issubdtype(dtype, np.inexact):
+        return 0.0
+    info = jnp.finfo(dtype)
+    return float(info.tiny) if info.tiny < 1e-30 else float(info.smallest_subnormal)
+
+
+def _spacing(magnitude: np.ndarray, dtype: np.dtype) -> np.ndarray | float:
+    """Distance between neighbouring numbers of `dtype` at `magnitude` (np.spacing, but for every type); integers: 1."""
+    if not jnp.issubdtype(dtype, np.inexact):
+        return 1.0
+    info = jnp.finfo(dtype)
+    _, exponent = np.frexp(magnitude)  # magnitude = m * 2**exponent with m in [0.5, 1)
+    exponent = np.where(magnitude == 0, info.minexp, np.maximum(exponent - 1, info.minexp))
+    return np.ldexp(1.0, exponent - info.nmant)
+
+
+# Sentences
+
+
+def _why(path: str, a: np.ndarray, b: np.ndarray, found: _Extremes, size: str) -> str:
+    where = tuple(int(i) for i in np.unravel_index(found.where, a.shape))
+    at = f" at [{', '.join(map(str, where))}]" if where else ""
+    return f"{_called(path)}{at} is {_values_text(a[where].item(), b[where].item())} ({size})"
+
+
+def _size_text(found: _Extremes, dtype: np.dtype, bound: float) -> str:
+    if not bound:
+        return f"largest difference {found.largest:.17g}; {dtype} must be equal"
+    share = f"{found.largest / found.scale:.1e} of the reference's largest value" if found.scale else ""
+    share = share or "the reference is zero throughout"
+    return f"largest difference {found.largest:.1e}, {share}; allowed {bound:.1e}"
+
+
+def _called(path: str) -> str:
+    return f"leaf {path}" if path else "the output"
+
+
+def _values_text(a: Any, b: Any) -> str:
+    """Both values, with as few digits as tell them apart."""
+    if isinstance(a, int):  # bool is one
+        return f"{a} where the reference has {b}"
+    digits = next((n for n in (3, 6, 9) if f"{a:.{n}g}" != f"{b:.{n}g}"), 17)
+    return f"{a:.{digits}g} where the reference has {b:.{digits}g}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,191 @@
+"""Options: where they come from, which wins, and what a value must be.
+
+    call ▸ marker ▸ command line ▸ environment (BENCHAX_*) ▸ [tool.benchax] in pyproject.toml ▸ default
+
+Every source is checked in full, also the keys that a stronger source overrides, and an error names its source.
+Whether a timer exists is the timers' business (`measuring/timers`), not known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchax.errors import UsageError, one_of
+from benchax.model import Options
+from benchax.units import parse_seconds
+
+DEFAULTS = Options(
+    timer="auto",
+    max_time_s=0.5,
+    min_time_s=0.1,
+    max_samples=20_000,
+    relative_width=0.01,
+    sample_time_s=100e-6,
+    max_warmup_s=0.5,
+    verify="eager",
+    memory=True,
+    cold_process=False,
+    seed=0,
+    store=".benchmarks",
+)
+NAMES = tuple(f.name for f in dataclasses.fields(Options))
+_PREFIX = "BENCHAX_"
+_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def resolve(
+    call: Mapping[str, Any] | None = None,
+    marker: Mapping[str, Any] | None = None,
+    command_line: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    project: Path | None = None,
+) -> Options:
+    """Merges all sources into Options without any `None`.
+
+    Args:
+        call, marker, command_line: options by name; a value of `None` counts as not said.
+        environ: default `os.environ`.
+        project: a folder; the nearest pyproject.toml from there up is read. Default: the working directory.
+
+    Raises:
+        UsageError: an unknown option (names the nearest known one) or a value that is not permitted; both name the
+            source and quote the value.
+    """
+    found = {
+        "the call": call or {},
+        "the benchmark's options": marker or {},
+        "the command line": command_line or {},
+        "the environment": _from_environment(os.environ if environ is None else environ),
+    }
+    path, table = _from_project(project or Path.cwd())
+    found[f"[tool.benchax] of {path}"] = table
+    merged = dataclasses.asdict(DEFAULTS)
+    for source, given in reversed(found.items()):
+        merged |= {name: value for name, value in check(given, source).items() if value is not None}
+    return Options(**merged)
+
+
+def check(given: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """`given` with every value in its final type.
+
+    Raises:
+        UsageError: see `resolve`.
+    """
+    return {name: _value(name, value, source) for name, value in given.items()}
+
+
+def _value(name: str, value: Any, source: str) -> Any:
+    if name not in _READERS:
+        raise UsageError(f"unknown option {name!r} in {source}", one_of(NAMES, name))
+    if value is None:
+        return None
+    try:
+        return _READERS[name](value)
+    except UsageError as error:
+        raise UsageError(f"option {name!r} in {source} cannot be {value!r}", error.expected, error.hint) from None
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {k.removeprefix(_PREFIX).lower(): v for k, v in environ.items() if k.startswith(_PREFIX)}
+
+
+def _from_project(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
+    path = next((p for f in (folder, *folder.parents) if (p := f / "pyproject.toml").is_file()), None)
+    if path is None:
+        return None, {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("benchax", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}", "a TOML file") from error
+    if not isinstance(table, Mapping):
+        raise UsageError(f"tool.benchax in {path} is {table!r}", "a table: [tool.benchax]")
+    return path, table
+
+
+def _duration(value: Any) -> float:
+    result = parse_seconds(value)
+    if not 0 < result < float("inf"):
+        raise UsageError("", "a time above 0, such as 0.5, 500ms or 2min")
+    return result
+
+
+def _share(value: Any) -> float:
+    expected = UsageError("", "a share between 0 and 1, such as 0.02 or 2%")
+    text = str(value).strip()
+    try:
+        result = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise expected from None
+    if isinstance(value, bool) or not 0 < result < 1:
+        raise expected
+    return result
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        expected = UsageError("", f"a whole number from {least} up")
+        try:
+            result = int(str(value))
+        except ValueError:
+            raise expected from None
+        if isinstance(value, bool) or result < least:
+            raise expected
+        return result
+
+    return read
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if (word := str(value).strip().lower()) not in _WORDS:
+        raise UsageError("", f"one of: {', '.join(_WORDS)}")
+    return _WORDS[word]
+
+
+def _choice(*permitted: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in permitted:
+            raise UsageError("", one_of(permitted, str(value)))
+        return str(value)
+
+    return read
+
+
+def _verify(value: Any) -> str:
+    # False is what people write for "off"; True for the default.
+    return _choice("eager", "float64", "off")({True: "eager", False: "off"}[value] if isinstance(value, bool) else value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str) or not value:
+        raise UsageError("", "a text that is not empty")
+    return value
+
+
+def _store(value: Any) -> str:
+    return "off" if value is False else _text(value)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "timer": _text,
+    "max_time_s": _duration,
+    "min_time_s": _duration,
+    "max_samples": _whole(1),
+    "relative_width": _share,
+    "sample_time_s": _duration,
+    "max_warmup_s": _duration,
+    "verify": _verify,
+    "memory": _switch,
+    "cold_process": _switch,
+    "seed": _whole(0),
+    "store": _store,
+}

@@ -1,0 +1,237 @@
+"""Rows of text out of measurements, shared by all renderers: what is said, in which order, in which words.
+
+Renderers only draw. A number that is not there is "not measured, because …".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from benchax.model import Absent, Measurement, Samples, Transfer
+from benchax.stats.summary import summarize
+from benchax.units import count, percent, rate, seconds, seconds_range, size
+
+Style = Literal["", "good", "bad", "warning", "faint", "title"]
+ANSWERS = {
+    "wall": "latency a caller sees",
+    "pipelined": "throughput: calls queued, one wait",
+    "loop": "cost inside a bigger program",
+}
+CACHES = {
+    "off": "persistent cache off",
+    "hit": "read from the persistent cache",
+    "miss": "persistent cache missed",
+    "warm": "was compiled before in this process",
+}
+COLD = {"process": "a cold process", "function": "a new function in a warm process"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: what, how much, and what belongs beside it."""
+
+    label: str
+    value: str
+    detail: str = ""
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    rows: tuple[Row, ...] = field(default=())
+
+
+def sections(m: Measurement) -> list[Section]:
+    """One measurement in full, section by section; empty ones are left out."""
+    parts = [
+        Section("failed", tuple(_failure(m))),
+        Section("once", tuple(_stages(m))),
+        Section("every call", tuple(_samples(m))),
+        Section("memory", tuple(_memory(m))),
+        Section("work", tuple(_cost(m))),
+        Section("result", tuple(_numerics(m))),
+    ]
+    return [part for part in parts if part.rows]
+
+
+def heading(m: Measurement) -> tuple[str, str]:
+    """(the case, what it ran on)"""
+    env = m.environment
+    # On CPU the device kind is just "cpu"; the processor says more.
+    device = env.processor if env.backend == "cpu" else env.device_kind
+    versions = f"jax {env.jax}" if env.jax else ""
+    return m.case.label, " · ".join(part for part in (env.backend, device, versions) if part)
+
+
+def _failure(m: Measurement) -> Iterable[Row]:
+    if m.failure:
+        yield Row(m.failure.kind.replace("_", " "), f"in {m.failure.stage}", m.failure.message, "bad")
+        if m.failure.advice:
+            yield Row("", "", m.failure.advice)
+
+
+def _stages(m: Measurement) -> Iterable[Row]:
+    s = m.stages
+    yield from _transfer(m, "transfer in", "stages.transfer_in", s.transfer_in)
+    cold = f"in {COLD[s.cold]}" if s.cold else ""
+    yield from _time(m, "trace", "stages.trace_s", s.trace_s, cold)
+    yield from _time(m, "lower", "stages.lower_s", s.lower_s)
+    yield from _time(m, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
+    yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
+    yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
+    yield from _transfer(m, "transfer out", "stages.transfer_out", s.transfer_out)
+
+
+def _time(m: Measurement, label: str, what: str, value_s: float | None, detail: str = "") -> Iterable[Row]:
+    if value_s is not None:
+        yield Row(label, seconds(value_s), detail)
+    else:
+        yield from _absent(m, label, what)
+
+
+def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) -> Iterable[Row]:
+    if transfer is None:
+        yield from _absent(m, label, what)
+        return
+    speed = transfer.bandwidth_bytes_per_s
+    how = "zero-copy: a view, nothing moved" if transfer.is_zero_copy else f"copied at {rate(speed or 0, 'B')}"
+    yield Row(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
+
+
+def _samples(m: Measurement) -> Iterable[Row]:
+    for samples in m.samples:
+        yield _timer(samples)
+    for absent in m.not_measured:
+        if absent.what.startswith("samples."):
+            yield not_measured(absent.what.removeprefix("samples."), absent)
+
+
+def _timer(samples: Samples) -> Row:
+    s = summarize(samples.per_call_s)
+    if s.low_s is None or s.high_s is None:
+        interval = f"no interval: {s.n} samples hold too little independent information"
+    else:
+        interval = f"95 % {seconds_range(s.low_s, s.high_s)}"
+    regime = f", {samples.regime}" if samples.regime else ""
+    taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
+    disturbed = f", {samples.disturbed_count} disturbed" if samples.disturbed_count else ""
+    stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
+    answers = ANSWERS.get(samples.timer, "")
+    detail = f"{interval} · {answers}{regime}\n{taken} samples{stop}{disturbed}"
+    return Row(samples.timer, seconds(s.median_s), detail)
+
+
+def _memory(m: Measurement) -> Iterable[Row]:
+    mem = m.memory
+    if mem.predicted_peak_bytes is not None:
+        parts = {
+            "arguments": mem.argument_bytes,
+            "outputs": mem.output_bytes,
+            "temporaries": mem.temp_bytes,
+            "reused by donation": mem.alias_bytes or None,
+            "constants": mem.constant_bytes or None,
+        }
+        detail = ", ".join(f"{name} {size(value)}" for name, value in parts.items() if value is not None)
+        theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
+        yield Row("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
+    else:
+        yield from _absent(m, "planned peak", "memory.plan")
+    if mem.captured_bytes:
+        yield Row("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
+    for label, what, value in (
+        ("compiled call", "memory.compiled_rise_bytes", mem.compiled_rise_bytes),
+        ("eager call", "memory.eager_rise_bytes", mem.eager_rise_bytes),
+    ):
+        if value is not None:
+            yield Row(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
+        else:
+            yield from _absent(m, label, what)
+
+
+def _cost(m: Measurement) -> Iterable[Row]:
+    if m.cost is None:
+        yield from _absent(m, "operations", "cost")
+        return
+    per_call = m.summary("loop") or m.summary()
+    if m.cost.flops:
+        # With loops the count is of one trip: a rate made of it would be a wrong number.
+        known = per_call and per_call.median_s > 0 and not m.cost.has_loops
+        speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
+        by = "by the loop timer" if m.summary("loop") else "by the wall"
+        yield Row("operations", count(m.cost.flops, "FLOP"), f"{speed}{by}" if speed else "XLA's count")
+    if m.cost.transcendentals:
+        yield Row("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
+    if m.cost.bytes_accessed:
+        yield Row("bytes accessed", size(m.cost.bytes_accessed), "XLA's estimate")
+
+
+def _numerics(m: Measurement) -> Iterable[Row]:
+    n = m.numerics
+    if n is None:
+        yield from _absent(m, "checked", "numerics")
+        return
+    reference = {"eager": "the un-jitted result", "float64": "a float64 reference"}[n.reference]
+    if not n.agrees:
+        yield Row("WRONG", "", n.why, "bad")
+    elif n.max_abs == 0:
+        yield Row("checked", "identical", f"to {reference}", "good")
+    else:
+        far = f"largest difference {n.max_rel:.1e} of the largest value" if n.max_rel is not None else ""
+        yield Row("checked", "agrees", f"with {reference}; {far}", "good")
+
+
+def _absent(m: Measurement, label: str, what: str) -> Iterable[Row]:
+    absent = next((a for a in m.not_measured if a.what == what), None)
+    if absent:
+        yield not_measured(label, absent)
+
+
+def not_measured(label: str, absent: Absent) -> Row:
+    return Row(label, "not measured", f"because {absent.why}", "faint")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Many measurements side by side."""
+
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    styles: tuple[Style, ...]
+
+
+def overview(measurements: Sequence[Measurement]) -> Grid:
+    """One line per measurement; a column that none of them fills is left out."""
+    lines = [_overview_line(m) for m in measurements]
+    names = ("case", "wall", "± 95 %", "loop", "compile", "peak memory", "remarks")
+    used = [i for i in range(len(names)) if i == 0 or any(line[i] for line in lines)]
+    styles: tuple[Style, ...] = tuple("bad" if m.failure or _is_wrong(m) else "" for m in measurements)
+    return Grid(
+        tuple(names[i] for i in used),
+        tuple(tuple(line[i] for i in used) for line in lines),
+        styles,
+    )
+
+
+def _is_wrong(m: Measurement) -> bool:
+    return any(remark.severity == "error" for remark in m.remarks)
+
+
+def _overview_line(m: Measurement) -> tuple[str, ...]:
+    if m.failure:
+        return (m.case.label, m.failure.kind.replace("_", " "), "", "", "", "", f"in {m.failure.stage}")
+    wall, loop = m.summary("wall"), m.summary("loop")
+    width = wall.relative_width if wall else None
+    peak = m.memory.observed_peak_bytes
+    codes = [remark.code for remark in m.remarks if remark.severity != "info"]
+    return (
+        m.case.label,
+        seconds(wall.median_s) if wall else "",
+        percent(width) if width is not None else "",
+        seconds(loop.median_s) if loop else "",
+        seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
+        size(peak) if peak is not None else "",
+        ", ".join(codes),
+    )

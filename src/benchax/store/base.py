@@ -1,0 +1,149 @@
+"""The contract of a store, and `Row`: the scalars of one measurement, for tables, histories and SQL.
+
+A store only grows: rows are appended, read, and never changed. The truth of a row is its document (`codec.py`) with
+its arrays of readings; the scalars are derived from it once, when it is written, so that questions over a million
+rows need no documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchax.model import CaseId, Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement without its readings. `None`: not measured, or not known."""
+
+    id: int
+    """Grows with every row appended to one store; 0 where the measurement is in none."""
+    case: CaseId
+    run_id: str
+    started_at: str
+    status: str
+    failure_kind: str | None
+    commit: str | None
+    is_dirty: bool | None
+    host: str
+    fingerprint: str
+    backend: str | None
+    device_kind: str | None
+    jax: str | None
+    timer: str | None
+    """The headline timer, which the five numbers below belong to."""
+    iterations: int | None
+    n: int | None
+    """Samples."""
+    median_s: float | None
+    """Per call, as are the two ends of its 95 % interval."""
+    low_s: float | None
+    high_s: float | None
+    compile_s: float | None
+    predicted_peak_bytes: int | None
+    observed_peak_bytes: int | None
+
+
+class Store(Protocol):
+    """Where measurements are kept. One instance may be used by many threads and, after a fork, by the children."""
+
+    @property
+    def where(self) -> str:
+        """The place for people to read: a path, or a URL without its password."""
+        ...
+
+    def append(self, m: Measurement) -> int:
+        """Stores one measurement and returns its id.
+
+        When this returns, the row is durable: no kill, crash or power cut loses it. When it raises, nothing was
+        stored and the caller still holds the row. Readings are stored as float64.
+
+        Raises:
+            StoreError: the place cannot be written.
+        """
+        ...
+
+    def query(
+        self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
+    ) -> list[Measurement]:
+        """Measurements, oldest first.
+
+        Args:
+            case: the name of a case, or a pattern when it holds * (any text) or ? (any character).
+            commit: a commit, in full or its first digits.
+            run: a run_id.
+            limit: at most so many, the newest ones.
+
+        Raises:
+            StoreError: nothing was ever stored there, or it cannot be read.
+        """
+        ...
+
+    def rows(
+        self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
+    ) -> list[Row]:
+        """What `query` finds, without documents and readings: some 20 times faster."""
+        ...
+
+    def latest(self) -> list[Row]:
+        """The last row of each case, oldest first."""
+        ...
+
+    def get(self, id: int) -> Measurement:
+        """One measurement by the id that `append` gave.
+
+        Raises:
+            StoreError: there is no such row.
+        """
+        ...
+
+
+def row_of(m: Measurement, id: int = 0) -> Row:
+    """The scalars of `m`."""
+    headline, environment = m.headline, m.environment
+    summary = m.summary() if headline and headline.elapsed_s else None
+    return Row(
+        id=id,
+        case=m.case,
+        run_id=m.run_id,
+        started_at=m.started_at,
+        status=m.status,
+        failure_kind=m.failure.kind if m.failure else None,
+        commit=environment.commit,
+        is_dirty=environment.is_dirty,
+        host=environment.host,
+        fingerprint=environment.fingerprint,
+        backend=environment.backend,
+        device_kind=environment.device_kind,
+        jax=environment.jax,
+        timer=headline.timer if headline else None,
+        iterations=headline.iterations if headline else None,
+        n=len(headline.elapsed_s) if headline else None,
+        median_s=summary.median_s if summary else None,
+        low_s=summary.low_s if summary else None,
+        high_s=summary.high_s if summary else None,
+        compile_s=m.stages.compile_s,
+        predicted_peak_bytes=m.memory.predicted_peak_bytes,
+        observed_peak_bytes=m.memory.observed_peak_bytes,
+    )
+
+
+def is_pattern(case: str) -> bool:
+    return "*" in case or "?" in case
+
+
+def name_matcher(case: str) -> Callable[[str], bool]:
+    """Does a name answer to `case`, a name or a pattern? [ ] stand for themselves: names of tests are full of them."""
+    if not is_pattern(case):
+        return case.__eq__
+    wildcards = {"*": ".*", "?": "."}
+    pattern = re.compile("".join(wildcards.get(c) or re.escape(c) for c in case), re.DOTALL)
+    return lambda name: pattern.fullmatch(name) is not None
+
+
+def commit_range(commit: str) -> tuple[str, str]:
+    """(low, high): the commits that begin with the digits `commit` are low <= c < high, which an index can answer."""
+    return commit, commit + "g"  # no hexadecimal digit reaches "g"

@@ -1,0 +1,144 @@
+"""`load`: stored measurements in Python, without JAX; as arrays and frames where NumPy and pandas are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from benchax.codec import decode
+from benchax.errors import FormatError, StoreError, require
+from benchax.model import Measurement
+from benchax.store.base import Row, commit_range, name_matcher, row_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd  # pyright: ignore[reportMissingTypeStubs]  # pandas 3.1 has types, but does not say so
+
+DOCUMENT_SUFFIXES = (".jsonl", ".json")
+
+NUMBERS = (
+    "iterations",
+    "n",
+    "median_s",
+    "low_s",
+    "high_s",
+    "compile_s",
+    "predicted_peak_bytes",
+    "observed_peak_bytes",
+)
+
+
+def load(path: str | os.PathLike[str] = ".benchmarks", case: str | None = None, commit: str | None = None) -> Rows:
+    """Stored measurements, oldest first.
+
+    Args:
+        path: a folder with benchax.db, a database or its URL, as for `open_store`; or a .jsonl or .json file with one
+            document of benchax per line.
+        case: the name of a case, or a pattern when it holds * (any text) or ? (any character).
+        commit: a commit, in full or its first digits.
+
+    Raises:
+        StoreError: there is nothing at `path`, or it cannot be read.
+        FormatError: a line of the file is not a document of benchax, or was written by a newer one.
+    """
+    if Path(path).suffix in DOCUMENT_SUFFIXES:
+        return Rows(tuple(m for m in _documents(Path(path)) if _answers(m, case, commit)))
+    # Here, because SQLAlchemy takes 0.1 s to import and a file of documents does not need it.
+    from benchax.store.database import open_store  # noqa: PLC0415
+
+    return Rows(tuple(open_store(path).query(case=case, commit=commit)))
+
+
+@dataclass(frozen=True)
+class Rows(Sequence[Measurement]):
+    """Measurements in a row, as `load` gives them. A slice of it is one again."""
+
+    measurements: tuple[Measurement, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.measurements)
+
+    @overload
+    def __getitem__(self, index: int) -> Measurement: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    def __getitem__(self, index: int | slice) -> Measurement | Rows:
+        found = self.measurements[index]
+        return Rows(found) if isinstance(found, tuple) else found
+
+    def __repr__(self) -> str:
+        if not self.measurements:
+            return "<Rows: none>"
+        cases = len({m.case for m in self.measurements})
+        first, last = self.measurements[0].started_at[:10], self.measurements[-1].started_at[:10]
+        return f"<Rows: {len(self)} measurements, {cases} cases, {first} to {last}>"
+
+    def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """One record per measurement, with the scalars of `store.base.Row`; times per call, of the headline timer.
+
+        Numbers are float64, counts and bytes too (exact up to 2**53), so that a number that was not measured can be
+        NaN: here and in `to_pandas` only. Everything else is an object and loses nothing: texts of any length,
+        `params` as a dict, None where unknown.
+        """
+        # Here, because NumPy takes 0.2 s to import.
+        import numpy as np  # noqa: PLC0415
+
+        records = [_record(m) for m in self.measurements]
+        dtype = np.dtype([(name, np.float64 if name in NUMBERS else np.object_) for name in COLUMNS])
+        return np.array([tuple(r[name] for name in COLUMNS) for r in records], dtype)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The columns of `to_numpy` as a frame.
+
+        Raises:
+            MissingPackage: pandas is not installed.
+        """
+        pandas = require("pandas", extra="pandas", doing="making a data frame of rows")
+        records = self.to_numpy()
+        return pandas.DataFrame({name: records[name] for name in COLUMNS})
+
+
+COLUMNS = (
+    "name",
+    "params",
+    "variant",
+    "tag",
+    *(f.name for f in dataclasses.fields(Row) if f.name not in ("id", "case")),
+)
+
+
+def _record(m: Measurement) -> dict[str, Any]:
+    row = row_of(m)
+    scalars = {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
+    numbers = {name: float("nan") for name in NUMBERS if scalars[name] is None}
+    case = {"name": m.case.name, "params": dict(m.case.params), "variant": m.case.variant, "tag": m.case.tag}
+    return case | scalars | numbers
+
+
+def _documents(path: Path) -> Iterator[Measurement]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"cannot read {path}: {error}", "a file with one document of benchax per line") from error
+    # Not splitlines: it breaks at more characters than \n, which another writer of JSON may leave inside a text.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield _decode_line(line, path, number)
+
+
+def _decode_line(line: str, path: Path, number: int) -> Measurement:
+    try:
+        return decode(line)
+    except FormatError as error:
+        raise FormatError(f"line {number} of {path}: {error.problem}", error.expected, error.hint) from error
+
+
+def _answers(m: Measurement, case: str | None, commit: str | None) -> bool:
+    low, high = commit_range(commit or "")
+    is_case = case is None or name_matcher(case)(m.case.name)
+    is_commit = commit is None or (m.environment.commit is not None and low <= m.environment.commit < high)
+    return is_case and is_commit

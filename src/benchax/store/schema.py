@@ -1,0 +1,188 @@
+"""Tables and columns, their version, and the steps that lead from one version to the next.
+
+One text works for SQLite and PostgreSQL. Scalar columns are for questions, `document` is the truth (`codec.py`)
+without the readings, and `samples` holds these as arrays: elapsed_s little-endian float64, disturbed one byte each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    func,
+    insert,
+    inspect,
+    select,
+)
+
+from benchax.codec import encode_params
+from benchax.errors import StoreError
+from benchax.model import CaseId
+
+
+class AnyText(TypeDecorator[str]):
+    """Text that may hold what databases refuse: NUL (PostgreSQL) and lone surrogates (both).
+
+    Such a text is stored as a JSON string, known by its leading quotation mark; so is one that begins with such a
+    mark. All others are stored as they are, so that people can ask for them in SQL.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: object) -> str | None:
+        if value is None or not (
+            value.startswith('"') or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value)
+        ):
+            return value
+        return json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: object) -> str | None:
+        return json.loads(value) if value is not None and value.startswith('"') else value
+
+
+# SQLite makes the id its row number only if the type is INTEGER to the letter.
+_Id = BigInteger().with_variant(Integer, "sqlite")
+
+metadata = MetaData()
+
+meta = Table("meta", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+
+cases = Table(
+    "cases",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("key", String(64), unique=True, nullable=False),
+    Column("name", AnyText, nullable=False),
+    Column("params", Text, nullable=False),
+    Column("variant", AnyText, nullable=False),
+    Column("tag", AnyText, nullable=False),
+)
+
+measurements = Table(
+    "measurements",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("case_id", _Id, ForeignKey("cases.id"), nullable=False),
+    Column("run_id", AnyText, nullable=False),
+    Column("started_at", AnyText, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("failure_kind", Text),
+    Column("commit", AnyText),
+    Column("is_dirty", Boolean),
+    Column("host", AnyText, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("backend", AnyText),
+    Column("device_kind", AnyText),
+    Column("jax", AnyText),
+    Column("timer", AnyText),
+    Column("iterations", BigInteger),
+    Column("n", BigInteger),
+    Column("median_s", Double),
+    Column("low_s", Double),
+    Column("high_s", Double),
+    Column("compile_s", Double),
+    Column("predicted_peak_bytes", BigInteger),
+    Column("observed_peak_bytes", BigInteger),
+    # Last, because SQLite reads a row from its start: what is long and seldom asked for must not be in the way.
+    Column("document", Text, nullable=False),
+    # Hash indexes in PostgreSQL: its trees refuse values beyond 2,700 bytes. (SQLite has trees only, without a limit.)
+    Index("measurements_of_run", "run_id", postgresql_using="hash"),
+    Index("measurements_of_case", "case_id", "id"),
+    Index("measurements_of_commit", "commit"),
+)
+
+samples = Table(
+    "samples",
+    metadata,
+    Column("measurement_id", _Id, ForeignKey("measurements.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("elapsed_s", LargeBinary, nullable=False),
+    Column("disturbed", LargeBinary),
+)
+
+SCALARS = [c for c in measurements.columns if c.name not in ("id", "case_id", "document")]
+"""In the order of the fields of `Row` from run_id on."""
+
+
+def case_key(case: CaseId) -> str:
+    """64 hexadecimal digits that stand for the whole identity, however long its texts are. Never changes."""
+    identity = json.dumps([case.name, encode_params(case.params), case.variant, case.tag])
+    return hashlib.sha256(identity.encode("ascii")).hexdigest()
+
+
+def case_columns(case: CaseId) -> dict[str, str]:
+    return {
+        "key": case_key(case),
+        "name": case.name,
+        "params": encode_params(case.params),
+        "variant": case.variant,
+        "tag": case.tag,
+    }
+
+
+# ---- versions ---------------------------------------------------------------------------------------------------
+
+
+def _version_1(connection: Connection) -> None:
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(meta).values(name="schema", value="1"))
+
+
+MIGRATIONS: list[Callable[[Connection], None]] = [_version_1]
+"""Step i makes version i + 1 out of version i and says so in `meta`. Steps are added, never changed."""
+
+SCHEMA = len(MIGRATIONS)
+
+_TABLES = frozenset({"meta", "cases", "measurements", "samples"})
+_ADVISORY_LOCK = 0x62656E63686178  # "benchax": a number that nobody else locks
+
+
+def migrate(connection: Connection, where: str) -> None:
+    """Brings the database of this transaction up to `SCHEMA`: all steps or none. Raises as `version` does."""
+    if version(connection, where) == SCHEMA:
+        return
+    if connection.dialect.name == "postgresql":
+        # Two processes may begin a database at once. (In SQLite the transaction excludes the other one already.)
+        connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+    for step in MIGRATIONS[version(connection, where) :]:
+        step(connection)
+
+
+def version(connection: Connection, where: str) -> int:
+    """The version of the tables that are there, 0 for none. Changes nothing.
+
+    Raises:
+        StoreError: a newer benchax wrote them, or they belong to something else.
+    """
+    present = _TABLES.intersection(inspect(connection).get_table_names())
+    if not present:
+        return 0
+    if present != _TABLES:
+        raise StoreError(
+            f"database {where} belongs to something else: its only tables of benchax are {', '.join(sorted(present))}",
+            "a database of benchax, or a place where there is none yet",
+        )
+    found = int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())
+    if found > SCHEMA:
+        raise StoreError(
+            f"database {where} was written by a newer benchax (schema {found}; this one knows {SCHEMA})",
+            hint="pip install --upgrade benchax",
+        )
+    return found

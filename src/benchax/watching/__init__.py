@@ -1,0 +1,1 @@
+"""What JAX does behind a call, counted: traces, lowerings, compilations, cache hits."""

@@ -1,0 +1,120 @@
+"""Counts what JAX traces, lowers and compiles while a block runs, from the events of `jax.monitoring`.
+
+Costs nothing on a warm call: JAX sends no event there. Counts everything that this thread compiles, so also the
+one-operation programs of eager operations (`jnp.ones(4)` compiles a broadcast), and nothing of other threads.
+
+What the three kinds of event mean (jax 0.6.2 to 0.10.2):
+
+    trace    one per Python function traced; up to jax 0.8.0 (and not in 0.10.2) also one per `jnp` function inside
+             that was never traced before, so count nothing by it
+    lower    one per module written out as StableHLO
+    compile  one per program that XLA was asked for, also when the answer came from the persistent cache, also when
+             it failed
+
+Their seconds are of JAX's own clock, `time.time()`, which is not monotonic: good for a hint, not for a stage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import jax.monitoring
+
+Kind = Literal["trace", "lower", "compile"]
+
+_KINDS: dict[str, Kind] = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "compile",
+}
+_HIT = "/jax/compilation_cache/cache_hits"
+_MISS = "/jax/compilation_cache/cache_misses"
+
+
+class CompileEvent(NamedTuple):
+    """One step of one program. `fun_name` is what JAX calls it: f while tracing, jit(f) or jit_f later."""
+
+    kind: Kind
+    fun_name: str | None
+    elapsed_s: float
+
+
+@dataclass(eq=False)
+class CompileLog:
+    """What happened so far; grows while the block runs and stays as it is afterwards."""
+
+    events: list[CompileEvent] = field(default_factory=list)
+    cache_hits: int = 0
+    """Programs that came from the persistent cache."""
+    cache_misses: int = 0
+    """Programs *written* to the persistent cache: one too small or too quick to keep is neither a hit nor a miss."""
+    is_reliable: bool = True
+    """Settled when the block ends. False: somebody called `jax.monitoring.clear_event_listeners()` meanwhile, and
+    events are missing; or this JAX has no way to take a listener away, and so none to tell."""
+
+    @property
+    def compiles(self) -> int:
+        """Programs that XLA really compiled, or tried to: compile events that were not hits of the persistent cache."""
+        return sum(event.kind == "compile" for event in self.events) - self.cache_hits
+
+    @property
+    def was_asked(self) -> bool:
+        """Was XLA, or the persistent cache, asked for any program? False: everything was warm in memory."""
+        return any(event.kind == "compile" for event in self.events)
+
+
+@contextlib.contextmanager
+def watch_compiles() -> Iterator[CompileLog]:
+    """Yields a live log of what the current thread traces, lowers and compiles inside the block.
+
+    Blocks may be nested: each sees all that happens inside it.
+    """
+    log = CompileLog()
+    thread = threading.get_ident()
+    is_open = True
+
+    # An exception in a listener would surface in the user's own call, so these do nothing that can raise.
+    def on_event(event: str, **_: object) -> None:
+        if is_open and threading.get_ident() == thread:
+            log.cache_hits += event == _HIT
+            log.cache_misses += event == _MISS
+
+    def on_duration(event: str, duration_secs: float, **details: object) -> None:
+        kind = _KINDS.get(event)
+        if kind and is_open and threading.get_ident() == thread:
+            name = details.get("fun_name")
+            log.events.append(CompileEvent(kind, name if isinstance(name, str) else None, duration_secs))
+
+    jax.monitoring.register_event_listener(on_event)
+    jax.monitoring.register_event_duration_secs_listener(on_duration)
+    try:
+        yield log
+    finally:
+        is_open = False
+        # Both, whatever the first one says: a list, so that `all` cannot stop early.
+        log.is_reliable = all([_unregister("event", on_event), _unregister("event_duration", on_duration)])
+
+
+def _unregister(sort: Literal["event", "event_duration"], listener: Callable[..., None]) -> bool:
+    """Takes the listener away; False if JAX had lost it already, or offers no way (then it stays, closed).
+
+    Public since jax 0.8.1; before that only a private function by callback (tried on 0.6.2 and 0.8.0). This is the one
+    place that uses it, and can go with the support for jax below 0.8.1.
+    """
+    name = f"unregister_{sort}_listener"
+    unregister = getattr(jax.monitoring, name, None) or getattr(
+        jax._src.monitoring,  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
+        f"_{name}_by_callback",
+        None,
+    )
+    if unregister is None:
+        return False
+    try:
+        unregister(listener)
+    except (AssertionError, ValueError):  # ValueError: the assertion was compiled away by python -O
+        return False
+    return True

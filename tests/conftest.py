@@ -1,0 +1,44 @@
+"""For all tests: the CPU unless a GPU is asked for, none of the caller's BENCHAX_* settings, one hypothesis profile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ON_GPU = os.environ.get("BENCHAX_TEST_GPU") == "1"
+
+# Before anything imports JAX; child processes inherit it.
+if not ON_GPU:
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+# No deadline: a compilation inside an example takes what it takes. In CI the same examples every time.
+settings.register_profile("benchax", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("benchax")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if ON_GPU:
+        return
+    skip = pytest.mark.skip(reason="needs a GPU; where there is one, ask for it with BENCHAX_TEST_GPU=1")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options come from BENCHAX_* variables too; a test sets those that it means."""
+    for name in [name for name in os.environ if name.startswith("BENCHAX_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder, which is the working directory for the length of the test."""
+    with monkeypatch.context() as inside:
+        inside.chdir(tmp_path)
+        yield tmp_path

@@ -1,0 +1,198 @@
+"""Measurements to test storage with: RICH uses every field; `measurements()` draws any that model.py allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, Union
+
+from hypothesis import strategies as st
+
+from benchax.model import (
+    Absent,
+    CaseId,
+    Cost,
+    Environment,
+    Failure,
+    Measurement,
+    Memory,
+    Noise,
+    Numerics,
+    Opaque,
+    Options,
+    Remark,
+    Samples,
+    Stages,
+    Transfer,
+)
+
+HOST = Environment("host", "Linux 6.1", "3.11.2")
+
+RICH = Measurement(
+    case=CaseId(
+        name='bench_fft.py::fft[a,b] "quoted" naïve 🦊\nsecond line\x00end',
+        params=(
+            ("n", 256),
+            ("scale", 1.0),
+            ("is_real", True),
+            ("label", "1"),
+            ("nothing", None),
+            ("limit", float("inf")),
+            ("gap", float("nan")),
+            ("minus_zero", -0.0),
+            ("seed", 2**100),
+            ("least", -(2**100)),
+            ("shape", (3, (4, 5.5), ())),
+            ("sharding", Opaque("NamedSharding", "P('x', None)")),
+        ),
+        variant="eager",
+        tag="before/after, 50 %",
+    ),
+    environment=Environment(
+        host="node-17",
+        os="Linux 6.1.0-28-amd64",
+        python="3.11.2",
+        processor="AMD EPYC 9654",
+        cores=4,
+        affinity=(0, 1, 2, 3),
+        memory_bytes=16 * 2**30,
+        governor="performance",
+        huge_pages="madvise",
+        virtual_machine=True,
+        benchax="0.1.0",
+        jax="0.10.2",
+        jaxlib="0.10.2",
+        numpy="2.4.6",
+        backend="cpu",
+        device_kind="cpu",
+        device_count=1,
+        process_count=1,
+        platform_version="cpu",
+        config={"jax_enable_x64": False, "jax_default_matmul_precision": None},
+        flags={"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"},
+        commit="0123456789abcdef0123456789abcdef01234567",
+        branch="main",
+        is_dirty=True,
+    ),
+    options=Options(
+        timer="wall,loop",
+        max_time_s=2.0,
+        min_time_s=0.1,
+        max_samples=500,
+        relative_width=0.01,
+        sample_time_s=0.001,
+        max_warmup_s=1.0,
+        verify="eager",
+        memory=True,
+        cold_process=False,
+        seed=42,
+        store=".benchmarks",
+    ),
+    run_id="2025-11-21T01:35:00-4f1c",
+    started_at="2025-11-21T01:35:00.123456+00:00",
+    signature="f32[1024,128], key, axis=0",
+    failure=Failure("wrong_output", "verify", "off by 0.1", advice="look at axis", traceback="Traceback …"),
+    stages=Stages(
+        transfer_in=Transfer(524288, (1e-4, 9.5e-5), is_zero_copy=False),
+        trace_s=0.002,
+        lower_s=0.011,
+        compile_s=0.25,
+        first_run_s=0.003,
+        dispatch_s=8e-6,
+        transfer_out=Transfer(524288, (1e-6,), is_zero_copy=True),
+        cache="miss",
+        cold="process",
+    ),
+    samples=(
+        Samples("wall", 1, (1.2e-4, 1.1e-4, 1.3e-4, 1.15e-4, 1.25e-4, 1.2e-4), stop="count"),
+        Samples(
+            "loop",
+            64,
+            (6.1e-3, 5.9e-3),
+            disturbed=(False, True),
+            resolution_s=3e-8,
+            regime="thunks",
+            stop="time",
+            process=1,
+        ),
+    ),
+    memory=Memory(
+        argument_bytes=524288,
+        output_bytes=524288,
+        temp_bytes=1048576,
+        alias_bytes=4,
+        code_bytes=4096,
+        constant_bytes=16,
+        captured_bytes=8,
+        predicted_peak_bytes=2097164,
+        compiler_peak_bytes=1048592,
+        compiled_rise_bytes=1572864,
+        eager_rise_bytes=3145728,
+        method="VmHWM",
+    ),
+    cost=Cost(flops=1.3e6, transcendentals=0.0, bytes_accessed=2e6, has_loops=True),
+    numerics=Numerics(
+        "float64",
+        agrees=False,
+        worst="out[0]['x']",
+        max_abs=0.1,
+        max_rel=0.05,
+        max_ulp=400000.0,
+        nonfinite=2,
+        tolerance=1e-5,
+        why="out[0]['x'] differs",
+    ),
+    noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001),
+    remarks=(Remark("slow-clock", "warning", "the clock moves in steps of 30 ns"),),
+    not_measured=(Absent("stages.dispatch_s", "the call is synchronous"),),
+)
+
+# Every code point but the surrogates, and texts that are too long for a column with a limit.
+TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    st.sampled_from(["\x00", 'a,b\n"c"\r\n', "$float", '"', "\ud7ff\U0010ffff"]),
+    st.sampled_from(["x", "é\x00\n", "🦊"]).map(lambda text: text * 10_000),
+)
+NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([2**63, -(2**63), -(2**63) - 1, 2**100]))
+OPAQUE = st.builds(Opaque, TEXT, TEXT)
+PARAM = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, TEXT, OPAQUE),
+    lambda inner: st.lists(inner, max_size=3).map(tuple),
+    max_leaves=6,
+)
+
+
+def case_ids() -> st.SearchStrategy[CaseId]:
+    return values_of(CaseId)
+
+
+def measurements() -> st.SearchStrategy[Measurement]:
+    return values_of(Measurement)
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Any value that the annotation allows, so that a field added to model.py is tested without a change here."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return st.builds(hint, **{f.name: values_of(hints[f.name]) for f in dataclasses.fields(hint)})
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin in (Union, types.UnionType):
+        return st.one_of(*map(values_of, arguments))
+    if origin is tuple and arguments[-1] is ...:
+        return st.lists(values_of(arguments[0]), max_size=4).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values_of, arguments))
+    if origin is not None and issubclass(origin, Mapping):
+        return st.dictionaries(TEXT, values_of(arguments[1]), max_size=3)
+    return {
+        Any: PARAM,
+        str: TEXT,
+        bool: st.booleans(),
+        int: st.integers(),
+        float: st.floats() | st.integers(),
+        type(None): st.none(),
+    }[hint]

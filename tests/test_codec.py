@@ -1,0 +1,224 @@
+"""The promises of benchax.codec: nothing lost, strict JSON, old documents for ever, plain words about foreign ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from measurement_strategies import HOST, PARAM, RICH, measurements
+
+from benchax.codec import FORMAT, decode, decode_params, encode, encode_params, from_document, to_document
+from benchax.errors import FormatError
+from benchax.model import CaseId, Failure, Measurement, Memory, Numerics, Opaque, Options, Samples
+
+GOLDEN = Path(__file__).parent / "golden" / "measurement-v1.json"
+
+PLAIN = Measurement(CaseId("f"), HOST, Options(), run_id="run", started_at="2025-11-21T01:35:00.000000+00:00")
+
+# Drawing a whole Measurement takes longer than the default limits foresee.
+whole = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def exact(value: object) -> str:
+    """repr tells 1 from 1.0 from True from "1" and shows two NaNs alike, as == does not."""
+    return repr(value)
+
+
+@whole
+@given(measurements())
+def test_any_measurement_survives_exactly(m: Measurement) -> None:
+    assert exact(decode(encode(m))) == exact(m)
+
+
+@whole
+@given(measurements())
+def test_a_document_is_one_line_of_strict_ascii_json(m: Measurement) -> None:
+    def no_constants(token: str) -> None:
+        pytest.fail(f"{token} is not JSON")
+
+    text = encode(m)
+
+    assert text.isascii()
+    assert text.isprintable()
+    assert json.loads(text, parse_constant=no_constants)["benchax"] == FORMAT
+
+
+@given(PARAM, PARAM)
+def test_params_have_equal_texts_only_if_they_are_equal(a: Any, b: Any) -> None:
+    texts = [encode_params((("x", value),)) for value in (a, b)]
+
+    assert (texts[0] == texts[1]) == (exact(a) == exact(b))
+    assert exact(decode_params(texts[0])) == exact((("x", a),))
+
+
+def test_what_compares_equal_in_python_stays_apart() -> None:
+    values = (1, 1.0, True, "1", 0, -0.0, False, None, "None", (), float("nan"), Opaque("int", "1"))
+
+    decoded = decode_params(encode_params((("x", values),)))
+
+    assert exact(decoded) == exact((("x", values),))
+
+
+def test_integers_have_no_greatest() -> None:
+    """Python itself refuses to write more than 4300 decimal digits."""
+    params = (("n", 10**5000), ("m", -(10**5000)))
+
+    assert decode_params(encode_params(params)) == params
+
+
+def test_the_golden_document_of_format_1_is_read_for_ever() -> None:
+    text = GOLDEN.read_text("ascii")
+
+    m = decode(text)
+
+    assert exact(m) == exact(RICH)
+    assert m.case.params[-1] == ("sharding", Opaque("NamedSharding", "P('x', None)"))
+    assert m.samples[1].disturbed == (False, True)
+    assert m.failure == Failure("wrong_output", "verify", "off by 0.1", "look at axis", "Traceback …")
+
+
+def test_the_golden_document_is_what_is_written_today() -> None:
+    """A difference means that the format changed: raise FORMAT, keep this file, add one for the new version."""
+    assert json.loads(encode(RICH)) == json.loads(GOLDEN.read_text("ascii"))
+
+
+def test_the_golden_document_uses_every_field() -> None:
+    def unused(value: Any, path: str) -> list[str]:
+        if isinstance(value, tuple):
+            return [] if not value else unused(value[-1], path)
+        if not dataclasses.is_dataclass(value):
+            return []
+        return [
+            found
+            for f in dataclasses.fields(value)
+            for found in (
+                [f"{path}.{f.name}"]
+                if getattr(value, f.name) == f.default
+                else unused(getattr(value, f.name), f"{path}.{f.name}")
+            )
+        ]
+
+    assert unused(RICH, "") == []
+
+
+def test_fields_at_their_default_are_left_out() -> None:
+    assert to_document(PLAIN) == {
+        "benchax": 1,
+        "case": {"name": "f"},
+        "environment": {"host": "host", "os": "Linux 6.1", "python": "3.11.2"},
+        "options": {},
+        "run_id": "run",
+        "started_at": "2025-11-21T01:35:00.000000+00:00",
+    }
+
+
+def test_numpy_scalars_become_python_ones() -> None:
+    m = dataclasses.replace(
+        PLAIN,
+        case=CaseId("f", (("n", np.int64(3)), ("x", np.float32(0.5)))),
+        samples=(Samples("wall", np.int32(4), (np.float64(0.25), np.inf)),),  # type: ignore[arg-type]
+        memory=Memory(temp_bytes=np.uint64(7)),  # type: ignore[arg-type]
+        numerics=Numerics("eager", np.bool_(True)),  # type: ignore[arg-type]
+    )
+
+    decoded = decode(encode(m))
+
+    assert exact(decoded.case.params) == exact((("n", 3), ("x", 0.5)))
+    assert exact(decoded.samples[0]) == exact(Samples("wall", 4, (0.25, float("inf"))))
+    assert exact(decoded.memory.temp_bytes) == "7"
+    assert decoded.numerics is not None
+    assert decoded.numerics.agrees is True
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+def test_a_parameter_that_json_has_no_word_for_does_not_cost_the_row() -> None:
+    decoded = decode_params(encode_params((("z", 1 + 2j), ("shape", [1, [2]]), ("c", Colour.RED))))
+
+    assert decoded == (("z", Opaque("complex", "(1+2j)")), ("shape", (1, (2,))), ("c", "red"))
+
+
+def test_a_value_that_could_not_be_read_back_is_not_written() -> None:
+    wrong = dataclasses.replace(PLAIN, memory=Memory(temp_bytes="many"))  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match=r"Measurement.memory: Memory.temp_bytes: 'many' is not a value of type int"):
+        encode(wrong)
+
+
+def test_a_newer_document_is_refused_with_the_way_out() -> None:
+    with pytest.raises(FormatError) as error:
+        from_document({"benchax": 7, "unheard_of": 1})
+
+    assert error.value.problem == "a document was written by a newer benchax (format 7; this one reads up to 1)"
+    assert error.value.hint == "pip install --upgrade benchax"
+
+
+def test_keys_that_other_tools_added_are_ignored() -> None:
+    document = to_document(PLAIN) | {"note": "run on a quiet evening"}
+
+    assert from_document(document) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "not a document of benchax: ''"),
+        ("{", "not a document of benchax: '{'"),
+        ("[1, 2]", "not a document of benchax: [1, 2]"),
+        ("null", "not a document of benchax: None"),
+        ('{"a": 1}', "not a document of benchax: {'a': 1}"),
+        ('{"benchax": "1"}', "not a document of benchax: \"benchax\": '1'"),
+        ('{"benchax": true}', 'not a document of benchax: "benchax": True'),
+        ('{"benchax": 0}', 'not a document of benchax: "benchax": 0'),
+        ('{"benchax": NaN}', "NaN is not JSON"),
+        ("[" * 100_000, "(100002 characters)"),
+        ("9" * 5000, "(5002 characters)"),
+    ],
+)
+def test_what_is_not_a_document_is_quoted(text: str, found: str) -> None:
+    with pytest.raises(FormatError) as error:
+        decode(text)
+
+    assert found in error.value.problem
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("change", "problem", "expected"),
+    [
+        ({"case": None}, "case is None", "an object"),
+        ({"case": {}}, "case is {}", "an object with 'name'"),
+        ({"case": {"name": 5}}, "case.name is 5", "a value of type str"),
+        ({"case": {"name": "f", "params": [["n"]]}}, "case.params[0] is ['n']", "an array of 2"),
+        ({"case": {"name": "f", "params": [["n", {"$int": "12"}]]}}, "{'$int': '12'}", '"$int"'),
+        ({"memory": {"temp_bytes": True}}, "memory.temp_bytes is True", "a value of type int"),
+        ({"stages": {"cache": "maybe"}}, "stages.cache is 'maybe'", "one of: off, hit, miss, warm"),
+        ({"samples": {}}, "samples is {}", "an array"),
+        (
+            {"environment": {"host": "h", "os": "o", "python": "p", "flags": {"A": 1}}},
+            "environment.flags['A'] is 1",
+            "",
+        ),
+        (
+            {"samples": [{"timer": "wall", "iterations": 1, "elapsed_s": [0.1, "x"]}]},
+            "samples[0].elapsed_s[1] is 'x'",
+            "a value of type float",
+        ),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_place(change: dict[str, Any], problem: str, expected: str) -> None:
+    with pytest.raises(FormatError) as error:
+        from_document(to_document(PLAIN) | change)
+
+    assert problem in error.value.problem
+    assert expected in error.value.expected

@@ -1,0 +1,142 @@
+"""The ladder: a module imports only from lower rungs, and the two halves never meet."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+from source_tree import PACKAGE, Import, files, imports, module_name, modules, part_of
+
+RUNGS = [  # lowest first; names on one rung do not import one another
+    {"errors"},
+    {"units", "stats", "specs"},
+    {"model"},
+    {"codec", "options", "case", "environment", "numerics", "artifacts", "watching"},
+    {"measuring", "store", "discovery", "comparing"},
+    {"executors", "reporting"},
+    {"api"},
+    {"cli"},
+]
+RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
+MEASURES = {"numerics", "artifacts", "watching", "measuring", "executors"}
+READS = {"store", "comparing", "reporting"}
+ASKS_JAX_LATE = {"environment"}  # inside functions only: who reads rows imports it too
+
+Tree = list[tuple[str, Import]]
+
+
+def tree(package: Path = PACKAGE) -> Tree:
+    """(part of the importer, import) for every import statement but those of benchax/__init__, which is the hub."""
+    every = [(part_of(module_name(f, package)), i) for f in files(package) for i in imports(f, package)]
+    return [(importer, i) for importer, i in every if importer]
+
+
+def inner(found: Tree) -> Tree:
+    """Imports of other parts of benchax, both ends on the ladder."""
+    return [
+        (importer, i)
+        for importer, i in found
+        if i.name.startswith("benchax.") and part_of(i.name) != importer and {importer, part_of(i.name)} <= RUNG.keys()
+    ]
+
+
+def upward(found: Tree) -> list[str]:
+    return [str(i) for importer, i in inner(found) if RUNG[part_of(i.name)] >= RUNG[importer]]
+
+
+def across(found: Tree) -> list[str]:
+    pairs = [({importer, part_of(i.name)}, i) for importer, i in inner(found)]
+    return [str(i) for pair, i in pairs if pair & MEASURES and pair & READS]
+
+
+def relative_or_hub(found: Tree) -> list[str]:
+    return [str(i) for _, i in found if i.name.startswith(".") or i.name == "benchax"]
+
+
+def jax_where_it_must_not_be(found: Tree) -> list[str]:
+    jax = [(importer, i) for importer, i in found if i.name.split(".")[0] in ("jax", "jaxlib")]
+    return [
+        str(i)
+        for importer, i in jax
+        if importer not in MEASURES and not (importer in ASKS_JAX_LATE and not i.at_load)
+    ]
+
+
+def cycle(package: Path = PACKAGE) -> list[str]:
+    """One cycle among the imports that run while modules are loaded; empty without any."""
+    ours = modules(package)
+    graph = {
+        name: {i.name for i in imports(file, package) if i.at_load and i.name in ours and i.name != "benchax"}
+        for name, file in ours.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_module_stands_on_a_rung() -> None:
+    unlisted = {part_of(name) for name in modules()} - {""} - RUNG.keys()
+
+    assert not unlisted, f"add {sorted(unlisted)} to RUNGS in {__file__}, above all that they import"
+
+
+def test_imports_are_absolute_and_pass_by_the_hub() -> None:
+    assert relative_or_hub(tree()) == []
+
+
+def test_imports_go_down_the_ladder() -> None:
+    assert upward(tree()) == []
+
+
+def test_the_two_halves_do_not_meet() -> None:
+    assert across(tree()) == []
+
+
+def test_only_the_measuring_half_imports_jax() -> None:
+    assert jax_where_it_must_not_be(tree()) == []
+
+
+def test_modules_do_not_import_in_circles() -> None:
+    assert cycle() == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "importer", "statement"),
+    [
+        (relative_or_hub, "store/schema.py", "from . import base"),
+        (relative_or_hub, "store/schema.py", "from benchax import bench"),
+        (upward, "model.py", "def f():\n    from benchax.store import base"),
+        (upward, "codec.py", "from benchax import options"),
+        (across, "reporting/html.py", "from benchax.measuring import engine"),
+        (jax_where_it_must_not_be, "store/base.py", "def f():\n    import jax.numpy"),
+        (jax_where_it_must_not_be, "environment.py", "import jax"),
+    ],
+)
+def test_the_rules_see_what_they_forbid(rule, importer: str, statement: str, tmp_path: Path) -> None:
+    package = tmp_path / "benchax"
+    for name in ("__init__", "model", "codec", "options", "environment", "store/base", "measuring/engine"):
+        _write(package / f"{name}.py", "import benchax.errors\n")
+    assert rule(tree(package)) == []
+
+    _write(package / importer, statement)
+
+    assert [importer in line for line in rule(tree(package))] == [True]
+
+
+def test_a_circle_is_seen_and_one_inside_functions_or_types_is_none(tmp_path: Path) -> None:
+    package = tmp_path / "benchax"
+    _write(package / "stats/a.py", "from benchax.stats import b")
+    _write(package / "stats/b.py", "if TYPE_CHECKING:\n    import benchax.stats.a\ndef f():\n    import benchax.stats.a")
+    assert cycle(package) == []
+
+    _write(package / "stats/b.py", "from benchax.stats.a import f")
+
+    assert set(cycle(package)) == {"benchax.stats.a", "benchax.stats.b"}
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,208 @@
+"""`watch_compiles`: what JAX traces, lowers and compiles inside a block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.monitoring
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from benchax.watching import compiles
+from benchax.watching.compiles import CompileLog, watch_compiles
+
+X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
+SETTINGS = (
+    "jax_compilation_cache_dir",
+    "jax_enable_compilation_cache",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
+
+def fresh() -> Callable[..., Any]:
+    """A function that JAX has never seen: its caches go by identity.
+
+    Made of `lax`, since up to jax 0.8 every new `jnp` function inside sends a trace event of its own.
+    """
+
+    def twice(x: jax.Array) -> jax.Array:
+        return jax.lax.add(x, x)
+
+    return jax.jit(twice)
+
+
+def kinds(log: CompileLog) -> list[str]:
+    return [event.kind for event in log.events]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Path]:
+    """JAX's persistent cache in a folder of its own, keeping everything."""
+    before = {name: getattr(jax.config, name) for name in SETTINGS}
+    for name, value in zip(SETTINGS, (str(tmp_path), True, 0.0, 0), strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()  # without it the settings have no effect once anything was compiled
+    yield tmp_path
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def test_the_first_call_traces_lowers_and_compiles():
+    with watch_compiles() as log:
+        fresh()(X3)
+
+    assert kinds(log) == ["trace", "lower", "compile"]
+    assert log.compiles == 1
+    assert all(event.elapsed_s >= 0 for event in log.events)
+    assert all("twice" in (event.fun_name or "") for event in log.events)
+
+
+def test_a_warm_call_does_nothing():
+    function = fresh()
+    function(X3)
+
+    with watch_compiles() as log:
+        function(X3)
+
+    assert log.events == []
+    assert log.compiles == 0
+    assert log.is_reliable
+
+
+def test_a_new_shape_compiles_once():
+    function = fresh()
+    function(X3)
+
+    with watch_compiles() as log:
+        for _ in range(3):
+            function(X4)
+
+    assert log.compiles == 1
+
+
+def test_the_log_is_live():
+    function = fresh()
+
+    with watch_compiles() as log:
+        function(X3)
+        after_one = log.compiles
+        function(X4)
+
+        assert (after_one, log.compiles) == (1, 2)
+
+
+def test_nothing_is_logged_after_the_block():
+    with watch_compiles() as log:
+        pass
+
+    fresh()(X3)
+
+    assert log.events == []
+
+
+def test_stages_by_hand_are_seen_one_by_one():
+    with watch_compiles() as log:
+        traced = fresh().trace(X3)
+        after_trace = kinds(log)
+        lowered = traced.lower()
+        after_lower = kinds(log)
+        lowered.compile()
+
+    assert (after_trace, after_lower) == (["trace"], ["trace", "lower"])
+    assert kinds(log) == ["trace", "lower", "compile"]
+
+
+def test_a_program_from_the_persistent_cache_is_not_a_compile(cache: Path):
+    with watch_compiles() as first:
+        fresh()(X3)
+    with watch_compiles() as second:
+        fresh()(X3)
+
+    assert (first.compiles, first.cache_hits, first.cache_misses) == (1, 0, 1)
+    assert kinds(second) == ["trace", "lower", "compile"]
+    assert (second.compiles, second.cache_hits, second.cache_misses) == (0, 1, 0)
+
+
+def test_other_threads_are_not_counted():
+    with watch_compiles() as log:
+        thread = threading.Thread(target=fresh(), args=(X3,))
+        thread.start()
+        thread.join()
+
+    assert log.events == []
+
+
+def test_blocks_may_be_nested():
+    with watch_compiles() as outer:
+        fresh()(X3)
+        with watch_compiles() as inner:
+            fresh()(X3)
+        fresh()(X3)
+
+    assert (outer.compiles, inner.compiles) == (3, 1)
+    assert outer.is_reliable
+    assert inner.is_reliable
+
+
+def test_an_exception_passes_and_the_listeners_go(monkeypatch: pytest.MonkeyPatch):
+    gone: list[str] = []
+    logs: list[CompileLog] = []
+    unregister = compiles._unregister
+    monkeypatch.setattr(compiles, "_unregister", lambda sort, f: gone.append(sort) or unregister(sort, f))
+
+    def block() -> None:
+        with watch_compiles() as log:
+            logs.append(log)
+            fresh()(X3)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+    fresh()(X3)
+
+    assert logs[0].compiles == 1
+    assert logs[0].is_reliable
+    assert gone == ["event", "event_duration"]
+
+
+def test_a_log_whose_listeners_were_cleared_says_so():
+    """Blocks outside and inside know it; the next one is well again."""
+    with watch_compiles() as outer, watch_compiles() as inner:
+        fresh()(X3)
+        jax.monitoring.clear_event_listeners()
+        fresh()(X3)
+    with watch_compiles() as after:
+        fresh()(X3)
+
+    assert (inner.compiles, inner.is_reliable) == (1, False)
+    assert (outer.compiles, outer.is_reliable) == (1, False)
+    assert (after.compiles, after.is_reliable) == (1, True)
+
+
+def test_a_jax_that_cannot_unregister_leaves_a_listener_that_does_nothing(monkeypatch: pytest.MonkeyPatch):
+    for module in (jax.monitoring, jax._src.monitoring):  # noqa: TID251  (before 0.8.1 they are only here)
+        for name in [name for name in vars(module) if "unregister" in name]:
+            monkeypatch.delattr(module, name)
+
+    with watch_compiles() as log:
+        fresh()(X3)
+    fresh()(X3)
+
+    assert log.compiles == 1
+    assert not log.is_reliable
+
+
+def test_events_of_others_do_no_harm():
+    with watch_compiles() as log:
+        jax.monitoring.record_event("/somebody/else", what=3)
+        jax.monitoring.record_event_duration_secs("/somebody/else", 0.1, fun_name=7)
+        jax.monitoring.record_event_duration_secs("/jax/core/compile/backend_compile_duration", 0.1, fun_name=7)
+
+    assert log.events == [("compile", None, 0.1)]
