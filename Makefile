@@ -53,7 +53,7 @@ $(BENCH_VENV)/.benchmarks: $(BENCH_VENV)/.created pyproject.toml
 
 define install
 	@echo "installing benchax and what it needs into $(1) (once; a minute or two)" >&2
-	@$(1)/bin/python -m pip --quiet --disable-pip-version-check install --editable '$(2)'
+	@$(1)/bin/python -m pip --quiet --quiet --disable-pip-version-check install --editable '$(2)'
 	@touch $@
 endef
 

@@ -31,7 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options come from BENCHAX_* variables too; a test sets those that it means."""
+    """Options come from BENCHAX_* variables too, and an unknown one is an error: a test sets those that it means.
+
+    BENCHAX_TEST_* are gone as well, and are therefore read when a module is imported.
+    """
     for name in [name for name in os.environ if name.startswith("BENCHAX_")]:
         monkeypatch.delenv(name)
 

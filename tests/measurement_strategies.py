@@ -196,3 +196,22 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         float: st.floats() | st.integers(),
         type(None): st.none(),
     }[hint]
+
+
+def measured(
+    name: str = "f",
+    *,
+    run: str = "run",
+    commit: str | None = "c0ffee",
+    elapsed_s: tuple[float, ...] = (1.0, 2.0, 3.0),
+    **params: Any,
+) -> Measurement:
+    """A small measurement for tests that care about little of it."""
+    return Measurement(
+        case=CaseId(name, tuple(params.items())),
+        environment=dataclasses.replace(HOST, commit=commit),
+        options=Options(),
+        run_id=run,
+        started_at="2025-11-21T01:35:00.000000+00:00",
+        samples=(Samples("wall", 1, elapsed_s),),
+    )

@@ -1,4 +1,4 @@
-"""The source of benchax as the promise tests read it: files, modules and import statements, without importing anything."""
+"""The source of benchax as the promise tests read it: files, modules, import statements; nothing is imported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def module_name(file: Path, package: Path = PACKAGE) -> str:
 
 def part_of(module: str) -> str:
     """The module or package directly under benchax: "measuring" for benchax.measuring.timers.wall; "" for benchax."""
-    return (module.split(".") + [""])[1]
+    return f"{module}.".split(".")[1]
 
 
 def parse(file: Path) -> ast.Module:

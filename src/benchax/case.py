@@ -10,6 +10,7 @@ import functools
 import hashlib
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,10 @@ from benchax.model import CaseId, Opaque
 from benchax.specs import DTYPES, long_dtype
 
 Positions = tuple["int | str", ...]
+
+# Both differ from process to process or from folder to folder, which an identity must not.
+_FILE_MODULE = re.compile("^benchax_file_[0-9a-f]+_")
+_ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,12 @@ def benchmark(
         return lambda f: benchmark(
             f, args=args, name=name, tag=tag, static=static, donate=donate, jit=jit, options=options, **params
         )
+    if not callable(fn):
+        raise UsageError(
+            f"cannot make a benchmark of {fn!r}, a {type(fn).__name__}",
+            "a function",
+            "settings are given by name: @benchmark(args=...)",
+        )
     label = _text(name or name_of(fn), "name")
     lists = {key: _values(key, given, label) for key, given in params.items()}
     if lists and not callable(args):
@@ -168,7 +179,7 @@ def benchmark(
 
 def positions(given: Iterable[int | str] | int | str, what: str) -> Positions:
     """`given` as a tuple of positions and names."""
-    listed = (given,) if isinstance(given, int | str) else tuple(given)
+    listed = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     for one in listed:
         if isinstance(one, bool) or not isinstance(one, int | str):
             raise UsageError(f"{what}={given!r} holds {one!r}", "positions and names of arguments, such as (0, 'axis')")
@@ -178,7 +189,8 @@ def positions(given: Iterable[int | str] | int | str, what: str) -> Positions:
 def param_value(value: Any) -> Any:
     """A parameter as it is stored: JSON's own values and tuples of them unchanged, anything else identified by text.
 
-    Distinct values stay distinct: True and "True" differ, arrays carry a digest of their bytes.
+    Distinct values stay distinct: True and "True" differ, arrays carry a digest of their bytes. Where no text that is
+    the same in every process tells them apart (two lambdas), `@benchmark` refuses them.
     """
     if isinstance(value, list | tuple):
         return tuple(param_value(v) for v in value)
@@ -193,11 +205,13 @@ def param_value(value: Any) -> Any:
 
 def _identify(value: Any) -> str:
     if callable(value) and hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
+        return f"{_FILE_MODULE.sub('', str(value.__module__))}.{value.__qualname__}"
     if hasattr(value, "dtype") and hasattr(value, "tobytes"):
+        if value.shape == ():
+            return f"{value.dtype}({value.item()!r})"
         digest = hashlib.sha256(value.tobytes()).hexdigest()[:12]
         return f"{value.dtype}{list(value.shape)}#{digest}"
-    return _text(repr(value), "parameter")
+    return _text(_ADDRESS.sub("", repr(value)), "parameter")
 
 
 def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:
@@ -209,6 +223,14 @@ def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:
     values = tuple(given)
     if not values:
         raise UsageError(f"parameter {name!r} of benchmark {benchmark_name!r} has no values", "at least one")
+    stored = [param_value(v) for v in values]
+    for i, one in enumerate(stored):
+        if isinstance(one, Opaque) and one in stored[:i]:
+            raise UsageError(
+                f"two values of parameter {name!r} of benchmark {benchmark_name!r} are both stored as {one.text!r}",
+                "values that can be told apart",
+                "give functions a name with def, or list texts and look them up in args=",
+            )
     return values
 
 
@@ -216,7 +238,7 @@ def _inputs(args: Any, params: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapp
     made = args(**{k: _for_factory(k, v) for k, v in params.items()}) if callable(args) else args
     if isinstance(made, Mapping):
         return (), made
-    # A single array, spec or dict of arrays is what people return for a function of one argument.
+    # A single array or spec is what people return for a function of one argument.
     return (tuple(made) if isinstance(made, tuple | list) else (made,)), {}
 
 

@@ -6,10 +6,11 @@ A file that breaks while being imported becomes a `Broken` beside the cases of t
 from __future__ import annotations
 
 import ast
-import functools
+import hashlib
 import importlib
 import importlib.util
 import itertools
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ from benchax.model import CaseId, Failure
 from benchax.specs import is_spec, parse_spec
 
 PATTERN = "bench_*.py"
+MODULE_PREFIX = "benchax_file_"
+"""Of the names under which files are imported; such modules exist in this process only."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
     """
     cases: list[Case] = []
     broken: list[Broken] = []
-    benchmarks = [b for path in paths for file in files(path) for b in _load(file, broken)]
+    each_once = {file.resolve(): file for path in paths for file in files(path)}
+    benchmarks = [b for file in each_once.values() for b in _load(file, broken)]
     _check_params(params or {}, [b for b, _ in benchmarks], bool(broken))
     for benchmark, folder in benchmarks:
         chosen = {k: v for k, v in (params or {}).items() if k in benchmark.params}
@@ -66,7 +70,7 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
             "to measure one function without a file: benchax run jax.numpy:sort f32[1000000]",
         )
     kept = [c for c in cases if matches(c.id, pattern)]
-    if cases and not kept:
+    if not kept and not broken:  # what was asked for may be in the file that broke
         raise UsageError(f"no case matches {pattern!r}", one_of({c.id.label for c in cases}, pattern))
     return Found(tuple(kept), tuple(broken))
 
@@ -74,6 +78,7 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
 def matches(case_id: CaseId, pattern: str) -> bool:
     """Does the label contain `pattern`, or match it where it has * or ?"""
     if any(c in pattern for c in "*?"):
+        pattern = pattern.replace("[", "[[]")  # the brackets of a label are not a set of characters
         return fnmatchcase(case_id.label, pattern) or fnmatchcase(case_id.name, pattern)
     return pattern in case_id.label
 
@@ -122,22 +127,24 @@ def resolve_target(target: str) -> Callable[..., Any]:
     if not where or not attribute:
         raise UsageError(f"cannot read {target!r} as a target", "module:function or file.py:function, such as jax.numpy:sort")
     module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
-    try:
-        return functools.reduce(getattr, attribute.split("."), module)
-    except AttributeError:
-        names = [n for n in dir(module) if not n.startswith("_")]
-        raise UsageError(f"{where!r} has no function {attribute!r}", one_of(names, attribute)) from None
+    found: Any = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            names = [n for n in dir(found) if not n.startswith("_")]
+            raise UsageError(f"{where!r} has no function {attribute!r}", one_of(names, name))
+        found = getattr(found, name)
+    return found
 
 
 def _target_case(fn: Callable[..., Any], target: str, inputs: Sequence[str], params: dict[str, Any]) -> Case:
     args, kwargs, static = [], {}, []
     for text in inputs:
-        key, value = _input(_fill(text, params))
+        key, value, is_data = _input(_fill(text, params))
         if key:
             kwargs[key] = value
         else:
             args.append(value)
-        if not isinstance(value, str) or not is_spec(value):
+        if not is_data:
             static.append(key or len(args) - 1)
     case = make_case(fn, tuple(args), kwargs, name=target.rpartition(":")[2], static=static)
     stored = tuple((k, param_value(v)) for k, v in params.items())
@@ -150,21 +157,22 @@ def _fill(text: str, params: Mapping[str, Any]) -> str:
     return text
 
 
-def _input(text: str) -> tuple[str, Any]:
-    key, equals, rest = text.partition("=")
-    if equals and key.isidentifier():
-        return key, _input(rest)[1]
-    if is_spec(text):
-        parse_spec(text)  # a slip is reported now, not in the middle of the run
-        return "", text
-    return "", literal(text)
+def _input(text: str) -> tuple[str, Any, bool]:
+    """(name or "", value, is it a spec?)"""
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        key, value = "", text
+    if not is_spec(value):
+        return key, literal(value), False
+    parse_spec(value)  # a slip is reported now, not in the middle of the run
+    return key, value, True
 
 
 def literal(text: str) -> Any:
     """`3`, `1.5`, `True`, `(1, 2)`, `'fast'` as Python reads them; any other text as it stands."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # all that are documented for literal_eval
         return text
 
 
@@ -194,7 +202,8 @@ def _import_file(file: Path) -> ModuleType:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    name = f"benchax_file_{abs(hash(str(path)))}_{path.stem}"
+    # Of the path, so that two files of one name in different folders stay apart.
+    name = f"{MODULE_PREFIX}{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"cannot import {str(file)!r}", "a Python file")
@@ -213,7 +222,7 @@ def _import_module(name: str) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(
             f"cannot import the module {name!r}: {type(error).__name__}: {error}",
             "an installed module or one in this folder",

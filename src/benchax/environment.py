@@ -57,6 +57,8 @@ CONFIG = (
 
 # A repository on a dead network drive must not hold up a benchmark.
 GIT_TIMEOUT_S = 5.0
+# Set inside git's hooks, among others: they would lead git to another repository than that of the folder asked for.
+_GIT_ELSEWHERE = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"})
 
 
 def capture(where: Path | None = None, with_jax: bool = True) -> Environment:
@@ -96,7 +98,7 @@ def host() -> Environment:
         python=platform.python_version() + getattr(sys, "abiflags", ""),
         processor=processor(info),
         cores=psutil.cpu_count(),
-        memory_bytes=psutil.virtual_memory().total,
+        memory_bytes=memory_bytes(),
         virtual_machine=is_virtual_machine(info),
         benchax=installed("benchax"),
         jax=installed("jax"),
@@ -183,8 +185,7 @@ def git_state(folder: Path) -> GitState:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     """What git answers; None if it is not there, fails, or takes too long."""
-    # Inside a git hook GIT_DIR, GIT_INDEX_FILE and others point elsewhere than `folder` does.
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    variables = {k: v for k, v in os.environ.items() if k not in _GIT_ELSEWHERE}
     # fsmonitor would leave a process behind, which then disturbs what is measured.
     command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
     try:
@@ -219,6 +220,15 @@ def processor(info: Mapping[str, str]) -> str | None:
 def is_virtual_machine(info: Mapping[str, str]) -> bool | None:
     """By the hypervisor bit of x86; None on other processors, which have no such bit."""
     return "hypervisor" in info["flags"].split() if "flags" in info else None
+
+
+def memory_bytes() -> int | None:
+    """Memory of the machine; a container's limit may be lower."""
+    try:
+        return psutil.virtual_memory().total
+    except OSError:
+        # No /proc, or not for us.
+        return None
 
 
 def affinity() -> tuple[int, ...] | None:

@@ -13,7 +13,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.model import Options
@@ -96,16 +96,18 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_project(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
+    folder = folder.absolute()  # a relative path has no parents above the working directory
     path = next((p for f in (folder, *folder.parents) if (p := f / "pyproject.toml").is_file()), None)
     if path is None:
         return None, {}
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("benchax", {})
+        tools: Any = tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}", "a TOML file") from error
-    if not isinstance(table, Mapping):
+    table: Any = cast("dict[str, Any]", tools).get("benchax", {}) if isinstance(tools, dict) else {}
+    if not isinstance(table, dict):
         raise UsageError(f"tool.benchax in {path} is {table!r}", "a table: [tool.benchax]")
-    return path, table
+    return path, cast("dict[str, Any]", table)
 
 
 def _duration(value: Any) -> float:
@@ -165,7 +167,7 @@ def _verify(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, os.PathLike):
-        value = os.fspath(value)
+        value = os.fspath(cast("os.PathLike[str]", value))
     if not isinstance(value, str) or not value:
         raise UsageError("", "a text that is not empty")
     return value

@@ -22,7 +22,7 @@ DTYPES = {
     "f8_e5m2": "float8_e5m2",
 }
 _SHORT = {long: short for short, long in DTYPES.items()}
-_SPEC = re.compile(r"([a-z][a-z0-9_]*)\[([^\[\]]*)\]")
+_SPEC = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\[([^\[\]]*)\]")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ArraySpec:
 
 def is_spec(text: str) -> bool:
     """Is `text` meant as a spec? True for wrong ones too, so that a slip such as f33[8] is reported as one."""
-    return text == "key" or bool(_SPEC.fullmatch(text.replace(" ", "")))
+    return text.strip() == "key" or bool(_SPEC.fullmatch(text.replace(" ", "")))
 
 
 def parse_spec(text: str) -> ArraySpec:
@@ -73,6 +73,7 @@ def short_dtype(name: str) -> str:
 
 
 def _dimension(text: str, spec: str) -> int:
-    if not re.fullmatch(r"\d[\d_]*", text):
+    # No more digits than int() would read.
+    if not re.fullmatch(r"\d+(_\d+)*", text) or len(text) > 1000:
         raise UsageError(f"dimension {text!r} in {spec!r} is not a size", "whole numbers from 0 up, such as f32[1024,8]")
     return int(text)

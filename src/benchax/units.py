@@ -18,6 +18,9 @@ _SI = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 # What people type: us for µs, and both the micro sign and the Greek letter mu.
 _SECONDS_READ = SECONDS | {"us": 1e-6, "μs": 1e-6, "min": 60.0, "": 1.0}
 _BYTES_READ = BYTES | {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+# From here on a number rounds to 1000 of the smaller unit, and reads better as 1.00 of this one. A little below 0.9995,
+# because neither 0.9995 nor 1e-3 is exact in binary.
+_CARRIES = 0.9995 - 1e-9
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ]*)\s*")
 
 
@@ -28,10 +31,9 @@ def seconds(value: float, digits: int = 3) -> str:
 
 
 def seconds_unit(value: float) -> str:
-    """The unit in which `value` reads best; ns below one nanosecond, s for zero."""
+    """The unit in which `value` reads best; ns below one nanosecond, s for zero and NaN."""
     size = abs(value)
-    # 0.9995 so that what would round to "1000 µs" is already written as "1.00 ms".
-    return next((unit for unit, scale in SECONDS.items() if size >= 0.9995 * scale), "ns" if size else "s")
+    return next((unit for unit, scale in SECONDS.items() if size >= _CARRIES * scale), "ns" if size > 0 else "s")
 
 
 def seconds_range(low: float, high: float, digits: int = 3) -> str:
@@ -43,13 +45,13 @@ def seconds_range(low: float, high: float, digits: int = 3) -> str:
 
 def size(value: float, digits: int = 3) -> str:
     """528 KiB; 12.0 MiB; 0 B."""
-    unit = next((u for u, scale in reversed(BYTES.items()) if abs(value) >= 0.9995 * scale), "B")
-    return f"{int(value)} B" if unit == "B" else f"{number(value / BYTES[unit], digits)} {unit}"
+    unit = next((u for u, scale in reversed(BYTES.items()) if abs(value) >= _CARRIES * scale), "B")
+    return f"{value:.0f} B" if unit == "B" else f"{number(value / BYTES[unit], digits)} {unit}"
 
 
 def count(value: float, what: str = "", digits: int = 3) -> str:
-    """1.31 MFLOP; 24 k; 3. `what` follows the SI prefix."""
-    prefix = next((p for p, scale in reversed(_SI.items()) if abs(value) >= 0.9995 * scale), "")
+    """1.31 MFLOP; 24.0 k; 3. `what` follows the SI prefix."""
+    prefix = next((p for p, scale in reversed(_SI.items()) if abs(value) >= _CARRIES * scale), "")
     scaled = value / _SI[prefix]
     text = str(int(value)) if not prefix and float(value).is_integer() else number(scaled, digits)
     return f"{text} {prefix}{what}".rstrip()
@@ -97,6 +99,7 @@ def parse_size(text: str | float) -> int:
 
 def _parse(text: str | float, scales: dict[str, float], expected: str) -> float:
     match = _QUANTITY.fullmatch(str(text))
-    if not match or match[2] not in scales or isinstance(text, bool):
+    value = float(match[1]) * scales[match[2]] if match and match[2] in scales else math.nan
+    if not math.isfinite(value) or isinstance(text, bool):  # 1e999 is infinite
         raise UsageError(f"cannot read {text!r} as a quantity", expected)
-    return float(match[1]) * scales[match[2]]
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,17 @@ _BEGINS = {
 _SAMPLING = 0.16
 
 
-def stdout() -> Any:
+def show(content: Any) -> None:
+    """Draws on stdout, as wide as the terminal, or as COLUMNS says; in pipes no row of a table is broken."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    from benchax.reporting import terminal
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(content)
+    else:
+        print(terminal.to_text(content, console.width if "COLUMNS" in os.environ else None))
 
 
 def note(text: str) -> None:
@@ -82,4 +90,4 @@ def print_json(rows: list[Measurement]) -> None:
     from benchax import codec
 
     for row in rows:
-        sys.stdout.write(codec.encode(row) + "\n")
+        print(codec.encode(row), flush=True)  # whoever reads may want it before the next case is done

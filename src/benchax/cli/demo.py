@@ -15,6 +15,7 @@ def demo(
     from benchax import demo as examples
     from benchax.cli.console import note
     from benchax.cli.run import measure
+    from benchax.options import resolve
 
     given = {"max_time_s": max_time, "store": store}
     note("1. A multilayer perceptron: where do its time and its bytes go?\n")
@@ -22,6 +23,6 @@ def demo(
     note("\n2. SELU of a million numbers: eager against jitted, and when compiling pays\n")
     case = examples.selu_case()
     second = measure([case.eager(), case], given)
-    if store != "off":
+    if not (first or second) and resolve(command_line=given).store != "off":
         note("\nStored. See them again: benchax list; benchax show last")
     raise typer.Exit(first or second)

@@ -14,7 +14,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Look at the clock, the noise of this machine, and the settings that disturb measurements."""
-    from benchax.cli.console import note, stdout
+    from benchax.cli.console import note, show
     from benchax.measuring.doctor import examine
     from benchax.reporting import terminal
     from benchax.reporting.tables import diagnosis
@@ -24,6 +24,5 @@ def doctor(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False))
         return
-    console = stdout()
-    console.print(terminal.section(diagnosis(dataclasses.asdict(found))))
-    console.print(terminal.remarks(found.advice))
+    show(terminal.section(diagnosis(dataclasses.asdict(found))))
+    show(terminal.remarks(found.advice))

@@ -12,7 +12,7 @@ import typer
 
 def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
     """Show the environment that is stored with every row."""
-    from benchax.cli.console import stdout
+    from benchax.cli.console import show
     from benchax.environment import capture
     from benchax.reporting import terminal
     from benchax.reporting.tables import environment
@@ -22,4 +22,4 @@ def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object
         facts: dict[str, Any] = {**dataclasses.asdict(found), "fingerprint": found.fingerprint}
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
-        stdout().print(terminal.section(environment(found)))
+        show(terminal.section(environment(found)))

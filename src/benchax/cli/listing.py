@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchax.store.database import DatabaseStore
 
 
 def list_rows(
     pattern: Annotated[str, typer.Option("--filter", "-k", help="Only cases of this name (or matching, with * ?).")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest.")] = 30,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10**9, help="At most so many, the newest.")] = 30,
     store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Whole rows as JSON, one per line.")] = False,
 ) -> None:
     """List stored rows; `benchax show ID` shows one."""
-    from benchax.cli.console import print_json, stdout
-    from benchax.options import resolve
+    from benchax.cli.console import note, print_json, show
     from benchax.reporting import terminal
     from benchax.reporting.tables import stored
-    from benchax.store.database import open_store
 
-    database = open_store(resolve(command_line={"store": store}).store)
+    database = opened(store)
     if as_json:
         print_json(database.query(case=pattern or None, limit=limit))
+    elif rows := database.rows(case=pattern or None, limit=limit):
+        show(terminal.grid(stored(rows)))
     else:
-        stdout().print(terminal.grid(stored(database.rows(case=pattern or None, limit=limit))))
+        note(f"no row in {database.where} is of a case {pattern!r}")
+
+
+def opened(store: str | None) -> DatabaseStore:
+    """The store that --store, or else the options, name."""
+    from benchax.options import resolve
+    from benchax.store.database import open_store
+
+    where = resolve(command_line={"store": store}).store
+    if where in (None, "off"):
+        raise UsageError("there are no rows: storing is switched off here", "a folder", "name it with --store")
+    return open_store(where)

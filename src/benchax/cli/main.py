@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import sys
 
@@ -39,9 +40,9 @@ _ASCII = {"µ": "u", "–": "-", "·": "|", "…": "...", "±": "+-", "×": "x",
 @app.callback(invoke_without_command=True)
 def version(show_version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     if show_version:
-        from importlib.metadata import version as installed
+        from benchax.environment import installed
 
-        typer.echo(installed("benchax"))
+        typer.echo(installed("benchax") or "unknown: this copy was not installed")
         raise typer.Exit
 
 
@@ -49,17 +50,31 @@ def main() -> None:
     """The console script."""
     _never_fail_to_print()
     try:
-        app()
+        try:
+            app()  # ends in SystemExit, with 130 after Ctrl-C
+        finally:
+            sys.stdout.flush()  # not left to the end of the interpreter, where a broken pipe could not be caught
     except BenchaxError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output is gone (benchax list | head): no reason for a traceback, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _forget_stdout()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG):
+            raise
+        typer.echo(f"error: cannot write the output: {error}", err=True)
+        _forget_stdout()
+        sys.exit(2)
+    except SystemExit as end:
+        # typer ends with 1 at a broken pipe that it sees itself
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _forget_stdout()
+
+
+def _forget_stdout() -> None:
+    """Its reader is gone (benchax list | head), or its disk is full: then the interpreter must not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _never_fail_to_print() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.errors import UsageError
+from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
     from benchax.api import Outcome
@@ -59,7 +61,7 @@ def run(
     }  # fmt: skip
     cases, broken = collect(what or ["."], pattern, params or [])
     if eager:
-        cases = [variant for case in cases for variant in ((case.eager(), case) if case.jit else (case,))]
+        cases = [variant for case in cases for variant in with_eager(case)]
     if dry_run:
         for case in cases:
             typer.echo(case.id.label)
@@ -75,7 +77,10 @@ def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[l
     values = dict(map(_param, params))
     if ":" in what[0] and not Path(what[0]).exists():
         cases = target_cases(what[0], what[1:], values)
-        return [case for case in cases if matches(case.id, pattern)], ()
+        kept = [case for case in cases if matches(case.id, pattern)]
+        if not kept:
+            raise UsageError(f"no case matches {pattern!r}", one_of({case.id.label for case in cases}, pattern))
+        return kept, ()
     found = find([Path(path) for path in what], values, pattern)
     return list(found.cases), found.broken
 
@@ -90,6 +95,16 @@ def _param(text: str) -> tuple[str, list[Any]]:
     return name, together if isinstance(together, list) else [literal(value) for value in values.split(",")]
 
 
+def with_eager(case: Case) -> tuple[Case, ...]:
+    """The case un-jitted, and the case. A function whose un-jitted form cannot be had stands alone."""
+    is_jitted = hasattr(case.fn, "lower")
+    fn = getattr(case.fn, "__wrapped__", None) if is_jitted else case.fn
+    # A method that is jitted shows the function under the jit, which knows no instance.
+    if not case.jit or fn is None or (is_jitted and isinstance(case.fn, MethodType)):
+        return (case,)
+    return replace(case.eager(), fn=fn), case
+
+
 def measure(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken] = (), *, as_json: bool = False) -> int:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import Outcome
@@ -99,17 +114,19 @@ def measure(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broke
     rows: list[Measurement] = []
     outcome, interrupted = Outcome(), False
     try:
-        with Reporter(len(cases)) as reporter:
-            for row in run_cases(cases, command_line=given, progress=reporter.case, outcome=outcome):
-                rows.append(row)
-                if as_json:
-                    print_json([row])
-    except KeyboardInterrupt:
-        interrupted = True
-    if not as_json:
-        _show(rows)
-    _show_broken(broken)
-    _rescue(outcome)
+        try:
+            with Reporter(len(cases)) as reporter:
+                for row in run_cases(cases, command_line=given, progress=reporter.case, outcome=outcome):
+                    rows.append(row)
+                    if as_json:
+                        print_json([row])
+        except KeyboardInterrupt:
+            interrupted = True
+        if not as_json:
+            _show(rows)
+    finally:  # also when stdout is closed or full
+        _show_broken(broken)
+        _rescue(outcome)
     if interrupted:
         note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
         return 130
@@ -118,23 +135,19 @@ def measure(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broke
 
 
 def _show(rows: Sequence[Measurement]) -> None:
-    from benchax.cli.console import stdout
+    from benchax.cli.console import show
     from benchax.reporting import terminal
 
-    console = stdout()
     if len(rows) == 1:
-        console.print(terminal.measurement(rows[0]))
+        show(terminal.measurement(rows[0]))
     elif rows:
-        console.print(terminal.measurements(rows))
+        show(terminal.measurements(rows))
     for sentence in break_evens(rows):
-        console.print()
-        console.print(sentence)
+        show(terminal.sentence(sentence))
 
 
 def break_evens(rows: Sequence[Measurement]) -> list[str]:
     """For each case measured both ways: from how many calls on compiling pays."""
-    from dataclasses import replace
-
     from benchax.comparing.break_even import break_even
 
     jitted = {row.case: row for row in rows if row.case.variant != "eager" and row.summary("wall") and row.stages.build_s}
@@ -154,13 +167,13 @@ def _rescue(outcome: Outcome) -> None:
         return
     from benchax import codec
 
+    n = len(outcome.unstored)
+    rows = f"{n} row{'s' * (n > 1)}"
     typer.echo(f"error: {outcome.unstored[0].error}", err=True)
     try:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8") as file:
             file.writelines(codec.encode(each.row) + "\n" for each in outcome.unstored)
     except OSError as error:
-        typer.echo(f"error: {len(outcome.unstored)} rows are not stored anywhere: {error}", err=True)
+        typer.echo(f"error: {rows} not stored anywhere: {error}", err=True)
         return
-    typer.echo(f"{len(outcome.unstored)} rows kept in {file.name}; benchax.load({file.name!r}) reads them", err=True)
-
-
+    typer.echo(f"{rows} kept in {file.name}; benchax.load({file.name!r}) reads {'them' if n > 1 else 'it'}", err=True)

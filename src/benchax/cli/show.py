@@ -16,20 +16,19 @@ def show(
     samples: Annotated[bool, typer.Option("--samples", help="Every reading, in seconds per call: timer, tab, value.")] = False,
 ) -> None:
     """Show one stored row: every stage, timer, remark, or the raw samples."""
-    from benchax.cli.console import print_json, stdout
-    from benchax.options import resolve
+    from benchax.cli import console
+    from benchax.cli.listing import opened
     from benchax.reporting import terminal
-    from benchax.store.database import open_store
 
-    database = open_store(resolve(command_line={"store": store}).store)
-    if row != "last" and not row.isdecimal():
+    database = opened(store)
+    if row != "last" and not (row.isdecimal() and len(row) < 19):  # longer ones are beyond 64 bits
         raise UsageError(f"{row!r} is not the id of a row", "a number as `benchax list` shows it, or: last")
     measurement = database.get(int(row)) if row != "last" else database.query(limit=1)[-1]
     if as_json:
-        print_json([measurement])
+        console.print_json([measurement])
     elif samples:
         for series in measurement.samples:
             for value in series.per_call_s:
                 typer.echo(f"{series.timer}\t{value!r}")
     else:
-        stdout().print(terminal.measurement(measurement))
+        console.show(terminal.measurement(measurement))

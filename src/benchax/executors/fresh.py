@@ -15,23 +15,24 @@ import sys
 from datetime import UTC, datetime
 from typing import IO, Any, cast
 
-import cloudpickle
-
 from benchax import codec
 from benchax.case import Case
 from benchax.environment import capture
 from benchax.errors import UsageError
+from benchax.executors import pickling
+from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import Progress
 from benchax.model import Failure, Measurement, Options
-
-_BY_VALUE = ("benchax_file_",)
 
 
 class FreshProcess:
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
-        """Raises `UsageError` where the case cannot travel to another process."""
         started_at = datetime.now(UTC).isoformat(timespec="microseconds")
-        task = _pickled(case, options, run_id)
+        try:
+            task = _pickled(case, options, run_id)
+        except UsageError as error:  # one case among many: the others still run
+            failure = diagnose(error, "start")
+            return Measurement(case.id, capture(case.folder), options, run_id, started_at, failure=failure)
         command = [sys.executable, "-m", "benchax.executors.worker"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
             try:
@@ -46,21 +47,16 @@ class FreshProcess:
 
 
 def _pickled(case: Case, options: Options, run_id: str) -> bytes:
-    modules = [m for name, m in list(sys.modules.items()) if name.startswith(_BY_VALUE)]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
+    """Raises `UsageError` where the case cannot travel to another process."""
     try:
         # In two steps: the child must know where to import from before it reads the case.
-        return pickle.dumps((sys.path, _jax_settings(), cloudpickle.dumps((case, options, run_id))))
+        return pickle.dumps((sys.path, _jax_settings(), pickling.dumps((case, options, run_id))))
     except Exception as error:
         raise UsageError(
             f"case {case.id.label!r} cannot be sent to a fresh process: {type(error).__name__}: {error}",
             "a function and inputs that cloudpickle can pickle",
             "give inputs as specs (f32[8,128]) or as a function that makes them",
         ) from error
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
 
 
 def _jax_settings() -> dict[str, Any]:
@@ -77,6 +73,8 @@ def _send(child: subprocess.Popen[bytes], task: bytes) -> None:
 def _listen(answers: IO[bytes] | None, progress: Progress) -> tuple[Measurement | None, str]:
     stage = "start"
     for line in answers or ():
+        if not line.endswith(b"\n"):  # the child died in the middle of its answer
+            break
         message = json.loads(line)
         if "measurement" in message:
             return codec.from_document(message["measurement"]), stage

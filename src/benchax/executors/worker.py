@@ -1,6 +1,7 @@
 """The child of `fresh.py`: reads one task from standard input, measures it, answers in JSON lines on standard output.
 
-What the user's code prints goes to standard error, so that it cannot be mistaken for an answer.
+What the user's code prints goes to standard error, so that it cannot be mistaken for an answer. Ctrl-C is left to the
+parent, which ends this process: two tracebacks would say the same.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import sys
 from typing import IO, Any
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = _take_over_stdout()
     paths, settings, task = pickle.loads(sys.stdin.buffer.read())
     sys.path[:] = paths
@@ -26,6 +29,7 @@ def main() -> None:
         _say(answers, {"stage": stage, "share": share})
 
     measurement = measure(case, options, run_id=run_id, progress=progress, cold="process")
+    sys.stdout.flush()  # the parent ends this process as soon as it has the answer
     _say(answers, {"measurement": codec.to_document(measurement)})
 
 

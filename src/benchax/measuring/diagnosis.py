@@ -21,6 +21,13 @@ _LIBRARIES = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysc
 _ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
 _PATH = re.compile(r"at path (\S+)")
 
+_TRACER_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
 REMEDIES = (
     "Three remedies: declare {argument} static, if it takes few values (static_argnames=...); decide inside the compiled "
     "program with jax.lax.cond, jax.lax.while_loop or jnp.where; or jit only the inner part that does not depend on it."
@@ -43,9 +50,8 @@ def _judge(error: Exception, stage: str) -> tuple[FailureKind, str]:
 
 
 def _is_tracer_error(error: Exception) -> bool:
-    return isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError) or isinstance(
-        error, jax.errors.TracerIntegerConversionError | jax.errors.NonConcreteBooleanIndexError
-    )
+    # Some are plain TypeErrors (a traced shape), told by the sentence that JAX adds to all of them.
+    return isinstance(error, _TRACER_ERRORS) or "was not available in Python because it depends" in str(error)
 
 
 def _tracer(error: Exception) -> tuple[FailureKind, str]:

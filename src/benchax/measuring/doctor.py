@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
 
-from benchax import environment
-from benchax.environment import Machine
+from benchax.environment import Machine, capture, machine
 from benchax.errors import UsageError
 from benchax.measuring import noise
 from benchax.measuring.noise import COMPARED_ROUNDS, Gaps, Spread
@@ -79,14 +78,25 @@ def spin() -> int:
     return total
 
 
+def interpreter() -> Interpreter:
+    hooks = {"sys.settrace": sys.gettrace(), "sys.setprofile": sys.getprofile()}
+    tracers = [f"{getattr(hook, '__module__', '?')} ({how})" for how, hook in hooks.items() if hook is not None]
+    # From Python 3.12 on coverage, debuggers and profilers may sit here instead.
+    monitoring = getattr(sys, "monitoring", None)
+    tracers += [name for i in range(6) if monitoring and (name := monitoring.get_tool(i))]
+    # Debug builds of CPython, and only they, have this function.
+    return Interpreter(hasattr(sys, "gettotalrefcount"), tuple(tracers), threading.active_count())
+
+
 @dataclass(frozen=True)
 class Sources:
     """Where the readings come from. Tests pass their own."""
 
     clock: Callable[[], int] = time.perf_counter_ns
     work: Callable[[], object] = spin
-    environment: Callable[[], Environment] = environment.capture
-    machine: Callable[[], Machine] = environment.machine
+    environment: Callable[[], Environment] = capture
+    machine: Callable[[], Machine] = machine
+    interpreter: Callable[[], Interpreter] = interpreter
     start: Callable[[], noise.Reading] = noise.start
     finish: Callable[[noise.Reading], Noise] = noise.finish
 
@@ -94,29 +104,29 @@ class Sources:
 HERE = Sources()
 
 
-def examine(watch_s: float = 1.0, sources: Sources = HERE) -> Diagnosis:
-    """Watches this machine for `watch_s` seconds, and about 0.1 s more.
+def examine(seconds: float = 1.0, sources: Sources = HERE) -> Diagnosis:
+    """Watches this machine for `seconds`, and about 0.1 s more.
 
     Starts JAX's backend where JAX is installed: its idle threads belong to the picture.
 
     Raises:
-        UsageError: `watch_s` is not a positive, finite number.
+        UsageError: `seconds` is not a positive, finite number.
         NotMeasured: the clock does not move.
     """
-    if not 0 < watch_s < math.inf:
+    if not 0 < seconds < math.inf:
         raise UsageError(
-            f"cannot watch the machine for {watch_s!r} seconds", "a number of seconds above 0, such as 1.0"
+            f"cannot watch the machine for {seconds!r} seconds", "a number of seconds above 0, such as 1.0"
         )
     where = sources.environment()
     clock = examine_clock(sources.clock)
     with noise.paused_gc():
         begun = sources.start()
-        gaps, pairs = noise.watch(watch_s, sources.clock, sources.work)
+        gaps, pairs = noise.watch(seconds, sources.clock, sources.work)
         meanwhile = sources.finish(begun)
     diagnosis = Diagnosis(
         environment=where,
         machine=sources.machine(),
-        interpreter=interpreter(),
+        interpreter=sources.interpreter(),
         clock=clock,
         noise=meanwhile,
         gaps=gaps,
@@ -132,16 +142,6 @@ def examine_clock(clock: Callable[[], int], readings: int = 10_000) -> Clock:
         clock()
     elapsed_ns = clock() - begun
     return Clock(noise.smallest_step_ns(clock) / 1e9, elapsed_ns / readings / 1e9)
-
-
-def interpreter() -> Interpreter:
-    hooks = {"sys.settrace": sys.gettrace(), "sys.setprofile": sys.getprofile()}
-    tracers = [f"{type(hook).__module__} ({how})" for how, hook in hooks.items() if hook is not None]
-    # From Python 3.12 on coverage, debuggers and profilers may sit here instead.
-    monitoring = getattr(sys, "monitoring", None)
-    tracers += [name for i in range(6) if monitoring and (name := monitoring.get_tool(i))]
-    # Debug builds of CPython, and only they, have this function.
-    return Interpreter(hasattr(sys, "gettotalrefcount"), tuple(tracers), threading.active_count())
 
 
 def advise(d: Diagnosis) -> tuple[Remark, ...]:
@@ -257,8 +257,8 @@ def by_limits(d: Diagnosis) -> Iterator[Remark]:
         yield warning(
             "quota",
             f"The container may use {number(limit)} of {usable} cores.",
-            "XLA sizes its thread pools by the cores, not by that limit: when the threads have used it up, all stand still",
-            "for the rest of the period, usually 0.1 s.",
+            "XLA sizes its thread pools by the cores, not by that limit: when the threads have used it up, all of them",
+            "stand still for the rest of the period, usually 0.1 s.",
             "Raise the limit, or confine the run to no more cores than it allows (taskset -c).",
         )
     if allowed and cores and len(allowed) < cores:
@@ -281,7 +281,7 @@ def by_variation(d: Diagnosis) -> Iterator[Remark]:
     if d.spread and d.spread.relative_iqr > SPREAD:
         yield warning(
             "unsteady",
-            f"The same piece of Python took times whose quartiles differ by {percent(d.spread.relative_iqr)}: the clock rate",
+            f"Times of the same piece of Python have quartiles {percent(d.spread.relative_iqr)} apart: the clock rate",
             "changes, or the core is shared.",
             "Two runs may differ as much without any cause in the code.",
             f"Do not compare times of two runs; {SIDE_BY_SIDE}.",

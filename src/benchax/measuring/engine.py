@@ -227,13 +227,19 @@ def _memory(record: Record, subject: Subject, options: Options, cold: Cold) -> N
 
 def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]) -> None:
     with record.or_absent(f"memory.{name}"):
-        rise = memory.observed_rise(_call_once(subject, fn))
+        rise = memory.observed_rise(_call_on_fresh_buffers(subject, fn))
         record.memory = replace(record.memory, method=memory.METHOD, **{name: rise})
 
 
-def _call_once(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
-    ((args, kwargs),) = subject.calls(1)
-    return lambda: fn(*args, **kwargs)
+def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
+    """Buffers for all calls are made beforehand: they must not count as memory of the call."""
+    calls = iter(subject.calls(memory.SETTLING_CALLS + 1))
+
+    def call() -> Any:
+        args, kwargs = next(calls)
+        return fn(*args, **kwargs)
+
+    return call
 
 
 def _eager_has_run(record: Record, subject: Subject) -> bool:

@@ -67,10 +67,11 @@ def _jitted(case: Case) -> Callable[..., Any]:
     # or a callable object has no __name__ of its own.
     functools.update_wrapper(fresh, fn)
     fresh.__name__ = case.id.name if case.id.name.isidentifier() else "benchmark"
+    # None, not an empty list, where there are none: only then does JAX work out positions from names.
     return jax.jit(
         fresh,
-        static_argnums=[p for p in case.static if isinstance(p, int)],
-        static_argnames=[p for p in case.static if isinstance(p, str)],
+        static_argnums=[p for p in case.static if isinstance(p, int)] or None,
+        static_argnames=[p for p in case.static if isinstance(p, str)] or None,
         donate_argnums=[p for p in case.donate if isinstance(p, int)] or None,
         donate_argnames=[p for p in case.donate if isinstance(p, str)] or None,
     )

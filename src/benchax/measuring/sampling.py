@@ -54,7 +54,7 @@ def collect(
             before = after
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
-                stop, look = decide(readings, spent_s, options), next_look(len(readings))
+                stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
                 progress(min(1.0, spent_s / options.max_time_s))
     return Samples(
         timer=timer,

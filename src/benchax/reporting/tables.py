@@ -5,12 +5,13 @@ Renderers only draw. A number that is not there is "not measured, because …".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
-from benchax.model import Absent, Measurement, Samples, Transfer
+from benchax.model import Absent, Environment, Measurement, Samples, Transfer
 from benchax.stats.summary import summarize
+from benchax.store.base import Row as StoredRow
 from benchax.units import count, percent, rate, seconds, seconds_range, size
 
 Style = Literal["", "good", "bad", "warning", "faint", "title"]
@@ -235,3 +236,43 @@ def _overview_line(m: Measurement) -> tuple[str, ...]:
         size(peak) if peak is not None else "",
         ", ".join(codes),
     )
+
+
+def stored(rows: Sequence[StoredRow]) -> Grid:
+    """Rows of the store, one line each."""
+    columns = ("id", "when (UTC)", "case", "timer", "median", "± 95 %", "compile", "commit")
+    styles: tuple[Style, ...] = tuple("bad" if row.failure_kind else "" for row in rows)
+    return Grid(columns, tuple(map(_stored_line, rows)), styles)
+
+
+def _stored_line(row: StoredRow) -> tuple[str, ...]:
+    has_width = row.median_s and row.low_s is not None and row.high_s is not None
+    width = (row.high_s - row.low_s) / 2 / row.median_s if has_width else None  # type: ignore[operator]
+    return (
+        str(row.id),
+        row.started_at[:16].replace("T", " "),
+        row.case.label,
+        row.timer or (row.failure_kind or "").replace("_", " "),
+        seconds(row.median_s) if row.median_s is not None else "",
+        percent(width) if width is not None else "",
+        seconds(row.compile_s) if row.compile_s is not None else "",
+        (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
+    )
+
+
+def environment(env: Environment) -> Section:
+    """Where it runs; what is unknown is said to be."""
+    rows = [Row(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
+    return Section("environment", (*rows, Row("fingerprint", env.fingerprint, "rows with the same one may be compared")))
+
+
+def _fact(name: str, value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if name == "memory_bytes":
+        return size(value)
+    if isinstance(value, Mapping):
+        return "\n".join(f"{k}={v}" for k, v in sorted(value.items())) or "none set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

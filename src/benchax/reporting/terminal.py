@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +25,12 @@ STYLES: dict[Style, str] = {
 _REMARKS = {"error": ("✗", STYLES["bad"]), "warning": ("!", STYLES["warning"]), "info": ("·", STYLES["faint"])}
 NARROW = 72
 """Below this width details go on lines of their own."""
+GAP = 2
+"""Between the columns of a grid."""
+TEXTS = ("case", "when (UTC)", "timer", "commit", "remarks")
+"""Columns of words, which begin at the left; the others hold numbers."""
+FOLDS = {"case": 10, "timer": 8, "remarks": 12}
+"""Columns that may be folded, down to this width; where that is not enough, a grid is drawn line by line."""
 
 
 def measurement(m: Measurement) -> RenderableType:
@@ -51,6 +58,17 @@ class _Sections:
             yield Text()
             yield Text(part.title, style="bold")
             yield _stacked(part.rows) if is_narrow else _columns(part.rows, label, value)
+
+
+def section(part: Section) -> RenderableType:
+    """One section whose values are texts: two columns that fold."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in part.rows:
+        value = Text(row.value, style=STYLES[row.style])
+        table.add_row(Text("  " + row.label, style="dim"), value + Text(f"  {row.detail}", style="dim") if row.detail else value)
+    return Group(Text(part.title, style="bold"), table)
 
 
 def _columns(rows: Sequence[Row], label: int, value: int) -> Table:
@@ -93,12 +111,49 @@ def remarks(listed: Sequence[Remark]) -> RenderableType:
 
 def grid(table: Grid) -> RenderableType:
     """Many rows side by side."""
-    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for i, name in enumerate(table.columns):
-        drawn.add_column(name, justify="left" if i in (0, len(table.columns) - 1) else "right", overflow="fold")
-    for line, style in zip(table.lines, table.styles, strict=True):
-        drawn.add_row(*map(Text, line), style=STYLES[style])
-    return drawn
+    return _Grid(table)
+
+
+class _Grid:
+    """Lays a grid out by the width of the console: as columns, of which texts may fold, or line by line."""
+
+    def __init__(self, table: Grid) -> None:
+        self.table = table
+        lines = (table.columns, *table.lines)
+        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in zip(*lines)]
+
+    @property
+    def width(self) -> int:
+        return sum(self.widths) + GAP * (len(self.widths) - 1)
+
+    @property
+    def least_width(self) -> int:
+        columns = zip(self.table.columns, self.widths, strict=True)
+        return self.width - sum(max(0, width - FOLDS.get(name, width)) for name, width in columns)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        yield self.drawn() if self.least_width <= options.max_width else self.stacked()
+
+    def drawn(self) -> Table:
+        drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+        for name in self.table.columns:
+            side: JustifyMethod = "left" if name in TEXTS else "right"
+            drawn.add_column(name, justify=side, overflow="fold", no_wrap=name not in FOLDS)
+        for line, style in zip(self.table.lines, self.table.styles, strict=True):
+            drawn.add_row(*map(Text, line), style=STYLES[style])
+        return drawn
+
+    def stacked(self) -> Group:
+        parts: list[RenderableType] = []
+        for line, style in zip(self.table.lines, self.table.styles, strict=True):
+            drawn = Table.grid(padding=(0, GAP))
+            drawn.add_column(no_wrap=True, style="dim")
+            drawn.add_column(overflow="fold")
+            for name, text in zip(self.table.columns, line, strict=True):
+                if text:
+                    drawn.add_row(Text(name), Text(text, style=STYLES[style]))
+            parts += [Text(), drawn] if parts else [drawn]
+        return Group(*parts)
 
 
 def measurements(listed: Sequence[Measurement]) -> RenderableType:
@@ -114,9 +169,20 @@ def measurements(listed: Sequence[Measurement]) -> RenderableType:
     return Group(*parts)
 
 
-def to_text(content: RenderableType, width: int = 100) -> str:
-    """Plain text without colours, for `str()`."""
+def sentence(text: str) -> RenderableType:
+    """A sentence below a table."""
+    return Group(Text(), Text(text))
+
+
+def to_text(content: RenderableType, width: int | None = None) -> str:
+    """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
+    width = max(100, _grid_width(content)) if width is None else width
     console = Console(file=io.StringIO(), width=width, no_color=True, force_terminal=False, highlight=False)
     console.print(content)
     text = console.file.getvalue()  # type: ignore[union-attr]
     return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _grid_width(content: RenderableType) -> int:
+    parts = content.renderables if isinstance(content, Group) else [content]
+    return max((part.width for part in parts if isinstance(part, _Grid)), default=0)

@@ -41,14 +41,14 @@ def effective_size(values: Sequence[float]) -> float:
 
     n / tau, tau being the autocorrelation time of "above the median" (the only thing the median's interval depends
     on), summed by the initial positive sequence (Geyer 1992, Practical Markov Chain Monte Carlo, 3.3).
-    Never more than n.
+    Never more than n. Below 20 values nothing can be said about their autocorrelation, and they count in full.
     """
     n = len(values)
     centre = median(values)
     above = [v > centre for v in values]
     mean = sum(above) / n
     variance = mean * (1 - mean)
-    if n < 4 or not variance:
+    if n < 20 or not variance:
         return n
     tau, lag = -1.0, 0
     while lag + 1 < n // 2:

@@ -1,0 +1,110 @@
+"""An exception from a user's function becomes a failure that says which argument, which line, and what to do."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.errors import UsageError
+from benchax.measuring.diagnosis import REMEDIES, diagnose, user_line
+
+
+def failure_of(fn, *args, stage="trace"):
+    try:
+        jax.jit(fn)(*args)
+    except Exception as error:
+        return diagnose(error, stage)
+    raise LookupError("it did not fail")
+
+
+def branch(x, y):
+    return y if x > 0 else -y
+
+
+def loop(x, n):
+    while n > 0:
+        n = n - 1
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "argument"),
+    [
+        (branch, (1.0, 2.0), "x"),
+        (loop, (1.0, 3), "n"),
+        (lambda x, size: jnp.zeros(size) + x, (1.0, 3), "size"),
+        (lambda x, i: [1, 2, 3][i], (1.0, 1), "i"),
+    ],
+    ids=["if", "while", "shape", "list index"],
+)
+def test_a_tracer_error_names_the_argument_the_line_and_three_remedies(fn, args, argument):
+    failure = failure_of(fn, *args)
+
+    assert failure.kind == "error"
+    assert REMEDIES.format(argument=f"the argument {argument}") in failure.advice
+    assert "jax.lax.cond" in failure.advice
+    assert __file__ in failure.message
+    assert "Traceback" in failure.traceback
+
+
+def test_a_tracer_error_in_which_jax_names_no_argument_has_the_remedies_all_the_same():
+    failure = failure_of(lambda x, mask: x[mask], jnp.ones(3), jnp.array([True, False, True]))
+
+    assert REMEDIES.format(argument="the argument") in failure.advice
+
+
+def test_numpy_of_a_tracer_is_a_tracer_error_too():
+    import numpy as np
+
+    failure = failure_of(lambda x: np.sin(np.asarray(x)), 1.0)
+
+    assert "Three remedies" in failure.advice
+
+
+def test_a_result_that_is_no_array_is_a_wrong_output():
+    failure = failure_of(lambda x: "abc", 1.0)
+
+    assert failure.kind == "wrong_output"
+    assert "returned a value of type <class 'str'>" in failure.message
+    assert "measure it un-jitted (jit=False, --eager)" in failure.advice
+
+
+def test_an_argument_that_is_no_array_is_named_with_the_remedy():
+    failure = failure_of(lambda x, mode: x, 1.0, "fast", stage="trace")
+
+    assert failure.advice == "If argument mode is a setting and not data, declare it static (static=..., --static)."
+
+
+def test_running_out_of_memory_is_told_from_other_errors():
+    failure = failure_of(lambda x: jnp.zeros(1 << 42) + x, 1.0, stage="first run")
+
+    assert failure.kind == "out_of_memory"
+    assert "Measure a smaller case" in failure.advice
+    assert diagnose(MemoryError("no room"), "inputs").kind == "out_of_memory"
+
+
+def test_a_deleted_buffer_is_explained():
+    x = jnp.ones(3)
+    jax.jit(lambda x: x + 1, donate_argnums=0)(x)
+
+    failure = failure_of(lambda y: y + 1, x)
+
+    assert "after it had been donated" in failure.advice
+
+
+def test_any_other_error_keeps_its_type_its_first_line_and_its_place():
+    failure = failure_of(lambda x: 1 // 0, 1.0)
+
+    assert failure.message.startswith("ZeroDivisionError: integer division or modulo by zero (at ")
+    assert (failure.kind, failure.stage, failure.advice) == ("error", "trace", "")
+
+
+def test_our_own_errors_keep_their_hint_as_advice():
+    failure = diagnose(UsageError("no such thing 'x'", "y or z", "write y"), "inputs")
+
+    assert failure.message == "no such thing 'x'; expected y or z"
+    assert failure.advice == "write y"
+
+
+def test_an_error_without_a_frame_of_the_user_has_no_line():
+    assert user_line(ValueError("from nowhere")) is None
+    assert diagnose(ValueError(), "inputs").message == "ValueError"

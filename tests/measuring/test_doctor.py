@@ -1,0 +1,231 @@
+"""What the doctor says, and when. The machine is made up: a fake clock, and readings given by hand."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import replace
+from itertools import count, cycle
+from typing import Any
+
+import pytest
+
+from benchax import environment
+from benchax.environment import Machine
+from benchax.errors import UsageError
+from benchax.measuring import doctor
+from benchax.measuring.doctor import Clock, Diagnosis, Interpreter, Sources, advise, examine
+from benchax.measuring.noise import Gaps, Reading, Spread
+from benchax.model import Environment, Noise
+
+HOST = Environment(host="h", os="Linux", python="3.11.7", cores=4, affinity=(0, 1, 2, 3))
+HEALTHY = Diagnosis(
+    environment=HOST,
+    machine=Machine(clock_source="tsc"),
+    interpreter=Interpreter(),
+    clock=Clock(resolution_s=1e-9, reading_s=50e-9),
+    noise=Noise(load_1m=0.5, others_share=0.01, steal_share=0.0),
+    gaps=Gaps(watched_s=1.0, count=250, lost_s=0.002, longest_s=20e-6),
+    spread=Spread(median_s=1e-4, relative_iqr=0.01, p99_over_median=1.1),
+    smallest_effect=0.002,
+)
+
+
+def sources(**changes: Any) -> Sources:
+    """A healthy machine whose clock advances by 50 ns per reading, and whose work takes no time."""
+    readings = count(step=50)
+    healthy = Sources(
+        clock=lambda: next(readings),
+        work=lambda: None,
+        environment=lambda: HOST,
+        machine=lambda: HEALTHY.machine,
+        interpreter=Interpreter,
+        start=lambda: Reading({}, 0.0, 4),
+        finish=lambda begun: HEALTHY.noise,
+    )
+    return replace(healthy, **changes)
+
+
+def with_environment(**changes: Any) -> Diagnosis:
+    return replace(HEALTHY, environment=replace(HOST, **changes))
+
+
+class TestExamine:
+    def test_the_readings_of_a_healthy_machine(self) -> None:
+        found = examine(0.001, sources())
+
+        assert found.clock == Clock(resolution_s=50e-9, reading_s=50e-9)
+        assert (found.gaps.count, found.gaps.watched_s) == (0, pytest.approx(0.001))
+        assert found.spread == Spread(median_s=50e-9, relative_iqr=0.0, p99_over_median=1.0)
+        assert found.noise == HEALTHY.noise
+        assert found.machine == HEALTHY.machine
+
+    def test_a_gap_now_and_then_is_found_and_said(self) -> None:
+        steps, now = cycle([50] * 99 + [50_000]), 0
+
+        def clock() -> int:
+            nonlocal now
+            now += next(steps)
+            return now
+
+        found = examine(0.1, sources(clock=clock))
+
+        # 50 µs lost for every 55: the rest of the cycle is 99 readings of 50 ns.
+        assert found.gaps.longest_s == 50e-6
+        assert found.gaps.lost_share == pytest.approx(50 / 55, rel=0.01)
+        assert "gaps" in [remark.code for remark in found.advice]
+
+    def test_a_clock_too_coarse_for_the_work_gives_no_spread(self) -> None:
+        """It moves at every 1000th reading, by 1 ms."""
+        readings = count()
+
+        found = examine(0.01, sources(clock=lambda: next(readings) // 1000 * 1_000_000))
+
+        assert (found.spread, found.smallest_effect) == (None, None)
+        assert "clock" in [remark.code for remark in found.advice]
+
+    def test_garbage_is_not_collected_meanwhile(self) -> None:
+        import gc
+
+        seen = set[bool]()
+
+        examine(0.001, sources(work=lambda: seen.add(gc.isenabled())))
+
+        assert seen == {False}
+
+    @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf")])
+    def test_a_time_that_is_none(self, seconds: float) -> None:
+        with pytest.raises(UsageError) as raised:
+            examine(seconds, sources())
+
+        assert raised.value.problem == f"cannot watch the machine for {seconds!r} seconds"
+        assert raised.value.expected == "a number of seconds above 0, such as 1.0"
+
+    def test_this_machine_without_jax(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "jax", None)
+
+        found = examine(0.01)
+
+        assert found.environment.backend is None
+        assert found.clock.resolution_s > 0
+        assert found.gaps.watched_s >= 0.01
+
+
+class TestInterpreter:
+    def test_a_tracer_is_named(self) -> None:
+        def tracer(*_: object) -> None: ...
+
+        before = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            found = doctor.interpreter()
+        finally:
+            sys.settrace(before)
+
+        assert found.tracers == (f"{__name__} (sys.settrace)",)
+
+    def test_threads_are_counted(self) -> None:
+        done = threading.Event()
+        thread = threading.Thread(target=done.wait)
+        before = doctor.interpreter().threads
+        thread.start()
+        try:
+            found = doctor.interpreter().threads
+        finally:
+            done.set()
+            thread.join()
+
+        assert found == before + 1
+
+
+class TestAdvice:
+    def test_a_healthy_machine_gets_none(self) -> None:
+        assert advise(HEALTHY) == ()
+
+    @pytest.mark.parametrize(
+        ("code", "severity", "diagnosis"),
+        [
+            ("stolen", "warning", replace(HEALTHY, noise=Noise(0.5, 0.0, 0.04))),
+            ("busy", "warning", replace(HEALTHY, noise=Noise(9.0, 0.3, 0.0))),
+            ("loaded", "warning", replace(HEALTHY, noise=Noise(9.0, 0.0, 0.0))),
+            ("gaps", "warning", replace(HEALTHY, gaps=Gaps(1.0, 40, 0.05, 0.008))),
+            ("unsteady", "warning", replace(HEALTHY, spread=Spread(1e-4, 0.2, 3.0))),
+            ("noise-floor", "warning", replace(HEALTHY, smallest_effect=0.08)),
+            ("quota", "warning", replace(HEALTHY, machine=Machine(cpu_quota=1.5))),
+            ("confined", "info", with_environment(affinity=(0, 1))),
+            ("virtual-machine", "info", with_environment(virtual_machine=True)),
+            ("governor", "warning", with_environment(governor="powersave")),
+            ("turbo", "info", replace(HEALTHY, machine=Machine(is_turbo_on=True))),
+            ("smt", "info", replace(HEALTHY, machine=Machine(is_smt_on=True))),
+            ("small-pages", "info", with_environment(huge_pages="never")),
+            ("clock", "warning", replace(HEALTHY, clock=Clock(1e-9, 2e-6))),
+            ("slow-python", "error", replace(HEALTHY, interpreter=Interpreter(is_debug_build=True))),
+            ("slow-python", "error", replace(HEALTHY, interpreter=Interpreter(tracers=("coverage",)))),
+            ("threads", "info", replace(HEALTHY, interpreter=Interpreter(threads=3))),
+            ("jax-debugging", "error", with_environment(config={"jax_debug_nans": True})),
+            (
+                "inline-dispatch",
+                "info",
+                with_environment(backend="cpu", config={"jax_cpu_enable_async_dispatch": False}),
+            ),
+            ("compile-cache", "info", with_environment(config={"jax_compilation_cache_dir": "/tmp/cache"})),
+            ("flags", "info", with_environment(flags={"XLA_FLAGS": "--xla_a"})),
+        ],
+    )
+    def test_one_trouble_gets_one_remark(self, code: str, severity: str, diagnosis: Diagnosis) -> None:
+        assert [(remark.code, remark.severity) for remark in advise(diagnosis)] == [(code, severity)]
+
+    @pytest.mark.parametrize(
+        "diagnosis",
+        [
+            replace(HEALTHY, noise=Noise()),
+            replace(HEALTHY, spread=None, smallest_effect=None),
+            replace(HEALTHY, machine=Machine(cpu_quota=4.0)),
+            with_environment(cores=None, affinity=None),
+            with_environment(governor="performance", huge_pages="always", virtual_machine=False),
+            with_environment(backend="cpu", config={"jax_cpu_enable_async_dispatch": True, "jax_debug_nans": False}),
+            with_environment(backend="gpu", config={"jax_cpu_enable_async_dispatch": False}),
+        ],
+    )
+    def test_what_is_fine_or_not_known_gets_none(self, diagnosis: Diagnosis) -> None:
+        assert advise(diagnosis) == ()
+
+    def test_a_remark_says_what_and_what_it_means_and_what_to_do(self) -> None:
+        (remark,) = advise(replace(HEALTHY, noise=Noise(0.5, 0.0, 0.04)))
+
+        assert remark.message == (
+            "The hypervisor took 4.0 % of the CPU time. Samples stand still for milliseconds, and times change with "
+            "the neighbours. Keep samples short, compare side by side (benchax compare --ref), or ask for a machine "
+            "with cores of its own."
+        )
+
+    def test_numbers_are_those_that_were_found(self) -> None:
+        troubled = replace(
+            HEALTHY,
+            gaps=Gaps(2.0, 80, 0.1, 0.008),
+            machine=Machine(cpu_quota=1.5),
+            smallest_effect=0.081,
+            interpreter=Interpreter(True, ("coverage.tracer (sys.settrace)",)),
+        )
+
+        messages = {remark.code: remark.message for remark in advise(troubled)}
+
+        assert "for 5.0 % of the time: 40.0 gaps per second, the longest 8.00 ms." in messages["gaps"]
+        assert "may use 1.50 of 4 cores" in messages["quota"]
+        assert "a slowdown below 8.1 % is often missed, even side by side in 150 rounds" in messages["noise-floor"]
+        assert "is a debug build and is watched by coverage.tracer (sys.settrace)." in messages["slow-python"]
+
+    def test_the_cores_that_count_for_a_quota_are_those_allowed(self) -> None:
+        diagnosis = replace(with_environment(affinity=(0,)), machine=Machine(cpu_quota=1.0))
+
+        assert [remark.code for remark in advise(diagnosis)] == ["confined"]
+
+    def test_errors_come_first(self) -> None:
+        diagnosis = replace(
+            with_environment(virtual_machine=True, governor="ondemand"), interpreter=Interpreter(is_debug_build=True)
+        )
+
+        assert [remark.severity for remark in advise(diagnosis)] == ["error", "warning", "info"]
+
+    def test_debugging_settings_are_settings_that_are_recorded(self) -> None:
+        assert set(doctor.DEBUGGING) <= set(environment.CONFIG)

@@ -1,0 +1,187 @@
+"""One case in, one row out: complete where all is well, with reasons where a part cannot be measured, failed but kept
+where the function fails."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax import codec
+from benchax.case import make_case
+from benchax.measuring.engine import measure
+
+
+def test_a_row_holds_every_part(bench):
+    m = bench(lambda x: jnp.tanh(x @ x), "f32[512,512]", name="tanh", tag="t")
+
+    s = m.stages
+    assert m.failure is None
+    assert (m.case.name, m.case.tag, m.signature) == ("tanh", "t", "f32[512,512]")
+    assert min(s.trace_s, s.lower_s, s.compile_s, s.first_run_s, s.dispatch_s, s.transfer_in_s, s.transfer_out_s) > 0
+    assert (s.cache, s.cold) == ("off", "function")
+    assert m.headline.timer == "wall"
+    assert m.summary().median_s > 0
+    assert m.memory.argument_bytes == m.memory.output_bytes == 2**20
+    assert m.cost.flops >= 2 * 512**3
+    assert m.numerics.agrees
+    assert m.environment.jax == jax.__version__
+    assert m.started_at.endswith("+00:00")
+
+
+def test_short_calls_get_all_timers_and_wall_is_the_headline(bench):
+    m = bench(lambda x: x + 1, "f32[8]")
+
+    assert [s.timer for s in m.samples] == ["wall", "pipelined", "loop"]
+
+
+def test_the_timers_are_those_that_were_asked_for_in_that_order(bench):
+    m = bench(lambda x: x + 1, "f32[8]", options={"timer": "loop,wall"})
+
+    assert [s.timer for s in m.samples] == ["loop", "wall"]
+    assert m.headline.timer == "loop"
+
+
+@pytest.mark.parametrize(
+    ("fn", "stage", "kind"),
+    [
+        (lambda x: 1 / 0, "trace", "error"),
+        (lambda x: "text", "trace", "wrong_output"),
+        (lambda x: x if x[0] > 0 else -x, "trace", "error"),
+        (lambda x: jnp.zeros(1 << 42) + x[0], "first run", "out_of_memory"),
+    ],
+)
+def test_a_failing_function_gives_a_failed_row_that_names_the_stage(fn, stage, kind, bench):
+    m = bench(fn, "f32[4]")
+
+    assert (m.status, m.failure.kind, m.failure.stage) == ("failed", kind, stage)
+    assert m.samples == ()
+
+
+def test_what_was_measured_before_a_failure_is_kept(bench):
+    m = bench(lambda x: jnp.zeros(1 << 42) + x[0], "f32[4]")
+
+    assert m.stages.compile_s > 0
+    assert m.signature == "f32[4]"
+
+
+def test_inputs_that_cannot_be_made_fail_in_inputs(bench):
+    m = bench(lambda x: x, "f33[4]")
+
+    assert m.failure.stage == "inputs"
+    assert "unknown dtype 'f33'" in m.failure.message
+
+
+def test_an_interrupt_passes_through(short):
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(make_case(interrupted, (jnp.ones(3),)), short, run_id="test")
+
+
+def test_what_is_not_measured_says_why(bench):
+    m = bench(lambda x: x + 1, "f32[8]", options={"verify": "off", "memory": False})
+
+    assert m.numerics is None
+    assert m.why_absent("numerics") == "verification is switched off"
+    assert m.why_absent("memory.compiled_rise_bytes") == "switched off"
+
+
+def test_every_number_that_is_missing_has_a_reason(bench):
+    """For every kind of function, each field that is None is explained, but for those that do not apply."""
+    functions = {
+        "plain": (lambda x: x * 2, {}),
+        "jit": (jax.jit(lambda x: x * 2), {}),
+        "compiled": (jax.jit(lambda x: x * 2).lower(jnp.ones(8)).compile(), {}),
+        "eager": (lambda x: x * 2, {"jit": False}),
+        "donating": (lambda x: x * 2, {"donate": [0]}),
+    }
+    for kind, (fn, of_the_case) in functions.items():
+        m = bench(fn, jnp.ones(8), **of_the_case)
+
+        for path, value in {
+            "stages.trace_s": m.stages.trace_s,
+            "stages.lower_s": m.stages.lower_s,
+            "stages.compile_s": m.stages.compile_s,
+            "stages.first_run_s": m.stages.first_run_s,
+            "stages.transfer_in": m.stages.transfer_in,
+            "stages.transfer_out": m.stages.transfer_out,
+            "samples.wall": m.samples_of("wall"),
+            "samples.loop": m.samples_of("loop"),
+            "memory.plan": m.memory.predicted_peak_bytes,
+            "memory.eager_rise_bytes": m.memory.eager_rise_bytes,
+            "cost": m.cost,
+            "numerics": m.numerics,
+        }.items():
+            assert value is not None or m.why_absent(path), (kind, path)
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "of_the_case"),
+    [
+        (functools.partial(jax.jit, static_argnums=1)(lambda x, n: x.reshape(n, -1)), (jnp.ones(8), 4), {}),
+        (lambda x, n: x.reshape(n, -1), (jnp.ones(8), 4), {"static": ["n"]}),
+        (lambda d, *, k: d["a"] + k, ({"a": jnp.ones(3)},), {"kwargs": {"k": 2.0}}),
+        (lambda k: jax.random.normal(k, (3,)), ("key",), {}),
+        (jax.grad(lambda x: (x**2).sum()), ("f32[16]",), {}),
+        (lambda x: {"a": x, "b": None, "c": (x + 1, 2.0)}, ("bf16[4]",), {}),
+        (lambda x: None, ("f32[2]",), {}),
+    ],
+    ids=["static jit", "static name", "keyword", "key", "grad", "tree output", "no output"],
+)
+def test_real_calls_of_many_shapes_are_measured(fn, args, of_the_case, bench):
+    m = bench(fn, *args, **of_the_case)
+
+    assert m.failure is None
+    assert m.summary("wall").median_s > 0
+    assert codec.decode(codec.encode(m)) == m
+
+
+def test_a_donating_function_leaves_the_callers_array_alone(bench):
+    x = jnp.ones(64)
+
+    m = bench(jax.jit(lambda x: x + 1, donate_argnums=0), x)
+
+    assert m.failure is None
+    assert not x.is_deleted()
+    assert m.memory.alias_bytes == 256
+
+
+@pytest.mark.parametrize("package", ["equinox", "flax.nnx"])
+def test_wrappers_that_hold_a_jit_are_measured(package, bench):
+    module = pytest.importorskip(package)
+    jit = module.filter_jit if package == "equinox" else module.jit
+    if package == "equinox":
+        model = module.nn.Linear(8, 4, key=jax.random.key(0))
+        call = jit(lambda m, x: jax.vmap(m)(x))
+    else:
+        model = module.Linear(8, 4, rngs=module.Rngs(0))
+        call = jit(lambda m, x: m(x))
+
+    m = bench(call, model, "f32[32,8]")
+
+    assert m.failure is None
+    assert m.stages.compile_s > 0
+    assert m.numerics.agrees
+    assert m.memory.predicted_peak_bytes > 0
+    assert m.samples_of("loop")
+
+
+def test_progress_names_the_stages_in_the_order_of_work(short):
+    stages = []
+
+    measure(make_case(lambda x: x + 1, ("f32[8]",)), short, run_id="test", progress=lambda stage, share: stages.append(stage))
+
+    order = list(dict.fromkeys(stages))
+    assert order == [
+        "inputs", "trace", "lower", "compile", "artifacts", "first run", "verify", "transfer", "warm-up", "dispatch",
+        "wall", "pipelined", "loop", "memory",
+    ]  # fmt: skip
+
+
+def test_an_unused_donation_is_a_remark_and_no_warning(bench, recwarn):
+    m = bench(lambda x: x.sum(), "f32[64]", donate=[0])
+
+    assert "donation-unused" in {r.code for r in m.remarks}
+    assert not [w for w in recwarn if "donated" in str(w.message)]

@@ -1,0 +1,96 @@
+"""The observed rise is that of the arrays that a call really makes; where it cannot be told, a reason."""
+
+import platform
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.errors import NotMeasured
+from benchax.measuring import memory
+from benchax.measuring.memory import device_peak, observed_rise
+
+linux = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="the high-water mark of resident memory needs Linux with glibc"
+)
+MIB = 2**20
+
+
+def within(measured, truth):
+    return abs(measured - truth) <= max(MIB / 2, 0.03 * truth)
+
+
+@linux
+@pytest.mark.parametrize("mib", [1, 4, 24, 80])
+def test_outputs_of_a_compiled_call_are_seen(mib):
+    x = jnp.ones(mib * MIB // 4)
+    fn = jax.jit(lambda x: x + 1)
+    fn(x).block_until_ready()
+
+    assert within(observed_rise(lambda: fn(x)), mib * MIB)
+
+
+@linux
+def test_temporaries_of_a_compiled_call_are_seen():
+    x = jnp.ones((1024, 1024)) * 0.01
+    fn = jax.jit(lambda a: ((a @ a) @ (a @ a + 1)) @ a)
+    fn(x).block_until_ready()
+    plan = fn.lower(x).compile().memory_analysis()
+
+    rise = observed_rise(lambda: fn(x))
+
+    assert within(rise, plan.temp_size_in_bytes + plan.output_size_in_bytes)
+
+
+@linux
+def test_arrays_alive_together_in_an_eager_call_are_seen():
+    x = jnp.ones(2 * MIB)
+
+    def eager():
+        kept = [(x + i).block_until_ready() for i in range(3)]
+        return (kept[0] + kept[1]).block_until_ready()
+
+    eager()
+
+    assert within(observed_rise(eager), 4 * 8 * MIB)
+
+
+@linux
+def test_a_call_that_takes_nothing_is_a_reason_not_a_zero():
+    x = jnp.ones(8)
+
+    with pytest.raises(NotMeasured, match=r"rose by less than 512 KiB, which this method cannot tell from nothing"):
+        observed_rise(lambda: x)
+
+
+def test_a_mark_that_cannot_be_set_back_is_a_reason(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
+    memory._glibc.cache_clear()
+
+    with pytest.raises(NotMeasured, match="cannot be written|needs Linux with glibc"):
+        observed_rise(lambda: None)
+
+    memory._glibc.cache_clear()
+
+
+def test_another_system_is_named(monkeypatch):
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    memory._glibc.cache_clear()
+
+    with pytest.raises(NotMeasured, match=r"needs Linux with glibc; this is Darwin .* The compiler's plan stands alone"):
+        observed_rise(lambda: None)
+
+    memory._glibc.cache_clear()
+
+
+class Device:
+    device_kind = "fake"
+
+    def __init__(self, stats):
+        self.memory_stats = lambda: stats
+
+
+def test_the_peak_of_an_allocator_is_read_or_missing_with_a_reason():
+    assert device_peak(Device({"peak_bytes_in_use": 7})) == 7
+    with pytest.raises(NotMeasured, match="the allocator of fake reports no peak"):
+        device_peak(Device(None))

@@ -1,0 +1,244 @@
+"""CPU time of others, gaps, and the spread of a fixed piece of work. Clocks here are fakes: nothing waits."""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+
+import psutil
+import pytest
+
+from benchax.errors import NotMeasured
+from benchax.measuring import noise
+from benchax.measuring.noise import Gaps, Reading, between, smallest_effect, spread, watch
+from benchax.model import Noise
+from benchax.stats.intervals import median_interval
+
+US = 1000
+
+
+class FakeClock:
+    """Nanoseconds that advance by the next of `steps` with every reading, and by `work_ns` with every `work`."""
+
+    def __init__(self, steps: Iterable[int], work_ns: Iterable[int] = repeat(100 * US)) -> None:
+        self.now, self.steps, self.work_ns = 0, iter(steps), iter(work_ns)
+
+    def __call__(self) -> int:
+        self.now += next(self.steps)
+        return self.now
+
+    def work(self) -> None:
+        self.now += next(self.work_ns)
+
+
+def reading(own_s: float = 0.0, cores: int = 2, **by_kind: float) -> Reading:
+    return Reading(by_kind, own_s, cores)
+
+
+class TestShares:
+    def test_others_are_what_is_busy_and_not_ours(self) -> None:
+        begun = reading(own_s=5.0, user=100.0, system=50.0, idle=1000.0, iowait=1.0, steal=0.0)
+        ended = reading(own_s=6.0, user=101.5, system=50.5, idle=1001.0, iowait=1.5, steal=0.5)
+
+        found = between(begun, ended)
+
+        # 4 s in all, 2 of them busy, 1 ours. Waiting for a disk is nobody's work, stolen time is not ours to count.
+        assert found == Noise(None, others_share=0.25, steal_share=0.125)
+
+    def test_guests_are_not_counted_twice(self) -> None:
+        begun = reading(user=0.0, nice=0.0, idle=0.0, guest=0.0, guest_nice=0.0)
+        ended = reading(user=1.0, nice=1.0, idle=2.0, guest=1.0, guest_nice=1.0)
+
+        assert between(begun, ended).others_share == 0.5
+
+    def test_a_counter_that_steps_back_counts_as_standing_still(self) -> None:
+        begun = reading(user=0.0, idle=100.0, iowait=5.0)
+        ended = reading(user=1.0, idle=101.0, iowait=3.0)
+
+        assert between(begun, ended).others_share == 0.5
+
+    def test_never_below_zero(self) -> None:
+        """Our own time is exact, the rest is counted in ticks of 10 ms."""
+        begun, ended = reading(user=0.0, idle=0.0), reading(own_s=1.004, user=1.0, idle=1.0)
+
+        assert between(begun, ended).others_share == 0.0
+
+    def test_steal_is_none_where_the_system_has_no_such_count(self) -> None:
+        assert between(reading(user=0.0, idle=0.0), reading(user=1.0, idle=1.0)).steal_share is None
+
+    @pytest.mark.parametrize(("idle_s", "cores", "says"), [(0.49, 1, False), (0.5, 1, True), (0.5, 8, False)])
+    def test_too_short_to_say(self, idle_s: float, cores: int, says: bool) -> None:
+        """50 ticks in all and 10 per core at least."""
+        begun, ended = reading(cores=cores, user=0.0, idle=0.0), reading(cores=cores, user=0.0, idle=idle_s)
+
+        found = between(begun, ended, load_1m=0.5)
+
+        assert (found.others_share is not None) is says
+        assert found.load_1m == 0.5
+
+    def test_a_hidden_proc_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(psutil, "PROCFS_PATH", "/nowhere")
+
+        found = noise.finish(noise.start())
+
+        assert (found.others_share, found.steal_share) == (None, None)
+
+    def test_a_load_that_is_unobtainable_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unobtainable() -> None:
+            raise OSError("Load averages are unobtainable")
+
+        monkeypatch.setattr(psutil, "getloadavg", unobtainable)
+
+        assert noise.finish(noise.start()).load_1m is None
+
+    def test_a_child_that_is_gone_is_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Gone:
+            def cpu_times(self) -> None:
+                raise psutil.NoSuchProcess(1)
+
+        monkeypatch.setattr(psutil.Process, "children", lambda self, recursive: [Gone()])
+
+        assert noise.start().own_s > 0
+
+    def test_our_own_time_grows(self) -> None:
+        first, second = noise.start(), noise.start()
+
+        assert second.own_s > first.own_s
+        assert first.by_kind
+
+
+class TestClock:
+    def test_the_smallest_positive_step(self) -> None:
+        clock = FakeClock(chain([50, 0, 0, 30, 40], repeat(60)))
+
+        assert noise.smallest_step_ns(clock, readings=100) == 30
+
+    def test_a_clock_that_stands_still(self) -> None:
+        with pytest.raises(NotMeasured) as raised:
+            noise.smallest_step_ns(lambda: 7, readings=100)
+
+        assert raised.value.problem == "the clock did not move in 100 readings"
+
+    def test_resolution_is_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = noise.clock_resolution_s()
+        monkeypatch.setattr(time, "perf_counter_ns", lambda: 7)
+
+        assert noise.clock_resolution_s() == first > 0
+
+
+class TestPreemptions:
+    def test_they_never_decrease(self) -> None:
+        first, second = noise.preemptions(), noise.preemptions()
+
+        assert (first is None and second is None) or (first is not None and second is not None and 0 <= first <= second)
+
+
+class TestPausedGc:
+    @pytest.fixture(autouse=True)
+    def restored(self) -> Iterator[None]:
+        yield
+        gc.enable()
+
+    def test_off_inside_and_on_again_afterwards(self) -> None:
+        with noise.paused_gc():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+
+    def test_on_again_after_an_error(self) -> None:
+        with pytest.raises(KeyError), noise.paused_gc():
+            raise KeyError
+
+        assert gc.isenabled()
+
+    def test_stays_off_where_it_was_off(self) -> None:
+        gc.disable()
+
+        with noise.paused_gc(), noise.paused_gc():
+            pass
+
+        assert not gc.isenabled()
+
+    def test_collects_before(self) -> None:
+        cycle: list[object] = []
+        cycle.append(cycle)
+        before = gc.get_stats()[2]["collections"]
+
+        with noise.paused_gc():
+            collected = gc.get_stats()[2]["collections"]
+
+        assert collected == before + 1
+
+
+class TestWatch:
+    def test_a_quiet_machine_has_no_gaps(self) -> None:
+        clock = FakeClock(repeat(100))
+
+        gaps, pairs = watch(0.001, clock, clock.work)
+
+        assert gaps == Gaps(watched_s=0.001, count=0, lost_s=0.0, longest_s=0.0)
+        assert pairs == [(100.1e-6, 100.1e-6)] * 200
+
+    def test_gaps_are_counted_and_summed(self) -> None:
+        # The first of 200 shares of 5 µs: 100 ns, then 20 µs, which ends it 15.1 µs late.
+        clock = FakeClock(chain([100, 100, 20 * US], repeat(100)))
+
+        gaps, _ = watch(0.001, clock, clock.work)
+
+        assert (gaps.count, gaps.lost_s, gaps.longest_s) == (1, 20e-6, 20e-6)
+        assert gaps.watched_s == pytest.approx(0.001 + 15.1e-6)
+        assert gaps.per_s == pytest.approx(1 / gaps.watched_s)
+        assert gaps.lost_share == pytest.approx(20e-6 / gaps.watched_s)
+
+    def test_work_runs_once_untimed_before_each_pair(self) -> None:
+        clock = FakeClock(repeat(100), chain.from_iterable(repeat((900 * US, 100 * US, 200 * US))))
+
+        _, pairs = watch(0.001, clock, clock.work)
+
+        assert pairs == [(100.1e-6, 200.1e-6)] * 200
+
+
+class TestSpread:
+    def test_of_known_numbers(self) -> None:
+        found = spread([float(n) for n in range(101)], step_s=1e-9)
+
+        assert found == noise.Spread(median_s=50.0, relative_iqr=1.0, p99_over_median=99 / 50)
+
+    def test_below_one_step_of_the_clock_there_is_none(self) -> None:
+        assert spread([0.0, 0.0, 1e-3], step_s=1e-3) is None
+
+
+def noisy_pairs(random_: random.Random, size: int, sigma: float, slowdown: float = 0.0) -> list[tuple[float, float]]:
+    """Pairs whose log ratio is ln(1 + slowdown) + a normal of `sigma`, on a machine that wanders slowly."""
+    paces = [1e-4 * math.exp(0.3 * math.sin(n / 20)) for n in range(size)]
+    return [(pace, pace * (1 + slowdown) * math.exp(random_.gauss(0, sigma))) for pace in paces]
+
+
+class TestSmallestEffect:
+    def test_a_comparison_finds_it_four_times_in_five(self) -> None:
+        """Not asserted of the formula but of the thing: 300 simulated comparisons at a two-sided 2 %."""
+        random_, found = random.Random(1), 0
+        for _ in range(300):
+            effect = smallest_effect(noisy_pairs(random_, 200, sigma=0.05), step_s=1e-9)
+            assert effect is not None
+            compared = noisy_pairs(random_, noise.COMPARED_ROUNDS, 0.05, slowdown=effect)
+            interval = median_interval([math.log(b / a) for a, b in compared], level=0.98)
+            found += interval is not None and interval[0] > 0
+
+        assert 0.72 < found / 300 < 0.88
+
+    def test_it_is_that_of_a_normal_spread(self) -> None:
+        """sigma = 5 %, n = 150: 3.17 * 1.2533 * 0.05 / sqrt(150) = 1.62 %, on average over many machines."""
+        random_ = random.Random(2)
+        effects = [smallest_effect(noisy_pairs(random_, 200, sigma=0.05), step_s=1e-9) or 0.0 for _ in range(100)]
+
+        assert sum(effects) / 100 == pytest.approx(0.0163, rel=0.15)
+
+    def test_it_is_never_below_one_step_of_the_clock(self) -> None:
+        assert smallest_effect([(1e-4, 1e-4)] * 200, step_s=1e-6) == pytest.approx(0.01)
+
+    def test_none_where_a_reading_is_shorter_than_a_step(self) -> None:
+        assert smallest_effect([(1e-4, 0.0)] * 200, step_s=1e-6) is None

@@ -1,0 +1,208 @@
+"""Each remark: when it is made, what it says, and that it is not made otherwise. Real measurements where one is enough."""
+
+import functools
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.case import make_case
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.program import program_of
+from benchax.measuring.remarks import Evidence, remarks
+from benchax.measuring.sampling import Warmup
+from benchax.measuring.stages import Built
+from benchax.model import Cost, Memory, Noise, Samples, Stages
+
+MIB = 2**20
+
+
+@pytest.fixture
+def evidence():
+    """That of a quiet, jitted, well-behaved function of 100 µs: nothing to remark."""
+    case = make_case(jax.jit(lambda x: x), (jnp.ones(3),))
+    return Evidence(
+        platform="cpu",
+        program=program_of(case),
+        inputs=make_inputs(case, 0),
+        built=Built(),
+        stages=Stages(),
+        samples=(samples("wall", 300e-6), samples("loop", 250e-6)),
+        warmup=Warmup(10, True, 0, 300e-6, (3e-4, 3e-4)),
+        compiles_while_timed=0,
+        has_data=True,
+        output_bytes=12,
+        memory=Memory(temp_bytes=0),
+        cost=Cost(flops=500.0),
+        lowered_flops=500.0,
+        inline_flops=500.0,
+        hlo="",
+        numerics=None,
+        noise=Noise(load_1m=0.5, others_share=0.01, steal_share=0.0),
+    )
+
+
+def samples(timer, per_call_s, resolution_s=4e-8):
+    return Samples(timer, 1, (per_call_s,) * 10, resolution_s=resolution_s)
+
+
+def said(evidence):
+    return {r.code: r.message for r in remarks(evidence)}
+
+
+def codes(measurement):
+    return {r.code for r in measurement.remarks}
+
+
+def test_nothing_to_remark_is_no_remark(evidence):
+    assert said(evidence) == {}
+
+
+def test_compiling_while_being_timed(bench):
+    sizes = iter(range(3, 10_000))
+
+    def grows(x):
+        return jax.jit(lambda y: y + 1)(jnp.ones(next(sizes)))
+
+    measurement = bench(grows, jnp.ones(3), jit=False)
+
+    (found,) = [r for r in measurement.remarks if r.code == "recompiled"]
+    assert found.severity == "error"
+    assert "compiled while the function was being timed" in found.message
+
+
+def test_a_warm_function_is_not_said_to_recompile_though_the_timers_compile_their_own(bench):
+    assert "recompiled" not in codes(bench(lambda k: jax.random.split(k, 3), "key"))
+
+
+def test_warming_up_that_did_not_end(evidence):
+    unsteady = replace(evidence, warmup=Warmup(40, False, 3, 1e-4, (4e-4, 2e-4, 1e-4)))
+
+    assert said(unsteady)["not-steady"].startswith("still changing after 40 warm-up calls (3 of them compiled)")
+
+
+def test_numpy_inputs_are_named_with_their_bytes(bench):
+    measurement = bench(lambda x: x + 1, np.ones((64, 64), np.float32))
+
+    (message,) = [r.message for r in measurement.remarks if r.code == "numpy-inputs"]
+    assert message.startswith("inputs of 16.0 KiB came as NumPy arrays and were put on the device once, before timing")
+    assert "numpy-inputs" not in codes(bench(lambda x: x + 1, jnp.ones(64)))
+
+
+def test_inputs_narrowed_from_64_bits(bench):
+    assert "narrowed" in codes(bench(lambda x: x + 1, "f64[8]"))
+
+
+def test_a_function_without_arguments(bench):
+    assert "no-inputs" in codes(bench(lambda: jnp.ones(8) @ jnp.ones(8)))
+    assert "no-inputs" not in codes(bench(lambda x: x + 1, 1.5))
+
+
+def test_a_program_that_does_not_depend_on_its_inputs(bench):
+    measurement = bench(lambda x: jnp.arange(8.0).sum(), "f32[8]")
+
+    (message,) = [r.message for r in measurement.remarks if r.code == "folded"]
+    assert "does not depend on its inputs" in message
+
+
+def test_work_that_was_folded_away_is_told_in_flops(evidence):
+    folded = replace(evidence, hlo="ENTRY e { ROOT p = f32[] parameter(0) }", lowered_flops=1e6, cost=Cost(flops=10.0))
+
+    assert said(folded)["folded"].startswith("of 1.00 MFLOP written, 10 FLOP are left in the compiled program")
+
+
+def test_loops_are_not_taken_for_folded_work(evidence):
+    """Their bodies are counted once after, and differently before."""
+    loop = replace(evidence, hlo="ENTRY e { ROOT p = f32[] parameter(0) }", lowered_flops=1e6, cost=Cost(10.0, has_loops=True))
+
+    assert "folded" not in said(loop)
+
+
+@pytest.mark.parametrize(
+    ("fn", "is_said"),
+    [(lambda x: x + 1, True), (jax.jit(lambda x: x + 1), False), (functools.partial(lambda x, n: x + n, n=1), True)],
+)
+def test_a_function_that_was_not_jitted(fn, is_said, bench):
+    assert ("not-jitted" in codes(bench(fn, "f32[8]"))) is is_said
+
+
+def test_dispatch_bound_says_how_much_of_what(evidence):
+    bound = replace(evidence, samples=(samples("wall", 9e-6), samples("loop", 1e-6)))
+
+    assert said(bound)["dispatch-bound"] == (
+        "8.0 µs of your 9.0 µs is dispatch (argument handling, hand-over, waiting); inside a bigger program the function "
+        "costs 1.0 µs"
+    )
+
+
+def test_dispatch_bound_is_not_said_of_work(evidence):
+    assert "dispatch-bound" not in said(replace(evidence, samples=(samples("wall", 9e-6), samples("loop", 8e-6))))
+    assert "dispatch-bound" not in said(replace(evidence, samples=(samples("wall", 9e-6),)))
+
+
+def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
+    odd = said(replace(evidence, samples=(samples("wall", 38e-3), samples("loop", 3e-3))))
+
+    assert "dispatch-bound" not in odd
+    assert odd["loop-far-below-wall"].startswith("in a loop it takes 3.00 ms a trip, called 38.0 ms")
+
+
+def test_crossing_the_inline_limit(evidence):
+    above = replace(evidence, samples=(samples("wall", 30e-6),), inline_flops=1000.0)
+
+    assert said(above)["inline-limit"].startswith("1 kFLOP is at or above") or "1.00 kFLOP" in said(above)["inline-limit"]
+    assert "inline-limit" not in said(replace(above, inline_flops=999.0))
+    assert "inline-limit" not in said(replace(above, platform="gpu"))
+    assert "inline-limit" not in said(replace(above, samples=(samples("wall", 5e-3),)))
+
+
+@pytest.mark.parametrize(("output", "temp", "what"), [(32 * MIB, 0, "outputs of 32.0 MiB"), (4, 64 * MIB, "temporaries of 64.0 MiB")])
+def test_big_arrays_page_fault_on_cpu(evidence, output, temp, what):
+    big = replace(evidence, output_bytes=output, memory=Memory(temp_bytes=temp))
+
+    assert said(big)["page-faults"].startswith(what)
+    assert "page-faults" not in said(replace(big, platform="gpu"))
+    assert "page-faults" not in said(replace(evidence, output_bytes=31 * MIB))
+
+
+def test_donation_that_was_not_used(bench):
+    assert "donation-unused" in codes(bench(lambda x: x.sum(), "f32[64]", donate=[0]))
+    assert "donation-unused" not in codes(bench(lambda x: x + 1, "f32[64]", donate=[0]))
+
+
+def test_loop_bodies_that_are_counted_once(bench):
+    def scanned(x):
+        return jax.lax.scan(lambda c, _: (jnp.sin(c @ c), None), x, None, length=10)[0]
+
+    assert "loop-counted-once" in codes(bench(scanned, "f32[32,32]"))
+    assert "loop-counted-once" not in codes(bench(lambda x: x @ x, "f32[32,32]"))
+
+
+@pytest.mark.parametrize(
+    ("noise", "text"),
+    [
+        (Noise(others_share=0.4), "other processes used 40 % of the CPU"),
+        (Noise(steal_share=0.05), "the hypervisor took 5.0 %"),
+        (Noise(others_share=0.4, steal_share=0.05), "other processes used 40 % of the CPU and the hypervisor took 5.0 %"),
+    ],
+)
+def test_a_busy_machine(evidence, noise, text):
+    assert text in said(replace(evidence, noise=noise))["busy"]
+
+
+def test_what_is_not_known_of_the_machine_is_no_remark(evidence):
+    assert "busy" not in said(replace(evidence, noise=Noise()))
+
+
+def test_a_coarse_clock(evidence):
+    coarse = replace(evidence, samples=(samples("wall", 300e-6, resolution_s=16e-6),))
+
+    assert said(coarse)["coarse-clock"] == "the clock steps by 16.0 µs, more than 1 % of a sample of wall (300 µs)"
+
+
+def test_errors_come_first(evidence):
+    both = replace(evidence, compiles_while_timed=2, inline_flops=5e3, samples=(samples("wall", 30e-6),))
+
+    assert [r.severity for r in remarks(both)] == ["error", "info"]

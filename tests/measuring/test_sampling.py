@@ -1,0 +1,162 @@
+"""Every reading is kept, disturbed ones are marked, warming up ends when nothing changes any more."""
+
+import gc
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.errors import NotMeasured
+from benchax.measuring import sampling
+from benchax.measuring.sampling import believable, collect, warm_up
+from benchax.measuring.timers.base import Prepared
+from benchax.model import Samples
+from benchax.options import DEFAULTS
+
+OPTIONS = replace(DEFAULTS, max_time_s=1.0, min_time_s=0.001, sample_time_s=1e-9)
+
+
+class FakeClock:
+    """Nanoseconds that pass only when something is done."""
+
+    def __init__(self):
+        self.now = 0
+
+    def __call__(self):
+        return self.now
+
+
+def test_every_reading_is_kept_in_order():
+    clock, values = FakeClock(), iter(range(10, 10_000))
+
+    def sample(n):
+        clock.now += 1_000_000
+        return next(values)
+
+    samples = collect("wall", Prepared(sample), replace(OPTIONS, max_samples=50), lambda share: None, clock)
+
+    first = round(samples.elapsed_s[0] * 1e9)
+    assert [round(t * 1e9) for t in samples.elapsed_s] == list(range(first, first + len(samples.elapsed_s)))
+    assert samples.stop in ("count", "time")
+    assert len(samples.disturbed or ()) == len(samples.elapsed_s)
+
+
+def test_preempted_samples_are_marked_and_stay(monkeypatch):
+    # The first reading is that before the samples; calibration needs none.
+    switches = iter([0, 0, 1, 1, 1, 2, *[2] * 100])
+    monkeypatch.setattr(sampling, "preemptions", lambda: next(switches))
+    clock = FakeClock()
+
+    def sample(n):
+        clock.now += 1_000_000
+        return 1000
+
+    options = replace(OPTIONS, max_samples=8, min_time_s=1.0)
+    samples = collect("wall", Prepared(sample), options, lambda share: None, clock)
+
+    assert samples.disturbed == (False, True, False, False, True, False, False, False)
+    assert len(samples.elapsed_s) == 8
+
+
+def test_a_system_that_does_not_tell_preemptions_gives_none(monkeypatch):
+    monkeypatch.setattr(sampling, "preemptions", lambda: None)
+
+    samples = collect("wall", Prepared(lambda n: 1000), replace(OPTIONS, max_samples=6), lambda share: None)
+
+    assert samples.disturbed is None
+
+
+def test_time_is_the_limit_where_precision_is_not_reached():
+    clock, toggle = FakeClock(), iter([1, 5] * 10_000)
+
+    def sample(n):
+        clock.now += 10_000_000
+        return next(toggle) * 1000
+
+    samples = collect("wall", Prepared(sample), OPTIONS, lambda share: None, clock)
+
+    assert samples.stop == "time"
+    assert len(samples.elapsed_s) == 100
+
+
+def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():
+    seen = []
+
+    collect("wall", Prepared(lambda n: seen.append(gc.isenabled()) or 1000), replace(OPTIONS, max_samples=6), lambda s: None)
+
+    assert not any(seen)
+    assert gc.isenabled()
+
+
+def test_progress_is_told_between_samples_and_ends_at_most_at_one():
+    clock, shares = FakeClock(), []
+
+    def sample(n):
+        clock.now += 100_000_000
+        return 1000 + clock.now % 7
+
+    collect("wall", Prepared(sample), replace(OPTIONS, relative_width=1e-9), shares.append, clock)
+
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_readings_that_reach_down_to_zero_are_not_a_measurement():
+    noise = Samples("loop", 10, tuple((-1) ** i * 1e-9 for i in range(40)))
+
+    with pytest.raises(NotMeasured, match="cannot be told from zero"):
+        believable(noise)
+
+    assert believable(Samples("loop", 10, (1e-6,) * 40)).timer == "loop"
+
+
+def call_taking(clock, durations_ns):
+    durations = iter(durations_ns)
+
+    def call():
+        clock.now += next(durations)
+        return jnp.float32(0)
+
+    return call
+
+
+def test_warming_up_ends_when_calls_no_longer_get_faster():
+    clock = FakeClock()
+    call = call_taking(clock, [9000] * 5 + [4000] * 5 + [2000] * 100)
+
+    warmup = warm_up(call, 1.0, clock)
+
+    assert warmup.is_steady
+    assert warmup.windows_s == (9e-6, 4e-6, 2e-6, 2e-6)
+
+
+def test_warming_up_that_never_ends_is_cut_and_said():
+    clock = FakeClock()
+    call = call_taking(clock, (10**8 * 0.5**i for i in range(1000)))
+
+    warmup = warm_up(call, 0.15, clock)
+
+    assert not warmup.is_steady
+
+
+def test_a_call_that_compiles_is_not_warm():
+    clock, sizes, jitted = FakeClock(), iter([3, 4, 5, 6, 7, 8, *[9] * 100]), jax.jit(lambda x: x + 0.25)
+
+    def call():
+        clock.now += 1000
+        return jitted(jnp.ones(next(sizes)))
+
+    warmup = warm_up(call, 10.0, clock)
+
+    assert warmup.is_steady
+    assert warmup.compiles >= 7
+    assert warmup.calls >= 15
+
+
+def test_slow_calls_warm_up_one_by_one():
+    clock = FakeClock()
+
+    warmup = warm_up(call_taking(clock, [10**9] * 100), 1.5, clock)
+
+    assert warmup.calls == 2

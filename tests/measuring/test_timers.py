@@ -1,0 +1,184 @@
+"""The contract of timers, once over all of them; then what is peculiar to each."""
+
+from statistics import median
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.artifacts.hlo import has_small_call
+from benchax.errors import NotMeasured, UsageError
+from benchax.measuring import timers
+from benchax.measuring.stopping import calibrate
+from benchax.measuring.timers import TIMERS
+
+
+def steps(n):
+    """A serial chain of n dependent steps: time in proportion to n, on one thread."""
+    return lambda x: jax.lax.fori_loop(0, n, lambda i, y: y * 0.999999 + 1e-6, x)
+
+
+def per_call_s(prepared, iterations, samples=15):
+    return median(prepared.sample(iterations) for _ in range(samples)) / iterations / 1e9
+
+
+@pytest.fixture(params=TIMERS)
+def timer(request):
+    return TIMERS[request.param]
+
+
+def test_a_timer_is_listed_under_its_name_and_says_what_it_answers(timer):
+    assert TIMERS[timer.name] is timer
+    assert timer.answers
+
+
+def test_a_sample_grows_with_its_iterations(timer, subject):
+    prepared = timer.prepare(subject(steps(300), jnp.ones(16)))
+    few = max(8, prepared.least_iterations)
+
+    ratios = [prepared.sample(20 * few) / max(1, prepared.sample(few)) for _ in range(9)]
+
+    assert 4 < median(ratios) < 100
+
+
+def test_longer_work_takes_longer(timer, subject):
+    short = timer.prepare(subject(steps(300), jnp.ones(16)))
+    long = timer.prepare(subject(steps(30_000), jnp.ones(16)))
+
+    assert median(long.sample(8) / short.sample(8) for _ in range(9)) > 3
+
+
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (lambda d: {"s": d["a"] + d["b"].sum(), "n": d["a"] * 2}, ({"a": jnp.ones(700), "b": jnp.ones((2, 2))},)),
+        (lambda k: jax.random.normal(k, (600,)), (jax.random.key(0),)),
+        (lambda x, scale: x * scale, (jnp.ones(800, jnp.bfloat16), 2.5)),
+        (lambda m: ~m, (jnp.ones(900, bool),)),
+        (lambda x: (x, x.astype(jnp.int8)), (jnp.ones(500, jnp.complex64).real,)),
+    ],
+    ids=["dict", "key", "weak scalar", "bool", "tuple"],
+)
+def test_pytrees_keys_and_scalars_can_be_timed(timer, subject, fn, args):
+    prepared = timer.prepare(subject(fn, *args))
+
+    assert prepared.sample(max(2, prepared.least_iterations)) != 0
+
+
+def test_the_function_is_called_as_often_as_was_asked(subject):
+    calls = []
+    made = subject(lambda x: calls.append(1) or x, jnp.ones(3), jit=False)
+    for name in ("wall", "pipelined"):
+        prepared = TIMERS[name].prepare(made)
+        calls.clear()
+
+        prepared.sample(10)
+
+        assert len(calls) == 10
+
+
+@pytest.mark.parametrize("name", ["wall", "pipelined"])
+def test_a_donating_function_gets_fresh_buffers_for_every_call(name, subject):
+    made = subject(lambda x: x + 1, "f32[64]", donate=[0])
+    prepared = TIMERS[name].prepare(made)
+
+    prepared.sample(10)
+
+    assert not made.inputs.args[0].is_deleted()
+    assert np.isfinite(made.inputs.args[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "of_the_case", "why"),
+    [
+        (lambda: jnp.ones(3), (), {}, "it takes no arrays"),
+        (lambda x: x + 1, ("f32[8]",), {"donate": [0]}, "it donates its arguments"),
+        (lambda x: x + 1, ("f32[8]",), {"jit": False}, "given un-jitted cannot be called inside a compiled loop"),
+        (lambda x: jnp.ones(3) * 2, ("f32[8]",), {}, "does not depend on its inputs"),
+        (lambda x: x * 2, ("c64[2]",), {}, r"complex64\[2\] gives it nothing to tie one trip to the next"),
+    ],
+)
+def test_the_loop_refuses_what_it_cannot_serve_and_says_why(fn, args, of_the_case, why, subject):
+    made = subject(fn, *args, **of_the_case)
+
+    with pytest.raises(NotMeasured, match=why):
+        TIMERS["loop"].prepare(made)
+
+
+def test_the_loop_refuses_a_compiled(subject):
+    made = subject(jax.jit(lambda x: x + 1).lower(jnp.ones(8)).compile(), jnp.ones(8))
+
+    with pytest.raises(NotMeasured, match="given as a Compiled cannot be called inside a compiled loop"):
+        TIMERS["loop"].prepare(made)
+
+
+def test_the_loop_cannot_be_hoisted_or_deleted(subject):
+    """Its time per trip is that of the body: twenty times the steps, about twenty times the time."""
+    short = TIMERS["loop"].prepare(subject(steps(2_000), jnp.ones(512)))
+    long = TIMERS["loop"].prepare(subject(steps(40_000), jnp.ones(512)))
+
+    ratios = [per_call_s(long, 4, 5) / per_call_s(short, 80, 5) for _ in range(5)]
+
+    assert 10 < median(ratios) < 40
+
+
+def test_a_tiny_body_is_labelled_and_not_deleted(subject):
+    """XLA:CPU makes one machine function of it, in which a plain barrier loop measures nothing at all."""
+    made = subject(lambda a: jnp.sin(a) + 1, jnp.float32(1.0))
+    prepared = TIMERS["loop"].prepare(made)
+
+    assert prepared.regime == "single kernel"
+    assert 1e-9 < per_call_s(prepared, 20_000) < 10e-6
+
+
+def test_a_bigger_body_runs_thunk_by_thunk(subject):
+    made = subject(lambda x: jnp.tanh(x @ x), jnp.ones((64, 64)) * 0.01)
+
+    assert TIMERS["loop"].prepare(made).regime == "thunks"
+    assert not has_small_call(made.hlo)
+
+
+def test_a_function_that_cannot_run_in_a_loop_is_a_reason_not_a_crash(subject):
+    state = []
+
+    def leaky(x):
+        state.append(x)
+        return x + (state[-2] if len(state) > 2 else 0)
+
+    made = subject(leaky, jnp.ones(500))
+    state.append(None)
+
+    with pytest.raises(NotMeasured, match="it cannot run inside a compiled loop"):
+        TIMERS["loop"].prepare(made)
+
+
+def test_pipelined_refuses_outputs_that_cannot_be_queued(subject, monkeypatch):
+    from benchax.measuring.timers import pipelined
+
+    made = subject(lambda x: x + 1, "f32[1024]")
+    monkeypatch.setattr(pipelined, "QUEUED_BYTES", 16 * 1024)
+
+    with pytest.raises(NotMeasured, match=r"8 queued calls would hold 32.0 KiB at once, more than 16.0 KiB"):
+        pipelined.Pipelined().prepare(made)
+
+
+def test_calibration_makes_samples_of_about_the_asked_length(timer, subject):
+    prepared = timer.prepare(subject(steps(200), jnp.ones(16)))
+
+    n = calibrate(prepared, 100e-6)
+
+    assert 20e-6 * prepared.length < median(prepared.sample(n) for _ in range(9)) / 1e9 < 5e-3 * prepared.length
+
+
+def test_timers_are_chosen_by_the_length_of_a_call():
+    assert timers.chosen("auto", 1e-4) == ("wall", "pipelined", "loop")
+    assert timers.chosen("auto", 0.1) == ("wall",)
+    assert timers.chosen("loop, wall", 0.1) == ("loop", "wall")
+
+
+def test_an_unknown_timer_is_an_error_that_lists_them():
+    with pytest.raises(UsageError) as caught:
+        timers.parse("wall,lop")
+
+    assert str(caught.value) == "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, loop, pipelined, wall"

@@ -1,0 +1,82 @@
+"""Wrong results are noticed before anything is timed."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.errors import NotMeasured
+from benchax.measuring.verification import verify
+
+
+def is_traced(x):
+    return isinstance(x, jax.core.Tracer)
+
+
+def test_the_same_result_agrees(subject):
+    numerics = verify(subject(lambda x: jnp.sin(x @ x), "f32[16,16]"), "eager")
+
+    assert numerics.agrees
+    assert numerics.reference == "eager"
+
+
+def test_a_function_that_computes_something_else_when_compiled_disagrees_with_numbers(subject):
+    numerics = verify(subject(lambda x: x + 1 if is_traced(x) else x, jnp.ones(4)), "eager")
+
+    assert not numerics.agrees
+    assert numerics.max_abs == 1.0
+    assert "2" in numerics.why
+
+
+def test_float64_shows_the_error_of_the_precision(subject):
+    numerics = verify(subject(lambda x: jnp.cumsum(x * 0.1), "f32[1000]"), "float64")
+
+    assert numerics.reference == "float64"
+    assert numerics.agrees
+    assert 0 < numerics.max_rel < 1e-5
+    assert not jax.config.jax_enable_x64
+
+
+def test_float64_finds_a_result_that_f16_ruins(subject):
+    """Cubes of a hundred and more are beyond its range."""
+    numerics = verify(subject(lambda x: (x * 100) ** 3, "f16[1000]"), "float64")
+
+    assert not numerics.agrees
+
+
+@pytest.mark.parametrize(
+    ("fn", "of_the_case", "mode", "why"),
+    [
+        (lambda x: x, {}, "off", "verification is switched off"),
+        (lambda x: x, {"jit": False}, "eager", "it is the un-jitted function that others are compared with"),
+        (lambda x: x if is_traced(x) else 1 / 0, {}, "eager", r"the un-jitted call failed \(ZeroDivisionError: division by zero\)"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(fn, of_the_case, mode, why, subject):
+    made = subject(fn, "f32[4]", **of_the_case)
+
+    with pytest.raises(NotMeasured, match=why):
+        verify(made, mode)
+
+
+def test_a_compiled_has_nothing_to_compare_with(subject):
+    made = subject(jax.jit(lambda x: x + 1).lower(jnp.ones(3)).compile(), jnp.ones(3))
+
+    with pytest.raises(NotMeasured, match="there is no un-jitted function behind it"):
+        verify(made, "eager")
+
+
+def test_wrong_reductions_of_xla_are_noticed(bench):
+    """XLA:CPU of jaxlib 0.10.2 returns -inf or 1e36 for this; a version that is right must not be accused."""
+    w = jnp.full((256, 256), 0.01)
+    x = jnp.ones((256, 256))
+    outputs = [float(jax.jit(lambda x: (x @ w).max())(x)) for _ in range(3)]
+    is_wrong_here = any(abs(value - 2.56) > 0.01 for value in outputs)
+
+    measurement = bench(lambda x: (x @ w).max(), x)
+
+    said = [r for r in measurement.remarks if r.code == "wrong-result"]
+    assert bool(said) == (not measurement.numerics.agrees)
+    assert measurement.numerics.agrees or is_wrong_here
+    if is_wrong_here and all(abs(value - 2.56) > 0.01 for value in outputs):
+        assert "differs from the un-jitted one" in said[0].message
+        assert said[0].severity == "error"

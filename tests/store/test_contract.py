@@ -1,0 +1,162 @@
+"""What every store promises (`benchax.store.base.Store`)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from measurement_strategies import RICH, case_ids, measured
+
+from benchax.errors import StoreError
+from benchax.model import CaseId, Failure, Memory, Opaque, Samples
+from benchax.store.base import Store, row_of
+
+
+def names(found: list) -> list[str]:
+    return [m.case.name for m in found]
+
+
+def test_a_measurement_comes_back_exactly(store: Store) -> None:
+    id = store.append(RICH)
+
+    # repr, because RICH holds a NaN, and to tell 1 from 1.0 from True.
+    assert repr(store.get(id)) == repr(RICH)
+    assert repr(store.query()) == repr([RICH])
+
+
+@given(case=case_ids())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_name_params_variant_and_tag_survive(store: Store, case: CaseId) -> None:
+    m = dataclasses.replace(measured(), case=case)
+
+    id = store.append(m)
+
+    assert repr(store.get(id)) == repr(m)
+    assert repr(store.rows(limit=1)[0].case) == repr(case)
+    assert repr(store.query(case=case.name)[-1].case) == repr(case)
+
+
+def test_readings_are_kept_to_the_last_bit(store: Store) -> None:
+    times = (0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0, float("inf"))
+    m = dataclasses.replace(
+        measured(), samples=(Samples("wall", 1, times, disturbed=(True, False, True, True, False)),)
+    )
+
+    id = store.append(m)
+
+    assert repr(store.get(id).samples) == repr(m.samples)
+
+
+def test_ids_grow(store: Store) -> None:
+    ids = [store.append(measured()) for _ in range(3)]
+
+    assert ids == sorted(set(ids))
+
+
+def test_everything_comes_back_oldest_first(store: Store) -> None:
+    for name in "bac":
+        store.append(measured(name))
+
+    assert names(store.query()) == ["b", "a", "c"]
+    assert names(store.rows()) == ["b", "a", "c"]
+
+
+def test_a_limit_keeps_the_newest(store: Store) -> None:
+    for name in "bac":
+        store.append(measured(name))
+
+    assert names(store.query(limit=2)) == ["a", "c"]
+    assert names(store.rows(limit=2)) == ["a", "c"]
+    assert store.query(limit=0) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "found"),
+    [
+        ("fft", ["fft"]),
+        ("fft*", ["fft", "fft2", "fft[n=1]"]),
+        ("fft?", ["fft2"]),
+        ("fft[n=?]", ["fft[n=1]"]),
+        ("*[*", ["fft[n=1]", "sum[1]"]),
+        ("FFT", ["FFT"]),
+        ("F*", ["FFT"]),
+        ("what?", ["what?"]),
+        ("a\nb*", ["a\nb\x00c"]),
+        ("a?b?c", ["a\nb\x00c"]),
+        ("%", []),
+        ("none*", []),
+    ],
+)
+def test_a_case_is_a_name_or_a_pattern(store: Store, case: str, found: list[str]) -> None:
+    for name in ("fft", "fft2", "FFT", "fft[n=1]", "sum[1]", "what?", "a\nb\x00c"):
+        store.append(measured(name))
+
+    assert names(store.query(case=case)) == found
+    assert names(store.rows(case=case)) == found
+
+
+def test_rows_are_found_by_run_and_commit(store: Store) -> None:
+    store.append(measured("old", run="1", commit="abc123"))
+    store.append(measured("new", run="2", commit="abd123"))
+    store.append(measured("none", run="2", commit=None))
+
+    assert names(store.query(run="2")) == ["new", "none"]
+    assert names(store.query(commit="abc123")) == ["old"]
+    assert names(store.query(commit="ab")) == ["old", "new"]
+    assert names(store.query(commit="abd", run="1")) == []
+    assert names(store.rows(commit="abd", run="2", case="n*")) == ["new"]
+
+
+def test_latest_is_the_last_row_of_each_case(store: Store) -> None:
+    for name, run in (("a", "1"), ("b", "1"), ("a", "2"), ("c", "2"), ("a", "3")):
+        store.append(measured(name, run=run))
+
+    assert [(r.case.name, r.run_id) for r in store.latest()] == [("b", "1"), ("c", "2"), ("a", "3")]
+
+
+def test_cases_differ_when_any_part_of_their_identity_does(store: Store) -> None:
+    values = (1, 1.0, True, "1", (1,), Opaque("int", "1"), None)
+    cases = [CaseId("f", (("n", v),)) for v in values] + [CaseId("f"), CaseId("f", variant="x"), CaseId("f", tag="x")]
+    for case in (*cases, *cases):
+        store.append(dataclasses.replace(measured(), case=case))
+
+    assert [repr(r.case) for r in store.latest()] == [repr(c) for c in cases]
+
+
+def test_rows_say_what_the_measurements_say(store: Store) -> None:
+    failed = dataclasses.replace(
+        measured("bad"), samples=(), failure=Failure("timeout", "compile", "30 s were not enough")
+    )
+    ids = [store.append(m) for m in (RICH, failed)]
+
+    rows = store.rows()
+
+    assert [repr(r) for r in rows] == [repr(row_of(m, id)) for m, id in zip((RICH, failed), ids, strict=True)]
+    assert (rows[0].timer, rows[0].n, rows[0].median_s, rows[0].is_dirty) == ("wall", 6, 1.2e-4, True)
+    assert (rows[1].status, rows[1].failure_kind, rows[1].n, rows[1].median_s) == ("failed", "timeout", None, None)
+
+
+def test_a_number_beyond_64_bits_does_not_cost_the_row(store: Store) -> None:
+    m = dataclasses.replace(measured(), memory=Memory(predicted_peak_bytes=2**64 - 1))
+
+    id = store.append(m)
+
+    assert store.get(id) == m
+    assert store.rows()[0].predicted_peak_bytes == 2**63 - 1
+
+
+def test_an_unknown_id_is_named(store: Store) -> None:
+    store.append(measured())
+
+    with pytest.raises(StoreError, match="there is no row 4711 in "):
+        store.get(4711)
+
+
+def test_reading_before_the_first_append_says_what_to_do(store: Store) -> None:
+    for read in (store.query, store.rows, store.latest, lambda: store.get(1)):
+        with pytest.raises(StoreError) as error:
+            read()
+
+        assert error.value.problem == f"no database at {store.where}"
+        assert error.value.hint.startswith("run `benchax run` first")

@@ -1,0 +1,420 @@
+"""What can go wrong with a file: many writers, kills, damage, foreign and newer databases, no permission."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from measurement_strategies import measured
+
+from benchax.errors import StoreError
+from benchax.store.database import open_store
+
+PRELUDE = """
+import os, signal, sys, warnings
+from measurement_strategies import measured
+from benchax.errors import StoreError
+from benchax.store.database import open_store
+store = open_store(sys.argv[1])
+"""
+
+
+def python(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """A process of its own that runs `script` with a `store` at hand."""
+    return subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> list[str]:
+    """Its remaining output, line by line, once it has ended well."""
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return output.splitlines()
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / ".benchmarks" / "benchax.db"
+
+
+# ---- the file and its folder ------------------------------------------------------------------------------------
+
+
+def test_opening_and_reading_make_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "new")
+
+    with pytest.raises(StoreError):
+        store.query()
+
+    assert files(tmp_path) == []
+
+
+def test_the_first_append_makes_a_folder_that_git_ignores(tmp_path: Path) -> None:
+    open_store(tmp_path / "a" / "b").append(measured())
+
+    assert files(tmp_path / "a" / "b") == [".gitignore", "benchax.db", "benchax.db-lock"]
+    assert (tmp_path / "a" / "b" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_folder_that_was_there_keeps_what_git_sees(tmp_path: Path) -> None:
+    """`--store .` must not hide the whole project."""
+    open_store(tmp_path).append(measured())
+
+    assert files(tmp_path) == ["benchax.db", "benchax.db-lock"]
+
+
+def test_the_file_is_in_wal_mode_and_alone_at_rest(path: Path) -> None:
+    store = open_store(path)
+
+    store.append(measured())
+    store.query()
+
+    assert files(path.parent) == [".gitignore", "benchax.db", "benchax.db-lock"]
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_an_empty_file_is_a_database_to_come(path: Path) -> None:
+    """What a kill in the first milliseconds leaves."""
+    path.parent.mkdir()
+    path.touch()
+    store = open_store(path)
+
+    with pytest.raises(StoreError, match="no database at"):
+        store.query()
+
+    store.append(measured())
+
+    assert len(store.query()) == 1
+
+
+# ---- many writers, kills, forks ---------------------------------------------------------------------------------
+
+
+def test_eight_writers_lose_nothing(path: Path) -> None:
+    script = "for i in range(25): print(store.append(measured(sys.argv[2], elapsed_s=(float(i),))))"
+
+    writers = [python(script, path, f"writer {w}") for w in range(8)]
+    ids = [[int(line) for line in finish(w)] for w in writers]
+
+    store = open_store(path)
+    assert sorted(id for own in ids for id in own) == list(range(1, 201))
+    for w, own in enumerate(ids):
+        found = store.query(case=f"writer {w}")
+        assert [m.samples[0].elapsed_s for m in found] == [(float(i),) for i in range(25)]
+        assert [r.id for r in store.rows(case=f"writer {w}")] == own
+
+
+def test_a_killed_writer_loses_nothing_that_append_returned_for(path: Path) -> None:
+    script = "while True: print(store.append(measured(elapsed_s=(1.0,) * 1000)), flush=True)"
+    writers = [python(script, path) for _ in range(3)]
+    acknowledged: list[int] = []
+    for writer in writers:
+        assert writer.stdout is not None
+        acknowledged += [int(writer.stdout.readline()) for _ in range(10)]
+
+    for writer in writers:
+        writer.kill()
+        acknowledged += map(int, writer.communicate()[0].split())
+
+    store = open_store(path)
+    # One more per writer may be stored: killed between the commit and the answer.
+    assert set(acknowledged) <= {r.id for r in store.rows()}
+    assert all(m.samples[0].elapsed_s == (1.0,) * 1000 for m in store.query())
+    assert store.append(measured()) > max(acknowledged)
+
+
+def test_a_kill_inside_a_transaction_leaves_the_rows_before_it_and_no_lock(path: Path) -> None:
+    script = """
+from sqlalchemy import text
+def half(connection):
+    connection.execute(text("INSERT INTO cases (key, name, params, variant, tag) VALUES ('k', 'half', '[]', '', '')"))
+    os.kill(os.getpid(), signal.SIGKILL)
+store.append(measured("whole"))
+store.place.write(half)
+"""
+    process = python(script, path)
+    process.communicate()
+    store = open_store(path)
+
+    store.append(measured("after"))
+
+    assert process.returncode == -signal.SIGKILL
+    assert [r.case.name for r in store.rows()] == ["whole", "after"]
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM cases").fetchone() == (2,)
+
+
+def test_a_store_may_be_used_on_both_sides_of_a_fork(path: Path) -> None:
+    script = """
+store.append(measured("parent"))
+child = os.fork()
+for _ in range(10):
+    store.append(measured("parent" if child else "child"))
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    finish(python(script, path))
+
+    store = open_store(path)
+    assert len(store.query(case="parent")) == 11
+    assert len(store.query(case="child")) == 10
+
+
+def test_a_reader_sees_one_state_while_others_write(path: Path) -> None:
+    store = open_store(path)
+    store.append(measured())
+
+    def count_twice(connection) -> list[int]:
+        before = connection.exec_driver_sql("SELECT count(*) FROM measurements").scalar()
+        open_store(path).append(measured())
+        return [before, connection.exec_driver_sql("SELECT count(*) FROM measurements").scalar()]
+
+    assert store.place.read(count_twice) == [1, 1]
+    assert len(store.query()) == 2
+
+
+def test_a_writer_that_hangs_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchax.store.sqlite_file.WAIT_S", 0.0)
+    holder = python("store.place.write(lambda c: (print('writing', flush=True), sys.stdin.read()))", path)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "writing\n"
+
+    with pytest.raises(StoreError) as error:
+        open_store(path).append(measured())
+
+    finish(holder)
+    monkeypatch.undo()
+    assert open_store(path).append(measured()) == 1
+    assert error.value.problem == f"cannot write {path}: another process has been writing for 0 s"
+    assert f"{path}-lock" in error.value.hint
+
+
+# ---- damage -----------------------------------------------------------------------------------------------------
+
+
+def header(content: bytes) -> bytes:
+    return b"\xff" * 100 + content[100:]
+
+
+def schema_page(content: bytes) -> bytes:
+    return content[:100] + b"\xff" * 3900 + content[4000:]
+
+
+def half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def other(content: bytes) -> bytes:
+    return b"Dear diary,\n" * 500
+
+
+@pytest.mark.parametrize("damage", [header, schema_page, half, other])
+def test_a_damaged_file_is_set_aside_and_the_row_is_stored(path: Path, damage) -> None:
+    store = open_store(path)
+    store.append(measured("before"))
+    damaged = damage(path.read_bytes())
+    path.write_bytes(damaged)
+
+    with pytest.warns(UserWarning, match="was damaged") as warned:
+        store.append(measured("after"))
+
+    (aside,) = path.parent.glob("benchax.db.damaged-*Z")
+    assert aside.read_bytes() == damaged
+    assert [m.case.name for m in store.query()] == ["after"]
+    assert f"the database {path} was damaged" in str(warned[0].message)
+    assert f"is now {aside}" in str(warned[0].message)
+    assert warned[0].filename == __file__
+
+
+def test_a_damaged_file_takes_its_wal_along(path: Path) -> None:
+    """Beside a new database, the -wal of the old one could be replayed into it."""
+    store = open_store(path)
+    store.append(measured("before"))
+    path.write_bytes(b"\xff" * 4096)
+    Path(f"{path}-wal").write_bytes(b"readings nobody has copied yet")
+
+    with pytest.warns(UserWarning, match="was damaged"):
+        store.append(measured("after"))
+
+    (aside,) = path.parent.glob("benchax.db.damaged-*Z")
+    assert Path(f"{aside}-wal").read_bytes() == b"readings nobody has copied yet"
+    assert [m.case.name for m in store.query()] == ["after"]
+
+
+def test_two_files_damaged_in_one_second_are_both_kept(path: Path) -> None:
+    store = open_store(path)
+    for _ in range(3):
+        store.append(measured())
+        path.write_bytes(b"\xff" * 4096)
+        with pytest.warns(UserWarning, match="was damaged"):
+            store.append(measured())
+
+    assert len(list(path.parent.glob("benchax.db.damaged-*"))) == 3
+
+
+def test_processes_that_find_the_damage_together_share_one_new_file(path: Path) -> None:
+    open_store(path).append(measured())
+    path.write_bytes(b"\xff" * 4096)
+    script = (
+        "warnings.simplefilter('ignore'); print('ready', flush=True); sys.stdin.readline(); store.append(measured())"
+    )
+    writers = [python(script, path) for _ in range(4)]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        finish(writer)
+
+    assert len(open_store(path).query()) == 4
+    assert len(list(path.parent.glob("benchax.db.damaged-*Z"))) == 1
+
+
+def test_reading_a_damaged_file_leaves_it_and_says_what_will_happen(path: Path) -> None:
+    store = open_store(path)
+    store.append(measured())
+    path.write_bytes(b"\xff" * 4096)
+
+    with pytest.raises(StoreError) as error:
+        store.query()
+
+    assert path.read_bytes() == b"\xff" * 4096
+    assert error.value.problem == f"cannot read {path}: file is not a database"
+    assert error.value.hint.startswith("the next row that is written sets the file aside")
+
+
+# ---- databases of others ----------------------------------------------------------------------------------------
+
+
+def test_a_newer_database_is_refused_and_left_untouched(path: Path) -> None:
+    store = open_store(path)
+    store.append(measured())
+    connection = sqlite3.connect(path)
+    connection.executescript("PRAGMA journal_mode=DELETE; UPDATE meta SET value = '9' WHERE name = 'schema'")
+    connection.close()
+    before = path.read_bytes()
+
+    for use in (store.query, store.latest, lambda: store.append(measured())):
+        with pytest.raises(StoreError) as error:
+            use()
+
+        assert error.value.problem == f"database {path} was written by a newer benchax (schema 9; this one knows 1)"
+        assert error.value.hint == "pip install --upgrade benchax"
+    assert path.read_bytes() == before
+
+
+def test_the_database_of_another_program_is_left_untouched(path: Path) -> None:
+    path.parent.mkdir()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE samples (soil TEXT)")
+    connection.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreError, match="belongs to something else: its only tables of benchax are samples"):
+        open_store(path).append(measured())
+
+    assert path.read_bytes() == before
+
+
+# ---- places that cannot be written ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["/proc/benchax", "/dev/null", "/dev/null/x.db", "/proc/x.db", "x" * 300])
+def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> None:
+    store = open_store(tmp_path / place)
+
+    with pytest.raises(StoreError) as error:
+        store.append(measured())
+
+    assert error.value.problem.startswith(f"cannot write {store.where}: ")
+    assert error.value.expected == "a folder that may be made and written to"
+    assert "--store" in error.value.hint
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("mine")
+
+    with pytest.raises(StoreError, match="results is a file"):
+        open_store(tmp_path / "results").append(measured())
+
+    assert (tmp_path / "results").read_text() == "mine"
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """Where another user may look: pytest's own folders are private."""
+    folder = Path(tempfile.mkdtemp(prefix="benchax-test-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_read_only_folder_can_be_read_and_not_written(public_folder: Path) -> None:
+    """Root may write everywhere, so the process becomes somebody else first."""
+    open_store(public_folder).append(measured("kept"))
+    public_folder.chmod(0o555)
+    script = """
+open_store(sys.argv[2]).append(measured())  # whatever is imported on first use is imported before the rights go
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+print([m.case.name for m in store.query()])
+try:
+    store.append(measured())
+except StoreError as error:
+    print(error.problem)
+"""
+    with tempfile.TemporaryDirectory() as own:
+        read, refused = finish(python(script, public_folder, own))
+
+    assert read == "['kept']"
+    assert refused.startswith(f"cannot write {public_folder / 'benchax.db'}: ")
+    assert files(public_folder) == ["benchax.db", "benchax.db-lock"]
+
+
+def test_where_no_more_fits_the_row_is_refused_and_those_before_it_stay(path: Path) -> None:
+    """A limit on the size of files stands for the full disk: the write fails in the middle of the file."""
+    script = """
+import resource
+stored = 0
+store.append(measured(elapsed_s=(1.0,) * 1000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+row = measured(elapsed_s=(2.0,) * 1000)
+while stored < 1000:
+    try:
+        stored += bool(store.append(row))
+    except StoreError as error:
+        print(error.problem, "|", error.expected)
+        break
+print(stored)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+store.append(row)
+"""
+    message, stored = finish(python(script, path))
+
+    assert message.startswith(f"cannot write {path}: disk I/O error | a disk with free space")
+    assert 0 < int(stored) < 100
+    assert len(open_store(path).query()) == 1 + int(stored) + 1

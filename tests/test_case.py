@@ -1,0 +1,566 @@
+"""Cases: names that people know, parameters whose identity is exact and lasting, inputs made when their turn comes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from benchax.case import Benchmark, Case, benchmark, make_case, name_of, param_value, positions
+from benchax.errors import UsageError
+from benchax.model import CaseId, Opaque
+
+# Any Unicode but lone surrogates, which no encoding can carry.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+HARD_TEXTS = ["", " ", "\x00", 'a,b;"c"\r\n', "é🦊\u202e", "\ud7ff\U0010ffff", "x" * 10_000, "n=1, m=2]"]
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3).map(tuple),
+    max_leaves=6,
+)
+
+
+def double(x: Any) -> Any:
+    return x + x
+
+
+def triple(x: Any) -> Any:
+    return 3 * x
+
+
+class Scale:
+    """A callable object without a name of its own."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Any) -> Any:
+        return self.factor * x
+
+    def __repr__(self) -> str:
+        return f"Scale({self.factor})"
+
+
+def exact(value: Any) -> str:
+    """repr tells 1 from 1.0 from True and 0.0 from -0.0, and shows two NaNs alike."""
+    return repr(value)
+
+
+def ids(cases: list[Case]) -> list[tuple[Any, ...]]:
+    return [tuple(value for _, value in case.id.params) for case in cases]
+
+
+# How a parameter is stored
+
+
+@given(PLAIN, PLAIN)
+@example(1, True)
+@example(1, 1.0)
+@example(0.0, -0.0)
+@example("nan", float("nan"))
+@example("None", None)
+@example((1,), 1)
+@example(2**53, float(2**53))
+@example(10**400, 10**400 + 1)
+def test_plain_values_are_stored_alike_only_if_they_are_alike(a: Any, b: Any) -> None:
+    stored = param_value(a), param_value(b)
+
+    assert (exact(stored[0]) == exact(stored[1])) == (exact(a) == exact(b))
+
+
+ARRAY = np.arange(6.0)
+DISTINCT = [
+    None, "None", True, 1, 1.0, 1 + 0j, "True", "1", b"1", 0.0, -0.0, 2**64, float(2**64), "nan", float("nan"),
+    float("inf"), -float("inf"), (), "()", (1,), ("1",), ((1,),), [2], {"a": 1}, {"a": 2}, double, triple,
+    jax.jit(double), functools.partial(double, 1), functools.partial(double, 2), Scale(1), Scale(2), int,
+    np.int64(1), np.int32(1), np.float32(1), np.bool_(True), jnp.int32(1), np.float32, np.dtype("float32"), jnp.bfloat16, "float32",
+    ARRAY, ARRAY + 1, ARRAY.astype("float32"), ARRAY.reshape(2, 3), ARRAY.reshape(3, 2), jnp.arange(6),
+    np.arange(6), np.arange(6, dtype=">i8"), np.array(1.0), np.array(1), jax.random.key(0), jax.random.key(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("i", range(len(DISTINCT)))
+def test_what_is_distinct_is_stored_distinctly(i: int) -> None:
+    stored = exact(param_value(DISTINCT[i]))
+
+    alike = [other for j, other in enumerate(DISTINCT) if j != i and exact(param_value(other)) == stored]
+
+    assert alike == []
+
+
+@given(PLAIN)
+def test_the_values_of_json_are_stored_unchanged(value: Any) -> None:
+    def without_nonfinite(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(without_nonfinite, value))
+        return Opaque("float", repr(value)) if repr(value) in ("nan", "inf", "-inf") else value
+
+    assert exact(param_value(value)) == exact(without_nonfinite(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ([1, [2, "x"]], (1, (2, "x"))),
+        (double, Opaque("function", f"{__name__}.double")),
+        (Scale(2), Opaque("Scale", "Scale(2)")),
+        (np.int64(256), Opaque("int64", "int64(256)")),
+        (np.float32(0.5), Opaque("float32", "float32(0.5)")),
+        (np.float32, Opaque("type", "numpy.float32")),
+        (1 + 2j, Opaque("complex", "(1+2j)")),
+        (b"x", Opaque("bytes", "b'x'")),
+        (float("nan"), Opaque("float", "nan")),
+        (object(), Opaque("object", "<object object>")),
+    ],
+)
+def test_what_json_has_no_word_for_is_stored_by_type_and_text(value: Any, stored: Any) -> None:
+    assert exact(param_value(value)) == exact(stored)
+
+
+def test_an_array_shows_its_type_and_shape_and_a_digest() -> None:
+    found = param_value(np.zeros((2, 3), "float32"))
+
+    assert found.type == "ndarray"
+    assert found.text.startswith("float32[2, 3]#")
+    assert found == param_value(np.zeros((2, 3), "float32"))
+
+
+@pytest.mark.parametrize("value", [object(), functools.partial(double, 1), [lambda x: x], {"f": double}])
+def test_an_identity_holds_no_address(value: Any) -> None:
+    """An address is another one in the next process, and the history of the case would end with every run."""
+    assert "0x" not in repr(param_value(value))
+
+
+def test_an_identity_is_the_same_in_another_process() -> None:
+    code = (
+        "import functools, json, math, numpy as np; from benchax.case import param_value\n"
+        "values = [math.sqrt, functools.partial(math.hypot, 1), object(), np.arange(9), 'é', {'a': (1, 2)}]\n"
+        "print(json.dumps([repr(param_value(v)) for v in values]))"
+    )
+
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+
+    assert runs[0] == runs[1]
+    assert len(set(json.loads(runs[0]))) == 6
+
+
+# Texts
+
+
+@given(TEXT)
+@example("x" * 10_000)
+@example('line one\nline two, "quoted"\x00')
+def test_a_text_reaches_the_identity_unchanged(text: str) -> None:
+    (case,) = benchmark(double, args=lambda value: value, name=text or "f", tag=text, value=[text]).cases()
+
+    assert case.id == CaseId(text or "f", (("value", text),), tag=text)
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS)
+def test_a_name_and_a_tag_may_be_any_text(text: str) -> None:
+    case = make_case(double, name=text, tag=text)
+
+    assert (case.id.name, case.id.tag) == (text, text)
+
+
+LONE = "bad \ud800 text"
+NOT_UNICODE = "{what} 'bad \\ud800 text' is not valid Unicode (it holds a lone surrogate)\nexpected any Unicode text"
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: make_case(double, name=LONE), "name"),
+        (lambda: make_case(double, tag=LONE), "tag"),
+        (lambda: benchmark(double, name=LONE), "name"),
+        (lambda: benchmark(double, tag=LONE), "tag"),
+        (lambda: benchmark(double, args=lambda s: s, s=[LONE]), "parameter"),
+        (lambda: param_value(("x", [LONE])), "parameter"),
+    ],
+)
+def test_a_lone_surrogate_cannot_be_stored(make: Callable[[], Any], what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+
+    assert str(caught.value) == NOT_UNICODE.format(what=what)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_case(double, name=3), "name 3 is a int"),  # type: ignore[arg-type]
+        (lambda: make_case(double, tag=None), "tag None is a NoneType"),  # type: ignore[arg-type]
+        (lambda: benchmark(double, name=["a", "b"]), "name ['a', 'b'] is a list"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_name_is_a_text(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+
+    assert str(caught.value) == f"{message}\nexpected a text"
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("fn", "name"),
+    [
+        (double, "double"),
+        (lambda x: x, "<lambda>"),
+        (functools.partial(double, 1), "double"),
+        (functools.partial(functools.partial(double), 1), "double"),
+        (functools.partial(Scale(2)), "Scale"),
+        (Scale(2), "Scale"),
+        (Scale(2).__call__, "__call__"),
+        (jax.jit(double), "double"),
+        (jax.jit(functools.partial(double)), "double"),
+        (functools.partial(jax.jit(double)), "double"),
+        (jax.vmap(double), "double"),
+        (jnp.sort, "sort"),
+        (jnp.add, "add"),
+        (len, "len"),
+        (int, "int"),
+    ],
+)
+def test_a_case_is_named_as_people_know_the_function(fn: Any, name: str) -> None:
+    assert name_of(fn) == name
+    assert make_case(fn).id.name == name
+
+
+def test_a_name_that_is_given_wins() -> None:
+    assert make_case(double, name="twice").id.name == "twice"
+    assert benchmark(double, name="twice").name == "twice"
+
+
+# Cases of one call
+
+
+def test_a_case_holds_the_call_as_it_was_given() -> None:
+    x = np.ones(3)
+
+    case = make_case(double, (x, 2), {"axis": 0}, static=["axis"], donate=0, tag="t")
+
+    args, kwargs = case.inputs()
+    assert (args[0] is x, args[1], kwargs) == (True, 2, {"axis": 0})
+    assert (case.fn, case.static, case.donate, case.jit) == (double, ("axis",), (0,), True)
+    assert case.id == CaseId("double", tag="t")
+
+
+@pytest.mark.parametrize("value", [3, None, "f", np.ones(2)])
+def test_what_cannot_be_called_cannot_be_measured(value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_case(value)
+
+    assert str(caught.value) == (
+        f"cannot measure {value!r}, a {type(value).__name__}\n"
+        "expected a function: plain, jitted, compiled, or a wrapper that holds a jit\n"
+        "\nhint: pass the function and its arguments apart: bench(f, x), not bench(f(x))"
+    )
+
+
+def test_without_jit_a_case_is_the_eager_variant() -> None:
+    assert make_case(double, jit=False).id == CaseId("double", variant="eager")
+    assert benchmark(double, jit=False).cases()[0].id == CaseId("double", variant="eager")
+
+
+def test_the_eager_variant_differs_in_nothing_else() -> None:
+    case = make_case(double, (1,), static=(0,), tag="t")
+
+    eager = case.eager()
+
+    assert (eager.jit, eager.id) == (False, CaseId("double", variant="eager", tag="t"))
+    assert (eager.fn, eager.static, eager.inputs()) == (case.fn, case.static, case.inputs())
+    assert (case.jit, case.id.variant) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ((), ()),
+        (0, (0,)),
+        ("axis", ("axis",)),
+        ([0, "axis"], (0, "axis")),
+        (range(2), (0, 1)),
+        (iter(["a"]), ("a",)),
+        (-1, (-1,)),
+    ],
+)
+def test_arguments_are_listed_by_position_or_name(given_: Any, expected: tuple[int | str, ...]) -> None:
+    assert positions(given_, "static") == expected
+
+
+@pytest.mark.parametrize("what", ["static", "donate"])
+@pytest.mark.parametrize(
+    ("value", "shown", "one"),
+    [
+        (1.5, "1.5", "1.5"),
+        (True, "True", "True"),
+        (None, "None", "None"),
+        ((0, True), "(0, True)", "True"),
+        (["x", None], "['x', None]", "None"),
+        ([(0, 1)], "[(0, 1)]", "(0, 1)"),
+    ],
+)
+def test_what_is_neither_a_position_nor_a_name_is_quoted(what: str, value: Any, shown: str, one: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_case(double, **{what: value})
+
+    assert str(caught.value) == (
+        f"{what}={shown} holds {one}\nexpected positions and names of arguments, such as (0, 'axis')"
+    )
+
+
+# @benchmark
+
+
+def test_a_benchmark_needs_no_parentheses() -> None:
+    @benchmark
+    def add(x: int) -> int:
+        return x + 1
+
+    assert isinstance(add, Benchmark)
+    assert [case.id for case in add.cases()] == [CaseId("add")]
+
+
+def test_a_benchmark_may_have_parentheses() -> None:
+    @benchmark()
+    def add(x: int) -> int:
+        return x + 1
+
+    assert [case.id for case in add.cases()] == [CaseId("add")]
+
+
+@pytest.mark.parametrize("make", [benchmark, benchmark(), benchmark(args=("f32[3]",))])
+def test_a_benchmark_can_still_be_called(make: Callable[..., Any]) -> None:
+    def subtract(a: int, b: int) -> int:
+        return a - b
+
+    marked = make(subtract)
+
+    assert marked(5, b=3) == 2
+
+
+def test_a_jitted_function_can_be_a_benchmark() -> None:
+    marked = benchmark(jax.jit(double), args=("f32[3]",))
+
+    assert marked.name == "double"
+    assert float(marked(2.0)) == 4.0
+    assert marked.cases()[0].fn is marked.fn
+
+
+def test_a_benchmark_hands_everything_to_its_cases() -> None:
+    marked = benchmark(double, args=(1,), tag="t", static=0, donate="x", options={"seed": 3}, name="n", jit=False)
+
+    (case,) = marked.cases()
+
+    assert case.id == CaseId("n", variant="eager", tag="t")
+    assert (case.static, case.donate, case.jit, case.options) == ((0,), ("x",), False, {"seed": 3})
+
+
+@pytest.mark.parametrize("value", [["f32[8]"], "f32[8]", 3])
+def test_what_cannot_be_called_cannot_be_a_benchmark(value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        benchmark(value)
+
+    assert str(caught.value) == (
+        f"cannot make a benchmark of {value!r}, a {type(value).__name__}\nexpected a function\n"
+        "\nhint: settings are given by name: @benchmark(args=...)"
+    )
+
+
+def test_every_combination_of_the_parameters_is_a_case_in_their_order() -> None:
+    marked = benchmark(double, args=lambda n, flag, s: (n,), n=[2, 1], flag=[True, False], s=["x", "y"])
+
+    cases = marked.cases()
+
+    assert cases[0].id.params == (("n", 2), ("flag", True), ("s", "x"))
+    assert ids(cases) == [
+        (2, True, "x"), (2, True, "y"), (2, False, "x"), (2, False, "y"),
+        (1, True, "x"), (1, True, "y"), (1, False, "x"), (1, False, "y"),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.lists(st.integers(), min_size=1, max_size=4), max_size=3))
+def test_there_are_as_many_cases_as_combinations(lists: list[list[int]]) -> None:
+    params = {f"p{i}": values for i, values in enumerate(lists)}
+
+    cases = benchmark(double, args=lambda **_: (), **params).cases()
+
+    assert len(cases) == int(np.prod([len(values) for values in lists], dtype=int))
+
+
+@pytest.mark.parametrize(
+    "values", [(1, 2), iter([1, 2]), (i for i in (1, 2)), np.array([1, 2]), {1: "a", 2: "b"}.keys()]
+)
+def test_values_may_come_from_any_iterable_and_are_kept(values: Any) -> None:
+    marked = benchmark(double, args=lambda n: (n,), n=values)
+
+    first, second = marked.cases(), marked.cases()
+
+    assert [case.inputs()[0][0] for case in first] == [1, 2]
+    assert ids(first) == ids(second)
+
+
+def test_inputs_are_made_when_their_turn_comes_and_anew_each_time() -> None:
+    made: list[int] = []
+    marked = benchmark(double, args=lambda n: (made.append(n),), n=[1, 2])
+
+    first, second = marked.cases()
+    before = list(made)
+    second.inputs()
+    first.inputs()
+    first.inputs()
+
+    assert (before, made) == ([], [2, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("args", "call"),
+    [
+        ((), ((), {})),
+        (("f32[3]", 2), (("f32[3]", 2), {})),
+        (["f32[3]"], (("f32[3]",), {})),
+        ("f32[3]", (("f32[3]",), {})),
+        ({"x": "f32[3]"}, ((), {"x": "f32[3]"})),
+        (lambda: ("f32[3]",), (("f32[3]",), {})),
+        (lambda: "f32[3]", (("f32[3]",), {})),
+        (lambda: {"x": 1}, ((), {"x": 1})),
+        (lambda: None, ((None,), {})),
+    ],
+)
+def test_inputs_may_be_a_tuple_one_value_or_keywords(args: Any, call: Any) -> None:
+    (case,) = benchmark(double, args=args).cases()
+
+    assert case.inputs() == call
+
+
+@pytest.mark.parametrize("name", ["dtype", "x_dtype", "accumulator_dtype"])
+def test_a_short_dtype_reaches_the_factory_as_its_long_name(name: str) -> None:
+    cases = benchmark(
+        double, args=lambda **params: (params[name],), **{name: ["bf16", "f32", "float16", "odd"]}
+    ).cases()
+
+    assert ids(cases) == [("bf16",), ("f32",), ("float16",), ("odd",)]
+    assert [case.inputs()[0] for case in cases] == [("bfloat16",), ("float32",), ("float16",), ("odd",)]
+
+
+@pytest.mark.parametrize("name", ["kind", "dtypes", "dtype_of"])
+def test_a_short_dtype_in_any_other_parameter_is_a_text(name: str) -> None:
+    (case,) = benchmark(double, args=lambda **params: (params[name],), **{name: ["bf16"]}).cases()
+
+    assert case.inputs() == (("bf16",), {})
+
+
+def test_the_factory_is_given_the_values_themselves() -> None:
+    (case,) = benchmark(double, args=lambda op, shape: (op, shape), op=[triple], shape=[[1, 2]]).cases()
+
+    assert case.inputs() == ((triple, [1, 2]), {})
+    assert ids([case]) == [(Opaque("function", f"{__name__}.triple"), (1, 2))]
+
+
+def test_chosen_values_replace_those_of_the_benchmark() -> None:
+    marked = benchmark(double, args=lambda n, m: (n, m), n=[1, 2], m=[3, 4])
+
+    chosen = marked.cases({"m": [9]})
+
+    assert ids(chosen) == [(1, 9), (2, 9)]
+    assert [case.inputs()[0] for case in chosen] == [(1, 9), (2, 9)]
+    assert len(marked.cases()) == 4
+
+
+def test_choosing_a_parameter_that_is_not_there_names_the_nearest() -> None:
+    marked = benchmark(double, args=lambda size, kind: (), size=[1], kind=[2])
+
+    with pytest.raises(UsageError) as caught:
+        marked.cases({"sise": [1]})
+
+    assert str(caught.value) == (
+        "benchmark 'double' has no parameter 'sise'\nexpected 'size'? Permitted is one of: kind, size"
+    )
+
+
+@pytest.mark.parametrize("value", ["ab", b"ab", 3, 1.5, None, True])
+def test_a_parameter_without_a_list_is_quoted_as_a_list(value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        benchmark(double, args=lambda n: (n,), n=value)
+
+    assert str(caught.value) == (
+        f"parameter 'n' of benchmark 'double' is {value!r}\nexpected a list of values, such as n=[{value!r}]"
+    )
+
+
+@pytest.mark.parametrize("empty", [[], (), iter([]), {}])
+def test_a_parameter_without_values_is_named(empty: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        benchmark(double, args=lambda n: (n,), n=empty)
+
+    assert str(caught.value) == "parameter 'n' of benchmark 'double' has no values\nexpected at least one"
+
+
+@pytest.mark.parametrize("args", [(), ("f32[3]",), {"x": 1}, "f32[3]"])
+def test_parameters_that_no_input_depends_on_are_refused(args: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        benchmark(double, args=args, n=[1], m=[2])
+
+    assert str(caught.value) == (
+        "benchmark 'double' has parameters n, m, but its inputs do not depend on them\n"
+        "expected args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([lambda x: x, lambda x: x + 1], f"'{__name__}.<lambda>'"),
+        ([object(), object()], "'<object object>'"),
+        ([Scale(1).__call__, Scale(2).__call__], f"'{__name__}.Scale.__call__'"),
+    ],
+)
+def test_values_that_cannot_be_told_apart_are_refused(values: list[Any], shown: str) -> None:
+    """Their rows would be rows of one case, and the times of one would be compared with those of the other."""
+    with pytest.raises(UsageError) as caught:
+        benchmark(double, args=lambda op: (op,), op=values)
+
+    assert str(caught.value) == (
+        f"two values of parameter 'op' of benchmark 'double' are both stored as {shown}\n"
+        "expected values that can be told apart\n"
+        "\nhint: give functions a name with def, or list texts and look them up in args="
+    )
+
+
+def test_a_case_needs_no_jax() -> None:
+    code = (
+        "import sys; from benchax.case import benchmark, make_case\n"
+        "benchmark(len, args=lambda n: (n,), n=[1]).cases()[0].inputs(); make_case(len, (1,)).eager()\n"
+        "sys.exit('jax' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_folder_of_a_case_is_not_part_of_its_identity(tmp_path: Path) -> None:
+    import dataclasses
+
+    case = make_case(double)
+
+    assert dataclasses.replace(case, folder=tmp_path).id == case.id

@@ -1,0 +1,356 @@
+"""Where it ran: what is read, what is left out, and what is None where the system does not tell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchax import environment
+from benchax.environment import GitState, capture, flags, git_state
+
+X86 = "processor\t: 0\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: fpu sse2 hypervisor avx2\n\nmodel name\t: another"
+ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    me = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", "-C", str(folder), *me, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """One commit on the branch "main", nothing else."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "bench_fft.py").write_text("")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    return tmp_path
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The files of the system, by path: empty, until a test puts some there."""
+    files: dict[str, str] = {}
+    monkeypatch.setattr(environment, "read_text", files.get)
+    environment.host.cache_clear()
+    yield files
+    environment.host.cache_clear()
+
+
+class TestGit:
+    def test_a_clean_checkout(self, repository: Path) -> None:
+        commit = git(repository, "rev-parse", "HEAD")
+
+        assert git_state(repository) == GitState(commit, "main", False)
+        assert len(commit) == 40
+
+    def test_a_changed_file_is_dirty(self, repository: Path) -> None:
+        (repository / "bench_fft.py").write_text("changed")
+
+        assert git_state(repository).is_dirty is True
+
+    def test_an_untracked_file_is_dirty_even_if_the_user_hides_them(self, repository: Path) -> None:
+        git(repository, "config", "status.showUntrackedFiles", "no")
+        (repository / "new.py").write_text("")
+
+        assert git_state(repository).is_dirty is True
+
+    def test_an_ignored_file_is_not_dirty(self, repository: Path) -> None:
+        (repository / ".git" / "info" / "exclude").write_text("*.log\n")
+        (repository / "run.log").write_text("")
+
+        assert git_state(repository).is_dirty is False
+
+    def test_detached_has_no_branch(self, repository: Path) -> None:
+        git(repository, "checkout", "-q", "--detach")
+
+        state = git_state(repository)
+
+        assert state == GitState(git(repository, "rev-parse", "HEAD"), None, False)
+
+    def test_a_tag_does_not_rename_the_commit(self, repository: Path) -> None:
+        before = git_state(repository)
+        git(repository, "tag", "-a", "v1", "-m", "one")
+        git(repository, "tag", "-a", "main", "-m", "named like the branch")
+
+        assert git_state(repository) == before
+
+    def test_a_branch_and_a_folder_of_unusual_characters(self, repository: Path) -> None:
+        git(repository, "checkout", "-q", "-b", "größe/🚀")
+        folder = repository / "a b\n'ü"
+        folder.mkdir()
+
+        assert git_state(folder).branch == "größe/🚀"
+
+    def test_the_folder_counts_and_not_the_working_folder(
+        self, repository: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir("/")
+
+        assert git_state(repository).branch == "main"
+
+    def test_a_file_stands_for_its_folder(self, repository: Path) -> None:
+        assert git_state(repository / "bench_fft.py") == git_state(repository)
+
+    def test_inside_a_hook_of_another_repository(self, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        expected = git_state(repository)
+        monkeypatch.setenv("GIT_DIR", "/nowhere")
+        monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
+
+        assert git_state(repository) == expected
+
+    def test_before_the_first_commit(self, tmp_path: Path) -> None:
+        git(tmp_path, "init", "-q")
+
+        assert git_state(tmp_path) == GitState(None, None, None)
+
+    def test_outside_a_repository(self, tmp_path: Path) -> None:
+        assert git_state(tmp_path) == GitState(None, None, None)
+
+    def test_a_folder_that_does_not_exist(self, tmp_path: Path) -> None:
+        assert git_state(tmp_path / "no" / "such") == GitState(None, None, None)
+
+    def test_without_git(self, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "")
+
+        assert git_state(repository) == GitState(None, None, None)
+
+    def test_a_status_that_takes_too_long_keeps_the_commit(
+        self, repository: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = subprocess.run
+
+        def slow(command: list[str], **settings: object) -> object:
+            if "status" in command:
+                raise subprocess.TimeoutExpired(command, 5)
+            return run(command, **settings)  # type: ignore[call-overload]
+
+        monkeypatch.setattr(subprocess, "run", slow)
+
+        state = git_state(repository)
+
+        assert state.commit is not None
+        assert state.is_dirty is None
+
+
+class TestFlags:
+    def test_what_changes_programs_is_kept(self) -> None:
+        variables = {"XLA_FLAGS": "--xla_a=1", "OMP_NUM_THREADS": "1", "NPROC": "4", "HOME": "/root", "PATH": "/bin"}
+
+        assert flags(variables) == {"XLA_FLAGS": "--xla_a=1", "OMP_NUM_THREADS": "1", "NPROC": "4"}
+
+    def test_secrets_are_left_out(self) -> None:
+        variables = {"JAX_SERVICE_TOKEN": "hunter2", "JAX_COMPILATION_CACHE_DIR": "https://me:hunter2@host/cache"}
+
+        assert flags(variables) == {"JAX_COMPILATION_CACHE_DIR": "https://host/cache"}
+
+    def test_what_differs_between_the_processes_of_a_cluster_is_left_out(self) -> None:
+        assert flags({"JAX_PROCESS_ID": "3", "JAX_COORDINATOR_ADDRESS": "a:1", "JAX_LOCAL_DEVICE_IDS": "0"}) == {}
+
+    def test_bytes_that_are_no_text_become_text(self) -> None:
+        """Else the row could not be written as UTF-8."""
+        assert flags({"XLA_FLAGS": os.fsdecode(b"--dump=\xff")}) == {"XLA_FLAGS": "--dump=\\udcff"}
+
+
+class TestFingerprint:
+    def test_the_commit_does_not_enter(self, repository: Path) -> None:
+        before = capture(repository, with_jax=False)
+        git(repository, "commit", "-q", "--allow-empty", "-m", "second")
+        (repository / "new.py").write_text("")
+        after = capture(repository, with_jax=False)
+
+        assert after.commit != before.commit
+        assert after.fingerprint == before.fingerprint
+
+    def test_a_flag_enters(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = capture(with_jax=False)
+        monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+
+        assert capture(with_jax=False).fingerprint != before.fingerprint
+
+    def test_importing_jax_does_not_change_it(self) -> None:
+        """`import jax` sets TF_CPP_MIN_LOG_LEVEL: the first row of a process would be unlike the rest."""
+        script = "from benchax.environment import capture; assert capture().fingerprint == capture().fingerprint"
+
+        done = run_python(script)
+
+        assert done.returncode == 0, done.stderr
+
+
+def run_python(script: str) -> subprocess.CompletedProcess[str]:
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "JAX_PLATFORMS": "cpu"}
+    variables.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False)
+
+
+class TestJax:
+    def test_devices_and_settings(self) -> None:
+        import jax
+
+        found = capture()
+
+        assert (found.backend, found.device_count) == (jax.default_backend(), jax.device_count())
+        assert (found.jax, found.process_count) == (jax.__version__, 1)
+        assert found.config["jax_enable_x64"] == jax.config.values["jax_enable_x64"]
+        assert isinstance(found.config["jax_cpu_enable_async_dispatch"], bool)
+
+    def test_a_changed_setting_is_seen(self) -> None:
+        import jax
+
+        with jax.disable_jit():
+            assert capture().config["jax_disable_jit"] is True
+        assert capture().config["jax_disable_jit"] is False
+
+    def test_with_jax_false_leaves_jax_alone(self) -> None:
+        script = (
+            "import sys; from benchax.environment import capture; e = capture(with_jax=False);"
+            "assert 'jax' not in sys.modules and 'numpy' not in sys.modules;"
+            "assert e.jax and e.backend is None and e.config == {}"
+        )
+
+        done = run_python(script)
+
+        assert done.returncode == 0, done.stderr
+
+    def test_without_jax(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "jax", None)
+
+        found = capture()
+
+        assert (found.backend, found.device_kind, found.config) == (None, None, {})
+
+    def test_without_a_working_backend(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import jax
+
+        def broken() -> None:
+            raise RuntimeError("Unable to initialize backend 'cuda'")
+
+        monkeypatch.setattr(jax, "local_devices", broken)
+
+        assert capture().backend is None
+
+    def test_settings_that_this_jax_does_not_have_are_left_out(self) -> None:
+        class OldConfig:
+            jax_enable_x64 = True
+
+        assert environment.jax_config(OldConfig()) == {"jax_enable_x64": True}
+
+    def test_a_setting_that_is_no_plain_value_becomes_text(self) -> None:
+        class Config:
+            jax_default_matmul_precision = Path("highest")
+
+        assert environment.jax_config(Config()) == {"jax_default_matmul_precision": "highest"}
+
+
+class TestHost:
+    def test_this_machine(self) -> None:
+        found = capture(with_jax=False)
+
+        assert found.host
+        assert found.cores is not None
+        assert found.cores >= 1
+        assert found.memory_bytes is not None
+        assert found.memory_bytes > 2**20
+        assert found.numpy is not None
+
+    def test_an_x86_processor(self, system: dict[str, str]) -> None:
+        system["/proc/cpuinfo"] = X86
+        system["/sys/kernel/mm/transparent_hugepage/enabled"] = "always [madvise] never"
+
+        found = capture(with_jax=False)
+
+        assert found.processor == "Intel(R) Xeon(R)"
+        assert found.virtual_machine is True
+        assert found.huge_pages == "madvise"
+
+    def test_an_arm_processor_has_no_name_and_tells_of_no_hypervisor(self, system: dict[str, str]) -> None:
+        system["/proc/cpuinfo"] = ARM
+
+        found = capture(with_jax=False)
+
+        assert found.processor == "ARM implementer 0x41 part 0xd40"
+        assert found.virtual_machine is None
+
+    def test_without_proc_and_sys(self, system: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+        monkeypatch.setattr(psutil, "PROCFS_PATH", "/nowhere")
+
+        found = capture(with_jax=False)
+
+        assert system == {}
+        unknown = (found.governor, found.huge_pages, found.virtual_machine, found.affinity, found.memory_bytes)
+        assert unknown == (None,) * 5
+        assert environment.machine() == environment.Machine()
+
+    def test_the_constant_part_is_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = capture(with_jax=False)
+        monkeypatch.setattr(environment, "cpuinfo", lambda: {"model name": "another"})
+
+        assert capture(with_jax=False).processor == first.processor
+
+    def test_what_can_change_is_read_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = capture(with_jax=False)
+        monkeypatch.setattr(environment, "affinity", lambda: (7,))
+
+        assert capture(with_jax=False) == replace(first, affinity=(7,))
+
+    def test_a_package_that_is_not_installed_has_no_version(self) -> None:
+        assert environment.installed("no-such-package") is None
+
+
+class TestMachine:
+    @pytest.mark.parametrize(
+        ("files", "expected"),
+        [
+            ({"intel_pstate/no_turbo": "0"}, True),
+            ({"intel_pstate/no_turbo": "1"}, False),
+            ({"cpufreq/boost": "1"}, True),
+            ({"cpufreq/boost": "0"}, False),
+            ({"cpufreq/boost": "garbage"}, None),
+            ({}, None),
+        ],
+    )
+    def test_turbo(self, system: dict[str, str], files: dict[str, str], expected: bool | None) -> None:
+        system.update({f"/sys/devices/system/cpu/{name}": text for name, text in files.items()})
+
+        assert environment.machine().is_turbo_on is expected
+
+    def test_quota_of_version_2_is_the_smallest_on_the_way_up(self, system: dict[str, str]) -> None:
+        system["/proc/self/cgroup"] = "0::/team/job"
+        system["/sys/fs/cgroup/team/cpu.max"] = "150000 100000"
+        system["/sys/fs/cgroup/team/job/cpu.max"] = "400000 100000"
+
+        assert environment.cpu_quota() == 1.5
+
+    def test_quota_of_version_1(self, system: dict[str, str]) -> None:
+        """The path is the host's, which a container does not see: the root holds the container's limit."""
+        system["/proc/self/cgroup"] = "5:memory:/docker/1a2b\n4:cpu,cpuacct:/docker/1a2b\n0::/"
+        system["/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us"] = "50000"
+        system["/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us"] = "100000"
+
+        assert environment.cpu_quota() == 0.5
+
+    @pytest.mark.parametrize(
+        "files",
+        [
+            {},
+            {"/proc/self/cgroup": "0::/", "/sys/fs/cgroup/cpu.max": "max 100000"},
+            {
+                "/proc/self/cgroup": "1:cpu:/",
+                "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+                "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+        ],
+    )
+    def test_no_quota(self, system: dict[str, str], files: dict[str, str]) -> None:
+        system.update(files)
+
+        assert environment.cpu_quota() is None

@@ -1,0 +1,73 @@
+"""`benchax/__init__.py` is the only list of what is public: its own three copies and the reference page agree."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import types
+from pathlib import Path
+
+import pytest
+from source_tree import PACKAGE, modules, parse
+
+import benchax
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference.md"
+# A heading that starts with code: ### `bench(fn, *args)`, ### `@benchmark(...)`, ### `benchax.Measurement`
+HEADING = re.compile(r"^#{2,6} +`@?(?:benchax\.)?(\w+)", re.MULTILINE)
+
+HUB = parse(PACKAGE / "__init__.py")
+
+
+def home_of_each_name() -> dict[str, str]:
+    """The map from public names to modules, as it is written."""
+    dicts = [node.value for node in HUB.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    return next((ast.literal_eval(d) for d in dicts if isinstance(d, ast.Dict)), {})
+
+
+def imports_for_types() -> dict[str, str]:
+    """The same names as pyright sees them: the imports under `if TYPE_CHECKING`."""
+    blocks = [n.body for n in HUB.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    statements = [n for block in blocks for n in block if isinstance(n, ast.ImportFrom)]
+    return {alias.asname or alias.name: str(n.module) for n in statements for alias in n.names}
+
+
+def test_the_map_is_found() -> None:
+    assert "bench" in home_of_each_name()
+
+
+def test_the_map_and_the_imports_for_types_agree() -> None:
+    assert imports_for_types() == home_of_each_name()
+
+
+def test_all_lists_the_names_of_the_map() -> None:
+    assert sorted(benchax.__all__) == sorted(home_of_each_name())
+
+
+@pytest.mark.parametrize(("name", "home"), home_of_each_name().items())
+def test_every_public_name_is_what_its_home_calls_so(name: str, home: str) -> None:
+    assert getattr(benchax, name) is getattr(importlib.import_module(home), name)
+
+
+def test_tab_completion_offers_the_public_names() -> None:
+    assert set(benchax.__all__) <= set(dir(benchax))
+
+
+def test_an_unknown_name_is_an_attribute_error_that_quotes_it() -> None:
+    with pytest.raises(AttributeError, match="'benchmrk'"):
+        benchax.benchmrk  # noqa: B018  # looking it up is the act
+
+
+def test_no_public_name_is_that_of_a_submodule() -> None:
+    """Importing the submodule anywhere would put the module in the place of the function."""
+    submodules = {name.removeprefix("benchax.") for name in modules() if name.count(".") == 1}
+    values = {name: getattr(benchax, name) for name in benchax.__all__}
+
+    assert [n for n, v in values.items() if n in submodules and not isinstance(v, types.ModuleType)] == []
+
+
+def test_the_reference_page_has_a_heading_for_every_public_name_and_no_other() -> None:
+    documented = set(HEADING.findall(REFERENCE.read_text(encoding="utf-8")))
+
+    assert documented == set(benchax.__all__)

@@ -1,0 +1,353 @@
+"""Options: which of six sources wins, what a value may be, and what is said about one that may not."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from benchax.errors import UsageError
+from benchax.model import Options
+from benchax.options import DEFAULTS, NAMES, check, resolve
+
+A_TIME = "a time such as 0.5, 500ms, 20us or 2min"
+A_TIME_ABOVE_0 = "a time above 0, such as 0.5, 500ms or 2min"
+A_SHARE = "a share between 0 and 1, such as 0.02 or 2%"
+A_SWITCH = "one of: true, yes, on, 1, false, no, off, 0"
+A_TEXT = "a text that is not empty"
+
+
+def toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def resolve_from(folder: Path, **sources: dict[str, Any]) -> Options:
+    """`resolve` with what the caller has in each source; the project's is written to a pyproject.toml in `folder`."""
+    lines = [f"{name} = {toml(value)}" for name, value in sources.pop("project", {}).items()]
+    (folder / "pyproject.toml").write_text("\n".join(["[tool.benchax]", *lines]))
+    environ = {f"BENCHAX_{name.upper()}": str(value) for name, value in sources.pop("environ", {}).items()}
+    return resolve(**sources, environ=environ, project=folder)
+
+
+def source_name(source: str, folder: Path) -> str:
+    """How messages call the source."""
+    return {
+        "call": "the call",
+        "marker": "the benchmark's options",
+        "command_line": "the command line",
+        "environ": "the environment",
+        "project": f"[tool.benchax] of {folder / 'pyproject.toml'}",
+    }[source]
+
+
+# Strongest first, as the documentation lists them; "default" stands for saying nothing.
+SOURCES = ["call", "marker", "command_line", "environ", "project"]
+sources = pytest.mark.parametrize("source", SOURCES)
+
+
+# Which source wins
+
+
+@pytest.mark.parametrize(("stronger", "weaker"), [*itertools.combinations(SOURCES, 2)])
+def test_the_stronger_source_wins(stronger: str, weaker: str, tmp_path: Path) -> None:
+    found = resolve_from(tmp_path, **{stronger: {"seed": 1}, weaker: {"seed": 2}})
+
+    assert found.seed == 1
+
+
+@sources
+def test_every_source_wins_over_the_default(source: str, tmp_path: Path) -> None:
+    found = resolve_from(tmp_path, **{source: {"max_time_s": "250ms", "memory": False}})
+
+    assert found == dataclasses.replace(DEFAULTS, max_time_s=0.25, memory=False)
+
+
+def test_sources_fill_each_others_gaps(tmp_path: Path) -> None:
+    found = resolve_from(
+        tmp_path,
+        call={"seed": 1},
+        marker={"max_samples": 2},
+        command_line={"max_time_s": 3},
+        environ={"min_time_s": 4},
+        project={"max_warmup_s": 5},
+    )
+
+    assert found == dataclasses.replace(
+        DEFAULTS, seed=1, max_samples=2, max_time_s=3.0, min_time_s=4.0, max_warmup_s=5.0
+    )
+
+
+@pytest.mark.parametrize("source", ["call", "marker", "command_line"])
+def test_none_is_not_said(source: str, tmp_path: Path) -> None:
+    found = resolve_from(tmp_path, **{source: dict.fromkeys(NAMES)}, project={"seed": 7})
+
+    assert found == dataclasses.replace(DEFAULTS, seed=7)
+
+
+def test_a_value_that_is_false_is_said(tmp_path: Path) -> None:
+    found = resolve_from(tmp_path, call={"memory": False, "seed": 0}, project={"memory": True, "seed": 7})
+
+    assert (found.memory, found.seed) == (False, 0)
+
+
+def test_with_no_source_at_all_the_defaults_hold(project: Path) -> None:
+    assert resolve(environ={}) == DEFAULTS
+
+
+def test_the_result_has_no_gaps(tmp_path: Path) -> None:
+    assert None not in dataclasses.astuple(resolve_from(tmp_path))
+
+
+def test_no_option_is_forgotten() -> None:
+    """Each field of Options has a default, and the default is a value that its own reader accepts unchanged."""
+    defaults = dataclasses.asdict(DEFAULTS)
+
+    assert list(NAMES) == [f.name for f in dataclasses.fields(Options)]
+    assert check(defaults, "here") == defaults
+    assert None not in defaults.values()
+
+
+def test_the_environment_is_that_of_the_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHAX_SEED", "11")
+
+    assert resolve().seed == 11
+
+
+def test_other_variables_of_the_environment_are_not_ours(project: Path) -> None:
+    found = resolve(environ={"SEED": "1", "XBENCHAX_SEED": "2", "benchax_seed": "3"})
+
+    assert found == DEFAULTS
+
+
+# pyproject.toml
+
+
+def test_the_project_is_found_above_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.benchax]\nseed = 5")
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+
+    assert resolve(environ={}, project=below).seed == 5
+
+
+def test_the_project_is_found_above_a_relative_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "pyproject.toml").write_text("[tool.benchax]\nseed = 5")
+    (project / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(project / "a")
+
+    assert resolve(environ={}, project=Path("b")).seed == 5
+
+
+def test_the_project_of_the_working_directory_is_the_default(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.benchax]\nseed = 5")
+
+    assert resolve(environ={}).seed == 5
+
+
+def test_the_nearest_project_is_the_one(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.benchax]\nseed = 5")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "pyproject.toml").write_text("[project]\nname = 'x'")
+
+    assert resolve(environ={}, project=inner) == DEFAULTS
+
+
+@pytest.mark.parametrize("text", ["", "[tool]", "[tool.ruff]\nline-length = 99", "tool = 3", "[tool.benchax]"])
+def test_a_project_that_says_nothing_of_benchax_changes_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+
+    assert resolve(environ={}, project=tmp_path) == DEFAULTS
+
+
+def test_a_folder_of_that_name_is_no_project(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").mkdir()
+
+    assert resolve(environ={}, project=tmp_path) == DEFAULTS
+
+
+@pytest.mark.parametrize("content", [b"[tool.benchax", b"seed = ", b"\xff\xfe", b"a = 1\na = 2"])
+def test_a_project_that_is_not_toml_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(content)
+
+    with pytest.raises(UsageError) as caught:
+        resolve(environ={}, project=tmp_path)
+
+    assert caught.value.problem.startswith(f"cannot read {path}: ")
+    assert caught.value.expected == "a TOML file"
+
+
+@pytest.mark.parametrize(("line", "shown"), [("benchax = 3", "3"), ("benchax = []", "[]"), ("benchax = 'x'", "'x'")])
+def test_a_setting_in_the_place_of_the_table_is_quoted(line: str, shown: str, tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(f"[tool]\n{line}")
+
+    with pytest.raises(UsageError) as caught:
+        resolve(environ={}, project=tmp_path)
+
+    assert str(caught.value) == f"tool.benchax in {path} is {shown}\nexpected a table: [tool.benchax]"
+
+
+# Names
+
+
+@sources
+def test_an_unknown_option_names_its_source_and_the_nearest_name(source: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_from(tmp_path, **{source: {"max_tme_s": 1}})
+
+    message = str(caught.value)
+    assert message.startswith(
+        f"unknown option 'max_tme_s' in {source_name(source, tmp_path)}\nexpected 'max_time_s'? Permitted is one of: "
+    )
+    assert message.endswith(", ".join(sorted(NAMES)))
+
+
+@sources
+def test_an_unknown_option_is_an_error_also_where_its_value_is_none_or_overridden(source: str, tmp_path: Path) -> None:
+    nothing = "" if source in ("environ", "project") else None
+
+    with pytest.raises(UsageError, match="unknown option 'sed' in"):
+        resolve_from(tmp_path, **{"call": {"seed": 1}, source: {"sed": nothing}})
+
+
+# Values
+
+
+@sources
+def test_a_bad_value_is_quoted_with_its_option_and_source(source: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_from(tmp_path, **{source: {"verify": "maybe"}})
+
+    assert str(caught.value) == (
+        f"option 'verify' in {source_name(source, tmp_path)} cannot be 'maybe'\nexpected one of: eager, float64, off"
+    )
+
+
+@pytest.mark.parametrize("source", SOURCES[1:])
+def test_a_bad_value_is_an_error_also_where_a_stronger_source_overrides_it(source: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"option 'seed' in .* cannot be"):
+        resolve_from(tmp_path, **{"call": {"seed": 1}, source: {"seed": "many"}})
+
+
+DURATIONS = ["max_time_s", "min_time_s", "sample_time_s", "max_warmup_s"]
+SWITCHES = ["memory", "cold_process"]
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+@pytest.mark.parametrize(
+    ("value", "expected"), [(2, 2.0), (0.5, 0.5), ("500ms", 0.5), ("2 min", 120.0), ("20us", 20e-6), ("1e-3", 1e-3)]
+)
+def test_a_duration_is_seconds_or_a_text_with_a_unit(name: str, value: Any, expected: float) -> None:
+    found = check({name: value}, "here")[name]
+
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert type(found) is float
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        *((name, value, A_TIME) for name in DURATIONS for value in (True, "fast", "", "1 h", math.nan, math.inf, [1])),
+        *((name, value, A_TIME_ABOVE_0) for name in DURATIONS for value in (0, -1, "0ms", "-5ms")),
+        *(("max_samples", value, "a whole number from 1 up") for value in (0, -3, 1.5, 20.0, True, "many", "", "1.0")),
+        *(("seed", value, "a whole number from 0 up") for value in (-1, 0.5, False, "x", [1])),
+        *(
+            ("relative_width", value, A_SHARE)
+            for value in (0, 1, -0.1, 2, "0%", "100%", "x", "", True, math.nan, [0.1])
+        ),
+        *((name, value, A_SWITCH) for name in SWITCHES for value in (2, 1.0, "maybe", "", [True])),
+        *(("verify", value, "one of: eager, float64, off") for value in ("", 0, 1.5, "maybe")),
+        *(("timer", value, A_TEXT) for value in ("", True, 3, ["wall"])),
+        *(("store", value, A_TEXT) for value in ("", True, 3, Path)),
+    ],
+)
+def test_a_value_that_is_not_permitted_is_refused_with_those_that_are(name: str, value: Any, expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check({name: value}, "here")
+
+    assert str(caught.value) == f"option {name!r} in here cannot be {value!r}\nexpected {expected}"
+
+
+def test_the_nearest_permitted_value_comes_first() -> None:
+    with pytest.raises(UsageError) as caught:
+        check({"verify": "float65"}, "here")
+
+    assert caught.value.expected == "'float64'? Permitted is one of: eager, float64, off"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0.02, 0.02), ("2%", 0.02), ("2 %", 0.02), ("0.02", 0.02), (" 0.5% ", 0.005)]
+)
+def test_a_share_is_a_number_or_percent(value: Any, expected: float) -> None:
+    assert check({"relative_width": value}, "here") == {"relative_width": pytest.approx(expected, rel=1e-12)}
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1, 1), ("300", 300), ("1_000", 1000), (10**12, 10**12)])
+def test_a_whole_number_may_be_a_text(value: Any, expected: int) -> None:
+    found = check({"max_samples": value}, "here")
+
+    assert found == {"max_samples": expected}
+    assert type(found["max_samples"]) is int
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [((True, 1, "1", "true", "YES", " on "), True), ((False, 0, "0", "false", "No", "OFF"), False)],
+)
+def test_a_switch_knows_the_usual_words(name: str, words: tuple[Any, ...], expected: bool) -> None:
+    found = [check({name: word}, "here")[name] for word in words]
+
+    assert found == [expected] * len(words)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(True, "eager"), (False, "off"), ("eager", "eager"), ("float64", "float64"), ("off", "off")]
+)
+def test_verify_may_be_a_switch(value: Any, expected: str) -> None:
+    assert check({"verify": value}, "here") == {"verify": expected}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(False, "off"), ("off", "off"), ("my rows", "my rows"), (Path("a/b"), str(Path("a/b")))]
+)
+def test_the_store_is_a_folder_or_off(value: Any, expected: str) -> None:
+    assert check({"store": value}, "here") == {"store": expected}
+
+
+def test_false_in_the_project_turns_the_store_off(tmp_path: Path) -> None:
+    assert resolve_from(tmp_path, project={"store": False}).store == "off"
+
+
+def test_which_timers_exist_is_not_known_here() -> None:
+    assert check({"timer": "wall,sundial"}, "here") == {"timer": "wall,sundial"}
+
+
+def attempt(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except UsageError as error:
+        return error
+
+
+@given(st.sampled_from(NAMES), st.text() | st.floats() | st.integers() | st.booleans() | st.lists(st.integers()))
+@example("max_time_s", "1e400")
+@example("relative_width", "nan")
+@example("max_samples", "9" * 5000)
+def test_any_value_is_read_or_refused_and_what_is_read_stays_as_it_is(name: str, value: Any) -> None:
+    found = attempt(lambda: check({name: value}, "here"))
+
+    if isinstance(found, UsageError):
+        assert found.problem == f"option {name!r} in here cannot be {value!r}"
+        assert found.expected
+    else:
+        assert check(found, "here") == found

@@ -1,0 +1,180 @@
+"""Inputs in short, `f32[1024,8]`: text to shape and dtype and back, and plain words about slips."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from benchax.errors import UsageError
+from benchax.specs import DTYPES, ArraySpec, is_spec, long_dtype, parse_spec, short_dtype
+
+SHAPES = st.lists(st.integers(0, 2**40), max_size=5).map(tuple)
+SPECS = st.builds(ArraySpec, st.sampled_from([*DTYPES.values(), "key"]), SHAPES)
+# Texts that are nearly specs, beside any text at all.
+NEARLY = st.text(st.sampled_from("bcfiukey0123456789_[],- .x"), max_size=16)
+LOOKS_LIKE_ONE = st.from_regex(r"(f32|bf16|f33|key)\[[-0-9_., ]{0,8}\]?", fullmatch=True)
+
+PERMITTED = "bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, f8_e4m3fn, f8_e5m2, key"
+AN_INPUT = "\nexpected a spec such as f32[1024,1024], bf16[8,128], i32[] or key"
+A_SIZE = "\nexpected whole numbers from 0 up, such as f32[1024,8]"
+
+
+def attempt(text: str) -> ArraySpec | UsageError:
+    try:
+        return parse_spec(text)
+    except UsageError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "shape"),
+    [
+        ("f32[1024,8]", "float32", (1024, 8)),
+        ("bf16[8]", "bfloat16", (8,)),
+        ("f32[]", "float32", ()),
+        ("i32[0]", "int32", (0,)),
+        ("u8[3,0,2]", "uint8", (3, 0, 2)),
+        ("bool[2]", "bool", (2,)),
+        ("c64[2]", "complex64", (2,)),
+        ("f8_e4m3fn[4]", "float8_e4m3fn", (4,)),
+        ("f8_e5m2[4]", "float8_e5m2", (4,)),
+        ("float32[3]", "float32", (3,)),
+        ("bfloat16[3]", "bfloat16", (3,)),
+        ("key", "key", ()),
+        ("key[]", "key", ()),
+        ("key[4]", "key", (4,)),
+        ("key[2,3]", "key", (2, 3)),
+        ("f32[1_000_000]", "float32", (1_000_000,)),
+        (" f32 [ 8, 4 ] ", "float32", (8, 4)),
+        (" key ", "key", ()),
+        ("f32[007]", "float32", (7,)),
+    ],
+)
+def test_a_spec_is_a_dtype_and_a_shape(text: str, dtype: str, shape: tuple[int, ...]) -> None:
+    assert parse_spec(text) == ArraySpec(dtype, shape)
+
+
+@given(SPECS)
+def test_a_spec_survives_being_written_and_read(spec: ArraySpec) -> None:
+    assert parse_spec(str(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (ArraySpec("float32", (1024, 8)), "f32[1024,8]"),
+        (ArraySpec("uint8", ()), "u8[]"),
+        (ArraySpec("key", ()), "key"),
+        (ArraySpec("key", (4,)), "key[4]"),
+        (ArraySpec("int4", (2,)), "int4[2]"),
+    ],
+)
+def test_a_spec_is_written_in_short(spec: ArraySpec, text: str) -> None:
+    assert str(spec) == text
+
+
+@given(st.text() | NEARLY | LOOKS_LIKE_ONE)
+@example("f32[8_]")
+@example("f32[1__0]")
+@example("f32[" + "9" * 5000 + "]")  # more digits than int() reads
+@example("f32[²]")
+def test_any_text_is_a_spec_or_a_usage_error_that_quotes_it(text: str) -> None:
+    found = attempt(text)
+
+    assert repr(text) in found.problem if isinstance(found, UsageError) else parse_spec(str(found)) == found
+
+
+@given(NEARLY | LOOKS_LIKE_ONE)
+@example(" key ")
+def test_whatever_can_be_read_is_meant_as_a_spec(text: str) -> None:
+    found = attempt(text)
+
+    assert is_spec(text) or isinstance(found, UsageError)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "f32", "f32[8", "f32 8]", "f32[8][4]", "[8]", "8", "f32(8)", "32f[8]", "keys", "f32[[8]]"]
+)
+def test_what_is_no_spec_at_all_is_quoted(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_spec(text)
+
+    assert str(caught.value) == f"cannot read {text!r} as an input{AN_INPUT}"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("f33[8]", "f33"), ("F32[8]", "F32"), ("float[8]", "float"), ("keys[4]", "keys")]
+)
+def test_an_unknown_dtype_is_named_with_the_permitted_ones(text: str, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_spec(text)
+
+    assert str(caught.value) == f"unknown dtype {name!r} in {text!r}\nexpected one of: {PERMITTED}"
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension"),
+    [
+        ("f32[-1]", "-1"),
+        ("f32[+1]", "+1"),
+        ("f32[2.5]", "2.5"),
+        ("f32[1e3]", "1e3"),
+        ("f32[8,]", ""),
+        ("f32[,8]", ""),
+        ("f32[8,n]", "n"),
+        ("f32[8_]", "8_"),
+        ("f32[_8]", "_8"),
+        ("f32[1__0]", "1__0"),
+        ("key[-1]", "-1"),
+        ("f32[{n}]", "{n}"),
+    ],
+)
+def test_a_dimension_that_is_not_a_size_is_named(text: str, dimension: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_spec(text)
+
+    assert str(caught.value) == f"dimension {dimension!r} in {text!r} is not a size{A_SIZE}"
+
+
+@pytest.mark.parametrize(
+    "text", ["f32[8]", "f32[]", "key", "key[4]", " f32[ 8 ]", "f33[8]", "f32[x]", "F32[8]", "float[-1]"]
+)
+def test_what_is_meant_as_a_spec_is_seen_even_if_it_is_wrong(text: str) -> None:
+    assert is_spec(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3", "axis", "'f32[8]'", "(1, 2)", "[1, 2]", "keys", "f32", "ij,jk->ik", "{'a': [1]}"]
+)
+def test_what_is_something_else_is_no_spec(text: str) -> None:
+    assert not is_spec(text)
+
+
+@given(st.sampled_from(sorted(DTYPES)))
+def test_short_and_long_names_of_dtypes_are_pairs(short: str) -> None:
+    assert short_dtype(long_dtype(short)) == short
+
+
+@given(st.sampled_from(sorted(DTYPES.values())))
+def test_a_long_name_stays_as_it_is(name: str) -> None:
+    assert long_dtype(name) == name
+
+
+def test_every_dtype_is_one_that_jax_knows() -> None:
+    import jax.numpy as jnp
+
+    found = [jnp.dtype(name).name for name in DTYPES.values()]
+
+    assert found == list(DTYPES.values())
+
+
+def test_a_wrong_dtype_by_itself_is_named_without_a_spec() -> None:
+    with pytest.raises(UsageError) as caught:
+        long_dtype("half")
+
+    assert str(caught.value) == f"unknown dtype 'half'\nexpected one of: {PERMITTED}"
+
+
+def test_what_has_no_short_name_stays_as_it_is() -> None:
+    assert short_dtype("int4") == "int4"
