@@ -1,6 +1,6 @@
 """Two promises of the store, measured: many writers lose nothing, and `latest` does not slow down with the years.
 
-    python benchmarks/store.py                                     all of it: some 10 minutes, 4 GB of disk
+    python benchmarks/store.py                                     all of it: 12 minutes on two cores, 2 GB of disk
     python benchmarks/store.py --rows 8000 --history 100000        a first impression
 
 Writers: `--rows` rows, appended by `--writers` processes to one SQLite file, one transaction each; every id that
@@ -25,7 +25,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event, insert
 
 from benchax.codec import encode
-from benchax.model import CaseId, Environment, Measurement, Options, Samples, Stages
+from benchax.model import CaseId, Environment, Measurement, Samples, Stages
+from benchax.options import DEFAULTS
 from benchax.store.base import row_of
 from benchax.store.database import DatabaseStore, open_store
 from benchax.store.schema import SCALARS, case_columns, cases, measurements, migrate
@@ -149,7 +150,7 @@ def measurement(case: int, run: str, samples: int) -> Measurement:
     return Measurement(
         case=CaseId(f"bench_linalg.py::matmul_{case // 10}", (("n", 2 ** (case % 10)), ("dtype", "f32"))),
         environment=ENVIRONMENT,
-        options=Options(timer="wall", max_time_s=2.0, seed=0),
+        options=DEFAULTS,
         run_id=run,
         started_at="2025-11-21T01:35:00.000000+00:00",
         signature="f32[1024,1024]",

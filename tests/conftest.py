@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,8 +39,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, which is the working directory for the length of the test."""
-    with monkeypatch.context() as inside:
-        inside.chdir(tmp_path)
-        yield tmp_path
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -27,6 +27,7 @@ from benchax.model import (
     Stages,
     Transfer,
 )
+from benchax.options import DEFAULTS
 
 HOST = Environment("host", "Linux 6.1", "3.11.2")
 
@@ -210,7 +211,7 @@ def measured(
     return Measurement(
         case=CaseId(name, tuple(params.items())),
         environment=dataclasses.replace(HOST, commit=commit),
-        options=Options(),
+        options=DEFAULTS,
         run_id=run,
         started_at="2025-11-21T01:35:00.000000+00:00",
         samples=(Samples("wall", 1, elapsed_s),),

@@ -86,7 +86,8 @@ DISTINCT = [
     None, "None", True, 1, 1.0, 1 + 0j, "True", "1", b"1", 0.0, -0.0, 2**64, float(2**64), "nan", float("nan"),
     float("inf"), -float("inf"), (), "()", (1,), ("1",), ((1,),), [2], {"a": 1}, {"a": 2}, double, triple,
     jax.jit(double), functools.partial(double, 1), functools.partial(double, 2), Scale(1), Scale(2), int,
-    np.int64(1), np.int32(1), np.float32(1), np.bool_(True), jnp.int32(1), np.float32, np.dtype("float32"), jnp.bfloat16, "float32",
+    np.int64(1), np.int32(1), np.float32(1), np.bool_(True), jnp.int32(1), np.float32,
+    np.dtype("float32"), jnp.bfloat16, "float32",
     ARRAY, ARRAY + 1, ARRAY.astype("float32"), ARRAY.reshape(2, 3), ARRAY.reshape(3, 2), jnp.arange(6),
     np.arange(6), np.arange(6, dtype=">i8"), np.array(1.0), np.array(1), jax.random.key(0), jax.random.key(1),
 ]  # fmt: skip
@@ -119,6 +120,7 @@ def test_the_values_of_json_are_stored_unchanged(value: Any) -> None:
         (Scale(2), Opaque("Scale", "Scale(2)")),
         (np.int64(256), Opaque("int64", "int64(256)")),
         (np.float32(0.5), Opaque("float32", "float32(0.5)")),
+        (np.float64(0.5), Opaque("float64", "float64(0.5)")),  # which is a float, too
         (np.float32, Opaque("type", "numpy.float32")),
         (1 + 2j, Opaque("complex", "(1+2j)")),
         (b"x", Opaque("bytes", "b'x'")),
@@ -368,13 +370,17 @@ def test_a_jitted_function_can_be_a_benchmark() -> None:
     assert marked.cases()[0].fn is marked.fn
 
 
-def test_a_benchmark_hands_everything_to_its_cases() -> None:
-    marked = benchmark(double, args=(1,), tag="t", static=0, donate="x", options={"seed": 3}, name="n", jit=False)
+@pytest.mark.parametrize("mark", [lambda **how: benchmark(double, **how), lambda **how: benchmark(**how)(double)])
+def test_a_benchmark_hands_everything_to_its_cases(mark: Callable[..., Benchmark]) -> None:
+    marked = mark(
+        args=lambda n: (n,), tag="t", static=0, donate="x", options={"seed": 3}, name="f", jit=False, n=[1]
+    )  # fmt: skip
 
     (case,) = marked.cases()
 
-    assert case.id == CaseId("n", variant="eager", tag="t")
+    assert case.id == CaseId("f", (("n", 1),), variant="eager", tag="t")
     assert (case.static, case.donate, case.jit, case.options) == ((0,), ("x",), False, {"seed": 3})
+    assert case.inputs() == ((1,), {})
 
 
 @pytest.mark.parametrize("value", [["f32[8]"], "f32[8]", 3])

@@ -15,11 +15,12 @@ from measurement_strategies import HOST, PARAM, RICH, measurements
 
 from benchax.codec import FORMAT, decode, decode_params, encode, encode_params, from_document, to_document
 from benchax.errors import FormatError
-from benchax.model import CaseId, Failure, Measurement, Memory, Numerics, Opaque, Options, Samples
+from benchax.model import CaseId, Failure, Measurement, Memory, Numerics, Opaque, Samples
+from benchax.options import DEFAULTS
 
 GOLDEN = Path(__file__).parent / "golden" / "measurement-v1.json"
 
-PLAIN = Measurement(CaseId("f"), HOST, Options(), run_id="run", started_at="2025-11-21T01:35:00.000000+00:00")
+PLAIN = Measurement(CaseId("f"), HOST, DEFAULTS, run_id="run", started_at="2025-11-21T01:35:00.000000+00:00")
 
 # Drawing a whole Measurement takes longer than the default limits foresee.
 whole = settings(
@@ -114,7 +115,7 @@ def test_fields_at_their_default_are_left_out() -> None:
         "benchax": 1,
         "case": {"name": "f"},
         "environment": {"host": "host", "os": "Linux 6.1", "python": "3.11.2"},
-        "options": {},
+        "options": dataclasses.asdict(DEFAULTS),  # in full: defaults change, and the row must not change with them
         "run_id": "run",
         "started_at": "2025-11-21T01:35:00.000000+00:00",
     }

@@ -137,10 +137,10 @@ def test_the_project_is_found_above_the_folder(tmp_path: Path) -> None:
     assert resolve(environ={}, project=below).seed == 5
 
 
-def test_the_project_is_found_above_a_relative_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "pyproject.toml").write_text("[tool.benchax]\nseed = 5")
-    (project / "a" / "b").mkdir(parents=True)
-    monkeypatch.chdir(project / "a")
+def test_the_project_is_found_above_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.benchax]\nseed = 5")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a")
 
     assert resolve(environ={}, project=Path("b")).seed == 5
 

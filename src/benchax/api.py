@@ -74,7 +74,13 @@ def bench(
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
         "seed": seed, "store": store,
     }  # fmt: skip
-    named = {"name": name, "tag": tag or None, "jit": None if jit else jit, "static": static or None, "donate": donate or None}
+    named = {
+        "name": name,
+        "tag": tag or None,
+        "jit": None if jit else jit,
+        "static": static or None,
+        "donate": donate or None,
+    }
     _refuse_ambiguous(fn, {**given, **named})
     case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit)
     outcome = Outcome()

@@ -253,5 +253,7 @@ def _text(text: Any, what: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{what} {text!r} is not valid Unicode (it holds a lone surrogate)", "any Unicode text") from None
+        raise UsageError(
+            f"{what} {text!r} is not valid Unicode (it holds a lone surrogate)", "any Unicode text"
+        ) from None
     return text

@@ -52,7 +52,8 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
         pattern: keeps the cases whose label contains it (or matches it, if it holds * or ?).
 
     Raises:
-        UsageError: a path does not exist, holds no benchmarks, none has a parameter in `params`, or none matches.
+        UsageError: a path does not exist, holds no benchmarks, none has a parameter in `params`, none matches, or
+            two cases have one identity.
     """
     cases: list[Case] = []
     broken: list[Broken] = []
@@ -72,7 +73,22 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
     kept = [c for c in cases if matches(c.id, pattern)]
     if not kept and not broken:  # what was asked for may be in the file that broke
         raise UsageError(f"no case matches {pattern!r}", one_of({c.id.label for c in cases}, pattern))
+    _refuse_twins(kept)
     return Found(tuple(kept), tuple(broken))
+
+
+def _refuse_twins(cases: Sequence[Case]) -> None:
+    """Rows of two cases with one identity could not be told apart afterwards."""
+    seen: dict[CaseId, Case] = {}
+    for case in cases:
+        twin = seen.setdefault(case.id, case)
+        if twin is not case:
+            places = " and ".join(sorted({str(c.folder) for c in (twin, case) if c.folder}))
+            raise UsageError(
+                f"two benchmarks are called {case.id.label!r} (in {places}), and their rows could not be told apart",
+                "names that differ within one run",
+                "give one of them a name: @benchax.benchmark(name=...), or choose with --filter",
+            )
 
 
 def matches(case_id: CaseId, pattern: str) -> bool:
@@ -125,7 +141,9 @@ def resolve_target(target: str) -> Callable[..., Any]:
     """The object that `module:function` or `file.py:function` names."""
     where, _, attribute = target.rpartition(":")
     if not where or not attribute:
-        raise UsageError(f"cannot read {target!r} as a target", "module:function or file.py:function, such as jax.numpy:sort")
+        raise UsageError(
+            f"cannot read {target!r} as a target", "module:function or file.py:function, such as jax.numpy:sort"
+        )
     module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
     found: Any = module
     for name in attribute.split("."):
@@ -172,7 +190,8 @@ def literal(text: str) -> Any:
     """`3`, `1.5`, `True`, `(1, 2)`, `'fast'` as Python reads them; any other text as it stands."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # all that are documented for literal_eval
+    # All that literal_eval is documented to raise.
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 

@@ -42,29 +42,29 @@ RENDERERS: dict[str, Callable[[Measurement], str]] = {}
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure and when to stop. `None` means "not said"; `options.resolve` returns one without any `None`."""
+    """How to measure and when to stop: what was in force, after all sources were merged (`options.resolve`)."""
 
-    timer: str | None = None
+    timer: str
     """"auto", or timer names separated by commas; the first is the headline."""
-    max_time_s: float | None = None
+    max_time_s: float
     """Sampling of one timer stops after this long."""
-    min_time_s: float | None = None
+    min_time_s: float
     """... and not before this long: a shorter look cannot see the machine change its pace."""
-    max_samples: int | None = None
-    relative_width: float | None = None
+    max_samples: int
+    relative_width: float
     """Stop when half the width of the 95 % interval of the median is below this share of the median."""
-    sample_time_s: float | None = None
+    sample_time_s: float
     """About how long one sample lasts. Short samples fall between preemptions."""
-    max_warmup_s: float | None = None
-    verify: str | None = None
+    max_warmup_s: float
+    verify: str
     """"eager", "float64" or "off": what the compiled outputs are compared with."""
-    memory: bool | None = None
+    memory: bool
     """Observe the peak of resident memory in an extra, untimed pass."""
-    cold_process: bool | None = None
+    cold_process: bool
     """Measure in a fresh Python process, so that the stages are those of a cold process."""
-    seed: int | None = None
+    seed: int
     """Seeds the data made from specs."""
-    store: str | None = None
+    store: str
     """Folder of the database, or "off"."""
 
 
@@ -121,9 +121,9 @@ class Environment:
     device_count: int | None = None
     process_count: int | None = None
     platform_version: str | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """JAX settings that change programs or their speed."""
-    flags: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables that change programs or their speed (XLA_FLAGS, JAX_*, ...)."""
     commit: str | None = None
     branch: str | None = None
@@ -134,7 +134,9 @@ class Environment:
         """12 hex digits, equal for rows whose times may be put side by side. Commit and process do not enter."""
         skip = {"commit", "branch", "is_dirty", "benchax"}
         facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skip}
-        text = repr([(k, sorted(v.items()) if isinstance(v, Mapping) else v) for k, v in sorted(facts.items())])
+        # The order in which settings were read does not matter.
+        facts |= {"config": sorted(self.config.items()), "flags": sorted(self.flags.items())}
+        text = repr(sorted(facts.items()))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

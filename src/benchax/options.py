@@ -124,7 +124,7 @@ def _share(value: Any) -> float:
         result = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise expected from None
-    if isinstance(value, bool) or not 0 < result < 1:
+    if not 0 < result < 1:
         raise expected
     return result
 
@@ -136,7 +136,7 @@ def _whole(least: int) -> Callable[[Any], int]:
             result = int(str(value))
         except ValueError:
             raise expected from None
-        if isinstance(value, bool) or result < least:
+        if result < least:
             raise expected
         return result
 
@@ -162,7 +162,9 @@ def _choice(*permitted: str) -> Callable[[Any], str]:
 
 def _verify(value: Any) -> str:
     # False is what people write for "off"; True for the default.
-    return _choice("eager", "float64", "off")({True: "eager", False: "off"}[value] if isinstance(value, bool) else value)
+    return _choice("eager", "float64", "off")(
+        {True: "eager", False: "off"}[value] if isinstance(value, bool) else value
+    )
 
 
 def _text(value: Any) -> str:
@@ -174,7 +176,9 @@ def _text(value: Any) -> str:
 
 
 def _store(value: Any) -> str:
-    return "off" if value is False else _text(value)
+    # `false` is what people write for "off", as a word too; a folder of that name can still be ./false.
+    is_off = value is False or (isinstance(value, str) and _WORDS.get(value.lower()) is False)
+    return "off" if is_off else _text(value)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

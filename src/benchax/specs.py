@@ -53,7 +53,9 @@ def parse_spec(text: str) -> ArraySpec:
     if text.strip() == "key":
         return ArraySpec("key", ())
     if not match:
-        raise UsageError(f"cannot read {text!r} as an input", "a spec such as f32[1024,1024], bf16[8,128], i32[] or key")
+        raise UsageError(
+            f"cannot read {text!r} as an input", "a spec such as f32[1024,1024], bf16[8,128], i32[] or key"
+        )
     return ArraySpec(long_dtype(match[1], text), tuple(_dimension(d, text) for d in match[2].split(",") if match[2]))
 
 
@@ -75,5 +77,7 @@ def short_dtype(name: str) -> str:
 def _dimension(text: str, spec: str) -> int:
     # No more digits than int() would read.
     if not re.fullmatch(r"\d+(_\d+)*", text) or len(text) > 1000:
-        raise UsageError(f"dimension {text!r} in {spec!r} is not a size", "whole numbers from 0 up, such as f32[1024,8]")
+        raise UsageError(
+            f"dimension {text!r} in {spec!r} is not a size", "whole numbers from 0 up, such as f32[1024,8]"
+        )
     return int(text)

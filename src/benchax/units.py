@@ -100,6 +100,6 @@ def parse_size(text: str | float) -> int:
 def _parse(text: str | float, scales: dict[str, float], expected: str) -> float:
     match = _QUANTITY.fullmatch(str(text))
     value = float(match[1]) * scales[match[2]] if match and match[2] in scales else math.nan
-    if not math.isfinite(value) or isinstance(text, bool):  # 1e999 is infinite
+    if not math.isfinite(value):  # not a quantity at all, or one like 1e999
         raise UsageError(f"cannot read {text!r} as a quantity", expected)
     return value

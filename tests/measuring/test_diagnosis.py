@@ -64,7 +64,7 @@ def test_a_result_that_is_no_array_is_a_wrong_output():
     failure = failure_of(lambda x: "abc", 1.0)
 
     assert failure.kind == "wrong_output"
-    assert "returned a value of type <class 'str'>" in failure.message
+    assert "<class 'str'>" in failure.message
     assert "measure it un-jitted (jit=False, --eager)" in failure.advice
 
 

@@ -195,7 +195,7 @@ class TestAdvice:
 
         assert remark.message == (
             "The hypervisor took 4.0 % of the CPU time. Samples stand still for milliseconds, and times change with "
-            "the neighbours. Keep samples short, compare side by side (benchax compare --ref), or ask for a machine "
+            "the neighbours. Keep samples short, compare side by side, in one session, or ask for a machine "
             "with cores of its own."
         )
 

@@ -171,7 +171,12 @@ def test_wrappers_that_hold_a_jit_are_measured(package, bench):
 def test_progress_names_the_stages_in_the_order_of_work(short):
     stages = []
 
-    measure(make_case(lambda x: x + 1, ("f32[8]",)), short, run_id="test", progress=lambda stage, share: stages.append(stage))
+    measure(
+        make_case(lambda x: x + 1, ("f32[8]",)),
+        short,
+        run_id="test",
+        progress=lambda stage, share: stages.append(stage),
+    )
 
     order = list(dict.fromkeys(stages))
     assert order == [

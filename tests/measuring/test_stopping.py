@@ -29,7 +29,16 @@ def noisy(n, spread):
         (noisy(3, 0.001), PATIENCE * 1.0, "time"),
         (noisy(LEAST_SAMPLES, 0.5), 1.0, "time"),
     ],
-    ids=["precise", "too early", "not precise yet", "out of time", "enough", "too few", "out of patience", "just enough"],
+    ids=[
+        "precise",
+        "too early",
+        "not precise yet",
+        "out of time",
+        "enough",
+        "too few",
+        "out of patience",
+        "just enough",
+    ],
 )
 def test_the_reason_to_stop(readings, spent_s, expected):
     assert decide(readings, spent_s, LIMITS) == expected

@@ -48,7 +48,12 @@ def test_float64_finds_a_result_that_f16_ruins(subject):
     [
         (lambda x: x, {}, "off", "verification is switched off"),
         (lambda x: x, {"jit": False}, "eager", "it is the un-jitted function that others are compared with"),
-        (lambda x: x if is_traced(x) else 1 / 0, {}, "eager", r"the un-jitted call failed \(ZeroDivisionError: division by zero\)"),
+        (
+            lambda x: x if is_traced(x) else 1 / 0,
+            {},
+            "eager",
+            r"the un-jitted call failed \(ZeroDivisionError: division by zero\)",
+        ),
     ],
 )
 def test_what_cannot_be_compared_says_why(fn, of_the_case, mode, why, subject):

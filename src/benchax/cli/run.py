@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from benchax.case import Case
     from benchax.discovery import Broken
     from benchax.model import Measurement
+
+T = TypeVar("T")
 
 What = Annotated[
     list[str] | None,
@@ -59,7 +63,7 @@ def run(
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
         "seed": seed, "store": store,
     }  # fmt: skip
-    cases, broken = collect(what or ["."], pattern, params or [])
+    cases, broken = _printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
     if eager:
         cases = [variant for case in cases for variant in with_eager(case)]
     if dry_run:
@@ -115,8 +119,9 @@ def measure(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broke
     outcome, interrupted = Outcome(), False
     try:
         try:
-            with Reporter(len(cases)) as reporter:
-                for row in run_cases(cases, command_line=given, progress=reporter.case, outcome=outcome):
+            with Reporter(len(cases), has_bar=not as_json) as reporter:
+                found = run_cases(cases, command_line=given, progress=reporter.case, outcome=outcome)
+                while row := _printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
                     if as_json:
                         print_json([row])
@@ -132,6 +137,12 @@ def measure(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broke
         return 130
     failed = any(row.failure for row in rows)
     return 2 if failed or broken or outcome.unstored else 0
+
+
+def _printing_to_stderr(work: Callable[[], T]) -> T:
+    """Runs the user's code: what it prints goes to stderr, since stdout is for results."""
+    with redirect_stdout(sys.stderr):
+        return work()
 
 
 def _show(rows: Sequence[Measurement]) -> None:

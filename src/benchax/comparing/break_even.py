@@ -15,7 +15,8 @@ from benchax.units import seconds
 class BreakEven:
     """Compiling pays from `calls` calls on; between `low` and `high` by the intervals of the two medians.
 
-    `None`: never. `speedup` is eager over jitted time per call.
+    `None`: never. `speedup` is eager over jitted time per call. Without intervals (`has_bounds`: too few samples) the
+    bounds are those of the medians alone.
     """
 
     build_s: float
@@ -24,21 +25,25 @@ class BreakEven:
     calls: int | None
     low: int | None
     high: int | None
+    has_bounds: bool = True
 
     @property
     def speedup(self) -> float:
         return self.eager_s / self.jitted_s
 
     def __str__(self) -> str:
+        cost = f"Compiling ({seconds(self.build_s)})"
         times = f"{seconds(self.eager_s)} eager, {seconds(self.jitted_s)} jitted"
+        few, many = (f"{n:,}" if n else "never" for n in (self.low, self.high))
+        bounds = f" (95 %: {few} – {many})" if few != many else ""
+        if not self.has_bounds:
+            bounds = " (no interval: too few samples)"
+        if self.calls is None and self.low:
+            return f"{cost} may pay or not{bounds}: {times}."
         if self.calls is None:
-            return f"Compiling ({seconds(self.build_s)}) never pays: {times}."
-        few, many = self.low or self.calls, "never" if self.high is None else f"{self.high:,}"
-        bounds = "" if self.high == self.low else f" (95 %: {few:,} – {many})"
-        return (
-            f"Compiling ({seconds(self.build_s)}) pays from {self.calls:,} call{'s' * (self.calls > 1)} on{bounds}: "
-            f"{times}, {self.speedup:.1f} times faster."
-        )
+            return f"{cost} never pays{bounds}: {times}."
+        calls = f"{self.calls:,} call{'s' * (self.calls > 1)}"
+        return f"{cost} pays from {calls} on{bounds}: {times}, {self.speedup:.1f} times faster."
 
 
 def break_even(eager: Measurement, jitted: Measurement) -> BreakEven:
@@ -61,6 +66,7 @@ def break_even(eager: Measurement, jitted: Measurement) -> BreakEven:
         _calls(build_s, slow.median_s - fast.median_s),
         _calls(build_s, (slow.high_s or slow.median_s) - (fast.low_s or fast.median_s)),
         _calls(build_s, (slow.low_s or slow.median_s) - (fast.high_s or fast.median_s)),
+        has_bounds=None not in (slow.low_s, fast.low_s),
     )
 
 

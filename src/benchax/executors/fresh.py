@@ -1,7 +1,7 @@
 """Runs a case in a fresh Python process: cold caches, a memory peak of its own, and a crash that costs one row.
 
-The case travels by cloudpickle on standard input, functions of benchmark files by value. The child (`worker.py`) answers
-in lines of JSON: progress, and at the end the measurement. A child that dies without one becomes a failed row.
+The case travels by cloudpickle on standard input, functions of benchmark files by value. The child (`worker.py`)
+answers in lines of JSON: progress, and at the end the measurement. A child that dies without one becomes a failed row.
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ _TRACER_ERRORS = (
 )
 
 REMEDIES = (
-    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...); decide inside the compiled "
-    "program with jax.lax.cond, jax.lax.while_loop or jnp.where; or jit only the inner part that does not depend on it."
+    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...); decide inside the "
+    "compiled program with jax.lax.cond, jax.lax.while_loop or jnp.where; or jit only the inner part that does not "
+    "depend on it."
 )
 
 
@@ -65,20 +66,26 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _out_of_memory(error: Exception) -> tuple[FailureKind, str]:
-    return "out_of_memory", "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device."
+    return (
+        "out_of_memory",
+        "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device.",
+    )
 
 
 def _is_bad_output(error: Exception) -> bool:
+    # "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
+    # though it is not an argument.
     text = str(error)
-    return isinstance(error, TypeError) and "not a valid JAX type" in text and ("returned" in text or "output" in text.lower())
+    is_output = "returned" in text or "output" in text.lower() or text.startswith("Argument '")
+    return isinstance(error, TypeError) and "not a valid JAX type" in text and is_output
 
 
 def _bad_output(error: Exception) -> tuple[FailureKind, str]:
-    return (
-        "wrong_output",
-        "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that returns "
-        "something else, measure it un-jitted (jit=False, --eager).",
+    advice = (
+        "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
+        "returns something else, measure it un-jitted (jit=False, --eager)."
     )
+    return "wrong_output", advice
 
 
 def _is_bad_argument(error: Exception) -> bool:
@@ -97,11 +104,12 @@ def _is_deleted(error: Exception) -> bool:
 
 
 def _deleted(error: Exception) -> tuple[FailureKind, str]:
-    return (
-        "error",
-        "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it can "
-        "see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted function itself.",
+    advice = (
+        "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it "
+        "can see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted "
+        "function itself."
     )
+    return "error", advice
 
 
 _KNOWN: tuple[tuple[Callable[[Exception], bool], Callable[[Exception], tuple[FailureKind, str]]], ...] = (

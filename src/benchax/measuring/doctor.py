@@ -20,16 +20,16 @@ from itertools import repeat
 from benchax.environment import Machine, capture, machine
 from benchax.errors import UsageError
 from benchax.measuring import noise
-from benchax.measuring.noise import COMPARED_ROUNDS, Gaps, Spread
+from benchax.measuring.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, Spread
 from benchax.model import Environment, Noise, Remark, Severity
 from benchax.units import number, percent, seconds
 
 # Above these something is said. 5 %: by default, a comparison calls "same" what differs by less.
-BUSY_SHARE, STEAL_SHARE, LOST_SHARE = 0.1, 0.02, 0.02
+LOST_SHARE = 0.02
 SPREAD, EFFECT = 0.05, 0.05
 CLOCK_S = 1e-6
 
-SIDE_BY_SIDE = "compare side by side (benchax compare --ref)"
+SIDE_BY_SIDE = "compare side by side, in one session"
 DEBUGGING = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_enable_checks")
 
 

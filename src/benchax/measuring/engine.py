@@ -197,7 +197,9 @@ def _artifacts(record: Record, built: Built) -> str:
     record.enter("artifacts")
     record.absent += built.absent
     if built.compiled is None:
-        why = next((a.why for a in built.absent if a.what == "stages.compile_s"), "its compiled program cannot be reached")
+        why = next(
+            (a.why for a in built.absent if a.what == "stages.compile_s"), "its compiled program cannot be reached"
+        )
         record.absent += [Absent("memory.plan", why), Absent("cost", why)]
         return ""
     hlo = built.compiled.as_text() or ""
@@ -213,7 +215,9 @@ def _memory(record: Record, subject: Subject, options: Options, cold: Cold) -> N
     """The observed peaks, in passes of their own: on CPU of both calls, on accelerators of a fresh process."""
     record.enter("memory")
     if not options.memory:
-        record.absent += [Absent(f"memory.{name}", "switched off") for name in ("compiled_rise_bytes", "eager_rise_bytes")]
+        record.absent += [
+            Absent(f"memory.{name}", "switched off") for name in ("compiled_rise_bytes", "eager_rise_bytes")
+        ]
         return
     if jax.default_backend() != "cpu":
         with record.or_absent("memory.compiled_rise_bytes"):
@@ -254,7 +258,8 @@ def _eager_has_run(record: Record, subject: Subject) -> bool:
 def _device_memory(record: Record, subject: Subject, cold: Cold) -> None:
     if cold != "process":
         raise NotMeasured(
-            "an accelerator's allocator keeps its highest peak and cannot set it back; a fresh process (--cold-process) can tell"
+            "an accelerator's allocator keeps its highest peak and cannot set it back; a fresh process "
+            "(--cold-process) can tell"
         )
     peak = memory.device_peak(jax.devices()[0])
     rise = max(0, peak - subject.input_bytes)

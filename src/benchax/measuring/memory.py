@@ -3,11 +3,12 @@
 The kernel keeps a high-water mark of resident memory (VmHWM) that can be set back (writing 5 to /proc/self/clear_refs).
 On its own that mark misses most arrays below 32 MiB, because glibc serves them from memory that it kept from earlier
 frees; so for this pass glibc is told to map every block from 64 KiB up afresh and to give back what it kept. Then the
-mark is exact to about 0.2 MiB (benchmarks/memory.py). Mapping is slow (page faults), hence never while something is timed; afterwards the
-thresholds are set to 32 and 64 MiB, where glibc's own adaptation ends up in a process that has freed one big array.
+mark is exact to about 0.2 MiB (benchmarks/memory.py). Mapping is slow (page faults), hence never while something is
+timed; afterwards the thresholds are set to 32 and 64 MiB, where glibc's own adaptation ends up in a process that has
+freed one big array.
 
-The mark belongs to the whole process: what other threads allocate meanwhile counts. On a GPU the allocator's own peak is
-read instead; it cannot be set back, so only a fresh process can say it (unverified: never run on a GPU).
+The mark belongs to the whole process: what other threads allocate meanwhile counts. On a GPU the allocator's own peak
+is read instead; it cannot be set back, so only a fresh process can say it (unverified: never run on a GPU).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -64,7 +65,9 @@ def observed_rise(call: Callable[[], Any]) -> int:
     finally:
         _set(libc, _AFTER)
     if peak - before < ACCURACY_BYTES:
-        raise NotMeasured(f"resident memory rose by less than {size(ACCURACY_BYTES)}, which this method cannot tell from nothing")
+        raise NotMeasured(
+            f"resident memory rose by less than {size(ACCURACY_BYTES)}, which this method cannot tell from nothing"
+        )
     return peak - before
 
 
@@ -84,13 +87,15 @@ def device_peak(device: Any) -> int:
 def _glibc() -> Any:
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         raise NotMeasured(
-            f"the high-water mark of resident memory needs Linux with glibc; this is {platform.system()} "
-            f"with {platform.libc_ver()[0] or 'another C library'}. The compiler's plan stands alone"
+            f"the high-water mark of resident memory needs Linux with glibc; this is {platform.system()} with "
+            f"{platform.libc_ver()[0] or 'another C library'}. The compiler's plan stands alone"
         )
     try:
         _CLEAR_REFS.write_text("5")
     except OSError as error:
-        raise NotMeasured(f"{_CLEAR_REFS} cannot be written ({error.strerror}). The compiler's plan stands alone") from error
+        raise NotMeasured(
+            f"{_CLEAR_REFS} cannot be written ({error.strerror}). The compiler's plan stands alone"
+        ) from error
     return ctypes.CDLL("libc.so.6")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters
 from benchax.measuring.inputs import Inputs
+from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.program import Program
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import Built
@@ -25,10 +26,10 @@ INLINE_FLOPS = 1000
 MAPPED_BYTES = 32 * 2**20
 """From here up glibc maps every allocation afresh: 20-44 GB/s became 1.6-2.7 GB/s for `x + 1` on CPU."""
 UNUSED_INPUTS = (
-    "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same in every call"
+    "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same in "
+    "every call"
 )
 DISPATCH_SHARE = 0.5
-BUSY_SHARE, STEAL_SHARE = 0.1, 0.02
 COARSE_SHARE = 0.01
 FOLDED_SHARE = 0.01
 HANDOVER_LIMIT_S = 200e-6
@@ -94,8 +95,8 @@ def not_steady(e: Evidence) -> Remark | None:
     return Remark(
         "not-steady",
         "warning",
-        f"still changing after {e.warmup.calls} warm-up calls ({e.warmup.compiles} of them compiled): the first samples "
-        "may be slower than the last",
+        f"still changing after {e.warmup.calls} warm-up calls ({e.warmup.compiles} of them compiled): the first "
+        "samples may be slower than the last",
     )
 
 
@@ -106,8 +107,8 @@ def numpy_inputs(e: Evidence) -> Remark | None:
     return Remark(
         "numpy-inputs",
         "warning",
-        f"inputs of {size(e.inputs.numpy_bytes)} came as NumPy arrays and were put on the device once, before timing; "
-        f"a call with NumPy arrays transfers them{moved} every time",
+        f"inputs of {size(e.inputs.numpy_bytes)} came as NumPy arrays and were put on the device once, before "
+        f"timing; a call with NumPy arrays transfers them{moved} every time",
     )
 
 
@@ -124,8 +125,8 @@ def no_inputs(e: Evidence) -> Remark | None:
     return Remark(
         "no-inputs",
         "warning",
-        "the function takes no arrays, so all that it computes is known when it is compiled and XLA may fold it into a "
-        "constant: pass the data as arguments",
+        "the function takes no arrays, so all that it computes is known when it is compiled and XLA may fold it "
+        "into a constant: pass the data as arguments",
     )
 
 
@@ -142,8 +143,8 @@ def folded(e: Evidence) -> Remark | None:
     return Remark(
         "folded",
         "warning",
-        f"of {count(before, 'FLOP')} written, {count(after, 'FLOP')} are left in the compiled program: the rest was computed "
-        "when it was compiled, or its results are not used",
+        f"of {count(before, 'FLOP')} written, {count(after, 'FLOP')} are left in the compiled program: the rest was "
+        "computed when it was compiled, or its results are not used",
     )
 
 
@@ -153,8 +154,8 @@ def not_jitted(e: Evidence) -> Remark | None:
     return Remark(
         "not-jitted",
         "info",
-        "given un-jitted and measured as jax.jit(f); --eager (jit=False) measures the call as it stands and says from how "
-        "many calls on compiling pays",
+        "given un-jitted and measured as jax.jit(f); --eager (jit=False) measures the call as it stands and says "
+        "from how many calls on compiling pays",
     )
 
 
@@ -169,8 +170,8 @@ def dispatch_bound(e: Evidence) -> Remark | None:
     return Remark(
         "dispatch-bound",
         "warning",
-        f"{seconds(overhead, 2)} of your {seconds(wall.median_s, 2)} is dispatch (argument handling, hand-over, waiting); "
-        f"inside a bigger program the function costs {seconds(loop.median_s, 2)}",
+        f"{seconds(overhead, 2)} of your {seconds(wall.median_s, 2)} is dispatch (argument handling, hand-over, "
+        f"waiting); inside a bigger program the function costs {seconds(loop.median_s, 2)}",
     )
 
 
@@ -181,8 +182,9 @@ def slope_far_below_wall(e: Evidence) -> Remark | None:
     return Remark(
         "loop-far-below-wall",
         "warning",
-        f"in a loop it takes {seconds(loop.median_s)} a trip, called {seconds(wall.median_s)}: more than dispatch explains. "
-        "Either its outputs are dear to allocate, or a part that does not depend on the inputs is computed once for all trips",
+        f"in a loop it takes {seconds(loop.median_s)} a trip, called {seconds(wall.median_s)}: more than dispatch "
+        "explains. Either its outputs are dear to allocate, or a part that does not depend on the inputs is "
+        "computed once for all trips",
     )
 
 
@@ -195,8 +197,8 @@ def inline_limit(e: Evidence) -> Remark | None:
     return Remark(
         "inline-limit",
         "info",
-        f"{count(e.inline_flops, 'FLOP')} is at or above XLA:CPU's limit of {INLINE_FLOPS}, so each call is handed to another "
-        "thread, which costs 20 to 100 µs; below the limit it would run on the calling thread",
+        f"{count(e.inline_flops, 'FLOP')} is at or above XLA:CPU's limit of {INLINE_FLOPS}, so each call is handed "
+        "to another thread, which costs 20 to 100 µs; below the limit it would run on the calling thread",
     )
 
 
@@ -208,8 +210,8 @@ def page_faults(e: Evidence) -> Remark | None:
     return Remark(
         "page-faults",
         "warning",
-        f"{what} of {size(biggest)}: arrays from {size(MAPPED_BYTES)} up are mapped and page-faulted anew in every call on CPU, "
-        "which can be most of the time; donating an input of that size avoids it",
+        f"{what} of {size(biggest)}: arrays from {size(MAPPED_BYTES)} up are mapped and page-faulted anew in every "
+        "call on CPU, which can be most of the time; donating an input of that size avoids it",
     )
 
 
@@ -239,7 +241,9 @@ def busy(e: Evidence) -> Remark | None:
     parts += [f"the hypervisor took {percent(steal)}"] if steal > STEAL_SHARE else []
     if not parts:
         return None
-    return Remark("busy", "warning", f"the machine was busy meanwhile: {' and '.join(parts)}. benchax doctor says more.")
+    return Remark(
+        "busy", "warning", f"the machine was busy meanwhile: {' and '.join(parts)}. benchax doctor says more."
+    )
 
 
 def coarse_clock(e: Evidence) -> Remark | None:
@@ -249,7 +253,8 @@ def coarse_clock(e: Evidence) -> Remark | None:
             return Remark(
                 "coarse-clock",
                 "warning",
-                f"the clock steps by {seconds(s.resolution_s)}, more than 1 % of a sample of {s.timer} ({seconds(sample)})",
+                f"the clock steps by {seconds(s.resolution_s)}, more than 1 % of a sample of {s.timer} "
+                f"({seconds(sample)})",
             )
     return None
 

@@ -1,8 +1,8 @@
 """Before anything is timed: does the compiled function compute what the un-jitted one does?
 
 A benchmark that does not look would time garbage: XLA:CPU of jaxlib 0.10.2 returns wrong numbers for some reductions of
-a matmul by a constant-filled array. The reference is the same Python function, run operation by operation, on request in
-float64. How far apart is too far is decided in `numerics.py`.
+a matmul by a constant-filled array. The reference is the same Python function, run operation by operation, on request
+in float64. How far apart is too far is decided in `numerics.py`.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

@@ -60,6 +60,11 @@ class _Sections:
             yield _stacked(part.rows) if is_narrow else _columns(part.rows, label, value)
 
 
+def measured(part: Section) -> RenderableType:
+    """One section of numbers, laid out as those of a measurement."""
+    return _Sections([part])
+
+
 def section(part: Section) -> RenderableType:
     """One section whose values are texts: two columns that fold."""
     table = Table.grid(padding=(0, 2))
@@ -120,7 +125,7 @@ class _Grid:
     def __init__(self, table: Grid) -> None:
         self.table = table
         lines = (table.columns, *table.lines)
-        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in zip(*lines)]
+        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in zip(*lines, strict=True)]
 
     @property
     def width(self) -> int:

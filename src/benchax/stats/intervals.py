@@ -45,14 +45,15 @@ def effective_size(values: Sequence[float]) -> float:
     """
     n = len(values)
     centre = median(values)
-    above = [v > centre for v in values]
-    mean = sum(above) / n
+    # One bit per value: a lag is then one shift and one count of bits, whatever n is.
+    above = int("".join("1" if v > centre else "0" for v in values), 2)
+    mean = above.bit_count() / n
     variance = mean * (1 - mean)
     if n < 20 or not variance:
         return n
     tau, lag = -1.0, 0
     while lag + 1 < n // 2:
-        pair = sum(_autocovariance(above, mean, k) for k in (lag, lag + 1)) / variance
+        pair = sum(_autocovariance(above, n, mean, k) for k in (lag, lag + 1)) / variance
         if pair <= 0:
             break
         tau += 2 * pair
@@ -60,15 +61,11 @@ def effective_size(values: Sequence[float]) -> float:
     return n / max(1.0, tau)
 
 
-def _autocovariance(above: Sequence[bool], mean: float, lag: int) -> float:
-    n = len(above)
-    both = sum(map(_AND, above, above[lag:] if lag else above))
-    # sum((a - m)(b - m)) written out, so that the loop counts booleans only.
-    heads, tails = sum(above[: n - lag]), sum(above[lag:])
-    return (both - mean * (heads + tails) + (n - lag) * mean * mean) / n
-
-
-_AND = bool.__and__
+def _autocovariance(above: int, n: int, mean: float, lag: int) -> float:
+    both = (above & (above >> lag)).bit_count()
+    # sum((a - m)(b - m)) written out, so that only bits are counted.
+    ends = (above >> lag).bit_count() + (above & ((1 << (n - lag)) - 1)).bit_count()
+    return (both - mean * ends + (n - lag) * mean * mean) / n
 
 
 @lru_cache(maxsize=4096)

@@ -85,7 +85,7 @@ class Store(Protocol):
     def rows(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
     ) -> list[Row]:
-        """What `query` finds, without documents and readings: some 20 times faster."""
+        """What `query` finds, without documents and readings: 20 µs per row where `query` takes 70 µs or more."""
         ...
 
     def latest(self) -> list[Row]:

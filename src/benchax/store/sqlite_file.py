@@ -33,8 +33,8 @@ WAIT_S = 60.0
 """How long a writer waits for others."""
 
 # FULL: every commit waits for the disk, so that a power cut loses nothing either (NORMAL would lose the last rows; on
-# `kill -9` neither does). Measured here, ext4 on a virtual disk, a row with 8 kB of readings: 1.20 ms with FULL,
-# 1.19 ms with NORMAL, most of it for opening and closing; limit of pain 5 ms.
+# `kill -9` neither does). Opening, one row with 8 kB of readings and closing, with bare sqlite3 on ext4 on a virtual
+# disk, median of 200: 1.20 ms with FULL, 1.19 ms with NORMAL. NORMAL would have been taken for more than 5 ms.
 _PRAGMAS = ("PRAGMA synchronous=FULL",)
 
 
@@ -166,7 +166,7 @@ def _engine(connect: Callable[[], sqlite3.Connection]) -> Engine:
 
 
 def _wait_for(lock: int, where: str) -> None:
-    """Takes the lock, in a queue kept by the kernel: with eight writers, polling let single rows wait for 0.6 s.
+    """Takes the lock, waiting in the kernel: a poll every few milliseconds would disturb what others measure.
 
     Raises:
         StoreError: not within WAIT_S, as when the writer in front was stopped by Ctrl-Z.

@@ -143,11 +143,13 @@ def _check_tiny(leaves: Carried, outputs: Any) -> None:
     """Complex numbers, typed keys and empty outputs have no bits to tie one trip to the next with."""
     tied = [*map(jnp.asarray, leaves), *jax.tree.leaves(outputs)[:1]]
     for value in tied:
-        odd = jnp.issubdtype(value.dtype, jnp.complexfloating) or jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended)
+        odd = jnp.issubdtype(value.dtype, jnp.complexfloating) or jax.dtypes.issubdtype(
+            value.dtype, jax.dtypes.extended
+        )
         if odd or not value.size:
             raise NotMeasured(
-                f"XLA makes one machine function of this small loop, and {value.dtype}{list(value.shape)} gives it nothing "
-                "to tie one trip to the next"
+                f"XLA makes one machine function of this small loop, and {value.dtype}{list(value.shape)} gives it "
+                "nothing to tie one trip to the next"
             )
 
 

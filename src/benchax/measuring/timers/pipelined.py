@@ -1,8 +1,8 @@
 """Times n calls enqueued back to back and one wait for all their outputs: throughput.
 
-Includes the dispatch of n calls as far as it is not hidden behind the work, and any overlap of the calls with one another.
-Excludes transfers of the inputs, which `inputs.py` has finished before. Wrong when the calls depend on the host in
-between. All n outputs are alive at once, which bounds n.
+Includes the dispatch of n calls as far as it is not hidden behind the work, and any overlap of the calls with one
+another. Excludes transfers of the inputs, which `inputs.py` has finished before. Wrong when the calls depend on the
+host in between. All n outputs are alive at once, which bounds n.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -31,8 +31,8 @@ class Pipelined:
         most = QUEUED_BYTES // max(1, per_call)
         if most < LEAST_CALLS:
             raise NotMeasured(
-                f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, "
-                f"more than {size(QUEUED_BYTES)}"
+                f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
+                f"{size(QUEUED_BYTES)}"
             )
         call, wait = subject.program.call, jax.block_until_ready
 

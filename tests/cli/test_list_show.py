@@ -1,0 +1,206 @@
+"""`benchax list` and `benchax show`: what is stored, found again. Nothing is measured here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from measurement_strategies import RICH, measured
+
+from benchax import codec
+from benchax.cli.main import main
+from benchax.model import Failure, Measurement
+from benchax.store.database import open_store
+
+
+@dataclass(frozen=True)
+class Done:
+    code: object
+    out: str
+    err: str
+
+
+Benchax = Callable[..., Done]
+
+
+@pytest.fixture
+def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
+    """Runs the command line in this process."""
+
+    def run(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["benchax", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return Done(end.value.code, captured.out, captured.err)
+
+    return run
+
+
+ROWS = (
+    measured("matmul", n=8),
+    measured("matmul", n=16),
+    replace(measured("fft", commit="0123456789abcdef"), failure=Failure("error", "trace", "it broke")),
+    replace(RICH, failure=None),
+)
+
+
+@pytest.fixture
+def rows(project: Path) -> tuple[Measurement, ...]:
+    """Stored in the default folder, with the ids 1 to 4."""
+    store = open_store(project / ".benchmarks")
+    assert [store.append(m) for m in ROWS] == [1, 2, 3, 4]
+    return ROWS
+
+
+# ---- list -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_listed_with_their_ids_oldest_first(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("list")
+
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].split()[:2] == ["id", "when"]
+    assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
+    assert "matmul[n=8]   wall   2.00 s" in lines[1]
+    assert "fft           wall   2.00 s" in lines[3]
+    assert lines[3].endswith("01234567")
+
+
+@pytest.mark.parametrize("option", ["--filter", "-k"])
+@pytest.mark.parametrize(("pattern", "ids"), [("matmul", ["1", "2"]), ("*f*", ["3", "4"]), ("fft", ["3"])])
+def test_names_and_patterns_choose_rows(
+    option: str, pattern: str, ids: list[str], benchax: Benchax, rows: tuple[Measurement, ...]
+) -> None:
+    done = benchax("list", option, pattern)
+
+    assert [line.split()[0] for line in done.out.splitlines() if line[:2].strip().isdigit()] == ids
+
+
+def test_the_newest_are_kept_by_a_limit(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("list", "--limit", "2", "--json")
+
+    assert [codec.decode(line) for line in done.out.splitlines()] == list(rows[2:])
+
+
+def test_nothing_found_is_said_and_no_error(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("list", "-k", "sort")
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "no row in .benchmarks/benchax.db is of a case 'sort'\n"
+
+
+def test_json_is_one_document_per_line_and_nothing_else(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("list", "--json")
+
+    assert (done.code, done.err) == (0, "")
+    assert [codec.decode(line) for line in done.out.splitlines()] == list(rows)
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "99999999999999999999"])
+def test_a_limit_without_sense_is_refused(limit: str, benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("list", "--limit", limit)
+
+    assert (done.code, done.out) == (2, "")
+    assert "Invalid value for '--limit'" in done.err
+
+
+# ---- show -------------------------------------------------------------------------------------------------------
+
+
+def test_one_row_is_shown_in_full(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("show", "4")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.rstrip("\n") == str(rows[3])
+    assert "planned peak" in done.out
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", "last"]])
+def test_the_last_row_is_shown_where_none_is_named(
+    words: list[str], benchax: Benchax, rows: tuple[Measurement, ...]
+) -> None:
+    done = benchax(*words, "--json")
+
+    assert codec.decode(done.out) == rows[-1]
+
+
+def test_a_failure_is_shown_as_one(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("show", "3")
+
+    assert (done.code, done.err) == (0, "")
+    assert "error  in trace  it broke" in done.out
+
+
+def test_the_raw_samples_are_numbers_without_loss(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("show", "4", "--samples")
+
+    found = [line.split("\t") for line in done.out.splitlines()]
+    expected = [(s.timer, value) for s in rows[3].samples for value in s.per_call_s]
+    assert [(timer, float(value)) for timer, value in found] == expected
+
+
+def test_another_store_can_be_named(benchax: Benchax, project: Path) -> None:
+    open_store(project / "elsewhere").append(ROWS[0])
+
+    done = benchax("show", "--store", "elsewhere", "--json")
+
+    assert codec.decode(done.out) == ROWS[0]
+
+
+def test_the_store_of_the_settings_is_read(
+    benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(project / "elsewhere").append(ROWS[0])
+    monkeypatch.setenv("BENCHAX_STORE", "elsewhere")
+
+    done = benchax("list", "--json")
+
+    assert codec.decode(done.out) == ROWS[0]
+
+
+# ---- what is not there ------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_id_is_refused(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("show", "5")
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: there is no row 5 in .benchmarks/benchax.db\n")
+
+
+@pytest.mark.parametrize("word", ["abc", "1.5", "99999999999999999999"])
+def test_what_is_no_id_is_refused(word: str, benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
+    done = benchax("show", word)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        f"error: {word!r} is not the id of a row\nexpected a number as `benchax list` shows it, or: last\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["show"], ["show", "1"]], ids=" ".join)
+def test_a_place_without_a_database_is_named_and_left_as_it_is(
+    words: list[str], benchax: Benchax, project: Path
+) -> None:
+    done = benchax(*words)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: no database at .benchmarks/benchax.db\n\nhint: run `benchax run` first")
+    assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["list", "show"])
+def test_where_storing_is_off_there_is_nothing_to_show(
+    command: str, benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHAX_STORE", "off")
+
+    done = benchax(command)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: there are no rows: storing is switched off here\n")

@@ -1,0 +1,213 @@
+"""The command line as a process among others: exit codes, what goes where, pipes, poor terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from measurement_strategies import RICH, measured
+from rich.cells import cell_len
+from source_tree import PACKAGE
+
+from benchax.model import CaseId
+from benchax.store.database import open_store
+
+SETTINGS = ("BENCHAX_", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "TERM")
+"""What a terminal or a user may have set, and these tests set themselves."""
+
+COMMANDS = ["run", "list", "show", "env", "doctor", "demo"]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
+    return inherited | {"PYTHONPATH": str(PACKAGE.parent), "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"} | settings
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "benchax.cli.main", *words]
+
+
+def benchax(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words), cwd=cwd, env=environment(**settings), capture_output=True, encoding="utf-8", timeout=120
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three stored rows; nothing was measured."""
+    folder = tmp_path_factory.mktemp("stored")
+    store = open_store(folder / ".benchmarks")
+    store.append(measured("matmul", n=8))
+    store.append(replace(RICH, case=CaseId("fft", (("n", 256),)), failure=None))
+    store.append(replace(RICH, case=CaseId("naïve 🦊")))
+    return folder
+
+
+# ---- words and exit codes ---------------------------------------------------------------------------------------
+
+
+def test_without_words_it_explains_itself(tmp_path: Path) -> None:
+    done = benchax(cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert [c for c in COMMANDS if f"  {c} " not in done.stdout + done.stderr] == []
+
+
+def test_help_goes_to_stdout_and_is_fine(tmp_path: Path) -> None:
+    done = benchax("--help", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [c for c in COMMANDS if f"  {c} " not in done.stdout] == []
+
+
+def test_the_version_is_one_line(tmp_path: Path) -> None:
+    done = benchax("--version", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*\n|unknown: this copy was not installed\n", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["frob"], "No such command 'frob'"),
+        (["list", "--frob"], "No such option: --frob"),
+        (["list", "--limit", "few"], "Invalid value for '--limit'"),
+        (["show", "1", "2"], "Got unexpected extra argument"),
+    ],
+)
+def test_a_wrong_word_is_named_on_stderr(words: list[str], message: str, tmp_path: Path) -> None:
+    done = benchax(*words, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_our_own_errors_are_sentences_and_no_tracebacks(tmp_path: Path) -> None:
+    done = benchax("show", "1", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: no database at .benchmarks/benchax.db\n\n"
+        "hint: run `benchax run` first, or name another place with --store\n"
+    )
+
+
+# ---- pipes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["show", "--samples"]], ids=" ".join)
+def test_a_reader_that_goes_away_is_no_error(words: list[str], stored: Path) -> None:
+    """As `benchax list | head` ends: no exit code, no traceback, also not when Python ends."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+
+    done = subprocess.run(
+        command(*words), cwd=stored, env=environment(), stdout=write_end, stderr=subprocess.PIPE, timeout=120
+    )
+    os.close(write_end)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which Linux has")
+def test_output_that_finds_no_space_is_an_error(stored: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("list"), cwd=stored, env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=120
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == b"error: cannot write the output: [Errno 28] No space left on device\n"
+
+
+def test_in_a_pipe_there_are_no_colours_and_each_row_is_a_line(stored: Path) -> None:
+    done = benchax("list", cwd=stored, TERM="xterm-256color")
+
+    assert "\x1b" not in done.stdout
+    assert len(done.stdout.splitlines()) == 4
+
+
+def test_a_width_can_be_asked_for(stored: Path) -> None:
+    done = benchax("show", "2", cwd=stored, COLUMNS="40")
+
+    assert done.returncode == 0
+    assert max(map(cell_len, done.stdout.splitlines())) <= 40
+    assert "arguments 512 KiB" in done.stdout
+
+
+# ---- poor terminals ---------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_that_knows_ascii_only_is_spelled_out(stored: Path) -> None:
+    done = benchax("show", "2", cwd=stored, PYTHONIOENCODING="ascii")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+    assert "120 us  95 % 110 - 130 us" in done.stdout
+
+
+def test_names_that_cannot_be_spelled_do_not_stop_it(stored: Path) -> None:
+    done = benchax("show", "3", cwd=stored, PYTHONIOENCODING="ascii")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("na?ve ?\n")
+
+
+def test_errors_are_spelled_out_too(stored: Path) -> None:
+    done = benchax("show", "1 µs", cwd=stored, PYTHONIOENCODING="ascii")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: '1 us' is not the id of a row\n")
+
+
+def on_a_terminal(*words: str, cwd: Path, **settings: str) -> str:
+    """What a terminal is sent by `words`."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command(*words), cwd=cwd, env=environment(**settings), stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        sent = b""
+        # Linux says EIO when the other side is closed.
+        while chunk := _read(ours):
+            sent += chunk
+    os.close(ours)
+    assert process.returncode == 0, sent
+    return sent.decode()
+
+
+def _read(file: int) -> bytes:
+    try:
+        return os.read(file, 65536)
+    except OSError:
+        return b""
+
+
+def test_a_terminal_gets_colours(stored: Path) -> None:
+    sent = on_a_terminal("show", "2", cwd=stored, TERM="xterm")
+
+    assert "\x1b[1mfft[n=256]\x1b[0m" in sent
+    assert re.search(r"\x1b\[36m *120 µs", sent)
+
+
+def test_a_terminal_without_colours_gets_none(stored: Path) -> None:
+    sent = on_a_terminal("show", "2", cwd=stored, TERM="xterm", NO_COLOR="1")
+
+    assert "120 µs" in sent
+    assert re.findall(r"\x1b\[[\d;]*3\d[\d;]*m", sent) == []
+
+
+def test_a_dumb_terminal_gets_plain_text(stored: Path) -> None:
+    sent = on_a_terminal("show", "2", cwd=stored, TERM="dumb")
+
+    assert "120 µs" in sent
+    assert "\x1b" not in sent

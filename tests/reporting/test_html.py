@@ -1,0 +1,158 @@
+"""What a notebook shows: complete, escaped, and legible in a real browser."""
+
+from __future__ import annotations
+
+import html
+import html.parser
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from measurement_strategies import RICH, measured
+
+from benchax.model import Absent, CaseId, Failure, Measurement, Remark
+from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
+from benchax.reporting import html as page
+from benchax.reporting.tables import sections
+
+ATTACK = '<script>alert(1)</script>\' onmouseover="x" &amp;'
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# As root in a container there is no sandbox, and nothing may be asked of the network.
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--window-size=1000,800",
+]
+
+
+class Document(html.parser.HTMLParser):
+    """What a browser makes of a fragment: its texts, and the names of its tags and attributes."""
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+        self.feed(fragment)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_every_row_and_remark_is_there() -> None:
+    document = Document(page.measurement(RICH))
+
+    texts = "\n".join(document.texts)
+    rows = [row for section in sections(RICH) for row in section.rows]
+    short = [text for row in rows for text in (row.label, row.value) if text]
+    assert [text for text in short if text not in document.texts] == []
+    assert [part for row in rows for part in row.detail.split("\n") if part not in texts] == []
+    assert RICH.remarks[0].message in texts
+    assert document.open == []
+
+
+def test_it_is_what_a_notebook_asks_for() -> None:
+    assert RICH._repr_html_() == page.measurement(RICH)
+
+
+def test_nothing_of_the_user_is_taken_for_html() -> None:
+    m = replace(
+        measured(ATTACK, **{"n": ATTACK}),
+        case=CaseId(ATTACK, ((ATTACK, ATTACK),), ATTACK, ATTACK),
+        signature=ATTACK,
+        failure=Failure("error", ATTACK, ATTACK, ATTACK),
+        remarks=(Remark(ATTACK, "warning", ATTACK),),
+        not_measured=(Absent("cost", ATTACK),),
+    )
+
+    document = Document(page.measurement(m))
+
+    assert document.tags == {"div", "b", "br", "table", "tr", "td", "span"}
+    assert document.attributes == {"class", "style", "colspan"}
+    assert "".join(document.texts).count(ATTACK) == 11
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "naïve 🦊 数学", "f" * 3000, ""])
+def test_any_name_is_shown(name: str) -> None:
+    document = Document(page.measurement(measured(name, text="a\nb")))
+
+    assert document.texts[0] == f"{name}[text=a\nb]"
+
+
+def test_a_failure_is_coloured_and_so_is_its_message() -> None:
+    m = replace(measured(), failure=Failure("error", "trace", "it broke", "mend it"))
+
+    fragment = page.measurement(m)
+
+    (failed,) = [row for row in re.findall("<tr.*?</tr>", fragment) if "it broke" in row]
+    assert failed.count("color:#e03e3e") == 3
+    (advice,) = [row for row in re.findall("<tr.*?</tr>", fragment) if "mend it" in row]
+    assert "color:" not in advice
+
+
+def test_without_remarks_there_is_no_heading_for_them() -> None:
+    assert "remarks" not in page.measurement(measured())
+
+
+def luminance(color: str) -> float:
+    """Relative luminance (WCAG 2.2) of #rrggbb."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("background", ["#ffffff", "#1e1e1e"])
+def test_colours_are_legible_on_light_and_dark_backgrounds(background: str) -> None:
+    colors = set(re.findall("color:(#[0-9a-f]{6})", page.measurement(RICH)))
+
+    contrasts = []
+    for color in colors:
+        low, high = sorted((luminance(color), luminance(background)))
+        contrasts.append((high + 0.05) / (low + 0.05))
+    assert colors
+    assert min(contrasts) > 3.5
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium")
+def test_a_browser_shows_it(tmp_path: Path) -> None:
+    """The page tells in its title what can be seen of it; a script in a name would take its place."""
+    name = "<script>document.title = 'attacked'</script>fft"
+    m = replace(RICH, case=CaseId(name, (("n", 256),)))
+    tell = "<script>document.title = document.querySelector('.benchax').innerText</script>"
+    file = tmp_path / "page.html"
+    file.write_text(f"<!doctype html><meta charset='utf-8'>{m._repr_html_()}{tell}", encoding="utf-8")
+
+    dumped = browse(tmp_path, "--dump-dom", file.as_uri())
+    browse(tmp_path, f"--screenshot={tmp_path / 'page.png'}", file.as_uri())
+
+    (title,) = re.findall("<title>(.*?)</title>", dumped, re.DOTALL)
+    seen = html.unescape(title).splitlines()
+    assert seen[:2] == [f"{name}[n=256]", "cpu · AMD EPYC 9654 · jax 0.10.2"]
+    assert "wall\t120 µs\t95 % 110 – 130 µs · latency a caller sees" in seen
+    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+
+
+def browse(folder: Path, *arguments: str) -> str:
+    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'user'}", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=60, env=os.environ | {"HOME": str(folder)}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,357 @@
+"""What is said about a measurement, in which order and in which words. No renderer, no JAX."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from measurement_strategies import HOST, RICH, measured
+
+from benchax.model import (
+    Absent,
+    CaseId,
+    Cost,
+    Failure,
+    Measurement,
+    Memory,
+    Numerics,
+    Opaque,
+    Remark,
+    Samples,
+    Stages,
+    Transfer,
+)
+from benchax.reporting.tables import Row, environment, heading, overview, sections, stored
+from benchax.store.base import row_of
+
+MIB = 2**20
+
+
+def rows(m: Measurement) -> dict[str, Row]:
+    """The rows of all sections by their labels."""
+    return {row.label: row for section in sections(m) for row in section.rows}
+
+
+def labels(m: Measurement) -> dict[str, list[str]]:
+    return {section.title: [row.label for row in section.rows] for section in sections(m)}
+
+
+def with_samples(*samples: Samples) -> Measurement:
+    return replace(measured(), samples=samples)
+
+
+# ---- one measurement --------------------------------------------------------------------------------------------
+
+
+def test_everything_that_was_measured_has_a_row() -> None:
+    assert labels(RICH) == {
+        "failed": ["wrong output", ""],
+        "once": ["transfer in", "trace", "lower", "compile", "first run", "dispatch", "transfer out"],
+        "every call": ["wall", "loop"],
+        "memory": ["planned peak", "captured", "compiled call", "eager call"],
+        "work": ["operations", "bytes accessed"],
+        "result": ["WRONG"],
+    }
+
+
+def test_sections_without_rows_are_left_out() -> None:
+    assert labels(measured()) == {"every call": ["wall"]}
+
+
+@pytest.mark.parametrize(
+    ("what", "label"),
+    [
+        ("stages.transfer_in", "transfer in"),
+        ("stages.trace_s", "trace"),
+        ("stages.lower_s", "lower"),
+        ("stages.compile_s", "compile"),
+        ("stages.first_run_s", "first run"),
+        ("stages.dispatch_s", "dispatch"),
+        ("stages.transfer_out", "transfer out"),
+        ("samples.loop", "loop"),
+        ("memory.plan", "planned peak"),
+        ("memory.compiled_rise_bytes", "compiled call"),
+        ("memory.eager_rise_bytes", "eager call"),
+        ("cost", "operations"),
+        ("numerics", "checked"),
+    ],
+)
+def test_what_was_not_measured_says_why(what: str, label: str) -> None:
+    m = replace(measured(), not_measured=(Absent(what, "the moon was full"),))
+
+    assert rows(m)[label] == Row(label, "not measured", "because the moon was full", "faint")
+
+
+def test_a_failure_names_its_kind_stage_message_and_advice() -> None:
+    failure = Failure("out_of_memory", "first run", "no 3 TiB here", "buy memory")
+
+    failed, advice = sections(replace(measured(), failure=failure))[0].rows
+
+    assert failed == Row("out of memory", "in first run", "no 3 TiB here", "bad")
+    assert advice == Row("", "", "buy memory")
+
+
+@pytest.mark.parametrize(
+    ("stages", "label", "row"),
+    [
+        (Stages(trace_s=0.002), "trace", Row("trace", "2.00 ms")),
+        (Stages(trace_s=0.002, cold="process"), "trace", Row("trace", "2.00 ms", "in a cold process")),
+        (
+            Stages(trace_s=0.002, cold="function"),
+            "trace",
+            Row("trace", "2.00 ms", "in a new function in a warm process"),
+        ),
+        (Stages(compile_s=0.25, cache="off"), "compile", Row("compile", "250 ms", "persistent cache off")),
+        (Stages(compile_s=0.25, cache="hit"), "compile", Row("compile", "250 ms", "read from the persistent cache")),
+        (Stages(dispatch_s=8e-6), "dispatch", Row("dispatch", "8.00 µs", "until a warm call returns")),
+    ],
+)
+def test_a_stage_says_how_long_and_under_which_conditions(stages: Stages, label: str, row: Row) -> None:
+    assert rows(replace(measured(), stages=stages))[label] == row
+
+
+def test_a_copy_has_a_bandwidth() -> None:
+    stages = Stages(transfer_in=Transfer(4 * MIB, (2e-3, 1e-3, 3e-3), is_zero_copy=False))
+
+    row = rows(replace(measured(), stages=stages))["transfer in"]
+
+    assert row == Row("transfer in", "2.00 ms", "4.00 MiB, copied at 2.10 GB/s")
+
+
+def test_a_view_has_no_bandwidth() -> None:
+    stages = Stages(transfer_out=Transfer(4 * MIB, (1e-6,), is_zero_copy=True))
+
+    row = rows(replace(measured(), stages=stages))["transfer out"]
+
+    assert row == Row("transfer out", "1.00 µs", "4.00 MiB, zero-copy: a view, nothing moved")
+
+
+def test_samples_come_with_interval_meaning_and_number() -> None:
+    samples = Samples("wall", 1, (1.0e-4, 1.1e-4, 1.2e-4, 1.3e-4, 1.4e-4, 1.5e-4), stop="precise")
+
+    row = rows(with_samples(samples))["wall"]
+
+    assert row == Row("wall", "125 µs", "95 % 100 – 150 µs · latency a caller sees\n6 samples")
+
+
+def test_samples_of_several_calls_say_how_many_and_why_they_ended() -> None:
+    samples = Samples("loop", 64, (6.4e-3,) * 6, disturbed=(True, False) * 3, regime="thunks", stop="time")
+
+    row = rows(with_samples(samples))["loop"]
+
+    assert row.value == "100 µs"
+    assert row.detail.split("\n") == [
+        "95 % 100 – 100 µs · cost inside a bigger program, thunks",
+        "6 × 64 samples, out of time, 3 disturbed",
+    ]
+
+
+def test_too_few_samples_have_no_interval_and_say_so() -> None:
+    row = rows(with_samples(Samples("wall", 1, (1e-4, 1e-4))))["wall"]
+
+    assert row.detail.startswith("no interval: 2 samples hold too little independent information")
+
+
+def test_the_plan_of_the_memory_names_its_parts() -> None:
+    memory = Memory(
+        argument_bytes=4 * MIB,
+        output_bytes=2 * MIB,
+        temp_bytes=MIB,
+        alias_bytes=0,
+        predicted_peak_bytes=7 * MIB,
+        compiler_peak_bytes=6 * MIB,
+    )
+
+    row = rows(replace(measured(), memory=memory))["planned peak"]
+
+    assert row.value == "7.00 MiB"
+    assert row.detail == ("arguments 4.00 MiB, outputs 2.00 MiB, temporaries 1.00 MiB; JAX's own figure is 6.00 MiB")
+
+
+def test_observed_memory_names_its_method() -> None:
+    memory = Memory(compiled_rise_bytes=3 * MIB, method="VmHWM")
+
+    row = rows(replace(measured(), memory=memory))["compiled call"]
+
+    assert row == Row("compiled call", "+3.00 MiB", "observed above what was there before (VmHWM)")
+
+
+@pytest.mark.parametrize(
+    ("timers", "cost", "detail"),
+    [
+        (("wall", "loop"), Cost(flops=2e9), "1.00 GFLOP/s by the loop timer"),
+        (("wall",), Cost(flops=2e9), "1.00 GFLOP/s by the wall"),
+        ((), Cost(flops=2e9), "XLA's count"),
+        (("loop",), Cost(flops=2e9, has_loops=True), "XLA's count"),
+    ],
+)
+def test_operations_have_a_rate_where_both_numbers_hold(timers: tuple[str, ...], cost: Cost, detail: str) -> None:
+    """XLA counts the body of a loop once: a rate made of that would be wrong."""
+    samples = tuple(Samples(timer, 1, (2.0,) * 6) for timer in timers)
+
+    row = rows(replace(measured(), samples=samples, cost=cost))["operations"]
+
+    assert row == Row("operations", "2.00 GFLOP", detail)
+
+
+@pytest.mark.parametrize(
+    ("numerics", "row"),
+    [
+        (
+            Numerics("eager", True, max_abs=0.0, max_rel=0.0),
+            Row("checked", "identical", "to the un-jitted result", "good"),
+        ),
+        (
+            Numerics("float64", True, max_abs=1e-7, max_rel=2e-7),
+            Row(
+                "checked", "agrees", "with a float64 reference; largest difference 2.0e-07 of the largest value", "good"
+            ),
+        ),
+        (Numerics("eager", False, why="out[0] differs by 3.5"), Row("WRONG", "", "out[0] differs by 3.5", "bad")),
+    ],
+)
+def test_the_result_is_judged(numerics: Numerics, row: Row) -> None:
+    assert sections(replace(measured(), numerics=numerics))[-1].rows == (row,)
+
+
+@pytest.mark.parametrize(
+    ("facts", "where"),
+    [
+        (
+            {"backend": "cpu", "device_kind": "cpu", "processor": "AMD EPYC", "jax": "0.10.2"},
+            "cpu · AMD EPYC · jax 0.10.2",
+        ),
+        (
+            {"backend": "gpu", "device_kind": "H200", "processor": "AMD EPYC", "jax": "0.10.2"},
+            "gpu · H200 · jax 0.10.2",
+        ),
+        ({}, ""),
+    ],
+)
+def test_the_heading_says_what_it_ran_on(facts: dict[str, Any], where: str) -> None:
+    m = replace(measured("fft", n=8), environment=replace(HOST, **facts))
+
+    assert heading(m) == ("fft[n=8]", where)
+
+
+# ---- many measurements ------------------------------------------------------------------------------------------
+
+
+def test_the_overview_leaves_out_columns_that_nobody_fills() -> None:
+    grid = overview([measured("f"), measured("g")])
+
+    assert grid.columns == ("case", "wall")
+    assert grid.lines == (("f", "2.00 s"), ("g", "2.00 s"))
+
+
+def test_the_overview_has_a_column_that_one_row_fills() -> None:
+    full = Measurement(
+        CaseId("g"), HOST, measured().options, "run", "2025", stages=Stages(compile_s=0.25),
+        samples=(Samples("wall", 1, (1.0, 1.0, 1.0, 1.0, 1.0, 1.2)), Samples("loop", 1, (0.5,))),
+        memory=Memory(argument_bytes=MIB, compiled_rise_bytes=MIB),
+        remarks=(Remark("busy", "warning", "…"), Remark("not-jitted", "info", "…")),
+    )  # fmt: skip
+
+    grid = overview([measured("f"), full])
+
+    assert grid.columns == ("case", "wall", "± 95 %", "loop", "compile", "peak memory", "remarks")
+    assert grid.lines[0] == ("f", "2.00 s", "", "", "", "", "")
+    assert grid.lines[1] == ("g", "1.00 s", "10 %", "500 ms", "250 ms", "2.00 MiB", "busy")
+
+
+def test_failures_and_wrong_results_stand_out_in_the_overview() -> None:
+    wrong = replace(measured("g"), remarks=(Remark("wrong-result", "error", "…"),))
+    failed = replace(measured("h"), failure=Failure("wrong_output", "trace", "…"))
+
+    grid = overview([measured("f"), wrong, failed])
+
+    assert grid.styles == ("", "bad", "bad")
+    assert grid.lines[2] == ("h", "wrong output", "in trace")
+
+
+def test_stored_rows_show_what_was_measured_where() -> None:
+    m = replace(
+        measured("f", elapsed_s=(1.0, 1.0, 1.0, 1.0, 1.0, 1.2), n=8),
+        environment=replace(HOST, commit="0123456789abcdef", is_dirty=True),
+        stages=Stages(compile_s=0.25),
+        started_at="2025-11-21T01:35:59.123456+00:00",
+    )
+
+    grid = stored([row_of(m, 7)])
+
+    assert dict(zip(grid.columns, grid.lines[0], strict=True)) == {
+        "id": "7",
+        "when (UTC)": "2025-11-21 01:35",
+        "case": "f[n=8]",
+        "timer": "wall",
+        "median": "1.00 s",
+        "± 95 %": "10 %",
+        "compile": "250 ms",
+        "commit": "01234567+",
+    }
+
+
+def test_a_stored_failure_shows_its_kind_in_place_of_numbers() -> None:
+    m = replace(measured(commit=None), samples=(), failure=Failure("out_of_memory", "compile", "…"))
+
+    grid = stored([row_of(m, 7)])
+
+    assert grid.lines[0][2:] == ("f", "out of memory", "", "", "", "")
+    assert grid.styles == ("bad",)
+
+
+def test_the_environment_says_what_is_unknown() -> None:
+    section = environment(
+        replace(
+            HOST,
+            memory_bytes=16 * 2**30,
+            virtual_machine=False,
+            affinity=(0, 2),
+            config={"jax_enable_x64": False, "jax_a": 1},
+        )
+    )
+    facts = {row.label: row.value for row in section.rows}
+
+    assert facts["host"] == "host"
+    assert facts["memory bytes"] == "16.0 GiB"
+    assert facts["virtual machine"] == "no"
+    assert facts["affinity"] == "0, 2"
+    assert facts["config"] == "jax_a=1\njax_enable_x64=False"
+    assert facts["flags"] == "none set"
+    assert facts["governor"] == "unknown"
+
+
+def test_the_environment_ends_with_what_makes_rows_comparable() -> None:
+    last = environment(HOST).rows[-1]
+
+    assert last == Row("fingerprint", HOST.fingerprint, "rows with the same one may be compared")
+
+
+def test_parameters_of_any_kind_have_a_label() -> None:
+    m = replace(
+        measured(), case=CaseId("f", (("shape", (3, (4,))), ("to", Opaque("Sharding", "P('x')"))), "eager", "a b")
+    )
+
+    assert heading(m)[0] == "f[shape=(3, (4,)), to=P('x')] eager #a b"
+
+
+def test_reporting_works_where_there_is_no_jax() -> None:
+    script = (
+        "import sys; sys.modules['jax'] = sys.modules['jaxlib'] = None\n"
+        "import benchax.reporting.display\n"
+        "from measurement_strategies import RICH\n"
+        "print(RICH); print(RICH._repr_html_())"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "utf-8"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, env=environment, encoding="utf-8"
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "planned peak" in done.stdout
+    assert "<div class='benchax'" in done.stdout

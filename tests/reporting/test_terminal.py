@@ -1,0 +1,261 @@
+"""How measurements look in terminals, pipes and narrow windows: nothing is lost, nothing breaks, no colour goes astray."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from measurement_strategies import RICH, measured
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from benchax.model import Absent, CaseId, Failure, Measurement, Remark
+from benchax.reporting import display  # noqa: F401  # what print(m) needs
+from benchax.reporting import terminal
+from benchax.reporting.tables import Grid, Row, Section, heading, overview, sections
+
+ESCAPE = "\x1b["
+RED = "\x1b[1;31m"
+
+# Without the NUL of RICH, which no terminal shows.
+PLAIN = replace(RICH, case=CaseId("fft", (("n", 256),)))
+FAILED = replace(
+    measured("slow"), samples=(), failure=Failure("out_of_memory", "first run", "no 3 TiB here", "buy memory")
+)
+
+
+def on_terminal(content: RenderableType, width: int = 100) -> str:
+    """What a terminal that knows colours is sent."""
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard", highlight=False)
+    console.print(content)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def solid(text: str) -> str:
+    """`text` without spaces and line breaks, which folding may put anywhere."""
+    return re.sub(r"\s", "", text)
+
+
+def line_with(word: str, text: str) -> str:
+    (line,) = [line for line in text.splitlines() if word in line]
+    return line
+
+
+# ---- one measurement --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [20, 40, 71, 72, 100, 1000])
+def test_no_window_is_too_narrow_for_the_text(width: int) -> None:
+    text = terminal.to_text(terminal.measurement(PLAIN), width)
+
+    said = [*heading(PLAIN), PLAIN.signature, *(r.message for r in PLAIN.remarks)]
+    said += [part for s in sections(PLAIN) for row in s.rows for part in (s.title, row.label, row.value, row.detail)]
+    assert [part for part in said if solid(part) not in solid(text)] == []
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+def test_numbers_stand_under_one_another() -> None:
+    text = terminal.to_text(terminal.measurement(PLAIN), 100)
+
+    rows = [row for s in sections(PLAIN)[1:] for row in s.rows if row.value]
+    ends = {line_with(f"  {row.label} ", text).index(row.value) + len(row.value) for row in rows}
+    assert len(ends) == 1
+
+
+def test_what_is_printed_is_plain_text_also_where_colours_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    text = str(PLAIN)
+
+    assert ESCAPE not in text
+    assert "fft[n=256]" in text.splitlines()[0]
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_a_failure_is_red() -> None:
+    shown = on_terminal(terminal.measurement(FAILED))
+
+    assert f"{RED}  out of memory" in shown
+    assert f"{RED}no 3 TiB here" in shown
+    assert f"{RED}buy memory" not in shown
+
+
+def test_what_is_absent_is_faint() -> None:
+    m = replace(measured(), not_measured=(Absent("cost", "it was raining"),))
+
+    shown = on_terminal(terminal.measurement(m))
+
+    assert "\x1b[2mnot measured" in shown
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    shown = on_terminal(terminal.measurement(FAILED))
+
+    assert "out of memory" in shown
+    assert re.findall(r"\x1b\[[\d;]*3\dm", shown) == []
+
+
+@pytest.mark.parametrize(("severity", "mark"), [("error", "✗"), ("warning", "!"), ("info", "·")])
+def test_a_remark_has_the_mark_of_its_severity(severity: str, mark: str) -> None:
+    m = replace(measured(), remarks=(Remark("code", severity, "the moon was full"),))  # type: ignore[arg-type]
+
+    text = terminal.to_text(terminal.measurement(m))
+
+    assert f"  {mark} the moon was full" in text.splitlines()
+
+
+def test_remarks_are_not_announced_where_there_are_none() -> None:
+    assert "remarks" not in terminal.to_text(terminal.measurement(measured()))
+
+
+@pytest.mark.parametrize("name", ["f[bold]", "[/red]", "[n=8]", "[link=x]y", ":warning:"])
+def test_names_are_no_markup(name: str) -> None:
+    m = replace(measured(name), signature=name, remarks=(Remark("code", "warning", name),))
+
+    text = terminal.to_text(terminal.measurement(m))
+
+    assert text.count(name) == 3
+
+
+@pytest.mark.parametrize("name", ["f" * 3000, "naïve 🦊 " * 50, "数学" * 100, "two\nlines", "tab\there", ""])
+def test_any_name_is_shown_whole(name: str) -> None:
+    text = terminal.to_text(terminal.measurement(measured(name)), 40)
+
+    assert solid(name) in solid(text)
+    assert "2.00 s" in text
+    assert max(map(cell_len, text.splitlines())) <= 40
+
+
+def test_an_endless_signature_takes_one_line() -> None:
+    m = replace(measured(), signature=", ".join(["f32[8]"] * 1000))
+
+    text = terminal.to_text(terminal.measurement(m), 80)
+
+    assert line_with("f32[8]", text).endswith("…")
+
+
+# ---- many measurements ------------------------------------------------------------------------------------------
+
+
+def grid(*lines: tuple[str, ...], columns: tuple[str, ...] = ("case", "wall", "remarks")) -> RenderableType:
+    return terminal.grid(Grid(columns, lines, ("",) * len(lines)))
+
+
+def test_words_begin_at_the_left_and_numbers_end_at_the_right() -> None:
+    text = terminal.to_text(grid(("f", "1.00 s", "busy"), ("matmul", "20.0 ms", "")))
+
+    assert text.splitlines() == [
+        "case       wall  remarks",
+        "f        1.00 s  busy",
+        "matmul  20.0 ms",
+    ]
+
+
+def test_in_a_pipe_each_row_is_one_line_however_long_its_name() -> None:
+    text = terminal.to_text(grid(("f" * 300, "1.00 s", "busy"), ("g", "1.00 s", "busy, not-steady")))
+
+    assert len(text.splitlines()) == 3
+    assert line_with("f" * 300, text).endswith("1.00 s  busy")
+
+
+def test_in_a_narrow_window_names_are_folded_and_numbers_are_not() -> None:
+    text = terminal.to_text(grid(("abcdefghijklmnopqrstuvwxyz", "1.00 s", "busy")), 38)
+
+    assert "abcdefghijklmnopqrstuvwxyz" in solid(text.replace("1.00 s", "").replace("busy", ""))
+    assert "1.00 s" in text
+    assert max(map(cell_len, text.splitlines())) <= 38
+
+
+def test_where_columns_do_not_fit_each_row_becomes_a_block() -> None:
+    text = terminal.to_text(grid(("matmul[n=8]", "1.00 s", "busy"), ("f", "", "in trace")), 24)
+
+    assert text.splitlines() == [
+        "case     matmul[n=8]",
+        "wall     1.00 s",
+        "remarks  busy",
+        "",
+        "case     f",
+        "remarks  in trace",
+    ]
+
+
+def test_a_line_break_in_a_name_stays_in_its_column() -> None:
+    text = terminal.to_text(grid(("two\nlines", "1.00 s", ""), ("one", "2.00 s", "")))
+
+    assert text.splitlines()[1:] == ["two    1.00 s", "lines", "one    2.00 s"]
+
+
+def test_wide_characters_do_not_shift_the_columns() -> None:
+    text = terminal.to_text(grid(("数学", "1.00 s", ""), ("f", "1.00 s", "")))
+
+    assert {cell_len(line[: line.index("1.00")]) for line in text.splitlines()[1:]} == {6}
+
+
+def test_names_in_a_grid_are_no_markup() -> None:
+    assert "[bold]x[/bold]" in terminal.to_text(grid(("[bold]x[/bold]", "1.00 s", "")))
+
+
+def test_the_overview_explains_failures_and_warnings_below() -> None:
+    warned = replace(measured("f"), remarks=(Remark("busy", "warning", "too much"), Remark("x", "info", "by the way")))
+
+    text = terminal.to_text(terminal.measurements([warned, FAILED, measured("h")]))
+
+    assert text.splitlines()[5:] == [
+        "f",
+        "  ! too much",
+        "",
+        "slow",
+        "  out of memory in first run: no 3 TiB here",
+        "  buy memory",
+    ]
+
+
+def test_a_failure_is_red_in_the_overview_and_below() -> None:
+    shown = on_terminal(terminal.measurements([measured("f"), FAILED]))
+
+    assert f"{RED}slow" in shown
+    assert f"{RED}out of memory in first run: no 3 TiB here" in shown
+    assert f"{RED}f" not in shown
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_overview_loses_nothing_in_a_narrow_window(width: int) -> None:
+    listed = [PLAIN, FAILED, measured("f", n=8)]
+
+    text = terminal.to_text(terminal.measurements(listed), width)
+
+    cells = [cell for line in overview(listed).lines for cell in line]
+    assert [cell for cell in cells if solid(cell) not in solid(text)] == []
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+# ---- sections and sentences -------------------------------------------------------------------------------------
+
+
+def test_texts_fold_in_their_own_column() -> None:
+    section = Section("environment", (Row("flags", "XLA_FLAGS=--one --two", "set by you"), Row("host", "h")))
+
+    text = terminal.to_text(terminal.section(section), 22)
+
+    assert text.splitlines() == [
+        "environment",
+        "  flags  XLA_FLAGS=--o",
+        "         ne --two  set",
+        "         by you",
+        "  host   h",
+    ]
+
+
+def test_a_sentence_is_no_markup() -> None:
+    assert terminal.to_text(terminal.sentence("f[n=8]: pays")) == "\nf[n=8]: pays"
+
+
+def test_a_measurement_of_any_kind_can_be_printed() -> None:
+    nothing = Measurement(CaseId(""), measured().environment, measured().options, "", "")
+
+    assert str(nothing).strip() == ""
+    assert "wrong output" in str(RICH)

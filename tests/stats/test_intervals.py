@@ -1,0 +1,281 @@
+"""The interval of the median: its ranks against tables and exact sums, its coverage by simulation with fixed seeds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.stats.intervals import effective_size, interval_rank, median_interval
+
+VALUES = st.lists(st.floats(0, 1e3), min_size=1, max_size=60)
+
+
+def series(phi: float, n: int, repetitions: int, seed: int = 1) -> list[list[float]]:
+    """Stationary AR(1) series with median 0; phi is the correlation of neighbours, 0 for independent values."""
+    noise = np.random.default_rng(seed).standard_normal((repetitions, n))
+    x = noise / math.sqrt(1 - phi**2)
+    for i in range(1, n):
+        x[:, i] = phi * x[:, i - 1] + noise[:, i]
+    return x.tolist()
+
+
+def covered(samples: list[list[float]], median: float = 0.0) -> float:
+    """Share of the samples whose interval holds the true median. No interval counts as a miss."""
+    intervals = [median_interval(values) for values in samples]
+    return sum(i is not None and i[0] <= median <= i[1] for i in intervals) / len(intervals)
+
+
+def binomial_error(share: float, repetitions: int) -> float:
+    """Three standard errors: what a simulation with so many repetitions may be off."""
+    return 3 * math.sqrt(share * (1 - share) / repetitions)
+
+
+# Ranks
+
+
+@pytest.mark.parametrize(
+    ("n", "lower", "upper"),
+    [(6, 1, 6), (7, 1, 7), (8, 1, 8), (9, 2, 8), (10, 2, 9), (11, 2, 10), (12, 3, 10), (13, 3, 11), (14, 3, 12),
+     (15, 4, 12), (16, 4, 13), (17, 5, 13), (18, 5, 14), (19, 5, 15), (20, 6, 15), (25, 8, 18), (30, 10, 21),
+     (40, 14, 27), (50, 18, 33), (100, 40, 61)],
+)  # fmt: skip
+def test_the_ranks_are_those_of_the_published_table(n: int, lower: int, upper: int) -> None:
+    """As textbooks table the distribution-free interval: of at least 95 %, the narrowest (96.9 for 6, 95.1 for 17)."""
+    rank = interval_rank(n, 0.95)
+
+    assert rank is not None
+    assert (rank + 1, n - rank) == (lower, upper)
+
+
+def exact_rank(n: int, level: Fraction) -> int | None:
+    """By integers: the greatest r whose tail, P(B <= r) for B ~ Binomial(n, 1/2), is at most (1 - level) / 2."""
+    tails = [Fraction(sum(math.comb(n, k) for k in range(r + 1)), 2**n) for r in range((n + 1) // 2)]
+    return max((r for r, tail in enumerate(tails) if tail <= (1 - level) / 2), default=None)
+
+
+@pytest.mark.parametrize("percent", [50, 80, 90, 95, 99])
+def test_the_ranks_are_those_of_exact_arithmetic(percent: int) -> None:
+    sizes = [*range(1, 60), 99, 100, 101, 250]
+
+    found = {n: interval_rank(n, percent / 100) for n in sizes}
+
+    assert found == {n: exact_rank(n, Fraction(percent, 100)) for n in sizes}
+
+
+@pytest.mark.parametrize(("level", "least"), [(0.95, 6), (0.9, 5), (0.99, 8), (0.5, 2)])
+def test_below_some_size_there_is_no_interval(level: float, least: int) -> None:
+    found = [interval_rank(n, level) is None for n in (least - 1, least)]
+
+    assert found == [True, False]
+
+
+def test_the_ranks_of_very_many_values_do_not_underflow() -> None:
+    """2**-20000 is zero as a float. By the normal approximation the tail ends at n/2 - 1.96 sqrt(n)/2."""
+    n = 20_000
+
+    rank = interval_rank(n, 0.95)
+
+    assert rank == pytest.approx(n / 2 - 1.96 * math.sqrt(n) / 2, abs=1.5)
+
+
+# Intervals
+
+
+@given(VALUES)
+def test_both_ends_are_values_around_the_median(values: list[float]) -> None:
+    found = median_interval(values)
+
+    if found is None:
+        assert effective_size(values) < 6
+    else:
+        assert found[0] in values
+        assert found[1] in values
+        assert found[0] <= float(np.median(values)) <= found[1]
+
+
+def test_the_interval_of_six_values_is_all_of_them() -> None:
+    assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
+
+
+def test_the_interval_of_a_hundred_independent_values_is_that_of_the_table() -> None:
+    """An order whose neighbours are not alike, so that no value is discounted."""
+    values = [float(i // 2 if i % 2 else 99 - i // 2) for i in range(100)]
+
+    assert median_interval(values) == (39.0, 60.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_fewer_than_six_values_have_no_interval(n: int) -> None:
+    assert median_interval([float(i) for i in range(n)]) is None
+
+
+def test_other_levels_need_other_numbers_of_values() -> None:
+    values = [3.0, 1.0, 5.0, 2.0, 4.0]
+
+    assert (median_interval(values, 0.9), median_interval(values, 0.95)) == ((1.0, 5.0), None)
+
+
+def test_a_higher_level_has_a_wider_interval() -> None:
+    (values,) = series(0, 100, 1)
+
+    intervals = [median_interval(values, level) for level in (0.5, 0.8, 0.95, 0.99)]
+
+    widths = [high - low for low, high in filter(None, intervals)]
+    assert widths == sorted(set(widths))
+    assert len(widths) == 4
+
+
+@pytest.mark.parametrize("n", [6, 50])
+def test_constant_values_have_an_interval_without_width(n: int) -> None:
+    assert median_interval([2.5] * n) == (2.5, 2.5)
+
+
+def test_ties_are_values_like_any_other() -> None:
+    """A coarse clock: most readings are one of two neighbouring steps."""
+    values = [1.0, 2.0, 2.0, 1.0, 2.0, 3.0, 2.0, 2.0, 1.0, 2.0] * 4
+
+    assert median_interval(values) == (2.0, 2.0)
+
+
+def test_the_order_in_which_values_were_taken_counts() -> None:
+    """The same values drifting upwards say far less about the median than in a random order."""
+    shuffled = np.random.default_rng(3).permutation(100).astype(float).tolist()
+
+    drifting, independent = median_interval(sorted(shuffled)), median_interval(shuffled)
+
+    assert independent is not None
+    assert drifting is None or drifting[1] - drifting[0] > independent[1] - independent[0]
+
+
+def test_an_interval_does_not_change_the_values() -> None:
+    values = [3.0, 1.0, 2.0, 6.0, 5.0, 4.0]
+
+    median_interval(values)
+
+    assert values == [3.0, 1.0, 2.0, 6.0, 5.0, 4.0]
+
+
+@given(st.lists(st.integers(1, 10**6).map(float), min_size=6, max_size=60), st.sampled_from([0.25, 2.0, 1024.0]))
+def test_the_interval_has_the_unit_of_the_values(values: list[float], factor: float) -> None:
+    found = median_interval(values)
+
+    scaled = median_interval([factor * v for v in values])
+
+    assert scaled == (None if found is None else (factor * found[0], factor * found[1]))
+
+
+# Coverage
+
+
+@pytest.mark.parametrize("n", [6, 10, 50, 100, 400])
+def test_independent_values_are_covered_at_the_level(n: int) -> None:
+    found = covered(series(0, n, repetitions=1000))
+
+    assert found >= 0.95 - binomial_error(0.95, 1000)
+
+
+def test_the_coverage_of_skewed_values_is_the_same() -> None:
+    """Exponential, with the median at log 2, and a second mode far away: nothing assumes a shape."""
+    random = np.random.default_rng(5)
+    samples = random.exponential(size=(1000, 60))
+    slow = random.random(samples.shape) < 0.1
+    # The mode takes its share from above the median, so that this stays where it was.
+    samples = np.where(slow & (samples > math.log(2)), samples + 20, samples)
+
+    found = covered(samples.tolist(), median=math.log(2))
+
+    assert found >= 0.95 - binomial_error(0.95, 1000)
+
+
+@pytest.mark.parametrize(("phi", "n"), [(0.4, 100), (0.4, 200), (0.4, 400), (0.8, 200), (0.8, 400)])
+def test_dependent_values_are_covered_nearly_as_well(phi: float, n: int) -> None:
+    found = covered(series(phi, n, repetitions=600))
+
+    assert found >= 0.93 - binomial_error(0.93, 600)
+
+
+def test_a_hundred_strongly_dependent_values_are_covered_a_little_less() -> None:
+    """About 16 independent values' worth: too few to see their own dependence well. 91 % in 5000 repetitions."""
+    found = covered(series(0.8, 100, repetitions=600))
+
+    assert found >= 0.91 - binomial_error(0.91, 600)
+
+
+@pytest.mark.parametrize("phi", [0.4, 0.8])
+def test_without_the_discount_dependent_values_would_not_be_covered(phi: float) -> None:
+    """What effective_size is for: the plain ranks of the same series miss far more often."""
+    samples, rank = [sorted(values) for values in series(phi, 200, 600)], interval_rank(200, 0.95)
+
+    plain = sum(values[rank] <= 0 <= values[-1 - rank] for values in samples) / 600  # type: ignore[operator]
+
+    assert plain < covered(series(phi, 200, 600)) - 0.05
+
+
+def test_intervals_are_not_wider_than_they_need_be() -> None:
+    """For independent values the width is that of the plain ranks, but for a few that look dependent by chance."""
+    samples, rank = series(0, 200, repetitions=200), interval_rank(200, 0.95)
+    plain = [sorted(values)[-1 - rank] - sorted(values)[rank] for values in samples]  # type: ignore[operator]
+
+    found = [high - low for low, high in filter(None, map(median_interval, samples))]
+
+    assert float(np.mean(found)) <= 1.15 * float(np.mean(plain))
+
+
+# Effective size
+
+
+def mean_effective_size(phi: float, n: int) -> float:
+    return float(np.mean([effective_size(values) for values in series(phi, n, repetitions=200)]))
+
+
+def theoretical_size(phi: float, n: int) -> float:
+    """Of "above the median" of an AR(1), whose autocorrelation at lag k is 2/pi asin(phi**k) (Sheppard 1899)."""
+    return n / (1 + 2 * sum(2 / math.pi * math.asin(phi**k) for k in range(1, 200)))
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_independent_values_count_nearly_in_full(n: int) -> None:
+    assert 0.85 * n <= mean_effective_size(0, n) <= n
+
+
+@pytest.mark.parametrize("phi", [0.4, 0.8])
+def test_dependent_values_count_as_often_as_theory_says(phi: float) -> None:
+    assert mean_effective_size(phi, 400) == pytest.approx(theoretical_size(phi, 400), rel=0.2)
+
+
+@pytest.mark.parametrize("phi", [0.4, 0.8])
+def test_dependent_values_count_about_as_for_their_mean(phi: float) -> None:
+    """n (1 - phi) / (1 + phi) is what fixes the mean; the indicator that matters for the median forgets faster."""
+    n, for_the_mean = 400, 400 * (1 - phi) / (1 + phi)
+
+    assert for_the_mean <= mean_effective_size(phi, n) <= 2 * for_the_mean
+
+
+@given(
+    st.lists(st.floats(allow_nan=False), min_size=1, max_size=80) | st.lists(st.sampled_from([1.0, 2.0]), min_size=1)
+)
+def test_no_more_than_there_are_and_at_least_one(values: list[float]) -> None:
+    assert 1 <= effective_size(values) <= len(values)
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 2.0], [1.0, 2.0, 3.0], [7.0] * 100, [0.0, 1.0] * 50])
+def test_values_that_show_no_dependence_count_in_full(values: list[float]) -> None:
+    """One value, a constant, and one that alternates: there is nothing to discount."""
+    assert effective_size(values) == len(values)
+
+
+def test_a_slow_change_counts_as_few_values() -> None:
+    steps = [float(i // 50) for i in range(200)]
+
+    assert effective_size(steps) < 20
+
+
+def test_only_above_or_below_the_median_matters() -> None:
+    (values,) = series(0.4, 200, 1)
+
+    assert effective_size([math.exp(v) for v in values]) == effective_size(values)

@@ -1,0 +1,152 @@
+"""Summaries: known lists, NumPy's quantiles, Tukey's fences."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.stats.intervals import median_interval
+from benchax.stats.summary import Summary, quantile, summarize
+
+TIMES = st.lists(st.floats(0, 1e6), min_size=1, max_size=60)
+
+
+def test_the_summary_of_a_known_list() -> None:
+    values = [8.0, 1.0, 3.0, 2.0, 5.0, 4.0, 7.0, 6.0, 9.0]
+
+    found = summarize(values)
+
+    assert found == Summary(
+        n=9, median_s=5.0, low_s=2.0, high_s=8.0, q25_s=3.0, q75_s=7.0, min_s=1.0, max_s=9.0, outliers=0
+    )
+
+
+def test_the_summary_of_one_value_is_that_value() -> None:
+    found = summarize([2.0])
+
+    assert found == Summary(
+        n=1, median_s=2.0, low_s=None, high_s=None, q25_s=2.0, q75_s=2.0, min_s=2.0, max_s=2.0, outliers=0
+    )
+
+
+@given(TIMES)
+def test_quartiles_median_and_extremes_are_those_of_numpy(values: list[float]) -> None:
+    found = summarize(values)
+
+    expected = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
+    assert [found.min_s, found.q25_s, found.median_s, found.q75_s, found.max_s] == pytest.approx(expected, rel=1e-12)
+
+
+@given(TIMES, st.floats(0, 1))
+def test_any_quantile_is_that_of_numpy(values: list[float], q: float) -> None:
+    assert quantile(sorted(values), q) == pytest.approx(float(np.quantile(values, q)), rel=1e-9, abs=1e-9)
+
+
+def test_a_quantile_between_two_values_is_interpolated() -> None:
+    """Hyndman & Fan (1996), type 7: at 1 + q (n - 1), here 1.75 and 2.5 of 1, 2, 3, 4."""
+    ordered = [10.0, 20.0, 30.0, 40.0]
+
+    assert [quantile(ordered, q) for q in (0, 0.25, 0.5, 1)] == [10.0, 17.5, 25.0, 40.0]
+
+
+@given(TIMES)
+def test_the_numbers_of_a_summary_are_in_order(values: list[float]) -> None:
+    found = summarize(values)
+
+    assert found.min_s <= found.q25_s <= found.median_s <= found.q75_s <= found.max_s
+    assert found.low_s is None or found.min_s <= found.low_s <= found.median_s
+    assert found.high_s is None or found.median_s <= found.high_s <= found.max_s
+
+
+@given(TIMES)
+def test_the_interval_is_that_of_the_values_in_the_order_taken(values: list[float]) -> None:
+    found = summarize(values)
+
+    assert (found.low_s, found.high_s) == (median_interval(values, 0.95) or (None, None))
+
+
+def test_the_order_taken_matters_for_nothing_but_the_interval() -> None:
+    shuffled = np.random.default_rng(3).permutation(100).astype(float).tolist()
+
+    one, other = summarize(shuffled), summarize(sorted(shuffled))
+
+    assert one != other
+    assert dataclasses.replace(one, low_s=None, high_s=None) == dataclasses.replace(other, low_s=None, high_s=None)
+
+
+# Outliers
+
+
+@pytest.mark.parametrize(
+    ("values", "outliers"),
+    [
+        # Quartiles 2 and 4: the fences stand at -1 and 7, and a value upon them is within.
+        ([1.0, 2.0, 3.0, 4.0, 7.0], 0),
+        ([1.0, 2.0, 3.0, 4.0, 7.001], 1),
+        ([-1.0, 2.0, 3.0, 4.0, 5.0], 0),
+        ([-1.001, 2.0, 3.0, 4.0, 5.0], 1),
+        ([-9.0, 2.0, 3.0, 4.0, 9.0], 2),
+        ([5.0] * 9 + [5.001], 1),
+        ([5.0] * 10, 0),
+    ],
+)
+def test_outliers_lie_beyond_tukeys_fences(values: list[float], outliers: int) -> None:
+    assert summarize(values).outliers == outliers
+
+
+def test_outliers_are_counted_and_not_removed() -> None:
+    found = summarize([1.0, 2.0, 3.0, 4.0, 100.0])
+
+    assert (found.outliers, found.n, found.max_s) == (1, 5, 100.0)
+
+
+def test_of_normal_values_seven_in_a_thousand_are_outliers() -> None:
+    """Tukey's fences stand at 2.698 standard deviations of a normal distribution: 0.70 % lie beyond."""
+    values = np.random.default_rng(4).normal(size=5000).tolist()
+
+    share = summarize(values).outliers / 5000
+
+    assert share == pytest.approx(0.0070, abs=3 * (0.007 / 5000) ** 0.5)
+
+
+# Relative width
+
+
+def summary(low_s: float | None, median_s: float, high_s: float | None) -> Summary:
+    return Summary(9, median_s, low_s, high_s, median_s, median_s, median_s, median_s, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "width"),
+    [
+        (summary(9.0, 10.0, 11.0), 0.1),
+        (summary(10.0, 10.0, 14.0), 0.2),
+        (summary(10.0, 10.0, 10.0), 0.0),
+        (summary(None, 10.0, None), None),
+        (summary(9.0, 10.0, None), None),
+        (summary(None, 10.0, 11.0), None),
+        (summary(0.0, 0.0, 1.0), None),
+        (summary(-2.0, -1.0, 1.0), None),
+    ],
+)
+def test_the_relative_width_is_half_the_interval_over_the_median(found: Summary, width: float | None) -> None:
+    assert found.relative_width == width
+
+
+def test_five_readings_have_no_relative_width_and_six_have() -> None:
+    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+    assert summarize(values[:5]).relative_width is None
+    assert summarize(values).relative_width == pytest.approx(2.5 / 3.5)
+
+
+def test_arithmetic_needs_neither_jax_nor_numpy() -> None:
+    code = "import sys, benchax.stats.summary; sys.exit(bool({'jax', 'numpy'} & set(sys.modules)))"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
