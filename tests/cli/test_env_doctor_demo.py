@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from source_tree import PACKAGE
 
 import benchax as package
+from benchax import demo as examples
+from benchax.case import make_case
 from benchax.cli.main import main
 
 
@@ -57,7 +60,9 @@ def test_env_shows_what_is_stored_with_every_row(benchax: Benchax, project: Path
     done = benchax("env")
 
     assert (done.code, done.err) == (0, "")
-    labels = [line.split("  ")[1].strip() for line in done.out.splitlines()[1:] if line.startswith("  ") and line[2] != " "]
+    labels = [
+        line.split("  ")[1].strip() for line in done.out.splitlines()[1:] if line.startswith("  ") and line[2] != " "
+    ]
     assert labels[:3] == ["host", "os", "python"]
     assert labels[-1] == "fingerprint"
     assert "  backend           cpu" in done.out.splitlines()
@@ -107,36 +112,45 @@ def test_doctor_refuses_a_time_without_sense(seconds: str, benchax: Benchax) -> 
 # ---- demo -------------------------------------------------------------------------------------------------------
 
 
-def demo(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def test_demo_stores_three_rows_and_says_when_compiling_pays(tmp_path: Path) -> None:
     settings = {name: value for name, value in os.environ.items() if not name.startswith("BENCHAX_")}
     settings |= {"PYTHONPATH": str(PACKAGE.parent), "BENCHAX_MIN_TIME_S": "0.01", "BENCHAX_MAX_WARMUP_S": "0.02"}
-    command = [sys.executable, "-m", "benchax.cli.main", "demo", "--max-time", "0.02", *words]
-    return subprocess.run(command, cwd=cwd, env=settings, capture_output=True, encoding="utf-8", timeout=120)
+    command = [sys.executable, "-m", "benchax.cli.main", "demo", "--max-time", "0.02"]
 
-
-def test_demo_stores_three_rows_and_says_when_compiling_pays(tmp_path: Path) -> None:
-    done = demo(cwd=tmp_path)
+    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, encoding="utf-8", timeout=120)
 
     assert done.returncode == 0, done.stderr
-    rows = package.load(tmp_path / ".benchmarks")
-    assert [m.case.label for m in rows] == ["mlp", "selu eager", "selu"]
+    assert [m.case.label for m in package.load(tmp_path / ".benchmarks")] == ["mlp", "selu eager", "selu"]
     assert done.stdout.startswith("mlp\n")
     assert "\nCompiling (" in done.stdout
     assert done.stderr.splitlines()[-1] == "Stored. See them again: benchax list; benchax show last"
 
 
-def test_demo_leaves_nothing_where_storing_is_off(tmp_path: Path) -> None:
-    done = demo("--store", "off", cwd=tmp_path)
+@pytest.fixture
+def small_examples(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo with a function that costs next to nothing; the folder that it runs in."""
+    for name in ("mlp_case", "selu_case"):
+        monkeypatch.setattr(examples, name, lambda: make_case(lambda x: x + 1, ("f32[8]",), name="small"))
+    for option, value in {"min_time_s": "0.01", "memory": "off", "timer": "wall"}.items():
+        monkeypatch.setenv(f"BENCHAX_{option.upper()}", value)
+    return project
 
-    assert done.returncode == 0, done.stderr
-    assert list(tmp_path.iterdir()) == []
-    assert "Stored" not in done.stderr
+
+def test_demo_leaves_nothing_where_storing_is_off(benchax: Benchax, small_examples: Path) -> None:
+    done = benchax("demo", "--max-time", "0.02", "--store", "off")
+
+    assert (done.code, list(small_examples.iterdir())) == (0, [])
+    assert "Stored" not in done.err
 
 
-def test_demo_does_not_claim_to_have_stored_what_it_could_not(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
+def test_demo_does_not_claim_to_have_stored_what_it_could_not(
+    benchax: Benchax, small_examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (small_examples / "taken").write_text("a file")
+    monkeypatch.setattr(tempfile, "tempdir", str(small_examples))
 
-    done = demo("--store", "taken", cwd=tmp_path)
+    done = benchax("demo", "--max-time", "0.02", "--store", "taken")
 
-    assert done.returncode == 2
-    assert "Stored" not in done.stderr
+    assert done.code == 2
+    assert "error: cannot write taken/benchax.db: taken is a file" in done.err
+    assert "Stored" not in done.err

@@ -12,7 +12,7 @@ from measurement_strategies import RICH, measured
 
 from benchax import codec
 from benchax.cli.main import main
-from benchax.model import Failure, Measurement
+from benchax.model import CaseId, Failure, Measurement
 from benchax.store.database import open_store
 
 
@@ -44,7 +44,7 @@ ROWS = (
     measured("matmul", n=8),
     measured("matmul", n=16),
     replace(measured("fft", commit="0123456789abcdef"), failure=Failure("error", "trace", "it broke")),
-    replace(RICH, failure=None),
+    replace(RICH, failure=None, case=CaseId("ifft", (("n", 256),), tag="new")),
 )
 
 
@@ -65,10 +65,10 @@ def test_rows_are_listed_with_their_ids_oldest_first(benchax: Benchax, rows: tup
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].split()[:2] == ["id", "when"]
-    assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
-    assert "matmul[n=8]   wall   2.00 s" in lines[1]
-    assert "fft           wall   2.00 s" in lines[3]
-    assert lines[3].endswith("01234567")
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2", "3", "4"]
+    assert lines[1].endswith("matmul[n=8]       wall   2.00 s                   c0ffee")
+    assert lines[3].endswith("fft               wall   2.00 s                   01234567")
+    assert lines[4].endswith("ifft[n=256] #new  wall   120 µs   8.3 %   250 ms  01234567+")
 
 
 @pytest.mark.parametrize("option", ["--filter", "-k"])
@@ -78,7 +78,7 @@ def test_names_and_patterns_choose_rows(
 ) -> None:
     done = benchax("list", option, pattern)
 
-    assert [line.split()[0] for line in done.out.splitlines() if line[:2].strip().isdigit()] == ids
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ids
 
 
 def test_the_newest_are_kept_by_a_limit(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
@@ -152,9 +152,7 @@ def test_another_store_can_be_named(benchax: Benchax, project: Path) -> None:
     assert codec.decode(done.out) == ROWS[0]
 
 
-def test_the_store_of_the_settings_is_read(
-    benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_of_the_settings_is_read(benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(project / "elsewhere").append(ROWS[0])
     monkeypatch.setenv("BENCHAX_STORE", "elsewhere")
 

@@ -71,7 +71,7 @@ def test_a_result_that_is_no_array_is_a_wrong_output():
 def test_an_argument_that_is_no_array_is_named_with_the_remedy():
     failure = failure_of(lambda x, mode: x, 1.0, "fast", stage="trace")
 
-    assert failure.advice == "If argument mode is a setting and not data, declare it static (static=..., --static)."
+    assert failure.advice == "If argument mode is a setting and not data, declare it static (static=...)."
 
 
 def test_running_out_of_memory_is_told_from_other_errors():

@@ -304,6 +304,14 @@ def test_a_stored_failure_shows_its_kind_in_place_of_numbers() -> None:
     assert grid.styles == ("bad",)
 
 
+def test_a_row_of_a_table_is_one_line_whatever_the_name() -> None:
+    m = measured("two\nlines\r\nand more")
+    failed = replace(m, failure=Failure("error", "trace", "…"))
+
+    assert stored([row_of(m, 7)]).lines[0][2] == "two lines and more"
+    assert [line[0] for line in overview([m, failed]).lines] == ["two lines and more"] * 2
+
+
 def test_the_environment_says_what_is_unknown() -> None:
     section = environment(
         replace(

@@ -183,7 +183,7 @@ def test_where_columns_do_not_fit_each_row_becomes_a_block() -> None:
     ]
 
 
-def test_a_line_break_in_a_name_stays_in_its_column() -> None:
+def test_a_line_break_in_a_cell_stays_in_its_column() -> None:
     text = terminal.to_text(grid(("two\nlines", "1.00 s", ""), ("one", "2.00 s", "")))
 
     assert text.splitlines()[1:] == ["two    1.00 s", "lines", "one    2.00 s"]

@@ -32,6 +32,11 @@ def show(content: Any) -> None:
         print(terminal.to_text(content, console.width if "COLUMNS" in os.environ else None))
 
 
+def line(text: str) -> None:
+    """A line on stdout. Not typer.echo, which sends UTF-8 to terminals that know ASCII only."""
+    print(text)
+
+
 def note(text: str) -> None:
     """A line on stderr."""
     print(text, file=sys.stderr, flush=True)

@@ -18,14 +18,14 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Look at the clock, the noise of this machine, and the settings that disturb measurements."""
-    from benchax.cli.console import note, show
+    from benchax.cli.console import line, note, show
     from benchax.measuring.doctor import examine
     from benchax.reporting import terminal
 
     note(f"looking at this machine for {seconds:g} s …")
     found = examine(seconds)
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False))
+        line(json.dumps(dataclasses.asdict(found), indent=2))
         return
     show(terminal.measured(_section(found)))
     show(terminal.remarks(found.advice))

@@ -12,7 +12,7 @@ import typer
 
 def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
     """Show the environment that is stored with every row."""
-    from benchax.cli.console import show
+    from benchax.cli.console import line, show
     from benchax.environment import capture
     from benchax.reporting import terminal
     from benchax.reporting.tables import environment
@@ -20,6 +20,6 @@ def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object
     found = capture(Path.cwd())
     if as_json:
         facts: dict[str, Any] = {**dataclasses.asdict(found), "fingerprint": found.fingerprint}
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        line(json.dumps(facts, indent=2))
     else:
         show(terminal.section(environment(found)))

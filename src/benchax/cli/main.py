@@ -15,6 +15,7 @@ import sys
 import typer
 
 from benchax.cli import demo, doctor, env, listing, run, show
+from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
 
 app = typer.Typer(
@@ -42,7 +43,7 @@ def version(show_version: bool = typer.Option(False, "--version", help="Print th
     if show_version:
         from benchax.environment import installed
 
-        typer.echo(installed("benchax") or "unknown: this copy was not installed")
+        line(installed("benchax") or "unknown: this copy was not installed")
         raise typer.Exit
 
 
@@ -55,14 +56,14 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # not left to the end of the interpreter, where a broken pipe could not be caught
     except BenchaxError as error:
-        typer.echo(f"error: {error}", err=True)
+        note(f"error: {error}")
         sys.exit(2)
     except BrokenPipeError:
         _forget_stdout()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EFBIG):
             raise
-        typer.echo(f"error: cannot write the output: {error}", err=True)
+        note(f"error: cannot write the output: {error}")
         _forget_stdout()
         sys.exit(2)
     except SystemExit as end:

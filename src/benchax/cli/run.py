@@ -67,8 +67,10 @@ def run(
     if eager:
         cases = [variant for case in cases for variant in with_eager(case)]
     if dry_run:
+        from benchax.cli.console import line
+
         for case in cases:
-            typer.echo(case.id.label)
+            line(case.id.label)
         _show_broken(broken)
         raise typer.Exit(2 if broken else 0)
     raise typer.Exit(measure(cases, given, broken, as_json=as_json))
@@ -168,8 +170,10 @@ def break_evens(rows: Sequence[Measurement]) -> list[str]:
 
 
 def _show_broken(broken: Sequence[Broken]) -> None:
+    from benchax.cli.console import note
+
     for each in broken:
-        typer.echo(f"error: {each.failure.message}\n{each.failure.traceback}", err=True)
+        note(f"error: {each.failure.message}\n{each.failure.traceback}")
 
 
 def _rescue(outcome: Outcome) -> None:
@@ -177,14 +181,15 @@ def _rescue(outcome: Outcome) -> None:
     if not outcome.unstored:
         return
     from benchax import codec
+    from benchax.cli.console import note
 
     n = len(outcome.unstored)
     rows = f"{n} row{'s' * (n > 1)}"
-    typer.echo(f"error: {outcome.unstored[0].error}", err=True)
+    note(f"error: {outcome.unstored[0].error}")
     try:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8") as file:
             file.writelines(codec.encode(each.row) + "\n" for each in outcome.unstored)
     except OSError as error:
-        typer.echo(f"error: {rows} not stored anywhere: {error}", err=True)
+        note(f"error: {rows} not stored anywhere: {error}")
         return
-    typer.echo(f"{rows} kept in {file.name}; benchax.load({file.name!r}) reads {'them' if n > 1 else 'it'}", err=True)
+    note(f"{rows} kept in {file.name}; benchax.load({file.name!r}) reads {'them' if n > 1 else 'it'}")

@@ -29,6 +29,6 @@ def show(
     elif samples:
         for series in measurement.samples:
             for value in series.per_call_s:
-                typer.echo(f"{series.timer}\t{value!r}")
+                console.line(f"{series.timer}\t{value!r}")
     else:
         console.show(terminal.measurement(measurement))

@@ -96,7 +96,7 @@ def _is_bad_argument(error: Exception) -> bool:
 def _bad_argument(error: Exception) -> tuple[FailureKind, str]:
     found = _PATH.search(str(error))
     argument = f"argument {found[1].rstrip('.')}" if found else "it"
-    return "error", f"If {argument} is a setting and not data, declare it static (static=..., --static)."
+    return "error", f"If {argument} is a setting and not data, declare it static (static=...)."
 
 
 def _is_deleted(error: Exception) -> bool:

@@ -222,13 +222,13 @@ def _is_wrong(m: Measurement) -> bool:
 
 def _overview_line(m: Measurement) -> tuple[str, ...]:
     if m.failure:
-        return (m.case.label, m.failure.kind.replace("_", " "), "", "", "", "", f"in {m.failure.stage}")
+        return (_one_line(m.case.label), m.failure.kind.replace("_", " "), "", "", "", "", f"in {m.failure.stage}")
     wall, loop = m.summary("wall"), m.summary("loop")
     width = wall.relative_width if wall else None
     peak = m.memory.observed_peak_bytes
     codes = [remark.code for remark in m.remarks if remark.severity != "info"]
     return (
-        m.case.label,
+        _one_line(m.case.label),
         seconds(wall.median_s) if wall else "",
         percent(width) if width is not None else "",
         seconds(loop.median_s) if loop else "",
@@ -236,6 +236,11 @@ def _overview_line(m: Measurement) -> tuple[str, ...]:
         size(peak) if peak is not None else "",
         ", ".join(codes),
     )
+
+
+def _one_line(label: str) -> str:
+    """A row of a grid is a line, also for `grep`."""
+    return " ".join(label.splitlines())
 
 
 def stored(rows: Sequence[StoredRow]) -> Grid:
@@ -251,7 +256,7 @@ def _stored_line(row: StoredRow) -> tuple[str, ...]:
     return (
         str(row.id),
         row.started_at[:16].replace("T", " "),
-        row.case.label,
+        _one_line(row.case.label),
         row.timer or (row.failure_kind or "").replace("_", " "),
         seconds(row.median_s) if row.median_s is not None else "",
         percent(width) if width is not None else "",

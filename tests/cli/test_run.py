@@ -1,0 +1,638 @@
+"""`benchax run`: what can be asked for, and what bad input gets: a message, the right exit code, no lost row."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import pytest
+from measurement_strategies import measured
+from source_tree import PACKAGE
+
+import benchax as package
+from benchax import codec
+from benchax.cli.main import main
+from benchax.cli.run import break_evens
+from benchax.model import CaseId, Measurement, Samples, Stages
+from benchax.store.database import open_store
+
+QUICK = ("--max-time", "0.02", "--min-time", "0.01")
+SHORT = (*QUICK, "--timer", "wall", "--no-memory", "--verify", "off")
+
+
+@dataclass(frozen=True)
+class Done:
+    code: object
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[Measurement]:
+        """What `--json` wrote."""
+        return [codec.decode(line) for line in self.out.splitlines()]
+
+
+Benchax = Callable[..., Done]
+
+
+@pytest.fixture
+def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
+    """Runs the command line in this process, in an empty folder."""
+    monkeypatch.setattr(sys, "path", list(sys.path))  # files that are measured put their folders there
+    monkeypatch.setattr(tempfile, "tempdir", str(project))  # where rows are rescued to
+
+    def run(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["benchax", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return Done(end.value.code, captured.out, captured.err)
+
+    return run
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "benchax.cli.main", *words]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("BENCHAX_")}
+    return inherited | {"PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8"} | settings
+
+
+def process(*words: str, cwd: Path, **settings: str) -> Done:
+    """Runs the command line in a process of its own."""
+    done = subprocess.run(
+        command(*words), cwd=cwd, env=environment(**settings), capture_output=True, encoding="utf-8", timeout=120
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("import os, signal\nimport benchax, jax, jax.numpy as jnp\n" + text)
+    return file
+
+
+GOOD = """
+@benchax.benchmark(args=lambda n: (f"f32[{n},{n}]",), n=[4, 8])
+def matmul(x):
+    return x @ x
+"""
+
+BAD = """
+@benchax.benchmark(args=("f32[8]",))
+def raises(x):
+    raise ValueError("it is broken")
+
+@benchax.benchmark(args=("f32[8]",))
+def says_hello(x):
+    return "hello"
+
+@benchax.benchmark(args=("f32[8]", 3))
+def branches(x, limit):
+    return x if limit > 2 else -x
+
+@benchax.benchmark(args=("f32[8]",))
+def hungry(x):
+    return jnp.zeros((10**15,), jnp.int8) + x[0].astype(jnp.int8)
+
+@benchax.benchmark(args=("f33[8]",))
+def misspelt(x):
+    return x
+
+@benchax.benchmark(args=lambda: 1 / 0)
+def without_inputs(x):
+    return x
+
+@benchax.benchmark(args=("f32[8]",))
+def last(x):
+    return x + 1
+"""
+
+
+# ---- good files beside bad ones: one run for many tests ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mixed")
+    write(folder / "bench_1_good.py", GOOD)
+    write(folder / "bench_2_bad.py", BAD)
+    write(folder / "below" / "bench_0_broken.py", "def f(:\n")
+    write(folder / "bench_3_exits.py", "import sys\nsys.exit(5)\n")
+    write(folder / ".hidden" / "bench_hidden.py", "raise AssertionError('hidden folders are left out')")
+    write(folder / "other.py", "raise AssertionError('only bench_*.py are read')")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mixed(folder: Path) -> Done:
+    return process("run", *SHORT, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def stored(folder: Path, mixed: Done) -> dict[str, Measurement]:
+    return {m.case.label: m for m in package.load(folder / ".benchmarks")}
+
+
+CASES = [
+    "matmul[n=4]",
+    "matmul[n=8]",
+    "raises",
+    "says_hello",
+    "branches",
+    "hungry",
+    "misspelt",
+    "without_inputs",
+    "last",
+]
+
+
+def test_every_case_of_every_file_becomes_a_row(stored: dict[str, Measurement]) -> None:
+    assert list(stored) == CASES
+    assert len({m.run_id for m in stored.values()}) == 1
+
+
+def test_whatever_fails_the_other_cases_are_measured(stored: dict[str, Measurement]) -> None:
+    assert [label for label, m in stored.items() if m.status == "ok"] == ["matmul[n=4]", "matmul[n=8]", "last"]
+    assert stored["last"].summary("wall") is not None
+
+
+def test_failed_cases_and_broken_files_are_an_error(mixed: Done) -> None:
+    assert mixed.code == 2
+
+
+def test_each_case_is_announced_on_stderr(mixed: Done) -> None:
+    announced = [line for line in mixed.err.splitlines() if line.startswith("measuring ")]
+
+    assert announced == [f"measuring {i}/9 {label}" for i, label in enumerate(CASES, 1)]
+
+
+def test_the_overview_on_stdout_has_a_line_for_each_case(mixed: Done) -> None:
+    lines = mixed.out.splitlines()
+
+    assert lines[0].startswith("case ")
+    assert [line.split("  ")[0] for line in lines[1:10]] == CASES
+    assert "Traceback" not in mixed.out
+
+
+def test_a_broken_file_is_reported_with_its_traceback(mixed: Done) -> None:
+    broken = Path("below") / "bench_0_broken.py"
+
+    assert f"error: {broken} cannot be imported: SyntaxError: invalid syntax" in mixed.err
+    assert 'bench_0_broken.py", line 3\n    def f(:\n' in mixed.err
+
+
+def test_a_file_that_exits_while_imported_is_a_broken_one(mixed: Done) -> None:
+    assert "error: bench_3_exits.py cannot be imported: SystemExit: 5\n" in mixed.err
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "stage", "message"),
+    [
+        ("raises", "error", "trace", r"ValueError: it is broken \(at .*bench_2_bad.py:6\)"),
+        ("says_hello", "wrong_output", "trace", r"TypeError: .*returned a value of type <class 'str'>.*"),
+        ("branches", "error", "trace", r"TracerBoolConversionError: .*\(at .*bench_2_bad.py:14\)"),
+        ("hungry", "out_of_memory", "first run", r".*Out of memory allocating 1000000000000000 bytes.*"),
+        ("misspelt", "error", "inputs", r"unknown dtype 'f33' in 'f33\[8\]'; expected one of: bool, i8, .*"),
+        ("without_inputs", "error", "inputs", r"ZeroDivisionError: division by zero \(at .*bench_2_bad.py:24\)"),
+    ],
+)
+def test_a_failure_says_what_where_and_which_line(
+    label: str, kind: str, stage: str, message: str, stored: dict[str, Measurement], mixed: Done
+) -> None:
+    failure = stored[label].failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == (kind, stage)
+    assert re.fullmatch(message, failure.message)
+    assert f"{label} {kind.replace('_', ' ')} in {stage}: {failure.message}" in " ".join(mixed.out.split())
+
+
+def test_a_function_that_does_not_trace_is_given_three_remedies(stored: dict[str, Measurement]) -> None:
+    failure = stored["branches"].failure
+
+    assert failure is not None
+    assert failure.advice == (
+        "The value of the argument limit is not known while tracing. Three remedies: declare the argument limit "
+        "static, if it takes few values (static_argnames=...); decide inside the compiled program with jax.lax.cond, "
+        "jax.lax.while_loop or jnp.where; or jit only the inner part that does not depend on it."
+    )
+
+
+def test_other_outputs_than_arrays_are_explained(mixed: Done) -> None:
+    assert "A jitted function may return arrays, numbers, and dicts, lists and tuples of them." in mixed.out
+
+
+# ---- what can be asked for --------------------------------------------------------------------------------------
+
+
+def test_a_file_is_measured(benchax: Benchax, project: Path) -> None:
+    write(project / "any_name.py", GOOD)
+
+    done = benchax("run", "any_name.py", *SHORT, "--json")
+
+    assert (done.code, [m.case.label for m in done.rows]) == (0, ["matmul[n=4]", "matmul[n=8]"])
+
+
+def test_a_function_is_measured_without_a_file(benchax: Benchax, project: Path) -> None:
+    done = benchax("run", "jax.numpy:sort", "f32[100]", *QUICK)
+
+    assert done.code == 0
+    assert done.out.splitlines()[0] == "sort"
+    assert "\n  wall " in done.out
+    assert done.err == "measuring 1/1 sort\n"
+    assert [m.signature for m in package.load(".benchmarks")] == ["f32[100]"]
+
+
+@pytest.mark.parametrize(
+    ("words", "signature"),
+    [
+        (["jax.numpy:sum", "f32[4,8]", "axis=0"], "f32[4,8], axis=0"),
+        (["jax.numpy:sum", "f32[4,8]", "1"], "f32[4,8], 1"),
+        (["jax.nn:relu", "x=f32[4]"], "x=f32[4]"),
+        (["jax.random:uniform", "key", "(4,)"], "key, (4,)"),
+        (["jax.numpy:linalg.norm", "f32[8]"], "f32[8]"),
+    ],
+)
+def test_inputs_are_specs_or_static_values(words: list[str], signature: str, benchax: Benchax) -> None:
+    (row,) = benchax("run", *words, *SHORT, "--store", "off", "--json").rows
+
+    assert (row.failure, row.signature) == (None, signature)
+
+
+def test_a_function_of_a_file_is_measured(benchax: Benchax, project: Path) -> None:
+    write(project / "mine.py", "def double(x):\n    return 2 * x\n")
+
+    (row,) = benchax("run", "mine.py:double", "f32[8]", *SHORT, "--json").rows
+
+    assert (row.case.name, row.failure) == ("double", None)
+
+
+def test_parameters_of_a_target_are_filled_in(benchax: Benchax) -> None:
+    done = benchax("run", "jax.numpy:sort", "f32[{n}]", "-p", "n=4,8", *SHORT, "--store", "off", "--json")
+
+    assert [(m.case.label, m.signature) for m in done.rows] == [("sort[n=4]", "f32[4]"), ("sort[n=8]", "f32[8]")]
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        ([], ["matmul[n=4]", "matmul[n=8]", "add"]),
+        (["-p", "n=3"], ["matmul[n=3]", "add"]),
+        (["--param", "n=2,3"], ["matmul[n=2]", "matmul[n=3]", "add"]),
+        (["--filter", "matmul"], ["matmul[n=4]", "matmul[n=8]"]),
+        (["-k", "*n=8*"], ["matmul[n=8]"]),
+        (["-k", "n=8", "-p", "n=8,9"], ["matmul[n=8]"]),
+        (["--eager", "-k", "add"], ["add eager", "add"]),
+    ],
+)
+def test_a_dry_run_lists_the_chosen_cases_and_does_nothing(
+    words: list[str], labels: list[str], benchax: Benchax, project: Path
+) -> None:
+    write(project / "bench_it.py", GOOD + '\n@benchax.benchmark(args=("f32[8]",))\ndef add(x):\n    return x + x\n')
+
+    done = benchax("run", "--dry-run", *words)
+
+    assert (done.code, done.out.splitlines(), done.err) == (0, labels, "")
+    assert not (project / ".benchmarks").exists()
+
+
+def test_a_dry_run_of_a_broken_file_is_an_error(benchax: Benchax, project: Path) -> None:
+    write(project / "bench_it.py", "1 / 0")
+
+    done = benchax("run", "--dry-run")
+
+    assert (done.code, done.out) == (2, "")
+    assert "bench_it.py cannot be imported: ZeroDivisionError: division by zero" in done.err
+
+
+def test_json_is_all_that_is_on_stdout(benchax: Benchax, project: Path) -> None:
+    """Also where the measured code prints, while it is imported and while it is traced."""
+    write(
+        project / "bench_it.py",
+        'print("imported")\n@benchax.benchmark(args=("f32[8]",))\ndef f(x):\n    print("traced")\n    return x\n',
+    )
+
+    done = benchax("run", *SHORT, "--json")
+
+    assert [m.case.name for m in done.rows] == ["f"]
+    assert "imported\n" in done.err
+    assert "traced\n" in done.err
+    assert list(package.load(".benchmarks")) == done.rows
+
+
+def test_json_goes_to_stdout_also_where_stderr_is_a_terminal(tmp_path: Path) -> None:
+    """The progress bar of rich takes what is printed meanwhile to its own stream."""
+    ours, theirs = pty.openpty()
+
+    done = subprocess.run(
+        command("run", "jax.numpy:sin", "f32[8]", *SHORT, "--json"),
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=theirs, timeout=120,
+    )  # fmt: skip
+    os.close(theirs)
+    os.close(ours)
+
+    assert codec.decode(done.stdout.decode()).case.name == "sin"
+
+
+def test_the_first_timer_named_is_the_headline_and_no_other_runs(benchax: Benchax) -> None:
+    (row,) = benchax("run", "jax.numpy:sin", "f32[8]", *QUICK, "--timer", "wall", "--store", "off", "--json").rows
+
+    assert [s.timer for s in row.samples] == ["wall"]
+
+
+def test_memory_that_was_switched_off_is_said_to_be(benchax: Benchax) -> None:
+    done = benchax("run", "jax.numpy:sin", "f32[8]", *SHORT, "--store", "off")
+
+    assert re.search(r"compiled call +not measured +because switched off\n", done.out)
+    assert re.search(r"eager call +not measured +because switched off\n", done.out)
+
+
+def test_no_folder_is_left_where_storing_is_off(benchax: Benchax, project: Path) -> None:
+    done = benchax("run", "jax.numpy:sin", "f32[8]", *SHORT, "--store", "off")
+
+    assert (done.code, list(project.iterdir())) == (0, [])
+
+
+def test_settings_of_the_project_and_the_environment_are_overruled_by_words(
+    benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "pyproject.toml").write_text('[tool.benchax]\nmax_samples = 7\nseed = 1\nstore = "off"\n')
+    monkeypatch.setenv("BENCHAX_SEED", "2")
+    monkeypatch.setenv("BENCHAX_RELATIVE_WIDTH", "0.5")
+
+    (row,) = benchax("run", "jax.numpy:sin", "f32[8]", *SHORT, "--relative-width", "3%", "--json").rows
+
+    options = row.options
+    assert (options.max_samples, options.seed, options.relative_width) == (7, 2, 0.03)
+    assert not (project / ".benchmarks").exists()
+
+
+# ---- eager against jitted ---------------------------------------------------------------------------------------
+
+
+def test_eager_measures_both_and_says_when_compiling_pays(benchax: Benchax, project: Path) -> None:
+    write(project / "bench_it.py", "@benchax.benchmark(args=('f32[8]',))\ndef f(x):\n    return jnp.tanh(x) * x + 1\n")
+
+    done = benchax("run", *SHORT, "--eager")
+
+    eager, jitted = package.load(".benchmarks")
+    assert [eager.case.label, jitted.case.label] == ["f eager", "f"]
+    assert "\nCompiling (" in done.out
+
+
+def test_a_jitted_function_is_unwrapped_to_be_measured_eagerly(benchax: Benchax) -> None:
+    """Else the same compiled call would be measured twice and the comparison mean nothing."""
+    eager, jitted = benchax("run", "jax.nn:selu", "f32[8]", *SHORT, "--eager", "--store", "off", "--json").rows
+
+    assert eager.case == replace(jitted.case, variant="eager")
+    assert eager.why_absent("stages.trace_s") == "it is measured un-jitted, operation by operation"
+    assert jitted.stages.trace_s is not None
+
+
+def test_with_several_functions_each_sentence_names_its_case() -> None:
+    """Brackets included, which a renderer might take for markup."""
+    samples = (Samples("wall", 1, (2.0,) * 6),), (Samples("wall", 1, (1.0,) * 6),)
+    stages = Stages(lower_s=1.0, compile_s=1.0)
+    rows = []
+    for n in (4, 8):
+        eager = replace(measured("f", n=n), samples=samples[0])
+        rows.append(replace(eager, case=replace(eager.case, variant="eager")))
+        rows.append(replace(eager, samples=samples[1], stages=stages))
+
+    sentences = break_evens(rows)
+
+    assert [sentence.partition(": ")[0] for sentence in sentences] == ["f[n=4]", "f[n=8]"]
+    assert sentences[0].partition(": ")[2].startswith("Compiling (2.00 s) pays from 2 calls on:")
+
+
+def test_without_a_pair_there_is_no_sentence() -> None:
+    alone = replace(measured("f"), case=CaseId("f", (), "eager"))
+
+    assert break_evens([alone, measured("g")]) == []
+
+
+# ---- wrong words ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--timer", "cupti"], "unknown timer 'cupti'\nexpected one of: auto, loop, pipelined, wall\n"),
+        (["--max-time", "soon"], "option 'max_time_s' in the command line cannot be 'soon'\nexpected a time such as"),
+        (["--verify", "bits"], "option 'verify' in the command line cannot be 'bits'\nexpected "),
+        (["-p", "n"], "cannot read -p 'n'\nexpected NAME=VALUES, such as -p n=128,256\n"),
+        (["-p", "m=4"], "no benchmark has a parameter 'm'\nexpected one of: n\n"),
+        (["-k", "fft"], "no case matches 'fft'\nexpected one of: matmul[n=4], matmul[n=8]\n"),
+        (
+            ["nowhere"],
+            "there is no file or folder 'nowhere'\nexpected a folder with bench_*.py files, or such a file\n",
+        ),
+        (["empty"], "no benchmarks in 'empty'\nexpected functions under @benchax.benchmark(...)"),
+        (["notes.txt"], "'notes.txt' is not a Python file\n"),
+        (["jax.numpy:sort", "f33[8]"], "unknown dtype 'f33' in 'f33[8]'\nexpected one of: bool, i8, "),
+        (["jax.numpy:sort", "f32[-8]"], "dimension '-8' in 'f32[-8]' is not a size\n"),
+        (["jax.numpy:sortt", "f32[8]"], "'jax.numpy' has no function 'sortt'\nexpected 'sort'? "),
+        (["jax.nowhere:f", "f32[8]"], "cannot import the module 'jax.nowhere': ModuleNotFoundError: "),
+        (["jax.numpy:sort", "f32[8]", "-k", "fft"], "no case matches 'fft'\nexpected one of: sort\n"),
+        (["jax.numpy:sort", "f32[8]", "-p", "n=4"], "no input mentions the parameter 'n'\n"),
+        (["bench_it.py:matmul", "f32[8]"], "'bench_it.py:matmul' is a benchmark and brings its own inputs\n"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_measured(
+    words: list[str], message: str, benchax: Benchax, project: Path
+) -> None:
+    write(project / "bench_it.py", GOOD)
+    (project / "empty").mkdir()
+    (project / "notes.txt").touch()
+
+    done = benchax("run", *words)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {message}")
+    assert "measuring" not in done.err
+    assert not (project / ".benchmarks").exists()
+
+
+# ---- stores that take nothing -----------------------------------------------------------------------------------
+
+
+def newer_database(project: Path) -> str:
+    open_store(project / "newer").append(measured())
+    connection = sqlite3.connect(project / "newer" / "benchax.db")
+    connection.executescript("UPDATE meta SET value = '9' WHERE name = 'schema'")
+    connection.close()
+    return "newer"
+
+
+def file_in_place_of_a_folder(project: Path) -> str:
+    (project / "taken").write_text("a file")
+    return "taken"
+
+
+@pytest.mark.parametrize(
+    ("make_store", "message"),
+    [
+        (lambda project: "/proc/nowhere", "cannot write /proc/nowhere/benchax.db: "),
+        (file_in_place_of_a_folder, "cannot write taken/benchax.db: taken is a file\n"),
+        (newer_database, "database newer/benchax.db was written by a newer benchax (schema 9; this one knows 1)\n"),
+    ],
+    ids=["not writable", "a file", "newer"],
+)
+def test_rows_that_cannot_be_stored_are_shown_and_rescued(
+    make_store: Callable[[Path], str], message: str, benchax: Benchax, project: Path
+) -> None:
+    write(project / "bench_it.py", GOOD)
+
+    done = benchax("run", *SHORT, "--json", "--store", make_store(project))
+
+    (rescued,) = project.glob("benchax-*.jsonl")
+    assert done.code == 2
+    assert f"error: {message}" in done.err
+    assert f"2 rows kept in {rescued}; benchax.load({str(rescued)!r}) reads them\n" in done.err
+    assert [m.case.label for m in done.rows] == ["matmul[n=4]", "matmul[n=8]"]
+    assert list(package.load(rescued)) == done.rows
+
+
+def test_on_a_full_disk_the_rows_are_still_shown(tmp_path: Path) -> None:
+    """A limit on file sizes: then neither the database nor a file of rescued rows can be written."""
+
+    limited = ["/bin/sh", "-c", 'ulimit -f 0 && exec "$@"', "sh", *command("run", "jax.numpy:sin", "f32[8]", *SHORT)]
+
+    done = subprocess.run(
+        limited, cwd=tmp_path, env=environment(TMPDIR=str(tmp_path)), capture_output=True, encoding="utf-8", timeout=120
+    )
+
+    assert done.returncode == 2
+    assert done.stdout.startswith("sin\n")
+    assert "  wall " in done.stdout
+    assert "error: cannot write .benchmarks/benchax.db: " in done.stderr
+    assert "error: 1 row not stored anywhere: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ---- interrupted, killed, crashed -------------------------------------------------------------------------------
+
+# The second case would be measured for a minute. It speaks when its function is called, in whichever process.
+ENDLESS = """
+@benchax.benchmark(args=("f32[8]",))
+def quick(x):
+    return x + 1
+
+@benchax.benchmark(args=("f32[8]",), options={"max_time_s": 60, "relative_width": 1e-9, "max_samples": 10**9})
+def endless(x):
+    os.write(2, b"inside the second case\\n")
+    return x + 2
+"""
+
+
+@pytest.fixture
+def until_second_case(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a run of ENDLESS and gives it back as soon as the second case runs. Nothing of it is left afterwards."""
+    write(tmp_path / "bench_it.py", ENDLESS)
+    mark = {"MARK_OF_THIS_TEST": str(tmp_path)}
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command("run", *SHORT[2:], *words),
+            cwd=tmp_path, env=environment(**mark), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+            start_new_session=True,
+        )  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line == "inside the second case\n":
+                return process
+        raise AssertionError(f"ended with {process.wait()} before the second case")
+
+    yield start
+    for left in marked(tmp_path):
+        left.kill()
+
+
+def marked(mark: Path) -> list[psutil.Process]:
+    """Living processes that were started, by whomever, in the run that has this mark in its environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("MARK_OF_THIS_TEST") == str(mark) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+Started = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.mark.parametrize("words", [[], ["--cold-process"]], ids=["inline", "cold process"])
+def test_an_interrupt_keeps_and_shows_what_is_finished(
+    words: list[str], until_second_case: Started, tmp_path: Path
+) -> None:
+    """As a terminal does it, the signal goes to the whole process group, children included."""
+    process = until_second_case(*words)
+
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "interrupted: 1 of 2 cases finished, and kept"
+    assert "Traceback" not in err
+    assert out.startswith("quick\n")
+    assert [m.case.name for m in package.load(tmp_path / ".benchmarks")] == ["quick"]
+    assert marked(tmp_path) == []
+
+
+def test_a_killed_run_keeps_its_finished_rows(until_second_case: Started, tmp_path: Path) -> None:
+    process = until_second_case()
+
+    process.kill()
+    process.communicate(timeout=60)
+
+    assert process.returncode == -signal.SIGKILL
+    assert [m.case.name for m in package.load(tmp_path / ".benchmarks")] == ["quick"]
+
+
+def test_an_interrupt_before_the_first_case_ends_with_130_too(tmp_path: Path) -> None:
+    write(tmp_path / "bench_it.py", "os.kill(os.getpid(), signal.SIGINT)\n" + GOOD)
+
+    done = process("run", *SHORT, cwd=tmp_path)
+
+    assert (done.code, done.out) == (130, "")
+    assert "Traceback" not in done.err
+
+
+def test_a_crash_in_a_cold_process_costs_one_row(tmp_path: Path) -> None:
+    write(
+        tmp_path / "bench_it.py",
+        """
+@benchax.benchmark(args=("f32[8]",))
+def crashes(x):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+@benchax.benchmark(args=("f32[8]",))
+def survives(x):
+    return x + 1
+""",
+    )
+
+    done = process("run", *SHORT, "--cold-process", "--json", cwd=tmp_path)
+
+    crashed, survived = done.rows
+    assert done.code == 2
+    assert crashed.failure is not None
+    assert (crashed.failure.kind, crashed.failure.stage) == ("crashed", "trace")
+    assert crashed.failure.message == "the process was killed by SIGSEGV in trace"
+    assert (survived.failure, survived.stages.cold) == (None, "process")
+    assert list(package.load(tmp_path / ".benchmarks")) == done.rows
