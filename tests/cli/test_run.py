@@ -347,6 +347,31 @@ def test_json_goes_to_stdout_also_where_stderr_is_a_terminal(tmp_path: Path) -> 
     assert codec.decode(done.stdout.decode()).case.name == "sin"
 
 
+def test_a_terminal_sees_a_bar_that_leaves_nothing_on_stdout(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+
+    with subprocess.Popen(
+        command("run", "jax.numpy:sin", "f32[8]", *SHORT),
+        cwd=tmp_path, env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=theirs, encoding="utf-8",
+    ) as run:  # fmt: skip
+        os.close(theirs)
+        drawn = b"".join(iter(lambda: _read(ours), b"")).decode()
+        out = run.stdout.read() if run.stdout else ""
+    os.close(ours)
+
+    assert run.returncode == 0
+    assert re.search(r"1/1 sin .*━.* compile", drawn)
+    assert "\x1b" not in out
+    assert out.startswith("sin\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that the other side is closed
+        return b""
+
+
 def test_the_first_timer_named_is_the_headline_and_no_other_runs(benchax: Benchax) -> None:
     (row,) = benchax("run", "jax.numpy:sin", "f32[8]", *QUICK, "--timer", "wall", "--store", "off", "--json").rows
 

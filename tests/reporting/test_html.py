@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from measurement_strategies import RICH, measured
 
-from benchax.model import Absent, CaseId, Failure, Measurement, Remark
+from benchax.model import Absent, CaseId, Failure, Remark
 from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
 from benchax.reporting import html as page
 from benchax.reporting.tables import sections
@@ -74,7 +74,7 @@ def test_it_is_what_a_notebook_asks_for() -> None:
 
 def test_nothing_of_the_user_is_taken_for_html() -> None:
     m = replace(
-        measured(ATTACK, **{"n": ATTACK}),
+        measured(ATTACK, n=ATTACK),
         case=CaseId(ATTACK, ((ATTACK, ATTACK),), ATTACK, ATTACK),
         signature=ATTACK,
         failure=Failure("error", ATTACK, ATTACK, ATTACK),

@@ -296,7 +296,8 @@ def test_stored_rows_show_what_was_measured_where() -> None:
 
 
 def test_a_stored_failure_shows_its_kind_in_place_of_numbers() -> None:
-    m = replace(measured(commit=None), samples=(), failure=Failure("out_of_memory", "compile", "…"))
+    """Also where some had been taken: they are not those of a whole measurement."""
+    m = replace(measured(commit=None), failure=Failure("out_of_memory", "memory", "…"))
 
     grid = stored([row_of(m, 7)])
 

@@ -1,4 +1,4 @@
-"""How measurements look in terminals, pipes and narrow windows: nothing is lost, nothing breaks, no colour goes astray."""
+"""How measurements look in terminals, pipes and narrow windows: nothing is lost, no colour goes astray."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from benchax.model import Absent, CaseId, Failure, Measurement, Remark
-from benchax.reporting import display  # noqa: F401  # what print(m) needs
-from benchax.reporting import terminal
+from benchax.reporting import (
+    display,  # noqa: F401  # what print(m) needs
+    terminal,
+)
 from benchax.reporting.tables import Grid, Row, Section, heading, overview, sections
 
 ESCAPE = "\x1b["

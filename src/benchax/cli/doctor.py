@@ -41,14 +41,21 @@ def _section(found: Diagnosis) -> Section:
     gaps, spread, noise = found.gaps, found.spread, found.noise
     rows = [
         Row("clock step", seconds(found.clock.resolution_s), f"one reading takes {seconds(found.clock.reading_s)}"),
-        Row("time lost", percent(gaps.lost_share), f"{gaps.per_s:.0f} gaps above 5 µs a second, longest {seconds(gaps.longest_s)}"),
+        Row(
+            "time lost",
+            percent(gaps.lost_share),
+            f"{gaps.per_s:.0f} gaps above 5 µs a second, longest {seconds(gaps.longest_s)}",
+        ),
         Row("others", share(noise.others_share), "of all CPU time was used by other processes"),
         Row("stolen", share(noise.steal_share), "of all CPU time was taken by the hypervisor"),
     ]
     if noise.load_1m is not None:
-        rows.append(Row("load", f"{noise.load_1m:.2f}", f"over the last minute, on {found.environment.cores or '?'} cores"))
+        rows.append(
+            Row("load", f"{noise.load_1m:.2f}", f"over the last minute, on {found.environment.cores or '?'} cores")
+        )
     if spread is not None:
-        detail = f"of {seconds(spread.median_s)} of fixed work; the slowest of a hundred takes {spread.p99_over_median:.2f} ×"
+        slowest = f"{spread.p99_over_median:.2f} ×"
+        detail = f"of {seconds(spread.median_s)} of fixed work; the slowest of a hundred takes {slowest}"
         rows.append(Row("spread", percent(spread.relative_iqr), detail))
     if found.smallest_effect is not None:
         detail = "the least slowdown that 150 paired samples of this fixed work would show; real code needs more"

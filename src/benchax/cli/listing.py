@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def list_rows(
-    pattern: Annotated[str, typer.Option("--filter", "-k", help="Only cases of this name (or matching, with * ?).")] = "",
+    pattern: Annotated[
+        str, typer.Option("--filter", "-k", help="Only cases of this name (or matching, with * ?).")
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10**9, help="At most so many, the newest.")] = 30,
     store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Whole rows as JSON, one per line.")] = False,

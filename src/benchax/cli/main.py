@@ -3,12 +3,15 @@
     0    fine
     2    an error: a wrong argument, a case that failed, rows that could not be stored
     130  interrupted; every finished row is kept
+
+What fails inside a case is a row, not an error of the program.
 """
 
 from __future__ import annotations
 
 import codecs
 import errno
+import io
 import os
 import sys
 
@@ -74,7 +77,7 @@ def main() -> None:
 
 
 def _forget_stdout() -> None:
-    """Its reader is gone (benchax list | head), or its disk is full: then the interpreter must not try again at its end."""
+    """Its reader is gone (benchax list | head) or its disk is full: Python must not try again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -82,7 +85,7 @@ def _never_fail_to_print() -> None:
     """A terminal that knows no µ gets a u, instead of us getting an exception after minutes of measuring."""
     codecs.register_error("benchax", _spell)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="benchax")
 
 

@@ -28,30 +28,41 @@ What = Annotated[
     typer.Argument(
         metavar="[PATH... | MODULE:FUNCTION [INPUT...]]",
         help="Folders and files with benchmarks (bench_*.py; default: this folder), or a function and its inputs: "
-        "jax.numpy:sort f32[1000000]. An input is a spec such as f32[8,128] or key, or a static value such as 3 or axis=0.",
+        "jax.numpy:sort f32[1000000]. An input is a spec such as f32[8,128] or key, or a static value such as 3 or "
+        "axis=0.",
     ),
 ]
 
 
 def run(
     what: What = None,
-    pattern: Annotated[str, typer.Option("--filter", "-k", help="Keep cases whose name contains this (or matches, with * ?).")] = "",
+    pattern: Annotated[
+        str, typer.Option("--filter", "-k", help="Keep cases whose name contains this (or matches, with * ?).")
+    ] = "",
     params: Annotated[
-        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256.")
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256."),
     ] = None,
-    timer: Annotated[str | None, typer.Option(help="auto, or some of wall,pipelined,loop; the first is the headline.")] = None,
+    timer: Annotated[
+        str | None, typer.Option(help="auto, or some of wall,pipelined,loop; the first is the headline.")
+    ] = None,
     max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")] = None,
     min_time: Annotated[str | None, typer.Option(help="Least time of sampling, per timer.")] = None,
     max_samples: Annotated[str | None, typer.Option(help="Samples at most, per timer.")] = None,
     relative_width: Annotated[
         str | None, typer.Option(help="Stop when the median is known this well: 1% means ± 1 % at 95 %.")
     ] = None,
-    verify: Annotated[str | None, typer.Option(help="Compare the result with the eager or float64 one, or off.")] = None,
+    verify: Annotated[
+        str | None, typer.Option(help="Compare the result with the eager or float64 one, or off.")
+    ] = None,
     memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Observe peak memory.")] = None,
     cold_process: Annotated[
-        bool | None, typer.Option("--cold-process/--warm-process", help="Each case in a fresh process: truly cold stages.")
+        bool | None,
+        typer.Option("--cold-process/--warm-process", help="Each case in a fresh process: truly cold stages."),
     ] = None,
-    eager: Annotated[bool, typer.Option("--eager", help="Measure each case un-jitted too, and when compiling pays.")] = False,
+    eager: Annotated[
+        bool, typer.Option("--eager", help="Measure each case un-jitted too, and when compiling pays.")
+    ] = False,
     seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
     store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per row on stdout.")] = False,
@@ -111,7 +122,9 @@ def with_eager(case: Case) -> tuple[Case, ...]:
     return replace(case.eager(), fn=fn), case
 
 
-def measure(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken] = (), *, as_json: bool = False) -> int:
+def measure(
+    cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken] = (), *, as_json: bool = False
+) -> int:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import Outcome
     from benchax.api import run as run_cases
@@ -163,7 +176,9 @@ def break_evens(rows: Sequence[Measurement]) -> list[str]:
     """For each case measured both ways: from how many calls on compiling pays."""
     from benchax.comparing.break_even import break_even
 
-    jitted = {row.case: row for row in rows if row.case.variant != "eager" and row.summary("wall") and row.stages.build_s}
+    jitted = {
+        row.case: row for row in rows if row.case.variant != "eager" and row.summary("wall") and row.stages.build_s
+    }
     pairs = [(row, jitted.get(replace(row.case, variant=""))) for row in rows if row.case.variant == "eager"]
     sentences = [(fast, break_even(slow, fast)) for slow, fast in pairs if fast and slow.summary("wall")]
     return [f"{fast.case.label}: {result}" if len(sentences) > 1 else str(result) for fast, result in sentences]
@@ -187,7 +202,9 @@ def _rescue(outcome: Outcome) -> None:
     rows = f"{n} row{'s' * (n > 1)}"
     note(f"error: {outcome.unstored[0].error}")
     try:
-        with tempfile.NamedTemporaryFile("w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8") as file:
+        with tempfile.NamedTemporaryFile(
+            "w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8"
+        ) as file:
             file.writelines(codec.encode(each.row) + "\n" for each in outcome.unstored)
     except OSError as error:
         note(f"error: {rows} not stored anywhere: {error}")

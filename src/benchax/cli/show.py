@@ -13,7 +13,9 @@ def show(
     row: Annotated[str, typer.Argument(metavar="ID", help="As `benchax list` shows it, or: last.")] = "last",
     store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The whole row as JSON.")] = False,
-    samples: Annotated[bool, typer.Option("--samples", help="Every reading, in seconds per call: timer, tab, value.")] = False,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="Every reading, in seconds per call: timer, tab, value.")
+    ] = False,
 ) -> None:
     """Show one stored row: every stage, timer, remark, or the raw samples."""
     from benchax.cli import console

@@ -15,9 +15,11 @@ import sys
 from datetime import UTC, datetime
 from typing import IO, Any, cast
 
+import jax
+
 from benchax import codec
 from benchax.case import Case
-from benchax.environment import capture
+from benchax.environment import capture, jax_config
 from benchax.errors import UsageError
 from benchax.executors import pickling
 from benchax.measuring.diagnosis import diagnose
@@ -61,7 +63,8 @@ def _pickled(case: Case, options: Options, run_id: str) -> bytes:
 
 def _jax_settings() -> dict[str, Any]:
     """Settings made in this program, which the child would not know; those from the environment it inherits."""
-    return dict(capture().config)
+    # Read without starting a backend: on an accelerator this process would take memory that the child needs.
+    return jax_config(jax.config)
 
 
 def _send(child: subprocess.Popen[bytes], task: bytes) -> None:

@@ -43,8 +43,11 @@ def _take_over_stdout() -> IO[str]:
 def _apply(settings: dict[str, Any]) -> None:
     import jax
 
+    from benchax.environment import jax_config
+
+    here = jax_config(jax.config)
     for name, value in settings.items():
-        if getattr(jax.config, name, value) != value:
+        if here.get(name) != value:
             jax.config.update(name, value)
 
 

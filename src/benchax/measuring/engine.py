@@ -131,7 +131,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     warmup = warm_up(subject.call, options.max_warmup_s)
     _dispatch(record, subject)
     compiles = _sample(record, subject, options, warmup)
-    _memory(record, subject, options, cold)
+    _memory(record, subject, options)
     record.noise = noise.finish(reading)
     record.remarks = remarks(_evidence(record, subject, built, warmup, compiles))
 
@@ -147,7 +147,7 @@ def _first_run(record: Record, built: Built, subject: Subject, cold: Cold) -> Su
     )
     record.enter("first run")
     ((args, kwargs),) = subject.calls(1)
-    with watch_compiles() as log:
+    with _device_memory(record), watch_compiles() as log:
         outputs, first_run_s = stages.first_run(lambda: subject.program.call(*args, **kwargs))
     if log.compiles:
         why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
@@ -211,8 +211,8 @@ def _artifacts(record: Record, built: Built) -> str:
     return hlo
 
 
-def _memory(record: Record, subject: Subject, options: Options, cold: Cold) -> None:
-    """The observed peaks, in passes of their own: on CPU of both calls, on accelerators of a fresh process."""
+def _memory(record: Record, subject: Subject, options: Options) -> None:
+    """The observed rises of both calls on CPU, in passes of their own."""
     record.enter("memory")
     if not options.memory:
         record.absent += [
@@ -220,8 +220,8 @@ def _memory(record: Record, subject: Subject, options: Options, cold: Cold) -> N
         ]
         return
     if jax.default_backend() != "cpu":
-        with record.or_absent("memory.compiled_rise_bytes"):
-            _device_memory(record, subject, cold)
+        why = "an accelerator's mark tells only the first call, which was the compiled one"
+        record.absent.append(Absent("memory.eager_rise_bytes", why))
         return
     if subject.program.kind != "eager":
         _observe(record, "compiled_rise_bytes", subject, subject.program.call)
@@ -255,15 +255,21 @@ def _eager_has_run(record: Record, subject: Subject) -> bool:
     return False
 
 
-def _device_memory(record: Record, subject: Subject, cold: Cold) -> None:
-    if cold != "process":
-        raise NotMeasured(
-            "an accelerator's allocator keeps its highest peak and cannot set it back; a fresh process "
-            "(--cold-process) can tell"
-        )
-    peak = memory.device_peak(jax.devices()[0])
-    rise = max(0, peak - subject.input_bytes)
-    record.memory = replace(record.memory, compiled_rise_bytes=rise, method="memory_stats")
+@contextmanager
+def _device_memory(record: Record) -> Iterator[None]:
+    """On an accelerator, the rise of its allocator's mark around the first call; later ones cannot exceed it."""
+    if jax.default_backend() == "cpu":
+        yield
+        return
+    device = jax.devices()[0]
+    before = None
+    with record.or_absent("memory.compiled_rise_bytes"):
+        before = memory.device_usage(device)
+    yield
+    if before is not None:
+        with record.or_absent("memory.compiled_rise_bytes"):
+            rise = memory.device_rise(before, memory.device_usage(device))
+            record.memory = replace(record.memory, compiled_rise_bytes=rise, method="memory_stats")
 
 
 def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, compiles: int) -> Evidence:

@@ -7,8 +7,9 @@ mark is exact to about 0.2 MiB (benchmarks/memory.py). Mapping is slow (page fau
 timed; afterwards the thresholds are set to 32 and 64 MiB, where glibc's own adaptation ends up in a process that has
 freed one big array.
 
-The mark belongs to the whole process: what other threads allocate meanwhile counts. On a GPU the allocator's own peak
-is read instead; it cannot be set back, so only a fresh process can say it (unverified: never run on a GPU).
+The mark belongs to the whole process: what other threads allocate meanwhile counts. On an accelerator the allocator's
+own mark is read around the first call instead; it cannot be set back, so it tells only what exceeded all before it,
+as the first call of a fresh process does (unverified: never run on a GPU).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -19,6 +20,7 @@ import ctypes
 import gc
 import platform
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -71,16 +73,34 @@ def observed_rise(call: Callable[[], Any]) -> int:
     return peak - before
 
 
-def device_peak(device: Any) -> int:
-    """Peak bytes in use of the allocator of an accelerator since the process began.
+@dataclass(frozen=True)
+class DeviceUsage:
+    """What an accelerator's allocator says: bytes in use now, and at their highest since the process began."""
+
+    in_use: int
+    peak: int
+
+
+def device_usage(device: Any) -> DeviceUsage:
+    """Raises `NotMeasured` where the device's allocator does not say (on CPU it never does)."""
+    stats = device.memory_stats() or {}
+    if "bytes_in_use" not in stats or "peak_bytes_in_use" not in stats:
+        raise NotMeasured(f"the allocator of {device.device_kind} reports no peak")
+    return DeviceUsage(stats["bytes_in_use"], stats["peak_bytes_in_use"])
+
+
+def device_rise(before: DeviceUsage, after: DeviceUsage) -> int:
+    """Bytes by which a call rose above what was in use before it.
 
     Raises:
-        NotMeasured: the device does not say.
+        NotMeasured: something earlier had reached higher, and the mark cannot be set back.
     """
-    stats = device.memory_stats() or {}
-    if "peak_bytes_in_use" not in stats:
-        raise NotMeasured(f"the allocator of {device.device_kind} reports no peak")
-    return stats["peak_bytes_in_use"]
+    if after.peak <= before.peak:
+        raise NotMeasured(
+            "the allocator's mark was higher before the call and cannot be set back; a fresh process (--cold-process) "
+            "has a better chance"
+        )
+    return after.peak - before.in_use
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,11 @@ from benchax.reporting.tables import Row, Section, Style, heading, sections
 
 # Contrast of about 4 on white and on the dark grey of notebooks (#1e1e1e) alike.
 _COLORS: dict[Style, str] = {"bad": "#e03e3e", "warning": "#b77400", "good": "#2f9140", "faint": "#7f7f7f"}
-_REMARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
+_REMARKS: dict[Severity, tuple[str, Style]] = {
+    "error": ("✗", "bad"),
+    "warning": ("!", "warning"),
+    "info": ("·", "faint"),
+}
 # Said in full, because notebooks have styles of their own for tables: centred, striped, of equal columns.
 _TABLE = "border-collapse:collapse;table-layout:auto;margin:0"
 _CELL = "padding:1px 12px 1px 0;text-align:{align};vertical-align:top;border:0;{more}"
@@ -21,7 +25,9 @@ def measurement(m: Measurement) -> str:
     faint = f"<div style='opacity:.65;font-size:90%'>{escape(where)}<br>{escape(m.signature)}</div>"
     body = "".join(map(_section, sections(m)))
     table = f"<table style='{_TABLE}'>{body}</table>"
-    return f"<div class='benchax' style='overflow-wrap:anywhere'><b>{escape(title)}</b>{faint}{table}{_remarks(m)}</div>"
+    return (
+        f"<div class='benchax' style='overflow-wrap:anywhere'><b>{escape(title)}</b>{faint}{table}{_remarks(m)}</div>"
+    )
 
 
 def _section(section: Section) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from benchax.model import Absent, Environment, Measurement, Samples, Transfer
 from benchax.stats.summary import summarize
@@ -251,24 +251,33 @@ def stored(rows: Sequence[StoredRow]) -> Grid:
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:
-    has_width = row.median_s and row.low_s is not None and row.high_s is not None
-    width = (row.high_s - row.low_s) / 2 / row.median_s if has_width else None  # type: ignore[operator]
     return (
         str(row.id),
         row.started_at[:16].replace("T", " "),
         _one_line(row.case.label),
-        row.timer or (row.failure_kind or "").replace("_", " "),
-        seconds(row.median_s) if row.median_s is not None else "",
-        percent(width) if width is not None else "",
-        seconds(row.compile_s) if row.compile_s is not None else "",
+        *(_stored_numbers(row) if row.failure_kind is None else (row.failure_kind.replace("_", " "), "", "", "")),
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
+    )
+
+
+def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
+    width = ""
+    if row.median_s and row.low_s is not None and row.high_s is not None:
+        width = percent((row.high_s - row.low_s) / 2 / row.median_s)
+    return (
+        row.timer or "",
+        seconds(row.median_s) if row.median_s is not None else "",
+        width,
+        seconds(row.compile_s) if row.compile_s is not None else "",
     )
 
 
 def environment(env: Environment) -> Section:
     """Where it runs; what is unknown is said to be."""
     rows = [Row(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
-    return Section("environment", (*rows, Row("fingerprint", env.fingerprint, "rows with the same one may be compared")))
+    return Section(
+        "environment", (*rows, Row("fingerprint", env.fingerprint, "rows with the same one may be compared"))
+    )
 
 
 def _fact(name: str, value: Any) -> str:
@@ -276,8 +285,9 @@ def _fact(name: str, value: Any) -> str:
         return "unknown"
     if name == "memory_bytes":
         return size(value)
-    if isinstance(value, Mapping):
-        return "\n".join(f"{k}={v}" for k, v in sorted(value.items())) or "none set"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, Mapping):
+        settings = cast("Mapping[str, Any]", value)
+        return "\n".join(f"{k}={v}" for k, v in sorted(settings.items())) or "none set"
+    return ", ".join(map(str, cast("tuple[Any, ...]", value))) if isinstance(value, tuple) else str(value)

@@ -1,4 +1,7 @@
-"""Draws for a terminal, with rich: colours that respect NO_COLOR, tables that fit a narrow window, plain text in pipes."""
+"""Draws for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, plain text for pipes.
+
+Nothing here knows whether there is a terminal: `cli/console.py` asks that.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,9 @@ def section(part: Section) -> RenderableType:
     table.add_column(overflow="fold")
     for row in part.rows:
         value = Text(row.value, style=STYLES[row.style])
-        table.add_row(Text("  " + row.label, style="dim"), value + Text(f"  {row.detail}", style="dim") if row.detail else value)
+        table.add_row(
+            Text("  " + row.label, style="dim"), value + Text(f"  {row.detail}", style="dim") if row.detail else value
+        )
     return Group(Text(part.title, style="bold"), table)
 
 
@@ -98,7 +103,9 @@ def _stacked(rows: Sequence[Row]) -> Group:
 
 
 def _detail(row: Row) -> Text:
-    return Text(row.detail, style=STYLES[row.style] if row.style in ("bad", "faint") else "dim" if not row.style else "")
+    return Text(
+        row.detail, style=STYLES[row.style] if row.style in ("bad", "faint") else "dim" if not row.style else ""
+    )
 
 
 def remarks(listed: Sequence[Remark]) -> RenderableType:
@@ -110,7 +117,9 @@ def remarks(listed: Sequence[Remark]) -> RenderableType:
     table.add_column(ratio=1)
     for remark in listed:
         mark, style = _REMARKS[remark.severity]
-        table.add_row(Text("  " + mark, style=style), Text(remark.message, style=style if remark.severity == "error" else ""))
+        table.add_row(
+            Text("  " + mark, style=style), Text(remark.message, style=style if remark.severity == "error" else "")
+        )
     return Group(Text(), Text("remarks", style="bold"), table)
 
 
@@ -125,7 +134,9 @@ class _Grid:
     def __init__(self, table: Grid) -> None:
         self.table = table
         lines = (table.columns, *table.lines)
-        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in zip(*lines, strict=True)]
+        self.widths = [
+            max(cell_len(part) for text in column for part in text.split("\n")) for column in zip(*lines, strict=True)
+        ]
 
     @property
     def width(self) -> int:
@@ -182,10 +193,9 @@ def sentence(text: str) -> RenderableType:
 def to_text(content: RenderableType, width: int | None = None) -> str:
     """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
     width = max(100, _grid_width(content)) if width is None else width
-    console = Console(file=io.StringIO(), width=width, no_color=True, force_terminal=False, highlight=False)
-    console.print(content)
-    text = console.file.getvalue()  # type: ignore[union-attr]
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    drawn = io.StringIO()
+    Console(file=drawn, width=width, no_color=True, force_terminal=False, highlight=False).print(content)
+    return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines())
 
 
 def _grid_width(content: RenderableType) -> int:
