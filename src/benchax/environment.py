@@ -47,6 +47,7 @@ CONFIG = (
     "jax_enable_x64",
     "jax_default_matmul_precision",
     "jax_compilation_cache_dir",
+    "jax_enable_compilation_cache",
     "jax_cpu_enable_async_dispatch",
     "jax_num_cpu_devices",
     "jax_disable_jit",

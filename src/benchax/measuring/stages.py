@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchax.environment import jax_config
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Inputs, is_data, undeclared_static
@@ -67,7 +68,7 @@ def build(program: Program, inputs: Inputs, enter: Callable[[str], None]) -> Bui
     lowered = _step(built, "lower", enter, lambda: programs.lower(program, built.traced, args, kwargs))
     if lowered is None:
         built.absent.append(Absent("stages.compile_s", built.absent[-1].why))
-        built.compiled = program.call if program.kind == "compiled" else None
+        built.compiled = programs.unwrapped(program.call, jax.stages.Compiled)
         return built
     with watch_compiles() as log:
         compiled = _step(built, "compile", enter, lowered.compile)
@@ -103,7 +104,10 @@ def _judge_cache(built: Built, log: CompileLog) -> None:
 
 
 def _persistent_cache_is_on() -> bool:
-    return bool(jax.config.jax_compilation_cache_dir and jax.config.jax_enable_compilation_cache)
+    settings = jax_config(jax.config)
+    return (
+        bool(settings.get("jax_compilation_cache_dir")) and settings.get("jax_enable_compilation_cache", True) is True
+    )
 
 
 def _read_arguments(built: Built, program: Program, inputs: Inputs) -> None:

@@ -10,6 +10,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,11 +72,6 @@ def _widened(leaf: Any) -> Any:
 @contextlib.contextmanager
 def _x64() -> Iterator[None]:
     """JAX's 64-bit mode for a while. `jax.enable_x64` since 0.8, in `jax.experimental` before."""
-    if hasattr(jax, "enable_x64"):
-        context = jax.enable_x64(True)
-    else:
-        from jax.experimental import enable_x64
-
-        context = enable_x64(True)
-    with context:
+    module = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
+    with module.enable_x64(True):
         yield

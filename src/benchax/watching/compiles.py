@@ -36,7 +36,8 @@ _MISS = "/jax/compilation_cache/cache_misses"
 
 
 class CompileEvent(NamedTuple):
-    """One step of one program. `fun_name` is what JAX calls it: f while tracing, jit(f) or jit_f later; None in jax 0.6.0."""
+    """One step of one program. `fun_name` is what JAX calls it: f while tracing, jit(f) or jit_f later; None in jax
+    0.6.0."""
 
     kind: Kind
     fun_name: str | None
