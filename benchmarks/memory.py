@@ -1,7 +1,8 @@
 """The observed peak of memory on the CPU against a known truth: does a row's `*_rise_bytes` say what a call really took?
 
-Claimed: from 1 MiB up within 0.5 MiB or 3 % of the truth, whichever is greater, compiled and un-jitted, one case after
-another in one process. Below about 0.5 MiB benchax says "not measured" and gives no number.
+Claimed: from 1 MiB up within 0.5 MiB or 3 % of the truth, whichever is greater, one case after another in one process.
+Below about 0.5 MiB benchax says "not measured" and gives no number. What speaks against the claim is counted, not hidden:
+an un-jitted call may show more, since glibc can keep arrays below 32 MiB that were freed on the way (`replaced`).
 
 Each case (`memory_cases.py` argues the truth) is measured by `benchax.bench` several times over, all sizes in turns, so
 that every measurement finds the heap as another one left it. `error` is the worst repeat. Beside it, for one call each:
@@ -83,7 +84,10 @@ class Found:
     def verdict(self) -> str:
         if None in self.rises:
             return "not measured" if self.truth < FROM_MIB else "MISSING"
-        return "ok" if abs(self.worst or 0.0) <= self.allowed else "OFF"
+        return "ok" if all(rise is not None and self.is_within(rise) for rise in self.rises) else "OFF"
+
+    def is_within(self, rise: float) -> bool:
+        return abs(rise - self.truth) <= self.allowed
 
 
 def by_benchax(found: dict[Key, Found], sizes: Sequence[float], repeats: int) -> None:
@@ -170,13 +174,18 @@ def report(found: dict[Key, Found]) -> None:
     rows = [(name, f"{size:g}", *_cells(one)) for (name, size), one in found.items()]
     print("MiB above the input; benchax: median of the repeats, error: the worst of them")
     table(columns, rows)
-    claimed = {key: one for key, one in found.items() if one.truth >= FROM_MIB}
-    good = sum(one.verdict == "ok" for one in claimed.values())
-    print(f"truth from {FROM_MIB:g} MiB up: {good} of {len(claimed)} cases within {LEAST_ERROR_MIB} MiB or {SHARE:.0%}")
-    measured = {key: one for key, one in claimed.items() if one.worst is not None}
-    if measured:
-        (name, size), one = max(measured.items(), key=lambda item: abs(item[1].worst or 0.0) / item[1].allowed)
-        print(f"worst: {name} of {size:g} MiB, {one.worst:+.2f} MiB, {(one.worst or 0.0) / one.allowed:+.0%} of what is allowed")
+    for kind, is_jitted in (("compiled", True), ("un-jitted", False)):
+        names = {case.name for case in CASES if case.is_jitted is is_jitted}
+        _judge(kind, {key: one for key, one in found.items() if key[0] in names and one.truth >= FROM_MIB})
+
+
+def _judge(kind: str, claimed: dict[Key, Found]) -> None:
+    readings = sum(len(one.rises) for one in claimed.values())
+    good = sum(rise is not None and one.is_within(rise) for one in claimed.values() for rise in one.rises)
+    print(f"{kind}, truth from {FROM_MIB:g} MiB up: {good} of {readings} readings within {LEAST_ERROR_MIB} MiB or {SHARE:.0%}")
+    if measured := [(key, one, one.worst) for key, one in claimed.items() if one.worst is not None]:
+        (name, size), one, worst = max(measured, key=lambda item: abs(item[2]) / item[1].allowed)
+        print(f"    worst: {name} of {size:g} MiB, {worst:+.2f} MiB of {one.truth:g} ({worst / one.truth:+.1%})")
 
 
 def _cells(one: Found) -> tuple[str, ...]:

@@ -32,7 +32,8 @@ Benchax = Callable[..., Done]
 
 @pytest.fixture
 def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
-    """Runs the command line in this process."""
+    """Runs the command line in this process, whose output has no width of its own."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
 
     def run(*words: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["benchax", *words])

@@ -13,6 +13,7 @@ from measurement_strategies import RICH, measured
 from benchax import codec
 from benchax.cli.main import main
 from benchax.model import CaseId, Failure, Measurement
+from benchax.reporting import terminal
 from benchax.store.database import open_store
 
 
@@ -28,7 +29,8 @@ Benchax = Callable[..., Done]
 
 @pytest.fixture
 def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
-    """Runs the command line in this process."""
+    """Runs the command line in this process, whose output has no width of its own."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
 
     def run(*words: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["benchax", *words])
@@ -116,7 +118,7 @@ def test_one_row_is_shown_in_full(benchax: Benchax, rows: tuple[Measurement, ...
     done = benchax("show", "4")
 
     assert (done.code, done.err) == (0, "")
-    assert done.out.rstrip("\n") == str(rows[3])
+    assert done.out == terminal.to_text(terminal.measurement(rows[3])) + "\n"
     assert "planned peak" in done.out
 
 

@@ -18,7 +18,7 @@ from source_tree import PACKAGE
 from benchax.model import CaseId
 from benchax.store.database import open_store
 
-SETTINGS = ("BENCHAX_", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "TERM")
+SETTINGS = ("BENCHAX_", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "TERM")
 """What a terminal or a user may have set, and these tests set themselves."""
 
 COMMANDS = ["run", "list", "show", "env", "doctor", "demo"]

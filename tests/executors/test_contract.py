@@ -135,7 +135,11 @@ def test_only_a_fresh_process_is_cold(row: Measurement, executor: Executor) -> N
     assert row.stages.cold == ("process" if isinstance(executor, FreshProcess) else "function")
 
 
-def test_what_the_function_prints_in_a_fresh_process_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_the_function_prints_in_a_fresh_process_goes_to_stderr(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # it is to arrive although it was buffered
+
     FreshProcess().run(talkative(), QUICK, run_id="run-1", progress=quiet)
 
     captured = capfd.readouterr()

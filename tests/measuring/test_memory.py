@@ -65,6 +65,15 @@ def test_a_call_that_takes_nothing_is_a_reason_not_a_zero():
         observed_rise(lambda: x)
 
 
+@linux
+def test_a_call_that_compiles_each_time_is_a_reason():
+    """An un-jitted fori_loop over a new lambda compiles in every call, and that memory is not its own."""
+    x = jnp.ones(MIB)
+
+    with pytest.raises(NotMeasured, match=r"each call compiles \(1 program this time\)"):
+        observed_rise(lambda: jax.lax.fori_loop(0, 3, lambda i, y: y + 1, x))
+
+
 def test_a_mark_that_cannot_be_set_back_is_a_reason(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
     memory._glibc.cache_clear()

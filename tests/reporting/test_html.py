@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from measurement_strategies import RICH, measured
 
-from benchax.model import Absent, CaseId, Failure, Remark
+from benchax.model import Absent, CaseId, Failure, Remark, Samples
 from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
 from benchax.reporting import html as page
 from benchax.reporting.tables import sections
@@ -77,6 +77,7 @@ def test_nothing_of_the_user_is_taken_for_html() -> None:
         measured(ATTACK, n=ATTACK),
         case=CaseId(ATTACK, ((ATTACK, ATTACK),), ATTACK, ATTACK),
         signature=ATTACK,
+        samples=(Samples(ATTACK, 1, (1.0,), regime=ATTACK),),
         failure=Failure("error", ATTACK, ATTACK, ATTACK),
         remarks=(Remark(ATTACK, "warning", ATTACK),),
         not_measured=(Absent("cost", ATTACK),),
@@ -86,7 +87,7 @@ def test_nothing_of_the_user_is_taken_for_html() -> None:
 
     assert document.tags == {"div", "b", "br", "table", "tr", "td", "span"}
     assert document.attributes == {"class", "style", "colspan"}
-    assert "".join(document.texts).count(ATTACK) == 11
+    assert "".join(document.texts).count(ATTACK) == 13
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "naïve 🦊 数学", "f" * 3000, ""])

@@ -237,7 +237,7 @@ def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]
 
 def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
     """Buffers for all calls are made beforehand: they must not count as memory of the call."""
-    calls = iter(subject.calls(memory.SETTLING_CALLS + 1))
+    calls = iter(subject.calls(memory.CALLS))
 
     def call() -> Any:
         args, kwargs = next(calls)

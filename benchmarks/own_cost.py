@@ -1,0 +1,219 @@
+"""What benchax costs on top of what it was asked to do: over a suite of 25 benchmarks, and at start-up.
+
+The suite runs as `benchax run` runs it: default options, every row stored. From outside, each step is timed by a wrapper
+around it, exclusively (what a step calls and is listed itself is not counted twice). Three groups:
+
+    asked     tracing, lowering and compiling the function; building the loop that times it; the first run; warming up;
+              the time inside samples; the un-jitted run that the result is compared with
+    shown     further readings that have their own place in the row: memory, transfers, dispatch, the comparison of the
+              results, the compiler's plan. They can be judged by what they cost here
+    own       the rest: finding how many calls make a sample, deciding when to stop, noise, environment, remarks, store
+
+Claimed: wall time <= 1.05 x asked, `shown` left out; the table says both. Start-up: `import benchax` and `benchax
+--help` at most 150 ms above `python -c pass`, as the median difference of interleaved runs.
+
+    python benchmarks/own_cost.py [--quick]      25 benchmarks and 15 starts, about 2 minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from time import perf_counter, perf_counter_ns
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from own_suite import suite
+from report import header, load, note, table
+
+from benchax import api
+from benchax.artifacts import cost as costs
+from benchax.measuring import engine, noise, sampling, stages, verification
+from benchax.measuring.timers import loop
+
+SHARE, START_MS = 1.05, 150.0
+BUILD = ("trace", "lower", "compile")
+REST, CALIBRATING = "everything else", "calls per sample"
+
+STEPS: tuple[tuple[str, str, Any, str], ...] = (
+    ("asked", "build the loop timer", loop, "_compiled"),
+    ("asked", "first run", stages, "first_run"),
+    ("asked", "warm-up", engine, "warm_up"),
+    ("asked", "un-jitted run", verification, "_run"),
+    ("shown", "comparison of results", engine, "verify"),
+    ("shown", "memory", engine, "_memory"),
+    ("shown", "transfers", engine, "_transfers"),
+    ("shown", "dispatch", engine, "_dispatch"),
+    ("shown", "plan, cost, HLO", engine, "_artifacts"),
+    ("shown", "plan, cost, HLO", costs, "inline_flops"),
+    ("own", "inputs", engine, "make_inputs"),
+    ("own", "build, beside its stages", stages, "build"),
+    ("own", CALIBRATING, sampling, "calibrate"),
+    ("own", "when to stop", sampling, "decide"),
+    ("own", "garbage collection", gc, "collect"),
+    ("own", "between samples", engine, "collect"),
+    ("own", "prepare timers", loop.Loop, "prepare"),
+    ("own", "interval above zero?", engine, "believable"),
+    ("own", "noise", noise, "start"),
+    ("own", "noise", noise, "finish"),
+    ("own", "remarks", engine, "_evidence"),
+    ("own", "remarks", engine, "remarks"),
+    ("own", "environment", engine, "capture"),
+    ("own", "store", api, "_store"),
+)
+"""(group, part, where, name of the function). Trace, lower, compile and samples are wrapped by hand below."""
+
+
+class Stopwatch:
+    """Time by part. Entering a part stops the one around it, so that the parts add up to the whole."""
+
+    def __init__(self) -> None:
+        self.ns: dict[str, int] = defaultdict(int)
+        self.parts = [REST]
+        self.last = perf_counter_ns()
+
+    def enter(self, part: str) -> None:
+        self._book()
+        self.parts.append(part)
+
+    def leave(self) -> None:
+        self._book()
+        self.parts.pop()
+
+    def around(self, part: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self.enter(part)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                self.leave()
+
+        return wrapped
+
+    def _book(self) -> None:
+        now = perf_counter_ns()
+        self.ns[self.parts[-1]] += now - self.last
+        self.last = now
+
+
+def instrument(watch: Stopwatch) -> dict[str, str]:
+    """Wraps every step; returns the group of each part."""
+    for _, part, where, name in STEPS:
+        setattr(where, name, watch.around(part, getattr(where, name)))
+    _wrap_stages(watch)
+    _wrap_samples(watch)
+    groups = {part: group for group, part, _, _ in STEPS}
+    return dict.fromkeys((*BUILD, "samples"), "asked") | groups | {REST: "own"}
+
+
+def _wrap_stages(watch: Stopwatch) -> None:
+    step = stages._step
+
+    def wrapped(built: Any, name: str, enter: Any, call: Any) -> Any:
+        return step(built, name, enter, watch.around(name, call))
+
+    stages._step = wrapped
+
+
+def _wrap_samples(watch: Stopwatch) -> None:
+    """Calls that only find out how many calls make a sample stay with that part."""
+    collect = engine.collect
+
+    def collected(timer: str, prepared: Any, *rest: Any) -> Any:
+        sample, timed = prepared.sample, watch.around("samples", prepared.sample)
+        return collect(
+            timer,
+            replace(prepared, sample=lambda n: (sample if watch.parts[-1] == CALIBRATING else timed)(n)),
+            *rest,
+        )
+
+    engine.collect = collected
+
+
+def suite_cost(chosen: int | None) -> None:
+    cases, watch = suite(chosen), Stopwatch()
+    jax.block_until_ready(jnp.ones(8) + 1)  # the backend starts once in a session; that is not what is asked here
+    groups = instrument(watch)
+    with tempfile.TemporaryDirectory() as folder:
+        watch.ns.clear()
+        watch.last = begun = perf_counter_ns()
+        rows = []
+        for i, row in enumerate(api.run(cases, call={"store": folder})):
+            rows.append(row)
+            note(f"{i + 1} of {len(cases)}: {row.case.label} {row.status}, {load()}")
+        watch._book()
+        wall_ns = perf_counter_ns() - begun
+    for row in rows:
+        if row.failure:
+            print(f"failed: {row.case.label}: {row.failure.message}")
+    report(watch, groups, wall_ns, len(rows))
+
+
+def report(watch: Stopwatch, groups: dict[str, str], wall_ns: int, n: int) -> None:
+    totals = {group: sum(ns for part, ns in watch.ns.items() if groups[part] == group) for group in ("asked", "shown", "own")}
+    print(f"{n} benchmarks with default options: {wall_ns / 1e9:.1f} s, {wall_ns / n / 1e9:.2f} s each")
+    rows = []
+    for group, total_ns in totals.items():
+        rows.append((group.upper(), *_cells(total_ns, wall_ns, totals["asked"], n)))
+        parts = sorted((ns, part) for part, ns in watch.ns.items() if groups[part] == group)
+        rows += [("    " + part, *_cells(ns, wall_ns, totals["asked"], n)) for ns, part in reversed(parts)]
+    table(("", "s", "ms a benchmark", "of wall", "of asked"), rows)
+    print(f"(asked + own) / asked          {1 + totals['own'] / totals['asked']:.3f}   claimed: at most {SHARE}")
+    print(f"(asked + shown + own) / asked  {wall_ns / totals['asked']:.3f}\n")
+
+
+def _cells(ns: float, wall_ns: float, asked_ns: float, n: int) -> tuple[str, ...]:
+    return f"{ns / 1e9:.2f}", f"{ns / n / 1e6:.1f}", f"{ns / wall_ns:.1%}", f"{ns / asked_ns:.1%}"
+
+
+STARTS = {
+    "import benchax": ("-c", "import benchax"),
+    "benchax --help": ("-c", "from benchax.cli.main import main; main()", "--help"),
+    "import jax": ("-c", "import jax"),
+}
+BARE = ("-c", "pass")
+
+
+def start_cost(rounds: int) -> None:
+    """Each start beside a bare interpreter, in turns."""
+    found: dict[str, list[float]] = {name: [] for name in STARTS}
+    bare_ms = []
+    for name, command in STARTS.items():
+        _start_ms(command)  # the files are in the page cache from then on
+    for _ in range(rounds):
+        for name, command in STARTS.items():
+            bare_ms.append(_start_ms(BARE))
+            found[name].append(_start_ms(command) - bare_ms[-1])
+    print(f"start-up beyond `python -c pass` ({median(bare_ms):.0f} ms), ms, {rounds} pairs each")
+    rows = [(name, *(f"{v:.0f}" for v in (median(ms), min(ms), max(ms)))) for name, ms in found.items()]
+    table(("", "median", "least", "most"), rows)
+    print(f"claimed: at most {START_MS:.0f} ms for benchax; `import jax` is there for comparison")
+
+
+def _start_ms(command: tuple[str, ...]) -> float:
+    begun = perf_counter()
+    subprocess.run([sys.executable, *command], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return (perf_counter() - begun) * 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="5 benchmarks and 5 starts")
+    given = parser.parse_args()
+    header("own cost: what benchax adds to the work that it was asked for")
+    start_cost(5 if given.quick else 15)
+    print()
+    suite_cost(5 if given.quick else None)
+    print(load())
+
+
+if __name__ == "__main__":
+    main()
