@@ -23,6 +23,7 @@ DTYPES = {
 }
 _SHORT = {long: short for short, long in DTYPES.items()}
 _SPEC = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\[([^\[\]]*)\]")
+_UNCLOSED = re.compile(r"[A-Za-z]\w*\[[^\[\]]*")
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class ArraySpec:
 
 
 def is_spec(text: str) -> bool:
-    """Is `text` meant as a spec? True for wrong ones too, so that a slip such as f33[8] is reported as one."""
-    return text.strip() == "key" or bool(_SPEC.fullmatch(text.replace(" ", "")))
+    """Is `text` meant as a spec? True for wrong ones too, so that a slip such as f33[8] or f32[8 is reported as one."""
+    bare = text.replace(" ", "")
+    return bare == "key" or bool(_SPEC.fullmatch(bare)) or bool(_UNCLOSED.fullmatch(bare))
 
 
 def parse_spec(text: str) -> ArraySpec:

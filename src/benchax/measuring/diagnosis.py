@@ -35,7 +35,7 @@ REMEDIES = (
 )
 
 
-def diagnose(error: Exception, stage: str) -> Failure:
+def diagnose(error: BaseException, stage: str) -> Failure:
     """What went wrong in `stage`, as a row can keep it."""
     kind, advice = _judge(error, stage)
     where = user_line(error)
@@ -43,36 +43,36 @@ def diagnose(error: Exception, stage: str) -> Failure:
     return Failure(kind, stage, message, advice, "".join(traceback.format_exception(error)))
 
 
-def _judge(error: Exception, stage: str) -> tuple[FailureKind, str]:
+def _judge(error: BaseException, stage: str) -> tuple[FailureKind, str]:
     for fits, judge in _KNOWN:
         if fits(error):
             return judge(error)
     return "error", getattr(error, "hint", "")
 
 
-def _is_tracer_error(error: Exception) -> bool:
+def _is_tracer_error(error: BaseException) -> bool:
     # Some are plain TypeErrors (a traced shape), told by the sentence that JAX adds to all of them.
     return isinstance(error, _TRACER_ERRORS) or "was not available in Python because it depends" in str(error)
 
 
-def _tracer(error: Exception) -> tuple[FailureKind, str]:
+def _tracer(error: BaseException) -> tuple[FailureKind, str]:
     found = _ARGUMENT.search(str(error))
     argument = f"the argument {found[1]}" if found else "the argument"
     return "error", f"The value of {argument} is not known while tracing. " + REMEDIES.format(argument=argument)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
 
 
-def _out_of_memory(error: Exception) -> tuple[FailureKind, str]:
+def _out_of_memory(error: BaseException) -> tuple[FailureKind, str]:
     return (
         "out_of_memory",
         "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device.",
     )
 
 
-def _is_bad_output(error: Exception) -> bool:
+def _is_bad_output(error: BaseException) -> bool:
     # "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
     # though it is not an argument.
     text = str(error)
@@ -80,7 +80,7 @@ def _is_bad_output(error: Exception) -> bool:
     return isinstance(error, TypeError) and "not a valid JAX type" in text and is_output
 
 
-def _bad_output(error: Exception) -> tuple[FailureKind, str]:
+def _bad_output(error: BaseException) -> tuple[FailureKind, str]:
     advice = (
         "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
         "returns something else, measure it un-jitted (jit=False, --eager)."
@@ -88,22 +88,22 @@ def _bad_output(error: Exception) -> tuple[FailureKind, str]:
     return "wrong_output", advice
 
 
-def _is_bad_argument(error: Exception) -> bool:
+def _is_bad_argument(error: BaseException) -> bool:
     text = str(error)
     return isinstance(error, TypeError) and ("as an abstract array" in text or "not a valid JAX type" in text)
 
 
-def _bad_argument(error: Exception) -> tuple[FailureKind, str]:
+def _bad_argument(error: BaseException) -> tuple[FailureKind, str]:
     found = _PATH.search(str(error))
     argument = f"argument {found[1].rstrip('.')}" if found else "it"
     return "error", f"If {argument} is a setting and not data, declare it static (static=...)."
 
 
-def _is_deleted(error: Exception) -> bool:
+def _is_deleted(error: BaseException) -> bool:
     return "deleted" in str(error) and ("donated" in str(error) or "delete" in str(error))
 
 
-def _deleted(error: Exception) -> tuple[FailureKind, str]:
+def _deleted(error: BaseException) -> tuple[FailureKind, str]:
     advice = (
         "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it "
         "can see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted "
@@ -112,7 +112,7 @@ def _deleted(error: Exception) -> tuple[FailureKind, str]:
     return "error", advice
 
 
-_KNOWN: tuple[tuple[Callable[[Exception], bool], Callable[[Exception], tuple[FailureKind, str]]], ...] = (
+_KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], tuple[FailureKind, str]]], ...] = (
     (_is_tracer_error, _tracer),
     (_is_out_of_memory, _out_of_memory),
     (_is_bad_output, _bad_output),
@@ -121,7 +121,7 @@ _KNOWN: tuple[tuple[Callable[[Exception], bool], Callable[[Exception], tuple[Fai
 )
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
     # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
@@ -129,7 +129,7 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
-def user_line(error: Exception) -> str | None:
+def user_line(error: BaseException) -> str | None:
     """file:line of the innermost frame of the user's own code; None if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not _is_library(f.filename)]
@@ -137,4 +137,5 @@ def user_line(error: Exception) -> str | None:
 
 
 def _is_library(filename: str) -> bool:
-    return filename.startswith((_OURS, "<")) or any(filename.startswith(str(path)) for path in _LIBRARIES)
+    # Compiled extensions (Cython) name their sources by relative paths.
+    return not Path(filename).is_absolute() or filename.startswith((_OURS, *map(str, _LIBRARIES)))

@@ -94,7 +94,7 @@ def measure(
             # Said by remarks, with numbers; as warnings they would break the progress display.
             warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
             _measure(case, options, record, reading, cold)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
     return Measurement(
         case=case.id,

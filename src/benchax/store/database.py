@@ -124,7 +124,7 @@ class DatabaseStore:
     def get(self, id: int) -> Measurement:
         found = self._read(lambda c: _measurements(c, select(measurements.c.id).where(measurements.c.id == id)))
         if not found:
-            raise StoreError(f"there is no row {id} in {self.where}", "an id that `append` gave, as rows() lists them")
+            raise StoreError(f"there is no row {id} in {self.where}", "an id as `benchax list` shows it")
         return found[0]
 
     def _read(self, work: Callable[[Connection], T]) -> T:
