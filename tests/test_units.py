@@ -343,3 +343,9 @@ def test_any_number_read_again_is_right_to_its_digits(value: float, digits: int)
 
     assert "e" not in text
     assert float(text) == pytest.approx(value, rel=0.51 * 10.0 ** (1 - digits), abs=0)
+
+
+def test_a_narrow_range_gets_the_digits_that_tell_its_ends_apart() -> None:
+    assert units.seconds_range(112.13e-6, 112.41e-6) == "112.1 – 112.4 µs"
+    assert units.seconds_range(57.2e-6, 59.3e-6) == "57.2 – 59.3 µs"
+    assert units.seconds_range(1e-4, 1e-4) == "100 – 100 µs"

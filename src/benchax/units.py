@@ -37,9 +37,12 @@ def seconds_unit(value: float) -> str:
 
 
 def seconds_range(low: float, high: float, digits: int = 3) -> str:
-    """57.2 – 59.3 µs: both ends in one unit, that of the greater one."""
+    """57.2 – 59.3 µs: both ends in one unit, that of the greater one; 112.1 – 112.4 µs: with up to two more digits
+    where they would read the same otherwise."""
     unit = seconds_unit(max(abs(low), abs(high)))
     scale = SECONDS[unit]
+    while low != high and number(low / scale, digits) == number(high / scale, digits) and digits < 5:
+        digits += 1
     return f"{number(low / scale, digits)} – {number(high / scale, digits)} {unit}"
 
 

@@ -258,9 +258,9 @@ def test_the_overview_has_a_column_that_one_row_fills() -> None:
 
     grid = overview([measured("f"), full])
 
-    assert grid.columns == ("case", "wall", "± 95 %", "loop", "compile", "peak memory", "remarks")
+    assert grid.columns == ("case", "wall", "± 95 %", "loop", "compile", "memory", "remarks")
     assert grid.lines[0] == ("f", "2.00 s", "", "", "", "", "")
-    assert grid.lines[1] == ("g", "1.00 s", "10 %", "500 ms", "250 ms", "2.00 MiB", "busy")
+    assert grid.lines[1] == ("g", "1.00 s", "10 %", "500 ms", "250 ms", "+1.00 MiB", "busy")
 
 
 def test_failures_and_wrong_results_stand_out_in_the_overview() -> None:

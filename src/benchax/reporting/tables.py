@@ -206,7 +206,7 @@ class Grid:
 def overview(measurements: Sequence[Measurement]) -> Grid:
     """One line per measurement; a column that none of them fills is left out."""
     lines = [_overview_line(m) for m in measurements]
-    names = ("case", "wall", "± 95 %", "loop", "compile", "peak memory", "remarks")
+    names = ("case", "wall", "± 95 %", "loop", "compile", "memory", "remarks")
     used = [i for i in range(len(names)) if i == 0 or any(line[i] for line in lines)]
     styles: tuple[Style, ...] = tuple("bad" if m.failure or _is_wrong(m) else "" for m in measurements)
     return Grid(
@@ -225,7 +225,8 @@ def _overview_line(m: Measurement) -> tuple[str, ...]:
         return (_one_line(m.case.label), m.failure.kind.replace("_", " "), "", "", "", "", f"in {m.failure.stage}")
     wall, loop = m.summary("wall"), m.summary("loop")
     width = wall.relative_width if wall else None
-    peak = m.memory.observed_peak_bytes
+    is_eager = m.case.variant == "eager"
+    rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
     codes = [remark.code for remark in m.remarks if remark.severity != "info"]
     return (
         _one_line(m.case.label),
@@ -233,7 +234,7 @@ def _overview_line(m: Measurement) -> tuple[str, ...]:
         percent(width) if width is not None else "",
         seconds(loop.median_s) if loop else "",
         seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
-        size(peak) if peak is not None else "",
+        f"+{size(rise)}" if rise is not None else "",
         ", ".join(codes),
     )
 
