@@ -156,7 +156,9 @@ def ratios(turns: list[Readings], name: str, truth: Callable[[Readings, int], fl
 
 def report(turns: list[Readings]) -> None:
     columns = ["", *[f"{us} µs" for us in TRUTHS_US]]
-    names = [name for name in dict.fromkeys(n for turn in turns for n in turn) if name not in (FLOOR, WALL_WIDTH, LOOP_WIDTH)]
+    names = [
+        name for name in dict.fromkeys(n for turn in turns for n in turn) if name not in (FLOOR, WALL_WIDTH, LOOP_WIDTH)
+    ]
     print("ratio to the truth")
     table(columns, [[name, *ratios(turns, name, lambda _, us: us)] for name in sorted(names)])
     print("ratio to floor + truth")
@@ -165,7 +167,10 @@ def report(turns: list[Readings]) -> None:
     shown = [*sorted(names), FLOOR]
     table(columns, [[name, *[median_cell(turns, name, us, "{:.2f}") for us in TRUTHS_US]] for name in shown])
     print("claimed by benchax: half the 95 % interval of the median, as a share")
-    table(columns, [[name, *[median_cell(turns, name, us, "{:.1%}") for us in TRUTHS_US]] for name in (WALL_WIDTH, LOOP_WIDTH)])
+    table(
+        columns,
+        [[name, *[median_cell(turns, name, us, "{:.1%}") for us in TRUTHS_US]] for name in (WALL_WIDTH, LOOP_WIDTH)],
+    )
 
 
 def median_cell(turns: list[Readings], name: str, us: int, form: str) -> str:
@@ -177,7 +182,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 rounds instead of 5")
     parser.add_argument("--rounds", type=int, help="how often each tool measures")
-    parser.add_argument("--python", default=peers.default_python(), help="interpreter that has the peers (default: this one)")
+    parser.add_argument(
+        "--python", default=peers.default_python(), help="interpreter that has the peers (default: this one)"
+    )
     given = parser.parse_args()
     installed = peers.versions(given.python)
     header("accuracy: functions of known duration", peers=peers.described(installed))
@@ -185,7 +192,11 @@ def main() -> None:
         excess = {us: check(us) - us for us in TRUTHS_US}
     except NoSpin as error:
         raise SystemExit(str(error)) from None
-    print("the functions themselves, in a chain: truth " + ", ".join(f"{v:+.2f} µs at {us}" for us, v in excess.items()) + "\n")
+    print(
+        "the functions themselves, in a chain: truth "
+        + ", ".join(f"{v:+.2f} µs at {us}" for us, v in excess.items())
+        + "\n"
+    )
     turns = in_turns(tools(given.python, installed, jnp.float32(1)), given.rounds or (2 if given.quick else 5))
     report(turns)
     print(load())

@@ -121,7 +121,9 @@ def by_plan(found: dict[Key, Found], sizes: Sequence[float]) -> None:
         one.plan = (plan.temp_size_in_bytes + plan.output_size_in_bytes) / MIB
         one.jax_peak = (plan.peak_memory_in_bytes - plan.argument_size_in_bytes) / MIB
         if abs(one.plan - one.truth) > 0.01 * one.truth:
-            raise RuntimeError(f"{case.name} at {size} MiB: the plan is {one.plan:.2f} MiB, not {one.truth:.2f}; wrong truth?")
+            raise RuntimeError(
+                f"{case.name} at {size} MiB: the plan is {one.plan:.2f} MiB, not {one.truth:.2f}; wrong truth?"
+            )
 
 
 def by_rss(found: dict[Key, Found], sizes: Sequence[float], repeats: int) -> None:
@@ -182,7 +184,9 @@ def report(found: dict[Key, Found]) -> None:
 def _judge(kind: str, claimed: dict[Key, Found]) -> None:
     readings = sum(len(one.rises) for one in claimed.values())
     good = sum(rise is not None and one.is_within(rise) for one in claimed.values() for rise in one.rises)
-    print(f"{kind}, truth from {FROM_MIB:g} MiB up: {good} of {readings} readings within {LEAST_ERROR_MIB} MiB or {SHARE:.0%}")
+    print(
+        f"{kind}, truth from {FROM_MIB:g} MiB up: {good} of {readings} readings within {LEAST_ERROR_MIB} MiB or {SHARE:.0%}"
+    )
     if measured := [(key, one, one.worst) for key, one in claimed.items() if one.worst is not None]:
         (name, size), one, worst = max(measured, key=lambda item: abs(item[2]) / item[1].allowed)
         print(f"    worst: {name} of {size:g} MiB, {worst:+.2f} MiB of {one.truth:g} ({worst / one.truth:+.1%})")
@@ -196,7 +200,10 @@ def _cells(one: Found) -> tuple[str, ...]:
         "–" if one.worst is None else f"{one.worst:+.2f}",
         "–" if one.worst is None else f"{one.worst / one.truth:+.1%}",
         one.verdict,
-        *["–" if value is None else f"{value:.2f}" for value in (one.plan, one.jax_peak, one.rss, one.maxrss, one.ptjb)],
+        *[
+            "–" if value is None else f"{value:.2f}"
+            for value in (one.plan, one.jax_peak, one.rss, one.maxrss, one.ptjb)
+        ],
     )
 
 
@@ -204,7 +211,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 sizes and 2 repeats instead of 6 and 3")
     parser.add_argument("--repeats", type=int, help="how often benchax measures each case")
-    parser.add_argument("--python", default=peers.default_python(), help="interpreter that has the peers (default: this one)")
+    parser.add_argument(
+        "--python", default=peers.default_python(), help="interpreter that has the peers (default: this one)"
+    )
     parser.add_argument("--plain", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.plain:

@@ -169,7 +169,9 @@ def suite_cost(chosen: int | None) -> None:
 
 
 def report(watch: Stopwatch, groups: dict[str, str], wall_ns: int, n: int) -> None:
-    totals = {group: sum(ns for part, ns in watch.ns.items() if groups[part] == group) for group in ("asked", "shown", "own")}
+    totals = {
+        group: sum(ns for part, ns in watch.ns.items() if groups[part] == group) for group in ("asked", "shown", "own")
+    }
     print(f"{n} benchmarks with default options: {wall_ns / 1e9:.1f} s, {wall_ns / n / 1e9:.2f} s each")
     rows = []
     for group, total_ns in totals.items():

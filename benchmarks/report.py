@@ -39,7 +39,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     cells = [list(columns), *[list(row) for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
-        print("  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip())
+        print(
+            "  ".join(
+                cell.rjust(width) if i else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+        )
     print()
 
 

@@ -107,7 +107,13 @@ RICH = Measurement(
         cold="process",
     ),
     samples=(
-        Samples("wall", 1, (1.2e-4, 1.1e-4, 1.3e-4, 1.15e-4, 1.25e-4, 1.2e-4), stop="count"),
+        Samples(
+            "wall",
+            1,
+            (1.2e-4, 1.1e-4, 1.3e-4, 1.15e-4, 1.25e-4, 1.2e-4),
+            stop="count",
+            answers="latency a caller sees",
+        ),
         Samples(
             "loop",
             64,
@@ -117,6 +123,7 @@ RICH = Measurement(
             regime="thunks",
             stop="time",
             process=1,
+            answers="cost inside a bigger program",
         ),
     ),
     memory=Memory(

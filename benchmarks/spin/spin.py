@@ -27,6 +27,7 @@ import numpy as np
 TARGET = "benchax_spin"
 SOURCE = Path(__file__).with_name("spin.c")
 
+
 class NoSpin(Exception):
     """The handler cannot be built here, or does not keep time."""
 
@@ -59,7 +60,17 @@ def _register() -> None:
 
 def _compiled(folder: Path) -> Path:
     compiler, library = os.environ.get("CC", "cc"), folder / "spin.so"
-    command = [*compiler.split(), "-O2", "-shared", "-fPIC", "-I", jax.ffi.include_dir(), "-o", str(library), str(SOURCE)]
+    command = [
+        *compiler.split(),
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-I",
+        jax.ffi.include_dir(),
+        "-o",
+        str(library),
+        str(SOURCE),
+    ]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
@@ -91,7 +102,9 @@ def check(us: float, patience_s: float = 3.0) -> float:
         if abs(found - us) <= 0.3 + 0.01 * us:
             return found
         if perf_counter_ns() > deadline:
-            raise NoSpin(f"spin({us:g}) takes {found:.2f} µs; expected {us:g} within 0.3 µs and 1 %. Is the machine very busy?")
+            raise NoSpin(
+                f"spin({us:g}) takes {found:.2f} µs; expected {us:g} within 0.3 µs and 1 %. Is the machine very busy?"
+            )
 
 
 def _chain(us: float, n: int) -> Callable[[Any], Any]:

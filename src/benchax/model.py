@@ -207,6 +207,8 @@ class Samples:
     """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
     stop: Stop | None = None
     process: int = 0
+    answers: str = ""
+    """The question that this timer's number answers, in a few words."""
 
     @property
     def per_call_s(self) -> tuple[float, ...]:

@@ -131,7 +131,9 @@ def test_a_view_has_no_bandwidth() -> None:
 
 
 def test_samples_come_with_interval_meaning_and_number() -> None:
-    samples = Samples("wall", 1, (1.0e-4, 1.1e-4, 1.2e-4, 1.3e-4, 1.4e-4, 1.5e-4), stop="precise")
+    samples = Samples(
+        "wall", 1, (1.0e-4, 1.1e-4, 1.2e-4, 1.3e-4, 1.4e-4, 1.5e-4), stop="precise", answers="latency a caller sees"
+    )
 
     row = rows(with_samples(samples))["wall"]
 
@@ -139,7 +141,15 @@ def test_samples_come_with_interval_meaning_and_number() -> None:
 
 
 def test_samples_of_several_calls_say_how_many_and_why_they_ended() -> None:
-    samples = Samples("loop", 64, (6.4e-3,) * 6, disturbed=(True, False) * 3, regime="thunks", stop="time")
+    samples = Samples(
+        "loop",
+        64,
+        (6.4e-3,) * 6,
+        disturbed=(True, False) * 3,
+        regime="thunks",
+        stop="time",
+        answers="cost inside a bigger program",
+    )
 
     row = rows(with_samples(samples))["loop"]
 

@@ -184,11 +184,12 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
     for name in timers.chosen(options.timer, warmup.last_s):
         record.enter(name)
         with record.or_absent(f"samples.{name}"):
-            prepared = timers.TIMERS[name].prepare(subject)
+            timer = timers.TIMERS[name]
+            prepared = timer.prepare(subject)
             with watch_compiles() as log:
                 samples = collect(name, prepared, options, lambda share, name=name: record.progress(name, share))
             compiles += log.compiles
-            record.samples.append(believable(samples))
+            record.samples.append(replace(believable(samples), answers=timer.answers))
     return compiles
 
 

@@ -15,11 +15,6 @@ from benchax.store.base import Row as StoredRow
 from benchax.units import count, percent, rate, seconds, seconds_range, size
 
 Style = Literal["", "good", "bad", "warning", "faint", "title"]
-ANSWERS = {
-    "wall": "latency a caller sees",
-    "pipelined": "throughput: calls queued, one wait",
-    "loop": "cost inside a bigger program",
-}
 CACHES = {
     "off": "persistent cache off",
     "hit": "read from the persistent cache",
@@ -120,8 +115,8 @@ def _timer(samples: Samples) -> Row:
     taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
     disturbed = f", {samples.disturbed_count} disturbed" if samples.disturbed_count else ""
     stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
-    answers = ANSWERS.get(samples.timer, "")
-    detail = f"{interval} · {answers}{regime}\n{taken} samples{stop}{disturbed}"
+    answers = f" · {samples.answers}" if samples.answers else ""
+    detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}"
     return Row(samples.timer, seconds(s.median_s), detail)
 
 
