@@ -72,12 +72,13 @@ def test_time_is_the_limit_where_precision_is_not_reached():
 
     def sample(n):
         clock.now += 10_000_000
-        return next(toggle) * 1000
+        return next(toggle) * 1_000_000
 
     samples = collect("wall", Prepared(sample), OPTIONS, lambda share: None, clock)
 
+    # The limit is looked at every 2 ms of samples, so two of the shorter ones may come after it.
     assert samples.stop == "time"
-    assert len(samples.elapsed_s) == 100
+    assert 100 <= len(samples.elapsed_s) <= 102
 
 
 def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():

@@ -187,7 +187,9 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
             timer = timers.TIMERS[name]
             prepared = timer.prepare(subject)
             with watch_compiles() as log:
-                samples = collect(name, prepared, options, lambda share, name=name: record.progress(name, share))
+                samples = collect(
+                    name, prepared, options, lambda share, name=name: record.progress(name, share), call_s=warmup.last_s
+                )
             compiles += log.compiles
             record.samples.append(replace(believable(samples), answers=timer.answers))
     return compiles

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise, repeat
 from time import perf_counter_ns
 from typing import Any
 
@@ -26,6 +27,8 @@ from benchax.watching.compiles import watch_compiles
 STEADY = 0.9
 """Warm when a window's median is at least this share of the one before: it has stopped getting faster."""
 WINDOW_NS = 5_000_000
+CHECK_NS = 2_000_000
+"""How long samples are taken without looking at the time limit: looking costs as much as reading."""
 
 
 def collect(
@@ -34,37 +37,46 @@ def collect(
     options: Options,
     progress: Callable[[float], None],
     clock: Callable[[], int] = perf_counter_ns,
+    call_s: float = 0.0,
 ) -> Samples:
     """Calibrates, then samples until precise, out of time, or enough.
 
     Args:
         progress: told the share of max_time_s that is spent, now and then, between samples.
         clock: nanoseconds; for the time limit only, the samples read their own.
+        call_s: see `calibrate`.
     """
     with paused_gc():
-        iterations = calibrate(prepared, options.sample_time_s)
-        readings: list[float] = []
-        disturbed: list[bool] = []
-        before = preemptions()
-        look, stop, start = 1, None, clock()
+        iterations = calibrate(prepared, options.sample_time_s, call_s)
+        readings: list[int] = []
+        switches = [preemptions()]
+        look, batch, stop, start = 1, 1, None, clock()
         while stop is None:
-            readings.append(prepared.sample(iterations) / 1e9)
-            after = preemptions()
-            disturbed.append(after != before)
-            before = after
+            _take(prepared.sample, iterations, batch, readings, switches)
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
-                stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
+                per_sample_s = [reading / 1e9 for reading in readings]
+                stop, look = decide(per_sample_s, spent_s, options), min(next_look(len(readings)), options.max_samples)
                 progress(min(1.0, spent_s / options.max_time_s))
+            batch = max(1, min(look - len(readings), CHECK_NS // max(1, readings[-1])))
     return Samples(
         timer=timer,
         iterations=iterations,
-        elapsed_s=tuple(readings),
-        disturbed=tuple(disturbed) if before is not None else None,
+        elapsed_s=tuple(reading / 1e9 for reading in readings),
+        disturbed=None if switches[0] is None else tuple(after != before for before, after in pairwise(switches)),
         resolution_s=clock_resolution_s(),
         regime=prepared.regime,
         stop=stop,
     )
+
+
+def _take(
+    sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int | None]
+) -> None:
+    """The measured loop: a reading, and how often the process has been preempted up to then."""
+    for _ in repeat(None, batch):
+        readings.append(sample(iterations))
+        switches.append(preemptions())
 
 
 def believable(samples: Samples) -> Samples:

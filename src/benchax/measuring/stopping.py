@@ -9,7 +9,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from benchax.measuring.timers.base import Prepared
 from benchax.model import Options, Stop
@@ -19,7 +19,7 @@ LEAST_SAMPLES = 6
 """Fewer have no 95 % interval of the median."""
 PATIENCE = 5
 """Slow functions may take this many times max_time_s to reach LEAST_SAMPLES."""
-LOOK_GROWTH = 1.25
+LOOK_GROWTH = 1.4
 """Looks come after geometrically growing counts: their cost stays a fixed share, and few looks cost little coverage."""
 
 
@@ -47,24 +47,24 @@ def next_look(n: int) -> int:
     return max(n + 1, math.ceil(n * LOOK_GROWTH))
 
 
-def calibrate(prepared: Prepared, sample_time_s: float) -> int:
+def calibrate(prepared: Prepared, sample_time_s: float, call_s: float = 0.0) -> int:
     """Calls per sample so that a sample lasts about `sample_time_s` times the timer's own length.
 
-    Grows from the least number by what the readings say, at most tenfold a step, so that a first slow reading (a
-    preemption) cannot end it early: a reading is believed only when three in a row reach the target.
+    Grows from the least number by what the readings say, at most tenfold a step. A reading that reaches the target
+    may be a preemption: it is believed when two more reach it too, or when it is far beyond (slow calls are dear).
+
+    Args:
+        call_s: seconds of a warm call, as far as known; where it is far beyond, nothing needs to be read.
     """
     target_ns = sample_time_s * prepared.length * 1e9
     n = prepared.least_iterations
-    while n < prepared.most_iterations:
-        reading = _least(prepared.sample, n, target_ns)
+    is_slow = call_s * n * 1e9 > 10 * target_ns
+    while n < prepared.most_iterations and not is_slow:
+        reading = prepared.sample(n)
+        if target_ns <= reading <= 10 * target_ns:
+            reading = min(reading, prepared.sample(n), prepared.sample(n))
         if reading >= target_ns:
             break
         growth = min(10.0, max(1.25, target_ns / max(reading, 1)))
         n = min(prepared.most_iterations, math.ceil(n * growth))
     return n
-
-
-def _least(sample: Callable[[int], int], n: int, target_ns: float) -> int:
-    """The least of three readings; one is enough if it is far beyond the target, since slow calls are dear."""
-    first = sample(n)
-    return first if first > 10 * target_ns else min(first, sample(n), sample(n))
