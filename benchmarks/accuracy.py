@@ -6,8 +6,8 @@ The functions wait in C for a known time (`spin/`), so the truth is not an estim
     wall     ratio to (floor + truth) near 1, the floor being a call of the same program with a wait of 0 µs, measured
              beside it. Its plain ratio at 1 and 10 µs is what dispatch costs: no tool that times calls can have less.
 
-Others are shown as ratios to the truth. Each figure is the median of the rounds, the range in brackets; the order of the
-tools changes from round to round. On a busy machine the ranges tell how far to believe the medians. `width` is what
+Others are shown as ratios to the truth. Each figure is the median of the rounds, the range in brackets; the order of
+the tools changes from round to round. On a busy machine the ranges tell how far to believe the medians. `width` is what
 benchax itself claims: half the 95 % interval of its median, as a share.
 
     python benchmarks/accuracy.py [--quick] [--python PATH]      5 rounds, about 5 minutes
@@ -109,7 +109,7 @@ def by_pytest_benchmark(python: str) -> Readings:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         test = PYTEST_BENCHMARK.format(us=list(TRUTHS_US))
-        peers.session(python, test, Path(folder), ["-p", "no:ptjb", f"--benchmark-json={result}"])
+        peers.session(python, test, Path(folder), ["-p", "no:pytest_jax_bench", f"--benchmark-json={result}"])
         rows = json.loads(result.read_text())["benchmarks"]
     return {
         f"pytest-benchmark {name}": {row["params"]["us"]: row["stats"][name] * 1e6 for row in rows}
@@ -119,7 +119,7 @@ def by_pytest_benchmark(python: str) -> Readings:
 
 def by_pytest_jax_bench(python: str) -> Readings:
     with tempfile.TemporaryDirectory() as folder:
-        peers.session(python, PYTEST_JAX_BENCH.format(us=list(TRUTHS_US)), Path(folder))
+        peers.session(python, PYTEST_JAX_BENCH.format(us=list(TRUTHS_US)), Path(folder), ["-p", "no:benchmark"])
         rows = [json.loads(line) for line in Path(folder, "results.jsonl").read_text().splitlines()]
     names = {1: "pytest-jax-bench mean", 100: "pytest-jax-bench loops=100"}
     return {name: {us: found for us, n, found in rows if n == loops} for loops, name in names.items()}
@@ -154,7 +154,7 @@ def ratios(turns: list[Readings], name: str, truth: Callable[[Readings, int], fl
     return cells
 
 
-def report(turns: list[Readings]) -> None:
+def report(turns: list[Readings], chain_us: dict[int, float]) -> None:
     columns = ["", *[f"{us} µs" for us in TRUTHS_US]]
     names = [
         name for name in dict.fromkeys(n for turn in turns for n in turn) if name not in (FLOOR, WALL_WIDTH, LOOP_WIDTH)
@@ -163,6 +163,8 @@ def report(turns: list[Readings]) -> None:
     table(columns, [[name, *ratios(turns, name, lambda _, us: us)] for name in sorted(names)])
     print("ratio to floor + truth")
     table(columns, [[WALL, *ratios(turns, WALL, lambda turn, us: turn[FLOOR][us] + us)]])
+    print("ratio to what the function takes in a chain of its own calls (the wait, and XLA's call of it)")
+    table(columns, [[LOOP, *ratios(turns, LOOP, lambda _, us: chain_us[us])]])
     print("µs, median of the rounds")
     shown = [*sorted(names), FLOOR]
     table(columns, [[name, *[median_cell(turns, name, us, "{:.2f}") for us in TRUTHS_US]] for name in shown])
@@ -182,23 +184,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 rounds instead of 5")
     parser.add_argument("--rounds", type=int, help="how often each tool measures")
-    parser.add_argument(
-        "--python", default=peers.default_python(), help="interpreter that has the peers (default: this one)"
-    )
+    peers.add_option(parser)
     given = parser.parse_args()
     installed = peers.versions(given.python)
     header("accuracy: functions of known duration", peers=peers.described(installed))
     try:
-        excess = {us: check(us) - us for us in TRUTHS_US}
+        chain_us = {us: check(us) for us in TRUTHS_US}
     except NoSpin as error:
         raise SystemExit(str(error)) from None
     print(
         "the functions themselves, in a chain: truth "
-        + ", ".join(f"{v:+.2f} µs at {us}" for us, v in excess.items())
+        + ", ".join(f"{chain_us[us] - us:+.2f} µs at {us}" for us in TRUTHS_US)
         + "\n"
     )
     turns = in_turns(tools(given.python, installed, jnp.float32(1)), given.rounds or (2 if given.quick else 5))
-    report(turns)
+    report(turns, chain_us)
     print(load())
 
 

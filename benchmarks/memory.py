@@ -1,16 +1,18 @@
-"""The observed peak of memory on the CPU against a known truth: does a row's `*_rise_bytes` say what a call really took?
+"""The observed peak of memory on the CPU against a known truth: does a row's `*_rise_bytes` say what a call really
+took?
 
 Claimed: from 1 MiB up within 0.5 MiB or 3 % of the truth, whichever is greater, one case after another in one process.
-Below about 0.5 MiB benchax says "not measured" and gives no number. What speaks against the claim is counted, not hidden:
-an un-jitted call may show more, since glibc can keep arrays below 32 MiB that were freed on the way (`replaced`).
+Below about 0.5 MiB benchax says "not measured" and gives no number. What speaks against the claim is counted, not
+hidden: an un-jitted call may show more, since glibc can keep arrays below 32 MiB that were freed on the way
+(`replaced`).
 
 Each case (`memory_cases.py` argues the truth) is measured by `benchax.bench` several times over, all sizes in turns, so
 that every measurement finds the heap as another one left it. `error` is the worst repeat. Beside it, for one call each:
 
     plan           JAX's memory_analysis: temporaries + outputs (knows no un-jitted call)
     JAX peak       its peak_memory_in_bytes less the arguments
-    RSS, maxrss    rise of psutil's RSS with the result still held, and of ru_maxrss: medians, in a process without benchax
-    ptjb           what pytest-jax-bench stores, less the arguments; -1 is its "unknown"
+    RSS, maxrss    rise of psutil's RSS with the result still held, and of ru_maxrss: medians, in a process without
+    benchax ptjb           what pytest-jax-bench stores, less the arguments; -1 is its "unknown"
 
     python benchmarks/memory.py [--quick] [--python PATH]      3 repeats of 48 cases, about 4 minutes
 """
@@ -185,7 +187,8 @@ def _judge(kind: str, claimed: dict[Key, Found]) -> None:
     readings = sum(len(one.rises) for one in claimed.values())
     good = sum(rise is not None and one.is_within(rise) for one in claimed.values() for rise in one.rises)
     print(
-        f"{kind}, truth from {FROM_MIB:g} MiB up: {good} of {readings} readings within {LEAST_ERROR_MIB} MiB or {SHARE:.0%}"
+        f"{kind}, truth from {FROM_MIB:g} MiB up: {good} of {readings} readings within {LEAST_ERROR_MIB} MiB or "
+        f"{SHARE:.0%}"
     )
     if measured := [(key, one, one.worst) for key, one in claimed.items() if one.worst is not None]:
         (name, size), one, worst = max(measured, key=lambda item: abs(item[2]) / item[1].allowed)
@@ -211,9 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 sizes and 2 repeats instead of 6 and 3")
     parser.add_argument("--repeats", type=int, help="how often benchax measures each case")
-    parser.add_argument(
-        "--python", default=peers.default_python(), help="interpreter that has the peers (default: this one)"
-    )
+    peers.add_option(parser)
     parser.add_argument("--plain", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.plain:

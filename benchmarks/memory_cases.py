@@ -1,11 +1,11 @@
 """Functions whose memory above their input is known by construction, in multiples of the input's size S.
 
 Why the truth is the truth. Compiled: an array that leaves the program needs a buffer of its own (nothing is donated);
-the stacked results of a scan lie in memory in full before anything after the loop reads them; and what is read backwards
-cannot be overwritten in place. The compiler's plan (temporaries + outputs) has to say the same, or the case is not used.
-Un-jitted: each line waits for its array. Otherwise Python could drop an array before the device has made it (run-ahead),
-and how many exist at once would be a matter of luck. An array lives as long as a name holds it, and until XLA gives it
-back.
+the stacked results of a scan lie in memory in full before anything after the loop reads them; and what is read
+backwards cannot be overwritten in place. The compiler's plan (temporaries + outputs) has to say the same, or the case
+is not used. Un-jitted: each line waits for its array. Otherwise Python could drop an array before the device has made
+it (run-ahead), and how many exist at once would be a matter of luck. An array lives as long as a name holds it, and
+until XLA gives it back.
 
     out, temp, temp+out, 2temp+out      compiled
     held, replaced, reduced, returned   un-jitted

@@ -1,7 +1,7 @@
 """What benchax costs on top of what it was asked to do: over a suite of 25 benchmarks, and at start-up.
 
-The suite runs as `benchax run` runs it: default options, every row stored. From outside, each step is timed by a wrapper
-around it, exclusively (what a step calls and is listed itself is not counted twice). Three groups:
+The suite runs as `benchax run` runs it: default options, every row stored. From outside, each step is timed by a
+wrapper around it, exclusively (what a step calls and is listed itself is not counted twice). Three groups:
 
     asked     tracing, lowering and compiling the function; building the loop that times it; the first run; warming up;
               the time inside samples; the un-jitted run that the result is compared with
@@ -130,7 +130,7 @@ def _wrap_samples(watch: Stopwatch) -> None:
     """
     collect = engine.collect
 
-    def collected(timer: str, prepared: Any, *rest: Any) -> Any:
+    def collected(timer: str, prepared: Any, *rest: Any, **named: Any) -> Any:
         inside_ns = 0
 
         def timed(n: int) -> int:
@@ -141,7 +141,7 @@ def _wrap_samples(watch: Stopwatch) -> None:
                 inside_ns += perf_counter_ns() - begun
             return reading
 
-        samples = collect(timer, replace(prepared, sample=timed), *rest)
+        samples = collect(timer, replace(prepared, sample=timed), *rest, **named)
         watch.ns["samples"] += inside_ns
         watch.ns[BETWEEN] -= inside_ns
         return samples

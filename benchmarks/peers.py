@@ -6,6 +6,7 @@ is not installed there is `None` in `versions`, and its rows are left out.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -33,6 +34,11 @@ def versions(python: str) -> dict[str, str | None]:
     return json.loads(answer.stdout)
 
 
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """`--python`, the same in every script."""
+    parser.add_argument("--python", default=sys.executable, help="interpreter that has the peers (default: this one)")
+
+
 def described(found: Mapping[str, str | None]) -> str:
     return "peers: " + "   ".join(f"{name} {version or 'not installed'}" for name, version in found.items())
 
@@ -46,7 +52,7 @@ def session(python: str, test: str, folder: Path, options: Sequence[str] = ()) -
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "test_peer.py"
     file.write_text(test, encoding="utf-8")
-    # -s: a peer's own plugin, and nothing else that happens to be configured around it.
+    # --rootdir: no configuration that happens to lie around the temporary folder.
     command = [python, "-m", "pytest", "-q", "--rootdir", str(folder), str(file), *options]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -54,7 +60,3 @@ def session(python: str, test: str, folder: Path, options: Sequence[str] = ()) -
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"pytest of {python} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
-
-
-def default_python() -> str:
-    return sys.executable

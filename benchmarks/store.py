@@ -87,8 +87,8 @@ def report_writers(path: Path, writers: int, rows: int) -> None:
     lost = len(set(appended) - stored)
     print(f"{'writers':>8} {'rows':>9} {'lost':>6} {'rows/s':>8} {'median ms':>10} {'p99 ms':>8} {'max ms':>8}")
     print(
-        f"{writers:>8} {len(appended):>9} {lost:>6} {len(appended) / elapsed_s:>8.0f} "
-        f"{median:>10.2f} {p99:>8.1f} {worst:>8.0f}\n"
+        f"{writers:>8} {len(appended):>9} {lost:>6} {len(appended) / elapsed_s:>8.0f} {median:>10.2f} {p99:>8.1f} "
+        f"{worst:>8.0f}\n"
     )
     if lost or len(set(appended)) != len(appended) or len(stored) != len(appended):
         raise SystemExit(
@@ -119,8 +119,8 @@ def report_latest(path: Path, number: int, history: int) -> None:
     size_mb = path.stat().st_size / 1e6
     print(f"{'rows':>9} {'cases':>7} {'file MB':>9} {'latest() median ms':>20} {'min':>7} {'max':>7}")
     print(
-        f"{history:>9} {len(store.latest()):>7} {size_mb:>9.0f} "
-        f"{statistics.median(times_ms):>20.1f} {min(times_ms):>7.1f} {max(times_ms):>7.1f}"
+        f"{history:>9} {len(store.latest()):>7} {size_mb:>9.0f} {statistics.median(times_ms):>20.1f} "
+        f"{min(times_ms):>7.1f} {max(times_ms):>7.1f}"
     )
     print(f"  {plan}\n")
     path.unlink()

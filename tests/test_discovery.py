@@ -145,7 +145,8 @@ def test_two_benchmarks_of_one_name_in_one_run_are_refused(tmp_path: Path) -> No
         find([tmp_path])
 
     assert str(caught.value) == (
-        f"two benchmarks are called 'same' (in {tmp_path / 'a'} and {tmp_path / 'b'}), and their rows could not be told "
+        f"two benchmarks are called 'same' (in {tmp_path / 'a'} and {tmp_path / 'b'}), and their rows could not "
+        "be told "
         "apart\nexpected names that differ within one run\n\n"
         "hint: give one of them a name: @benchax.benchmark(name=...), or choose with --filter"
     )

@@ -75,8 +75,8 @@ def _compiled(folder: Path) -> Path:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
         raise NoSpin(
-            f"there is no C compiler {compiler!r}, which builds the function of known duration\n"
-            "hint: install one (on Debian and Ubuntu: apt install gcc libc6-dev), or name it: CC=/path/to/compiler"
+            f"there is no C compiler {compiler!r}, which builds the function of known duration\nhint: install one "
+            "(on Debian and Ubuntu: apt install gcc libc6-dev), or name it: CC=/path/to/compiler"
         ) from None
     except subprocess.CalledProcessError as error:
         raise NoSpin(f"{compiler!r} cannot compile {SOURCE.name}:\n{error.stderr}") from None

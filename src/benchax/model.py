@@ -22,6 +22,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
@@ -214,6 +215,11 @@ class Samples:
     def per_call_s(self) -> tuple[float, ...]:
         return tuple(t / self.iterations for t in self.elapsed_s)
 
+    @cached_property
+    def summary(self) -> Summary:
+        """Of the seconds per call. Kept, since it is asked for many times over."""
+        return summarize(self.per_call_s)
+
     @property
     def disturbed_count(self) -> int | None:
         return None if self.disturbed is None else sum(self.disturbed)
@@ -360,7 +366,7 @@ class Measurement:
     def summary(self, timer: str | None = None) -> Summary | None:
         """Summary of the seconds per call by `timer` (default: the headline); None if it was not measured."""
         samples = self.samples_of(timer) if timer else self.headline
-        return summarize(samples.per_call_s) if samples else None
+        return samples.summary if samples else None
 
     def why_absent(self, what: str) -> str | None:
         """Why the number at path `what` (or the group that it is in) is not there."""

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -34,7 +36,7 @@ from benchax.measuring.sampling import Warmup, believable, collect, warm_up
 from benchax.measuring.stages import Built
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.verification import verify
-from benchax.model import Absent, Cold, Measurement, Memory, Noise, Options, Samples, Stages
+from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Samples, Stages
 from benchax.watching.compiles import watch_compiles
 
 Progress = Callable[[str, float], None]
@@ -98,7 +100,7 @@ def measure(
         failure = diagnose(error, record.stage)
     return Measurement(
         case=case.id,
-        environment=capture(case.folder),
+        environment=_environment(run_id, case.folder),
         options=options,
         run_id=run_id,
         started_at=started_at,
@@ -113,6 +115,12 @@ def measure(
         remarks=record.remarks,
         not_measured=tuple(record.absent),
     )
+
+
+@lru_cache(maxsize=8)
+def _environment(run_id: str, folder: Path | None) -> Environment:
+    """Asked once in a run: git takes 5 ms, and what is measured is what was there when the run began."""
+    return capture(folder)
 
 
 def _measure(case: Case, options: Options, record: Record, reading: Any, cold: Cold) -> None:
@@ -191,7 +199,7 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
                     name, prepared, options, lambda share, name=name: record.progress(name, share), call_s=warmup.last_s
                 )
             compiles += log.compiles
-            record.samples.append(replace(believable(samples), answers=timer.answers))
+            record.samples.append(believable(replace(samples, answers=timer.answers)))
     return compiles
 
 

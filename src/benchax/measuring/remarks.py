@@ -18,7 +18,7 @@ from benchax.measuring.program import Program
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import Built
 from benchax.model import Cost, Memory, Noise, Numerics, Remark, Samples, Severity, Stages
-from benchax.stats.summary import Summary, summarize
+from benchax.stats.summary import Summary
 from benchax.units import count, percent, seconds, size
 
 INLINE_FLOPS = 1000
@@ -60,7 +60,7 @@ class Evidence:
     noise: Noise
 
     def summary(self, timer: str) -> Summary | None:
-        return next((summarize(s.per_call_s) for s in self.samples if s.timer == timer), None)
+        return next((s.summary for s in self.samples if s.timer == timer), None)
 
 
 def remarks(evidence: Evidence) -> tuple[Remark, ...]:
@@ -248,7 +248,7 @@ def busy(e: Evidence) -> Remark | None:
 
 def coarse_clock(e: Evidence) -> Remark | None:
     for s in e.samples:
-        sample = summarize(s.elapsed_s).median_s
+        sample = s.summary.median_s * s.iterations
         if s.resolution_s and 0 < sample < s.resolution_s / COARSE_SHARE:
             return Remark(
                 "coarse-clock",

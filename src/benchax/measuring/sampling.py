@@ -21,7 +21,6 @@ from benchax.measuring.noise import clock_resolution_s, paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
 from benchax.measuring.timers.base import Prepared
 from benchax.model import Options, Samples
-from benchax.stats.summary import summarize
 from benchax.watching.compiles import watch_compiles
 
 STEADY = 0.9
@@ -55,8 +54,7 @@ def collect(
             _take(prepared.sample, iterations, batch, readings, switches)
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
-                per_sample_s = [reading / 1e9 for reading in readings]
-                stop, look = decide(per_sample_s, spent_s, options), min(next_look(len(readings)), options.max_samples)
+                stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
                 progress(min(1.0, spent_s / options.max_time_s))
             batch = max(1, min(look - len(readings), CHECK_NS // max(1, readings[-1])))
     return Samples(
@@ -85,8 +83,7 @@ def believable(samples: Samples) -> Samples:
     Raises:
         NotMeasured: then.
     """
-    low = summarize(samples.per_call_s).low_s
-    if low is not None and low <= 0:
+    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
         raise NotMeasured("its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise")
     return samples
 

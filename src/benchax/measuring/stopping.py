@@ -27,7 +27,7 @@ def decide(readings: Sequence[float], spent_s: float, options: Options) -> Stop 
     """Why to stop now, or None to go on.
 
     Args:
-        readings: one per sample, in the order taken.
+        readings: one per sample, in the order taken, in any unit.
         spent_s: since sampling began.
         options: resolved.
     """
@@ -51,7 +51,7 @@ def calibrate(prepared: Prepared, sample_time_s: float, call_s: float = 0.0) -> 
     """Calls per sample so that a sample lasts about `sample_time_s` times the timer's own length.
 
     Grows from the least number by what the readings say, at most tenfold a step. A reading that reaches the target
-    may be a preemption: it is believed when two more reach it too, or when it is far beyond (slow calls are dear).
+    may be a preemption: it is believed when another reaches it too, or when it is far beyond (slow calls are dear).
 
     Args:
         call_s: seconds of a warm call, as far as known; where it is far beyond, nothing needs to be read.
@@ -62,7 +62,7 @@ def calibrate(prepared: Prepared, sample_time_s: float, call_s: float = 0.0) -> 
     while n < prepared.most_iterations and not is_slow:
         reading = prepared.sample(n)
         if target_ns <= reading <= 10 * target_ns:
-            reading = min(reading, prepared.sample(n), prepared.sample(n))
+            reading = min(reading, prepared.sample(n))
         if reading >= target_ns:
             break
         growth = min(10.0, max(1.25, target_ns / max(reading, 1)))

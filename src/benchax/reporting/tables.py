@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
 from benchax.model import Absent, Environment, Measurement, Samples, Transfer
-from benchax.stats.summary import summarize
 from benchax.store.base import Row as StoredRow
 from benchax.units import count, percent, rate, seconds, seconds_range, size
 
@@ -106,7 +105,7 @@ def _samples(m: Measurement) -> Iterable[Row]:
 
 
 def _timer(samples: Samples) -> Row:
-    s = summarize(samples.per_call_s)
+    s = samples.summary
     if s.low_s is None or s.high_s is None:
         interval = f"no interval: {s.n} samples hold too little independent information"
     else:
