@@ -199,7 +199,7 @@ def start_cost(rounds: int) -> None:
     """Each start beside a bare interpreter, in turns."""
     found: dict[str, list[float]] = {name: [] for name in STARTS}
     bare_ms = []
-    for name, command in STARTS.items():
+    for command in STARTS.values():
         _start_ms(command)  # the files are in the page cache from then on
     for _ in range(rounds):
         for name, command in STARTS.items():

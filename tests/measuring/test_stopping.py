@@ -50,14 +50,14 @@ def test_looks_become_rarer_and_always_come():
         looks.append(next_look(looks[-1]))
 
     assert len(looks) < 50
-    assert looks[:4] == [1, 2, 3, 5]
+    assert looks[:4] == [1, 2, 4, 7]
 
 
 @pytest.mark.parametrize("call_ns", [5, 900, 40_000, 3_000_000])
 def test_calibration_fills_the_sample_time_or_takes_one_call(call_ns):
     n = calibrate(Prepared(lambda n: n * call_ns), 100e-6)
 
-    assert n == 1 or 100_000 <= n * call_ns < 200_000
+    assert n == 1 or 80_000 <= n * call_ns < 200_000
 
 
 def test_one_slow_reading_does_not_end_calibration():

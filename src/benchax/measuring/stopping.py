@@ -19,8 +19,10 @@ LEAST_SAMPLES = 6
 """Fewer have no 95 % interval of the median."""
 PATIENCE = 5
 """Slow functions may take this many times max_time_s to reach LEAST_SAMPLES."""
-LOOK_GROWTH = 1.4
+LOOK_GROWTH = 1.6
 """Looks come after geometrically growing counts: their cost stays a fixed share, and few looks cost little coverage."""
+NEAR = 0.8
+"""A sample of this share of the length that is asked for is long enough: another step would cost two more samples."""
 
 
 def decide(readings: Sequence[float], spent_s: float, options: Options) -> Stop | None:
@@ -61,9 +63,9 @@ def calibrate(prepared: Prepared, sample_time_s: float, call_s: float = 0.0) -> 
     is_slow = call_s * n * 1e9 > 10 * target_ns
     while n < prepared.most_iterations and not is_slow:
         reading = prepared.sample(n)
-        if target_ns <= reading <= 10 * target_ns:
+        if NEAR * target_ns <= reading <= 10 * target_ns:
             reading = min(reading, prepared.sample(n))
-        if reading >= target_ns:
+        if reading >= NEAR * target_ns:
             break
         growth = min(10.0, max(1.25, target_ns / max(reading, 1)))
         n = min(prepared.most_iterations, math.ceil(n * growth))

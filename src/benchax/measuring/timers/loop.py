@@ -42,11 +42,11 @@ class Loop:
         body, leaves = _body(subject)
         run, text = _compiled(_barrier_loop(body), leaves)
         if not has_small_call(text):
-            return Prepared(_slope(run, leaves), _regime(), least_iterations=2, length=10.0)
+            return Prepared(_slope(run, leaves), _regime(), least_iterations=2, length=7.0)
         _check_tiny(leaves, subject.outputs)
         zero = jnp.uint32(0)
         run, _ = _compiled(_data_loop(body), [zero, *leaves])
-        return Prepared(_slope(run, [zero, *leaves]), "single kernel", least_iterations=2, length=10.0)
+        return Prepared(_slope(run, [zero, *leaves]), "single kernel", least_iterations=2, length=7.0)
 
 
 def _regime() -> str:
