@@ -10,6 +10,8 @@ from benchax.errors import NotMeasured
 from benchax.measuring import memory
 from benchax.measuring.memory import DeviceUsage, device_rise, device_usage, observed_rise
 
+pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
+
 linux = pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="the high-water mark of resident memory needs Linux with glibc"
 )

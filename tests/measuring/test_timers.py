@@ -13,6 +13,8 @@ from benchax.measuring import timers
 from benchax.measuring.stopping import calibrate
 from benchax.measuring.timers import TIMERS
 
+pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
+
 
 def steps(n):
     """A serial chain of n dependent steps: time in proportion to n, on one thread."""
