@@ -5,6 +5,8 @@
     ├── MissingPackage      an optional package is needed and not installed
     ├── StoreError          rows could not be written or read
     ├── FormatError         a document is not one of ours, or was written by a newer benchax
+    ├── NotAvailable        a feature cannot work here: no compiler, another platform, another JAX
+    ├── DeadlineExceeded    a function under `with_deadline` was stopped
     └── NotMeasured         a reading cannot be taken here; it becomes a row without that number, never a guess
 
 A message says what was wrong (with the caller's own value), what was expected, and what to do.
@@ -57,6 +59,17 @@ class StoreError(BenchaxError):
 
 class FormatError(BenchaxError):
     """A document is not one of ours, or was written by a newer benchax."""
+
+
+class NotAvailable(BenchaxError):
+    """A feature cannot work here; `problem` completes the sentence "not available here, because …"."""
+
+    def __str__(self) -> str:
+        return f"not available here, because {super().__str__()}"
+
+
+class DeadlineExceeded(BenchaxError):
+    """A function under `with_deadline` was stopped at its time limit."""
 
 
 class NotMeasured(BenchaxError):

@@ -1,0 +1,88 @@
+"""Reads the clock inside compiled code: `stamp`, and the differences of stamps.
+
+Only data dependencies order what XLA:CPU runs. A stamp therefore passes its operands through: what is computed from the
+returned ones runs after it, and what its operands are computed from ran before it. What does *not* pin a clock, proved
+against functions of known duration: plain operands whose results are not used further (equal readings are merged, and
+the function runs before or after), `has_side_effect=True` (kept, but nothing waits for it), and
+`lax.optimization_barrier` (gone before XLA schedules). With two functions in a program these look right; with sixteen,
+XLA runs them on several threads in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from benchax.clock import handlers
+from benchax.clock.selftest import nanoseconds, tier
+from benchax.errors import UsageError
+
+T = TypeVar("T")
+
+
+def stamp(inputs: T) -> tuple[T, jax.Array]:
+    """The time, read between what made `inputs` and what uses the returned ones. Inside `jax.jit` or outside.
+
+        x, start = stamp(x)
+        y = f(x)
+        y, end = stamp(y)
+        seconds = elapsed_s(start, end)
+
+    Go on with what is returned: a function of the old `x` is not held back by `start`, and one whose result is not
+    passed through `end` is not waited for. A reading takes 0.14 µs (1.3 µs without a C compiler, see `tier`); more
+    leaves cost 0.02 µs each. Values, shapes and dtypes do not change, and nothing is copied in a loop.
+
+    Args:
+        inputs: a pytree with at least one array or number.
+
+    Returns:
+        (inputs, time): the same tree, and u32[2], the nanoseconds of a monotonic clock in two words, low one first.
+
+    Raises:
+        UsageError: there is nothing in `inputs` that could be passed through.
+        NotAvailable: this platform has no such clock.
+
+    Stamps cannot be differentiated, nor vmapped: put them outside of `grad` and `vmap`. Arrays that are sharded over
+    devices are gathered; stamp inside `jax.shard_map`, once per device.
+    """
+    leaves, tree = jax.tree.flatten(inputs)
+    # Typed keys are passed through as the numbers that they are made of.
+    arrays = [jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf) for leaf in leaves]
+    if not arrays:
+        raise UsageError(
+            f"cannot stamp {inputs!r}: it holds no arrays",
+            "what the timed function is given, or what it returns",
+            "a time that no data depend on says nothing: XLA is free to read it at any moment",
+        )
+    passed, time = handlers.stamp(tier(), arrays)
+    passed = [_as_key(new, old) if _is_key(old) else new for new, old in zip(passed, leaves, strict=True)]
+    return jax.tree.unflatten(tree, passed), time
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _as_key(data: jax.Array, key: Any) -> Any:
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(key))
+
+
+def elapsed_s(start: Any, end: Any) -> Any:
+    """Seconds from one stamp to another.
+
+    Args:
+        start, end: u32[..., 2], as `stamp` returns them.
+
+    Returns:
+        f32[...] inside `jax.jit` (exact to 6e-8 of it), else float64 NumPy numbers.
+    """
+    if isinstance(start, Tracer) or isinstance(end, Tracer):
+        low = end[..., 0] - start[..., 0]
+        borrow = (end[..., 0] < start[..., 0]).astype(jnp.uint32)
+        high = end[..., 1] - start[..., 1] - borrow
+        # The high word would be 2^32 - 1 for an end before its start, which a monotonic clock does not give.
+        return (high.astype(jnp.float32) * 2.0**32 + low.astype(jnp.float32)) * 1e-9
+    return (nanoseconds(end) - nanoseconds(start)) / 1e9

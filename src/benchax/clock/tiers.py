@@ -1,0 +1,109 @@
+"""The three tiers of the clock, best first, and how to load each. Which one is used, `selftest.py` decides.
+
+    prebuilt   compiled when benchax was installed
+    built      compiled at first use, kept in the user's cache folder
+    python     ctypes callbacks: ten times slower, and always there on a CPU
+
+Handlers are registered once per process and for good, under names that carry the tier, so that a tier that fails its
+test can be left for the next one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+
+from benchax.clock import building, interpreted
+from benchax.errors import NotAvailable
+
+Name = Literal["prebuilt", "built", "python"]
+VERSION = 1
+"""Of the handlers' interface, as in `handlers.c`."""
+MAJOR, MINORS = 0, (1, 2, 3)
+"""Versions of XLA's FFI whose call frame is laid out as `handlers.c` has it."""
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A clock that XLA knows."""
+
+    name: Name
+    reasons: tuple[str, ...] = ()
+    """Why the better tiers do not serve."""
+
+    def target(self, handler: str) -> str:
+        """The name under which XLA knows a handler ("stamp", "arm", "tick", "spin") of this tier."""
+        return f"benchax_{handler}_{self.name}"
+
+
+@lru_cache(maxsize=3)
+def load(name: Name) -> Tier:
+    """Loads and registers one tier, untested.
+
+    Raises:
+        NotAvailable: it cannot be had here.
+    """
+    minor = _api_minor()
+    handlers = LOADERS[name](minor)
+    # Registered before there is a backend, a handler that XLA refuses would keep the backend from starting at all.
+    try:
+        jax.devices("cpu")
+    except RuntimeError as error:
+        raise NotAvailable(f"JAX has no CPU backend here: {error}") from None
+    found = Tier(name)
+    for handler in ("stamp", "arm", "tick", "spin"):
+        capsule = jax.ffi.pycapsule(handlers(f"benchax_{handler}"))
+        try:
+            jax.ffi.register_ffi_target(found.target(handler), capsule, platform="cpu")
+        except Exception as error:
+            raise NotAvailable(f"XLA refuses the handler: {str(error).splitlines()[0]}") from None
+    return found
+
+
+def _api_minor() -> int:
+    """The version of XLA's FFI, from the header that jaxlib ships; handlers have to name it."""
+    header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h")
+    try:
+        text = header.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotAvailable(f"the version of XLA's FFI is unknown: {error}") from None
+    major, minor = (int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", text)[1]) for part in ("MAJOR", "MINOR"))  # type: ignore[index]
+    if major != MAJOR or minor not in MINORS:
+        raise NotAvailable(
+            f"XLA's FFI has version {major}.{minor}; known are {MAJOR}.{MINORS[0]} to {MAJOR}.{MINORS[-1]}"
+        )
+    return minor
+
+
+Handlers = Callable[[str], Any]
+
+
+def _library(path: Path, minor: int) -> Handlers:
+    try:
+        library = ctypes.CDLL(str(path))
+        found = ctypes.c_int.in_dll(library, "benchax_handlers_version").value
+        ctypes.c_int.in_dll(library, "benchax_api_minor").value = minor
+    except (OSError, ValueError) as error:
+        raise NotAvailable(f"{path.name} cannot be loaded: {error}") from None
+    if found != VERSION:
+        raise NotAvailable(f"{path.name} is of version {found}, not {VERSION}: install benchax again")
+    return lambda name: getattr(library, name)
+
+
+def _interpreted(minor: int) -> Handlers:
+    interpreted.api_minor = minor
+    return lambda name: interpreted.HANDLERS[name]
+
+
+LOADERS: dict[Name, Callable[[int], Handlers]] = {
+    "prebuilt": lambda minor: _library(building.prebuilt(), minor),
+    "built": lambda minor: _library(building.built(), minor),
+    "python": _interpreted,
+}
