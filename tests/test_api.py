@@ -75,7 +75,7 @@ def test_every_number_is_there_or_its_absence_explained(row: Measurement) -> Non
     wanted = {
         f"stages.{name}": getattr(row.stages, name) for name in ("trace_s", "lower_s", "compile_s", "first_run_s")
     }
-    wanted |= {f"samples.{timer}": row.samples_of(timer) for timer in ("wall", "pipelined", "loop")}
+    wanted |= {f"samples.{timer}": row.samples_of(timer) for timer in ("in_graph", "wall", "pipelined")}
     wanted |= {"memory.compiled_rise_bytes": row.memory.compiled_rise_bytes, "cost": row.cost, "numerics": row.numerics}
 
     unexplained = [what for what, value in wanted.items() if value is None and row.why_absent(what) is None]
@@ -104,7 +104,7 @@ def test_as_a_dict_it_is_plain_data(row: Measurement) -> None:
 
     assert data["case"]["name"] == "product"
     assert data["stages"]["compile_s"] == row.stages.compile_s
-    assert json.loads(json.dumps(data))["samples"][0]["timer"] == "wall"
+    assert json.loads(json.dumps(data))["samples"][0]["timer"] == "in_graph"
 
 
 def test_a_failing_function_is_a_row() -> None:
@@ -179,7 +179,7 @@ def test_what_cannot_travel_to_a_cold_process_is_a_row() -> None:
     m = short(lambda x: x, threading.Lock(), name="locked", cold_process=True)
 
     assert m.failure is not None
-    assert "case 'locked' cannot be sent to a fresh process: TypeError: cannot pickle" in m.failure.message
+    assert "case 'locked' cannot be sent to a worker process: TypeError: cannot pickle" in m.failure.message
 
 
 def test_eager_and_jitted_together_tell_when_compiling_pays() -> None:
@@ -198,10 +198,10 @@ def test_eager_and_jitted_together_tell_when_compiling_pays() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"timer": "cupti"}, "unknown timer 'cupti'\nexpected one of: auto, loop, pipelined, wall"),
+        ({"timer": "cupti"}, "unknown timer 'cupti'\nexpected one of: auto, in_graph, loop, pipelined, wall"),
         (
             {"timer": "wall,lop"},
-            "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, loop, pipelined, wall",
+            "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, in_graph, loop, pipelined, wall",
         ),
         ({"max_time_s": "fast"}, "option 'max_time_s' in the call cannot be 'fast'\nexpected a time such as"),
         ({"max_samples": 0}, "option 'max_samples' in the call cannot be 0\nexpected"),

@@ -204,6 +204,10 @@ class Samples:
     """Per sample: was the process preempted meanwhile? None where the system does not tell."""
     resolution_s: float | None = None
     """Smallest step of the clock that was seen."""
+    overhead_s: float | None = None
+    """What each reading contains of the timer itself, as measured beside it; None where nothing is known of it."""
+    clock_tier: str | None = None
+    """Which clock inside compiled code was read: "prebuilt", "built" or "python"."""
     regime: str | None = None
     """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
     stop: Stop | None = None
@@ -213,7 +217,9 @@ class Samples:
 
     @property
     def per_call_s(self) -> tuple[float, ...]:
-        return tuple(t / self.iterations for t in self.elapsed_s)
+        """Net of the timer's own cost, where it is known."""
+        overhead_s = self.overhead_s or 0.0
+        return tuple((t - overhead_s) / self.iterations for t in self.elapsed_s)
 
     @cached_property
     def summary(self) -> Summary:

@@ -149,7 +149,7 @@ def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
     odd = said(replace(evidence, samples=(samples("wall", 38e-3), samples("loop", 3e-3))))
 
     assert "dispatch-bound" not in odd
-    assert odd["loop-far-below-wall"].startswith("in a loop it takes 3.00 ms a trip, called 38.0 ms")
+    assert odd["resident-far-below-wall"].startswith("repeated inside one program it takes 3.00 ms, called 38.0 ms")
 
 
 def test_crossing_the_inline_limit(evidence):

@@ -1,5 +1,8 @@
 """The contract of timers, once over all of them; then what is peculiar to each."""
 
+import os
+import subprocess
+import sys
 from statistics import median
 
 import jax
@@ -8,10 +11,12 @@ import numpy as np
 import pytest
 
 from benchax.artifacts.hlo import has_small_call
-from benchax.errors import NotMeasured, UsageError
+from benchax.clock import handlers, tier
+from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
 from benchax.measuring.stopping import calibrate
 from benchax.measuring.timers import TIMERS
+from benchax.model import Samples
 
 pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
 
@@ -97,7 +102,12 @@ def test_a_donating_function_gets_fresh_buffers_for_every_call(name, subject):
     [
         (lambda: jnp.ones(3), (), {}, "it takes no arrays"),
         (lambda x: x + 1, ("f32[8]",), {"donate": [0]}, "it donates its arguments"),
-        (lambda x: x + 1, ("f32[8]",), {"jit": False}, "given un-jitted cannot be called inside a compiled loop"),
+        (
+            lambda x: x + 1,
+            ("f32[8]",),
+            {"jit": False},
+            "given un-jitted cannot be called inside another compiled program",
+        ),
         (lambda x: jnp.ones(3) * 2, ("f32[8]",), {}, "does not depend on its inputs"),
         (lambda x: x * 2, ("c64[2]",), {}, r"complex64\[2\] gives it nothing to tie one trip to the next"),
     ],
@@ -112,7 +122,7 @@ def test_the_loop_refuses_what_it_cannot_serve_and_says_why(fn, args, of_the_cas
 def test_the_loop_refuses_a_compiled(subject):
     made = subject(jax.jit(lambda x: x + 1).lower(jnp.ones(8)).compile(), jnp.ones(8))
 
-    with pytest.raises(NotMeasured, match="given as a Compiled cannot be called inside a compiled loop"):
+    with pytest.raises(NotMeasured, match="given as a Compiled cannot be called inside another compiled program"):
         TIMERS["loop"].prepare(made)
 
 
@@ -169,19 +179,118 @@ def test_pipelined_refuses_outputs_that_cannot_be_queued(subject, monkeypatch):
 def test_calibration_makes_samples_of_about_the_asked_length(timer, subject):
     prepared = timer.prepare(subject(steps(200), jnp.ones(16)))
 
-    n = calibrate(prepared, 100e-6)
+    asked_s = prepared.sample_time_s or 100e-6
 
-    assert 20e-6 * prepared.length < median(prepared.sample(n) for _ in range(9)) / 1e9 < 5e-3 * prepared.length
+    n = calibrate(prepared, asked_s)
+
+    length_s = median(prepared.sample(n) for _ in range(9)) / 1e9
+    assert asked_s / 5 < length_s / prepared.length < 50 * asked_s
 
 
 def test_timers_are_chosen_by_the_length_of_a_call():
-    assert timers.chosen("auto", 1e-4) == ("wall", "pipelined", "loop")
+    assert timers.chosen("auto", 1e-4) == ("in_graph", "wall", "pipelined", "loop")
     assert timers.chosen("auto", 0.1) == ("wall",)
     assert timers.chosen("loop, wall", 0.1) == ("loop", "wall")
+
+
+@pytest.mark.parametrize(
+    ("text", "per_call_s", "is_needed"),
+    [("auto", 20e-6, False), ("auto", 0.2e-6, True), ("auto", None, True), ("in_graph,loop", 20e-6, True)],
+)
+def test_the_loop_is_left_out_where_the_clock_has_answered(text, per_call_s, is_needed):
+    taken = [Samples("in_graph", 1, (per_call_s,))] if per_call_s else []
+
+    assert timers.is_needed("loop", text, taken) == is_needed
+    assert timers.is_needed("wall", text, taken)
 
 
 def test_an_unknown_timer_is_an_error_that_lists_them():
     with pytest.raises(UsageError) as caught:
         timers.parse("wall,lop")
 
-    assert str(caught.value) == "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, loop, pipelined, wall"
+    assert (
+        str(caught.value)
+        == "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, in_graph, loop, pipelined, wall"
+    )
+
+
+def spinning(ns):
+    return lambda x: handlers.spin(tier(), x * 2, ns)
+
+
+def test_the_clock_inside_reads_a_function_of_known_duration(subject):
+    prepared = TIMERS["in_graph"].prepare(subject(spinning(50_000), jnp.ones(4)))
+
+    readings = prepared.take(1, 200)
+
+    assert len(readings) == 200
+    assert min(readings) >= 50_000
+    assert min(readings) - prepared.overhead_s(1) * 1e9 < 55_000  # the least of many: whatever disturbs, lengthens
+
+
+def test_repetitions_inside_one_reading_are_all_done(subject):
+    prepared = TIMERS["in_graph"].prepare(subject(spinning(2_000), jnp.ones(4)))
+
+    assert 16 * 2_000 <= min(prepared.take(16, 50)) < 2 * 16 * 2_000
+
+
+def test_the_clock_s_own_cost_is_known_for_each_number_of_repetitions(subject):
+    prepared = TIMERS["in_graph"].prepare(subject(spinning(1_000), jnp.ones(4)))
+
+    prepared.take(1, 50)
+    prepared.take(64, 50)
+
+    assert 0 < prepared.overhead_s(1) < prepared.overhead_s(64)
+
+
+def test_work_that_does_not_depend_on_the_repetition_is_not_hoisted_from_between_the_stamps(subject):
+    short, long = (TIMERS["in_graph"].prepare(subject(steps(n), jnp.ones(512))) for n in (2_000, 40_000))
+
+    assert median(long.take(1, 30)) > 8 * median(short.take(1, 30))
+
+
+def test_a_function_of_several_outputs_is_timed_until_the_last_one(subject):
+    both = lambda x: (x + 1, handlers.spin(tier(), x * 2, 300_000))  # noqa: E731
+    prepared = TIMERS["in_graph"].prepare(subject(both, jnp.ones(4)))
+
+    assert min(prepared.take(1, 20)) >= 300_000
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "of_the_case", "why"),
+    [
+        (lambda: jnp.ones(3), (), {}, "it takes no arrays"),
+        (lambda x: x + 1, ("f32[8]",), {"donate": [0]}, "it donates its arguments"),
+        (lambda x: (), ("f32[8]",), {}, "it returns no arrays|does not depend on its inputs"),
+    ],
+)
+def test_the_clock_inside_refuses_what_it_cannot_serve_and_says_why(fn, args, of_the_case, why, subject):
+    made = subject(fn, *args, **of_the_case)
+
+    with pytest.raises(NotMeasured, match=why):
+        TIMERS["in_graph"].prepare(made)
+
+
+def test_without_a_clock_the_reason_is_given(subject, monkeypatch):
+    def nothing():
+        raise NotAvailable("prebuilt: gone; built: there is no C compiler 'cc'; python: gone")
+
+    monkeypatch.setattr("benchax.measuring.timers.in_graph.tier", nothing)
+
+    with pytest.raises(NotMeasured, match="there is no clock for compiled code here: prebuilt: gone; built"):
+        TIMERS["in_graph"].prepare(subject(lambda x: x + 1, jnp.ones(4)))
+
+
+def test_sharded_inputs_are_refused_because_a_reading_would_gather_them():
+    program = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+import benchax
+x = jax.device_put(np.ones(8, np.float32), NamedSharding(Mesh(jax.devices(), "d"), PartitionSpec("d")))
+m = benchax.bench(lambda x: x * 2, x, timer="in_graph", store="off", memory=False)
+print(m.why_absent("samples.in_graph"))
+"""
+    environ = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    out = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+
+    assert out.stdout == "its inputs are sharded over devices, and reading the clock would gather them\n"

@@ -51,9 +51,10 @@ def nanoseconds(time: Any) -> np.ndarray:
 
 def check(tier: Tier) -> None:
     """Raises `NotAvailable` with what was seen, if this clock is not to be trusted."""
-    program = jax.jit(partial(_sixteen, tier=tier))
-    x = jnp.zeros(8)
+    x = np.zeros(8, np.float32)
     try:
+        # Compiled ahead, because the first stamp may well be asked for while somebody's function is being traced.
+        program = jax.jit(partial(_sixteen, tier=tier)).lower(jax.ShapeDtypeStruct(x.shape, x.dtype)).compile()
         runs = [nanoseconds(program(x)) for _ in range(3)]
     except Exception as error:
         raise NotAvailable(f"its test does not run: {type(error).__name__}: {str(error).splitlines()[0]}") from None

@@ -190,6 +190,8 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
     """Samples with every chosen timer; returns how many programs were compiled while being timed."""
     compiles = 0
     for name in timers.chosen(options.timer, warmup.last_s):
+        if not timers.is_needed(name, options.timer, record.samples):
+            continue
         record.enter(name)
         with record.or_absent(f"samples.{name}"):
             timer = timers.TIMERS[name]

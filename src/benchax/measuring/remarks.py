@@ -62,6 +62,11 @@ class Evidence:
     def summary(self, timer: str) -> Summary | None:
         return next((s.summary for s in self.samples if s.timer == timer), None)
 
+    @property
+    def resident(self) -> Summary | None:
+        """What the function costs inside a bigger program, by the better of the two timers that say so."""
+        return self.summary("in_graph") or self.summary("loop")
+
 
 def remarks(evidence: Evidence) -> tuple[Remark, ...]:
     """All that apply, errors first."""
@@ -160,31 +165,31 @@ def not_jitted(e: Evidence) -> Remark | None:
 
 
 def dispatch_bound(e: Evidence) -> Remark | None:
-    wall, loop = e.summary("wall"), e.summary("loop")
-    if not wall or not loop or loop.median_s < 0 or wall.median_s - loop.median_s < DISPATCH_SHARE * wall.median_s:
+    wall, resident = e.summary("wall"), e.resident
+    if not wall or not resident or wall.median_s - resident.median_s < DISPATCH_SHARE * wall.median_s:
         return None
-    # Above 1 ms the difference is not dispatch: see slope_far_below_wall.
+    # Above 1 ms the difference is not dispatch: see resident_far_below_wall.
     if wall.median_s > SLOPE_LIMIT_S:
         return None
-    overhead = wall.median_s - loop.median_s
+    overhead = wall.median_s - resident.median_s
     return Remark(
         "dispatch-bound",
         "warning",
         f"{seconds(overhead, 2)} of your {seconds(wall.median_s, 2)} is dispatch (argument handling, hand-over, "
-        f"waiting); inside a bigger program the function costs {seconds(loop.median_s, 2)}",
+        f"waiting); inside a bigger program the function costs {seconds(resident.median_s, 2)}",
     )
 
 
-def slope_far_below_wall(e: Evidence) -> Remark | None:
-    wall, loop = e.summary("wall"), e.summary("loop")
-    if not wall or not loop or wall.min_s < SLOPE_LIMIT_S or loop.median_s > wall.min_s / 3:
+def resident_far_below_wall(e: Evidence) -> Remark | None:
+    wall, resident = e.summary("wall"), e.resident
+    if not wall or not resident or wall.min_s < SLOPE_LIMIT_S or resident.median_s > wall.min_s / 3:
         return None
     return Remark(
-        "loop-far-below-wall",
+        "resident-far-below-wall",
         "warning",
-        f"in a loop it takes {seconds(loop.median_s)} a trip, called {seconds(wall.median_s)}: more than dispatch "
-        "explains. Either its outputs are dear to allocate, or a part that does not depend on the inputs is "
-        "computed once for all trips",
+        f"repeated inside one program it takes {seconds(resident.median_s)}, called {seconds(wall.median_s)}: more "
+        "than dispatch explains. Either its outputs are dear to allocate, or a part that does not depend on the inputs is "
+        "computed once for all",
     )
 
 
@@ -269,7 +274,7 @@ RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
     folded,
     not_jitted,
     dispatch_bound,
-    slope_far_below_wall,
+    resident_far_below_wall,
     inline_limit,
     page_faults,
     donation_unused,

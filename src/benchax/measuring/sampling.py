@@ -21,6 +21,7 @@ from benchax.measuring.noise import clock_resolution_s, paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
 from benchax.measuring.timers.base import Prepared
 from benchax.model import Options, Samples
+from benchax.units import seconds
 from benchax.watching.compiles import watch_compiles
 
 STEADY = 0.9
@@ -46,12 +47,15 @@ def collect(
         call_s: see `calibrate`.
     """
     with paused_gc():
-        iterations = calibrate(prepared, options.sample_time_s, call_s)
+        iterations = calibrate(prepared, prepared.sample_time_s or options.sample_time_s, call_s)
         readings: list[int] = []
         switches = [preemptions()]
         look, batch, stop, start = 1, 1, None, clock()
         while stop is None:
-            _take(prepared.sample, iterations, batch, readings, switches)
+            if prepared.take:
+                readings += prepared.take(iterations, batch)
+            else:
+                _take(prepared.sample, iterations, batch, readings, switches)
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
                 stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
@@ -61,8 +65,12 @@ def collect(
         timer=timer,
         iterations=iterations,
         elapsed_s=tuple(reading / 1e9 for reading in readings),
-        disturbed=None if switches[0] is None else tuple(after != before for before, after in pairwise(switches)),
+        disturbed=None
+        if prepared.take or switches[0] is None
+        else tuple(after != before for before, after in pairwise(switches)),
         resolution_s=clock_resolution_s(),
+        overhead_s=prepared.overhead_s(iterations) if prepared.overhead_s else None,
+        clock_tier=prepared.clock_tier,
         regime=prepared.regime,
         stop=stop,
     )
@@ -78,11 +86,15 @@ def _take(
 
 
 def believable(samples: Samples) -> Samples:
-    """`samples`, unless their interval reaches down to zero: a difference of two readings that hardly differ.
+    """`samples`, unless their interval reaches down to zero (a difference of two readings that hardly differ), or
+    they are less than what was subtracted from them.
 
     Raises:
         NotMeasured: then.
     """
+    overhead_s = (samples.overhead_s or 0.0) / samples.iterations
+    if samples.summary.median_s < overhead_s:
+        raise NotMeasured(f"it takes less than reading the clock does ({seconds(overhead_s, 2)})")
     if samples.summary.low_s is not None and samples.summary.low_s <= 0:
         raise NotMeasured("its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise")
     return samples

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
 from benchax.model import Absent, Environment, Measurement, Samples, Transfer
+from benchax.stats.summary import Summary
 from benchax.store.base import Row as StoredRow
 from benchax.units import count, percent, rate, seconds, seconds_range, size
 
@@ -115,8 +116,16 @@ def _timer(samples: Samples) -> Row:
     disturbed = f", {samples.disturbed_count} disturbed" if samples.disturbed_count else ""
     stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
     answers = f" · {samples.answers}" if samples.answers else ""
-    detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}"
+    detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}{_overhead(samples)}"
     return Row(samples.timer, seconds(s.median_s), detail)
+
+
+def _overhead(samples: Samples) -> str:
+    if samples.overhead_s is None:
+        return ""
+    less = seconds(samples.overhead_s / samples.iterations, 2)
+    clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
+    return f", less {less} for each reading{clock}"
 
 
 def _memory(m: Measurement) -> Iterable[Row]:
@@ -150,12 +159,13 @@ def _cost(m: Measurement) -> Iterable[Row]:
     if m.cost is None:
         yield from _absent(m, "operations", "cost")
         return
-    per_call = m.summary("loop") or m.summary()
+    timer = next((name for name in ("in_graph", "loop", "wall") if m.summary(name)), None)
+    per_call = m.summary(timer) if timer else None
     if m.cost.flops:
         # With loops the count is of one trip: a rate made of it would be a wrong number.
         known = per_call and per_call.median_s > 0 and not m.cost.has_loops
         speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
-        by = "by the loop timer" if m.summary("loop") else "by the wall"
+        by = f"by the {timer} timer"
         yield Row("operations", count(m.cost.flops, "FLOP"), f"{speed}{by}" if speed else "XLA's count")
     if m.cost.transcendentals:
         yield Row("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
@@ -197,10 +207,13 @@ class Grid:
     styles: tuple[Style, ...]
 
 
+_TIMERS = ("in_graph", "loop", "wall")
+
+
 def overview(measurements: Sequence[Measurement]) -> Grid:
     """One line per measurement; a column that none of them fills is left out."""
     lines = [_overview_line(m) for m in measurements]
-    names = ("case", "wall", "± 95 %", "loop", "compile", "memory", "remarks")
+    names = ("case", *_TIMERS, "compile", "memory", "remarks")
     used = [i for i in range(len(names)) if i == 0 or any(line[i] for line in lines)]
     styles: tuple[Style, ...] = tuple("bad" if m.failure or _is_wrong(m) else "" for m in measurements)
     return Grid(
@@ -216,21 +229,26 @@ def _is_wrong(m: Measurement) -> bool:
 
 def _overview_line(m: Measurement) -> tuple[str, ...]:
     if m.failure:
-        return (_one_line(m.case.label), m.failure.kind.replace("_", " "), "", "", "", "", f"in {m.failure.stage}")
-    wall, loop = m.summary("wall"), m.summary("loop")
-    width = wall.relative_width if wall else None
+        kind = m.failure.kind.replace("_", " ")
+        return (_one_line(m.case.label), "", "", kind, "", "", f"in {m.failure.stage}")
     is_eager = m.case.variant == "eager"
     rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
     codes = [remark.code for remark in m.remarks if remark.severity != "info"]
     return (
         _one_line(m.case.label),
-        seconds(wall.median_s) if wall else "",
-        percent(width) if width is not None else "",
-        seconds(loop.median_s) if loop else "",
+        *(_median(m.summary(timer)) for timer in _TIMERS),
         seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
         f"+{size(rise)}" if rise is not None else "",
         ", ".join(codes),
     )
+
+
+def _median(summary: Summary | None) -> str:
+    """The median, and half its 95 % interval as a share."""
+    if summary is None:
+        return ""
+    width = summary.relative_width
+    return seconds(summary.median_s) + (f" ± {percent(width)}" if width is not None else "")
 
 
 def _one_line(label: str) -> str:

@@ -5,16 +5,21 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchax.errors import UsageError, one_of
 from benchax.measuring.timers.base import Timer
+from benchax.measuring.timers.in_graph import InGraph
 from benchax.measuring.timers.loop import Loop
 from benchax.measuring.timers.pipelined import Pipelined
 from benchax.measuring.timers.wall import Wall
+from benchax.model import Samples
 
-TIMERS: dict[str, Timer] = {timer.name: timer for timer in (Wall(), Pipelined(), Loop())}
+TIMERS: dict[str, Timer] = {timer.name: timer for timer in (InGraph(), Wall(), Pipelined(), Loop())}
 
 AUTO_LIMIT_S = 10e-3
 """Calls longer than this are timed by `wall` alone: dispatch is below 1 % of them."""
+BRACKETED_S = 0.5e-6
 
 
 def parse(text: str) -> tuple[str, ...]:
@@ -34,4 +39,13 @@ def parse(text: str) -> tuple[str, ...]:
 
 def chosen(text: str, wall_s: float) -> tuple[str, ...]:
     """The timers for a function whose call takes `wall_s` when warm; the first is the headline."""
-    return parse(text) or (("wall", "pipelined", "loop") if wall_s < AUTO_LIMIT_S else ("wall",))
+    return parse(text) or (("in_graph", "wall", "pipelined", "loop") if wall_s < AUTO_LIMIT_S else ("wall",))
+
+
+def is_needed(name: str, text: str, taken: Sequence[Samples]) -> bool:
+    """False for `loop` under "auto" where `in_graph` has answered its question already.
+
+    Of very short functions both are shown: what surrounds them decides what they cost, and the two bracket it.
+    """
+    resident = next((s.summary.median_s for s in taken if s.timer == "in_graph"), 0.0)
+    return name != "loop" or text != "auto" or resident < BRACKETED_S

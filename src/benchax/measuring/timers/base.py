@@ -70,11 +70,18 @@ class Prepared:
     """
 
     sample: Callable[[int], int]
+    take: Callable[[int, int], list[int]] | None = None
+    """`take(n, count)` returns `count` samples of `n` calls at once; for timers that take them inside one program."""
+    overhead_s: Callable[[int], float] | None = None
+    """What a sample of `n` calls contains of the timer itself, as measured while the samples were taken."""
+    clock_tier: str | None = None
     regime: str | None = None
     least_iterations: int = 1
     most_iterations: int = 1_000_000
     length: float = 1.0
     """How long a sample should be, in multiples of `Options.sample_time_s`."""
+    sample_time_s: float | None = None
+    """How long a sample should be, where the timer knows better than the options."""
 
 
 class Timer(Protocol):

@@ -24,12 +24,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.artifacts.hlo import entry_uses_parameters, has_small_call
+from benchax.artifacts.hlo import has_small_call
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.embedding import Body, Leaves, embedded
 
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
-Carried = list[Any]
 
 
 class Loop:
@@ -38,52 +38,21 @@ class Loop:
 
     def prepare(self, subject: Subject) -> Prepared:
         """Raises `NotMeasured` with the reason where no such loop can be built."""
-        _check(subject)
-        body, leaves = _body(subject)
+        body, leaves = embedded(subject)
         run, text = _compiled(_barrier_loop(body), leaves)
         if not has_small_call(text):
-            return Prepared(_slope(run, leaves), _regime(), least_iterations=2, length=7.0)
+            return Prepared(_slope(run, leaves), regime=_regime(), least_iterations=2, length=7.0)
         _check_tiny(leaves, subject.outputs)
         zero = jnp.uint32(0)
         run, _ = _compiled(_data_loop(body), [zero, *leaves])
-        return Prepared(_slope(run, [zero, *leaves]), "single kernel", least_iterations=2, length=7.0)
+        return Prepared(_slope(run, [zero, *leaves]), regime="single kernel", least_iterations=2, length=7.0)
 
 
 def _regime() -> str:
     return "thunks" if jax.default_backend() == "cpu" else "kernels"
 
 
-def _check(subject: Subject) -> None:
-    if subject.program.inner is None:
-        kind = "un-jitted" if subject.program.kind == "eager" else "as a Compiled"
-        raise NotMeasured(f"a function that is given {kind} cannot be called inside a compiled loop")
-    if subject.donates:
-        raise NotMeasured("it donates its arguments, and a loop would reuse them as its own carry")
-    if not subject.dynamic_leaves:
-        raise NotMeasured("it takes no arrays: nothing ties one trip to the next, and XLA would run it once")
-    if entry_uses_parameters(subject.hlo) is False:
-        raise NotMeasured("its compiled program does not depend on its inputs, so that a loop would compute it once")
-
-
-def _body(subject: Subject) -> tuple[Callable[[Carried], Any], Carried]:
-    """(the function of its array leaves alone, those leaves); static arguments and other objects are closed over."""
-    inner: Any = subject.program.inner
-    leaves, tree = jax.tree.flatten(subject.dynamic)
-    carried = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | int | float | complex)]
-
-    def body(values: Carried) -> Any:
-        filled = list(leaves)
-        for place, value in zip(carried, values, strict=True):
-            filled[place] = value
-        args, kwargs = jax.tree.unflatten(tree, filled)
-        args = [value if i in subject.static else args[i] for i, value in enumerate(subject.inputs.args)]
-        static = {name: value for name, value in subject.inputs.kwargs.items() if name in subject.static}
-        return inner(*args, **kwargs, **static)
-
-    return body, [leaves[i] for i in carried]
-
-
-def _barrier_loop(body: Callable[[Carried], Any]) -> Callable[..., Any]:
+def _barrier_loop(body: Body) -> Callable[..., Any]:
     def loop(trips: Any, *leaves: Any) -> Any:
         def trip(_: Any, carry: Any) -> Any:
             return lax.optimization_barrier((carry[0], body(carry[0])))
@@ -93,7 +62,7 @@ def _barrier_loop(body: Callable[[Carried], Any]) -> Callable[..., Any]:
     return loop
 
 
-def _data_loop(body: Callable[[Carried], Any]) -> Callable[..., Any]:
+def _data_loop(body: Body) -> Callable[..., Any]:
     """The same with a dependency that survives inside one machine function.
 
     One element of each argument is XOR-ed with bits of the previous output that a run-time zero has masked: the
@@ -112,7 +81,7 @@ def _data_loop(body: Callable[[Carried], Any]) -> Callable[..., Any]:
     return loop
 
 
-def _zeros(body: Callable[[Carried], Any], leaves: Any) -> Any:
+def _zeros(body: Body, leaves: Any) -> Any:
     shapes = jax.eval_shape(body, list(leaves))
     return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
@@ -139,7 +108,7 @@ def _xor(value: Any, token: Any) -> Any:
     return lax.bitcast_convert_type(lax.bitcast_convert_type(value, unsigned) ^ token.astype(unsigned), value.dtype)
 
 
-def _check_tiny(leaves: Carried, outputs: Any) -> None:
+def _check_tiny(leaves: Leaves, outputs: Any) -> None:
     """Complex numbers, typed keys and empty outputs have no bits to tie one trip to the next with."""
     tied = [*map(jnp.asarray, leaves), *jax.tree.leaves(outputs)[:1]]
     for value in tied:
@@ -153,7 +122,7 @@ def _check_tiny(leaves: Carried, outputs: Any) -> None:
             )
 
 
-def _compiled(loop: Callable[..., Any], leaves: Carried) -> tuple[Callable[..., Any], str]:
+def _compiled(loop: Callable[..., Any], leaves: Leaves) -> tuple[Callable[..., Any], str]:
     """(callable, optimised HLO). Whatever does not trace or compile inside a loop is a reason, not a crash."""
     try:
         jitted = jax.jit(loop)
@@ -165,7 +134,7 @@ def _compiled(loop: Callable[..., Any], leaves: Carried) -> tuple[Callable[..., 
     return jitted, text or ""
 
 
-def _slope(run: Callable[..., Any], leaves: Carried) -> Callable[[int], int]:
+def _slope(run: Callable[..., Any], leaves: Leaves) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
     def sample(n: int) -> int:

@@ -1,0 +1,58 @@
+"""The measured function inside another compiled program: as a function of its array leaves, where that is possible.
+
+What `loop` and `in_graph` share. A program around the function says what the function costs only if it does the
+function's work in every repetition; where that cannot be had, the reason is given.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from benchax.artifacts.hlo import entry_uses_parameters
+from benchax.errors import NotMeasured
+from benchax.measuring.timers.base import Subject
+
+Leaves = list[Any]
+Body = Callable[[Leaves], Any]
+
+
+def embedded(subject: Subject) -> tuple[Body, Leaves]:
+    """(the function of its array leaves alone, those leaves); static arguments and other objects are closed over.
+
+    Raises:
+        NotMeasured: repeated inside another program it would not be the same function, or not run every time.
+    """
+    _check(subject)
+    inner: Any = subject.program.inner
+    leaves, tree = jax.tree.flatten(subject.dynamic)
+    carried = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | int | float | complex)]
+
+    def body(values: Leaves) -> Any:
+        filled = list(leaves)
+        for place, value in zip(carried, values, strict=True):
+            filled[place] = value
+        args, kwargs = jax.tree.unflatten(tree, filled)
+        args = [value if i in subject.static else args[i] for i, value in enumerate(subject.inputs.args)]
+        static = {name: value for name, value in subject.inputs.kwargs.items() if name in subject.static}
+        return inner(*args, **kwargs, **static)
+
+    return body, [leaves[i] for i in carried]
+
+
+def _check(subject: Subject) -> None:
+    if subject.program.inner is None:
+        kind = "un-jitted" if subject.program.kind == "eager" else "as a Compiled"
+        raise NotMeasured(f"a function that is given {kind} cannot be called inside another compiled program")
+    if subject.donates:
+        raise NotMeasured("it donates its arguments, and a program that repeats it would need them again")
+    if not subject.dynamic_leaves:
+        raise NotMeasured("it takes no arrays: nothing ties one repetition to the next, and XLA would run it once")
+    if entry_uses_parameters(subject.hlo) is False:
+        raise NotMeasured(
+            "its compiled program does not depend on its inputs, so that it would be computed once for all"
+        )

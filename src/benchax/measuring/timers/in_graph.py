@@ -1,0 +1,167 @@
+"""Times the function by a clock inside a compiled program: what it costs where it is used, repetition by repetition.
+
+One executable repeats: read the clock, run the function `n` times, read the clock again. Readings are pinned to their
+places by data dependencies alone (`clock/stamps.py`): each repetition's inputs pass through the first reading together
+with the previous outputs, its outputs through the second. Between the n runs the inputs pass through a reading that is
+not used, so that each run depends on the one before. What this costs is measured by the same executable without the
+function, in turns, and subtracted: 0.13 µs a run.
+
+Includes the dispatch of the function's own kernels. Excludes Python, dispatch of the call, the hand-over to XLA's
+threads, transfers, and the allocation of outputs. Each reading stands alone, so that a median over them rejects
+preemptions, which a difference of two long loops must average in. A function below the cost of a reading is refused.
+Wrong where XLA compiles the function differently inside a bigger program (other layouts, other fusions).
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from benchax.clock import handlers
+from benchax.clock.selftest import nanoseconds, tier
+from benchax.clock.tiers import Tier
+from benchax.errors import NotAvailable, NotMeasured
+from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.embedding import Body, Leaves, embedded
+
+READINGS = 256
+"""Of one call of the executable, at most."""
+EMPTY_READINGS = 16
+SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
+"""How long a reading should be at least, by tier: its own jitter is below 1 % of that."""
+
+
+class InGraph:
+    name = "in_graph"
+    answers = "cost inside a bigger program"
+
+    def prepare(self, subject: Subject) -> Prepared:
+        """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""
+        body, leaves = embedded(subject)
+        clock = _clock(leaves)
+        run, empty = _compiled(clock, body, leaves)
+        overheads: dict[int, list[int]] = {}
+
+        def take(iterations: int, count: int) -> list[int]:
+            overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, leaves))
+            return [ns for part in _parts(count) for ns in _read(run, part, iterations, leaves)]
+
+        return Prepared(
+            sample=lambda n: round(median(take(n, 8))),
+            take=take,
+            overhead_s=lambda n: median(overheads[n]) / 1e9,
+            clock_tier=clock.name,
+            most_iterations=1000,
+            sample_time_s=SPAN_S[clock.name],
+        )
+
+
+def _clock(leaves: Leaves) -> Tier:
+    if any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array)):
+        raise NotMeasured("its inputs are sharded over devices, and reading the clock would gather them")
+    if jax.default_backend() != "cpu":
+        raise NotMeasured(f"there is no clock for compiled code on {jax.default_backend()} yet")
+    try:
+        return tier()
+    except NotAvailable as error:
+        raise NotMeasured(f"there is no clock for compiled code here: {error.problem}") from error
+
+
+def _parts(count: int) -> list[int]:
+    """`count` in parts of READINGS at most."""
+    return [min(READINGS, count - begin) for begin in range(0, count, READINGS)]
+
+
+def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) -> list[int]:
+    """Nanoseconds between `count` pairs of stamps."""
+    times = nanoseconds(run(np.int32(count), np.int32(iterations), *leaves))[:count]
+    return (times[:, 1] - times[:, 0]).tolist()
+
+
+def _compiled(clock: Tier, body: Body, leaves: Leaves) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(program around the function, the same without it), run once. What does not trace or compile is a reason."""
+    try:
+        shapes = jax.tree.leaves(jax.eval_shape(body, leaves))
+        outputs = [jnp.zeros(s.shape, s.dtype) for s in shapes if not _is_key(s)]
+        if not outputs:
+            raise NotMeasured("it returns no arrays, and a reading of the clock would not wait for it")
+        run = jax.jit(_program(clock, lambda values: _arrays(body(values)), outputs))
+        # As many values as there are outputs: a reading costs more the more pass through it.
+        empty = jax.jit(_program(clock, None, [jnp.zeros(1, jnp.uint32) for _ in outputs]))
+        for program in (run, empty):
+            _read(program, 1, 1, leaves)
+    except NotMeasured:
+        raise
+    except Exception as error:
+        first_line = (str(error).splitlines() or [""])[0]
+        raise NotMeasured(
+            f"it cannot be repeated inside a compiled program ({type(error).__name__}: {first_line})"
+        ) from error
+    return run, empty
+
+
+def _arrays(outputs: Any) -> list[Any]:
+    """The array leaves; numbers that Python knows (weak types) as arrays, since loops do not take both for one."""
+    arrays = [jnp.asarray(leaf) for leaf in jax.tree.leaves(outputs) if not _is_key(leaf)]
+    return [lax.convert_element_type(array, array.dtype) for array in arrays]
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+
+
+def _program(clock: Tier, body: Callable[[Leaves], Leaves] | None, outputs: Leaves) -> Callable[..., Any]:
+    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs."""
+
+    def once(_: Any, carry: Any) -> Any:
+        values, outputs = carry
+        values, outputs = _through(clock, values, outputs)[:2]
+        return values, outputs if body is None else body(values)
+
+    def program(count: Any, iterations: Any, *leaves: Any) -> Any:
+        def reading(carry: Any) -> Any:
+            i, values, outputs, buffer = carry
+            values, outputs, start = _through(clock, values, outputs)
+            values, outputs = lax.fori_loop(0, iterations, once, (values, outputs))
+            outputs, end = handlers.stamp(clock, outputs)
+            buffer = lax.dynamic_update_slice(buffer, jnp.stack([start, end])[None], (i, 0, 0))
+            return i + 1, values, outputs, buffer
+
+        values = [jnp.asarray(leaf) for leaf in leaves]
+        carry = (jnp.int32(0), values, outputs, jnp.zeros((READINGS, 2, 2), jnp.uint32))
+        return lax.while_loop(lambda carry: carry[0] < count, reading, carry)[3]
+
+    return program
+
+
+def _through(clock: Tier, values: Leaves, outputs: Leaves) -> tuple[Leaves, Leaves, Any]:
+    """Values and outputs through one reading of the clock, and the reading.
+
+    Typed keys pass as the numbers that they are made of. Python's numbers, which would come back as arrays and change
+    what the function computes (bf16 * 2.5 is bf16), are held by a barrier, which is enough to keep them in the loop.
+    """
+    is_weak = [getattr(value, "weak_type", False) for value in values]
+    plain = [_key_data(value) for value, weak in zip(values, is_weak, strict=True) if not weak]
+    passed, time = handlers.stamp(clock, [*plain, *outputs])
+    strong = iter(passed[: len(plain)])
+    new = [
+        lax.optimization_barrier((value, time))[0] if weak else _like(value, next(strong))
+        for value, weak in zip(values, is_weak, strict=True)
+    ]
+    return new, passed[len(plain) :], time
+
+
+def _key_data(value: Any) -> Any:
+    return jax.random.key_data(value) if _is_key(value) else value
+
+
+def _like(value: Any, data: Any) -> Any:
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if _is_key(value) else data

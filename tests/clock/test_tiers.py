@@ -1,0 +1,244 @@
+"""The three tiers of the clock: how each is found, what it must pass, and what is said where it is missing."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.clock import building, handlers, interpreted, selftest, tiers
+from benchax.clock.selftest import SPIN_NS, judge_length, judge_order, nanoseconds
+from benchax.clock.tiers import LOADERS, Tier
+from benchax.errors import NotAvailable
+
+
+@pytest.fixture(params=LOADERS)
+def loaded(request):
+    try:
+        return tiers.load(request.param)
+    except NotAvailable as error:
+        pytest.skip(error.problem)
+
+
+def test_each_tier_passes_the_self_test(loaded):
+    selftest.check(loaded)
+
+
+def test_each_tier_keeps_sixteen_functions_in_order(loaded):
+    times = [nanoseconds(jax.jit(lambda x: selftest._sixteen(x, loaded))(jnp.zeros(8))) for _ in range(3)]
+
+    for run in times:
+        judge_order(run)
+        assert (run[:, 1] - run[:, 0] >= SPIN_NS).all()
+
+
+def test_each_tier_stops_at_a_deadline_and_lengthens_its_strips(loaded):
+    @jax.jit
+    def f(seconds, x):
+        until = handlers.deadline(loaded, seconds, x)
+
+        def trip(carry):
+            i, state, _ = carry
+            return (i + 1, *handlers.tick(loaded, until, state, i))
+
+        start = (jnp.int32(0), handlers.FIRST_STRIP, False)
+        return jax.lax.while_loop(lambda carry: ~carry[2], trip, jax.tree.map(jnp.asarray, start))
+
+    looks, state, is_expired = f(0.02, jnp.ones(3))
+
+    assert is_expired
+    assert looks > 10
+    assert state[2] > 1000  # looks that cost next to nothing may be far apart
+
+
+def test_each_tier_can_end_the_program(loaded):
+    @jax.jit
+    def f(x):
+        until = handlers.deadline(loaded, 0.0, x)
+        return handlers.tick(loaded, until, handlers.FIRST_STRIP, x, must_raise=True)
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="DEADLINE_EXCEEDED: benchax: the time limit was reached"):
+        jax.block_until_ready(f(jnp.ones(3)))
+
+
+def test_a_tick_without_expiry_keeps_the_first_strip(loaded):
+    (state, is_expired) = handlers.tick(loaded, handlers.NEVER, np.array([0, 0, 77], np.uint32), jnp.ones(3))
+
+    assert state[2] == 77
+    assert not is_expired
+
+
+@pytest.mark.parametrize(
+    ("elapsed_ns", "strip"), [(1_000, 800), (100_000, 200), (500_000, 100), (2_000_000, 25), (10**12, 1)]
+)
+def test_strips_grow_while_they_are_short_and_shrink_when_they_are_late(elapsed_ns, strip):
+    assert interpreted.next_strip(100, elapsed_ns) == strip
+
+
+def test_strips_have_a_greatest_length():
+    assert interpreted.next_strip(2**28, 1) == 2**28
+
+
+# ---- which one is used ------------------------------------------------------------------------------------------
+
+
+def run(code, **environ):
+    """`code` in a Python of its own: handlers are registered for good."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environ, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+WITHOUT_PREBUILT = """
+from benchax.clock import building, tier
+from benchax.errors import NotAvailable
+
+def gone():
+    raise NotAvailable("benchax was installed without a C compiler")
+
+building.prebuilt = gone
+print(tier().name, *tier().reasons, sep="|")
+"""
+
+
+def test_without_the_prebuilt_library_one_is_built_and_kept(tmp_path):
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+
+    if run("import shutil; print(shutil.which('cc'))") == "None":
+        pytest.skip("there is no C compiler")
+    assert run(WITHOUT_PREBUILT, **environ) == "built|prebuilt: benchax was installed without a C compiler"
+    (library,) = tmp_path.rglob("handlers-*.so")
+    made = library.stat().st_mtime_ns
+    assert run(WITHOUT_PREBUILT, **environ).startswith("built|")
+    assert library.stat().st_mtime_ns == made
+
+
+def test_without_a_compiler_the_clock_is_python_s_and_says_why(tmp_path):
+    found = run(WITHOUT_PREBUILT, XDG_CACHE_HOME=str(tmp_path), CC="no-such-compiler")
+
+    assert found == (
+        "python|prebuilt: benchax was installed without a C compiler|built: there is no C compiler 'no-such-compiler'"
+    )
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path):
+    with pytest.raises(NotAvailable, match=r"'false' cannot compile handlers\.c"):
+        _build(tmp_path, "false")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_folder_that_cannot_be_made_is_a_reason(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(NotAvailable, match="the clock cannot be built in"):
+        building.built(tmp_path / "file" / "below")
+
+
+def _build(folder, compiler):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", compiler)
+        return building.built(folder)
+
+
+def test_a_library_of_another_version_is_not_used(tmp_path, monkeypatch):
+    try:
+        library = building.built(tmp_path)
+    except NotAvailable as error:
+        pytest.skip(error.problem)
+    monkeypatch.setattr(tiers, "VERSION", 2)
+
+    with pytest.raises(NotAvailable, match="is of version 1, not 2: install benchax again"):
+        tiers._library(library, 3)
+
+
+def test_what_is_no_library_is_a_reason(tmp_path):
+    (tmp_path / "native.so").write_text("not a library")
+
+    with pytest.raises(NotAvailable, match=r"native\.so cannot be loaded"):
+        tiers._library(tmp_path / "native.so", 3)
+
+
+def test_an_ffi_of_an_unknown_version_is_refused_before_anything_is_registered(tmp_path, monkeypatch):
+    header = tmp_path / "xla/ffi/api/c_api.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#define XLA_FFI_API_MAJOR 0\n#define XLA_FFI_API_MINOR 99\n")
+    monkeypatch.setattr(jax.ffi, "include_dir", lambda: str(tmp_path))
+
+    with pytest.raises(NotAvailable, match=r"XLA's FFI has version 0\.99; known are 0\.1 to 0\.3"):
+        tiers._api_minor()
+
+
+def test_a_missing_header_is_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax.ffi, "include_dir", lambda: str(tmp_path))
+
+    with pytest.raises(NotAvailable, match="the version of XLA's FFI is unknown"):
+        tiers._api_minor()
+
+
+# ---- what the self-test must catch ------------------------------------------------------------------------------
+
+
+def test_readings_that_step_back_are_caught():
+    with pytest.raises(NotAvailable, match="not in the order of the program"):
+        judge_order(np.array([[0, 10], [9, 20]]))
+
+
+def test_a_clock_that_is_not_pinned_is_caught():
+    """Sixteen functions with stamps on plain operands: what a self-test of two functions would let pass."""
+    tier = Tier("python") if not _has("prebuilt") else tiers.load("prebuilt")
+
+    def unpinned(x):
+        times = []
+        for i in range(16):
+            y = x * 1.5 + i
+            _, start = handlers.stamp(tier, [y])
+            _, end = handlers.stamp(tier, [handlers.spin(tier, y, SPIN_NS)])
+            times.append(jnp.stack([start, end]))
+        return jnp.stack(times)
+
+    program = jax.jit(unpinned)
+    runs = [nanoseconds(program(jnp.zeros(8))) for _ in range(10)]
+
+    wrong = 0
+    for times in runs:
+        try:
+            judge_order(times)
+        except NotAvailable:
+            wrong += 1
+    assert wrong > 5
+
+
+def _has(name):
+    try:
+        tiers.load(name)
+    except NotAvailable:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("least", "what"),
+    [
+        ([SPIN_NS - 1] * 16, "a function of 20000 ns was read as 19999 ns"),
+        ([SPIN_NS + 5_000] * 16, "functions of 20000 ns were read as 25000 ns at best"),
+        ([SPIN_NS + 150] * 15 + [SPIN_NS + 9_000], None),
+    ],
+)
+def test_durations_that_are_known_must_come_out(least, what):
+    assert judge_length(np.array(least), Tier("prebuilt")) == what
+
+
+def test_the_structs_of_both_implementations_have_one_layout():
+    """`handlers.c` names the same fields; its offsets are those of a 64-bit machine."""
+    if ctypes.sizeof(ctypes.c_void_p) != 8:
+        pytest.skip("a 32-bit machine")
+
+    assert interpreted.CallFrame.operands.offset == 40
+    assert interpreted.CallFrame.results.offset == 80
+    assert interpreted.CallFrame.attributes.offset == 120
+    assert interpreted.Api.error_create.offset == 48
