@@ -1,8 +1,9 @@
 """Time per call of functions of true 1, 10, 100 and 1000 µs, by benchax and by other tools, taken in turns.
 
-The functions wait in C for a known time (`spin/`), so the truth is not an estimate. Two claims, and how to read them:
+The functions wait in C for a known time (`spin.py`), so the truth is not an estimate. Two claims, and how to read them:
 
-    loop     ratio to the truth near 1. A trip of XLA's loop costs 0.1 to 0.4 µs, which shows at 1 µs only.
+    in_graph ratio to the truth near 1: a clock inside the program. XLA's call of the function (0.1 µs) shows at 1 µs.
+    loop     the same question by a slope. A trip of XLA's loop costs 0.1 to 0.4 µs, and a busy machine spoils it.
     wall     ratio to (floor + truth) near 1, the floor being a call of the same program with a wait of 0 µs, measured
              beside it. Its plain ratio at 1 and 10 µs is what dispatch costs: no tool that times calls can have less.
 
@@ -10,7 +11,7 @@ Others are shown as ratios to the truth. Each figure is the median of the rounds
 the tools changes from round to round. On a busy machine the ranges tell how far to believe the medians. `width` is what
 benchax itself claims: half the 95 % interval of its median, as a share.
 
-    python benchmarks/accuracy.py [--quick] [--python PATH]      5 rounds, about 5 minutes
+    python benchmarks/accuracy.py [--quick] [--neighbour] [--python PATH]      5 rounds, about 5 minutes
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import json
 import tempfile
 import timeit
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
@@ -28,8 +30,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import peers
-from report import header, load, note, table
-from spin.spin import NoSpin, check, spin
+from report import busy_neighbour, header, load, note, table
+from spin import NoSpin, check, spin
 
 import benchax
 
@@ -37,12 +39,14 @@ TRUTHS_US = (1, 10, 100, 1000)
 Readings = dict[str, dict[int, float]]
 """Tool and statistic → true µs → measured µs."""
 
-WALL, LOOP, FLOOR = "benchax wall", "benchax loop", "floor"
-WALL_WIDTH, LOOP_WIDTH = "width wall", "width loop"
+TIMERS = ("in_graph", "loop", "wall")
+OURS = {timer: f"benchax {timer}" for timer in TIMERS}
+WIDTHS = {timer: f"width {timer}" for timer in TIMERS}
+FLOOR = "floor"
 
 PYTEST_BENCHMARK = """
 import jax, pytest
-from spin.spin import spin
+from spin import spin
 
 @pytest.mark.parametrize("us", {us})
 def test_spin(benchmark, us):
@@ -54,7 +58,7 @@ def test_spin(benchmark, us):
 PYTEST_JAX_BENCH = """
 import json, pathlib
 import jax, pytest
-from spin.spin import spin
+from spin import spin
 
 @pytest.mark.parametrize("loops", [1, 100])
 @pytest.mark.parametrize("us", {us})
@@ -67,16 +71,16 @@ def test_spin(jax_bench, us, loops):
 
 
 def by_benchax(x: Any) -> Readings:
-    found: Readings = {WALL: {}, LOOP: {}, FLOOR: {}, WALL_WIDTH: {}, LOOP_WIDTH: {}}
+    found: Readings = {name: {} for name in (*OURS.values(), *WIDTHS.values(), FLOOR)}
     for us in TRUTHS_US:
         # Before and after, so that a change of the machine's pace meets the floor as well.
         before = floor_us(x)
-        row = benchax.bench(spin(us), x, timer="wall,loop", verify="off", memory=False, store="off")
+        row = benchax.bench(spin(us), x, timer=",".join(TIMERS), verify="off", memory=False, store="off")
         found[FLOOR][us] = (before + floor_us(x)) / 2
-        for timer, name, width in (("wall", WALL, WALL_WIDTH), ("loop", LOOP, LOOP_WIDTH)):
+        for timer in TIMERS:
             if summary := row.summary(timer):
-                found[name][us] = summary.median_s * 1e6
-                found[width][us] = summary.relative_width or float("nan")
+                found[OURS[timer]][us] = summary.median_s * 1e6
+                found[WIDTHS[timer]][us] = summary.relative_width or float("nan")
             else:
                 note(f"benchax {timer} at {us} µs: not measured, because {row.why_absent(f'samples.{timer}')}")
     return found
@@ -156,23 +160,20 @@ def ratios(turns: list[Readings], name: str, truth: Callable[[Readings, int], fl
 
 def report(turns: list[Readings], chain_us: dict[int, float]) -> None:
     columns = ["", *[f"{us} µs" for us in TRUTHS_US]]
-    names = [
-        name for name in dict.fromkeys(n for turn in turns for n in turn) if name not in (FLOOR, WALL_WIDTH, LOOP_WIDTH)
-    ]
+    hidden = {FLOOR, *WIDTHS.values()}
+    names = sorted({name for turn in turns for name in turn} - hidden)
     print("ratio to the truth")
-    table(columns, [[name, *ratios(turns, name, lambda _, us: us)] for name in sorted(names)])
+    table(columns, [[name, *ratios(turns, name, lambda _, us: us)] for name in names])
     print("ratio to floor + truth")
-    table(columns, [[WALL, *ratios(turns, WALL, lambda turn, us: turn[FLOOR][us] + us)]])
+    wall = OURS["wall"]
+    table(columns, [[wall, *ratios(turns, wall, lambda turn, us: turn[FLOOR][us] + us)]])
     print("ratio to what the function takes in a chain of its own calls (the wait, and XLA's call of it)")
-    table(columns, [[LOOP, *ratios(turns, LOOP, lambda _, us: chain_us[us])]])
+    resident = [OURS["in_graph"], OURS["loop"]]
+    table(columns, [[name, *ratios(turns, name, lambda _, us: chain_us[us])] for name in resident])
     print("µs, median of the rounds")
-    shown = [*sorted(names), FLOOR]
-    table(columns, [[name, *[median_cell(turns, name, us, "{:.2f}") for us in TRUTHS_US]] for name in shown])
+    table(columns, [[name, *[median_cell(turns, name, us, "{:.2f}") for us in TRUTHS_US]] for name in [*names, FLOOR]])
     print("claimed by benchax: half the 95 % interval of the median, as a share")
-    table(
-        columns,
-        [[name, *[median_cell(turns, name, us, "{:.1%}") for us in TRUTHS_US]] for name in (WALL_WIDTH, LOOP_WIDTH)],
-    )
+    table(columns, [[name, *[median_cell(turns, name, us, "{:.1%}") for us in TRUTHS_US]] for name in WIDTHS.values()])
 
 
 def median_cell(turns: list[Readings], name: str, us: int, form: str) -> str:
@@ -185,9 +186,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="2 rounds instead of 5")
     parser.add_argument("--rounds", type=int, help="how often each tool measures")
     peers.add_option(parser)
+    parser.add_argument("--neighbour", action="store_true", help="beside processes that compute in bursts")
     given = parser.parse_args()
+    with busy_neighbour() if given.neighbour else nullcontext():
+        compare(given)
+
+
+def compare(given: argparse.Namespace) -> None:
     installed = peers.versions(given.python)
-    header("accuracy: functions of known duration", peers=peers.described(installed))
+    beside = ", beside a busy neighbour" if given.neighbour else ""
+    header(f"accuracy: functions of known duration{beside}", peers=peers.described(installed))
     try:
         chain_us = {us: check(us) for us in TRUTHS_US}
     except NoSpin as error:

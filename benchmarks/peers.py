@@ -44,7 +44,7 @@ def described(found: Mapping[str, str | None]) -> str:
 
 
 def session(python: str, test: str, folder: Path, options: Sequence[str] = ()) -> None:
-    """Runs the test file with this text in `folder`, with benchmarks/ on the path.
+    """Runs the test file with this text in `folder`, with benchmarks/ and src/ on the path.
 
     Raises:
         RuntimeError: pytest did not end well; with the end of what it said.
@@ -56,7 +56,7 @@ def session(python: str, test: str, folder: Path, options: Sequence[str] = ()) -
     command = [python, "-m", "pytest", "-q", "--rootdir", str(folder), str(file), *options]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(HERE)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent / "src")))},
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"pytest of {python} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import psutil
@@ -32,6 +34,25 @@ def header(title: str, packages: Sequence[str] = (), peers: str = "") -> None:
 def load() -> str:
     """The load averages: on a machine with other work only ratios taken side by side mean anything."""
     return "load " + " ".join(f"{average:.1f}" for average in psutil.getloadavg()) + f" on {psutil.cpu_count()} cores"
+
+
+@contextmanager
+def busy_neighbour() -> Iterator[None]:
+    """Another process that computes in bursts of 5 to 50 ms, half of the time: what a shared machine is like."""
+    program = (
+        "import random, time\n"
+        "while True:\n"
+        "    end = time.perf_counter() + random.uniform(0.005, 0.05)\n"
+        "    while time.perf_counter() < end: sum(range(1000))\n"
+        "    time.sleep(random.uniform(0.005, 0.05))\n"
+    )
+    neighbours = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(psutil.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

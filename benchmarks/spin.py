@@ -1,31 +1,26 @@
 """`spin(us)`: a JAX function x -> x that takes `us` microseconds, by construction. The ruler of `accuracy.py`.
 
-A handler in plain C (`spin.c`) is compiled by `cc` when it is first needed, in 0.1 to 0.2 s, and registered with XLA.
-CPU only. On top of `us` come one reading of the clock (about 0.03 µs) and XLA's own dispatch of a custom call (about
-0.1 µs). Chain calls by their operand; two calls with one operand are one call to XLA, and a call whose result is not
-used is none.
+It waits in C, in the handler that benchax's own clock is tested with (`src/benchax/clock/handlers.c`). CPU only. On top
+of `us` comes XLA's own dispatch of a custom call (about 0.1 µs). Chain calls by their operand; two calls with one operand
+are one call to XLA, and a call whose result is not used is none.
 
-    python benchmarks/spin/spin.py      compares chains of calls with the truth
+    python benchmarks/spin.py      compares chains of calls with the truth
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import subprocess
-import tempfile
+import contextlib
 from collections.abc import Callable
 from functools import lru_cache, reduce
-from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-TARGET = "benchax_spin"
-SOURCE = Path(__file__).with_name("spin.c")
+from benchax.clock import handlers
+from benchax.clock.tiers import Tier, load
+from benchax.errors import NotAvailable
 
 
 class NoSpin(Exception):
@@ -36,51 +31,26 @@ def spin(us: float) -> Callable[[Any], Any]:
     """A function x -> x that takes `us` microseconds; jit it, chain it, or put it into a loop.
 
     Raises:
-        NoSpin: there is no C compiler, or it cannot compile the handler.
+        NoSpin: benchax was installed without a C compiler, and there is none now.
     """
-    _register()
-    ns = np.int64(round(us * 1000))
+    tier = _native()
 
     def spinning(x: Any) -> Any:
-        x = jnp.asarray(x)
-        call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={0: 0})
-        return call(x, ns=ns)
+        return handlers.spin(tier, jnp.asarray(x), round(us * 1000))
 
     spinning.__name__ = spinning.__qualname__ = f"spin_{us:g}us".replace(".", "_")
     return spinning
 
 
 @lru_cache(maxsize=1)
-def _register() -> None:
-    # The file may go once it is loaded; the library itself stays for as long as the process.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        library = ctypes.CDLL(str(_compiled(Path(folder))))
-    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(library.benchax_spin), platform="cpu")
-
-
-def _compiled(folder: Path) -> Path:
-    compiler, library = os.environ.get("CC", "cc"), folder / "spin.so"
-    command = [
-        *compiler.split(),
-        "-O2",
-        "-shared",
-        "-fPIC",
-        "-I",
-        jax.ffi.include_dir(),
-        "-o",
-        str(library),
-        str(SOURCE),
-    ]
-    try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise NoSpin(
-            f"there is no C compiler {compiler!r}, which builds the function of known duration\nhint: install one "
-            "(on Debian and Ubuntu: apt install gcc libc6-dev), or name it: CC=/path/to/compiler"
-        ) from None
-    except subprocess.CalledProcessError as error:
-        raise NoSpin(f"{compiler!r} cannot compile {SOURCE.name}:\n{error.stderr}") from None
-    return library
+def _native() -> Tier:
+    for name in ("prebuilt", "built"):
+        with contextlib.suppress(NotAvailable):
+            return load(name)
+    raise NoSpin(
+        "there is no C compiler, which builds the function of known duration\n"
+        "hint: install one (on Debian and Ubuntu: apt install gcc libc6-dev), or name it: CC=/path/to/compiler"
+    )
 
 
 def check(us: float, patience_s: float = 3.0) -> float:
