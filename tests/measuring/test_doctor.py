@@ -14,7 +14,7 @@ from benchax import environment
 from benchax.environment import Machine
 from benchax.errors import UsageError
 from benchax.measuring import doctor
-from benchax.measuring.doctor import Clock, Diagnosis, Interpreter, Sources, advise, examine
+from benchax.measuring.doctor import Clock, CompiledClock, Diagnosis, Interpreter, Sources, advise, examine
 from benchax.measuring.noise import Gaps, Reading, Spread
 from benchax.model import Environment, Noise
 
@@ -24,6 +24,7 @@ HEALTHY = Diagnosis(
     machine=Machine(clock_source="tsc"),
     interpreter=Interpreter(),
     clock=Clock(resolution_s=1e-9, reading_s=50e-9),
+    compiled_clock=CompiledClock("prebuilt", 1e-7),
     noise=Noise(load_1m=0.5, others_share=0.01, steal_share=0.0),
     gaps=Gaps(watched_s=1.0, count=250, lost_s=0.002, longest_s=20e-6),
     spread=Spread(median_s=1e-4, relative_iqr=0.01, p99_over_median=1.1),
@@ -40,6 +41,7 @@ def sources(**changes: Any) -> Sources:
         environment=lambda: HOST,
         machine=lambda: HEALTHY.machine,
         interpreter=Interpreter,
+        compiled_clock=lambda: HEALTHY.compiled_clock,
         start=lambda: Reading({}, 0.0, 4),
         finish=lambda begun: HEALTHY.noise,
     )
@@ -229,3 +231,27 @@ class TestAdvice:
 
     def test_debugging_settings_are_settings_that_are_recorded(self) -> None:
         assert set(doctor.DEBUGGING) <= set(environment.CONFIG)
+
+
+def test_a_clock_in_python_is_told_with_its_cost_and_the_remedy() -> None:
+    inside = CompiledClock("python", 1.8e-6, ("prebuilt: gone", "built: there is no C compiler 'cc'"))
+
+    (advice,) = advise(replace(HEALTHY, compiled_clock=inside))
+
+    assert (advice.code, advice.severity) == ("interpreted-clock", "warning")
+    assert "at 1.80 µs a reading: prebuilt: gone; built: there is no C compiler 'cc'." in advice.message
+    assert "apt install gcc" in advice.message
+
+
+def test_no_clock_inside_compiled_code_is_told_with_the_reason() -> None:
+    (advice,) = advise(replace(HEALTHY, compiled_clock=CompiledClock(reasons=("JAX has no CPU backend here",))))
+
+    assert advice.code == "no-compiled-clock"
+    assert "JAX has no CPU backend here" in advice.message
+
+
+def test_the_clock_inside_compiled_code_is_really_read() -> None:
+    found = doctor.compiled_clock()
+
+    assert found.tier in ("prebuilt", "built", "python")
+    assert 0 < found.reading_s < 1e-3

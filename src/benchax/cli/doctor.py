@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from benchax.measuring.doctor import Diagnosis
-    from benchax.reporting.tables import Section
+    from benchax.reporting.tables import Row, Section
 
 
 def doctor(
@@ -31,6 +31,16 @@ def doctor(
     show(terminal.remarks(found.advice))
 
 
+def _compiled_clock(found: Diagnosis) -> Row:
+    from benchax.reporting.tables import Row
+    from benchax.units import seconds
+
+    inside = found.compiled_clock
+    if inside.tier is None or inside.reading_s is None:
+        return Row("clock in jit", "none", "; ".join(inside.reasons), "warning")
+    return Row("clock in jit", seconds(inside.reading_s), f"a reading inside compiled code, by the {inside.tier} clock")
+
+
 def _section(found: Diagnosis) -> Section:
     from benchax.reporting.tables import Row, Section
     from benchax.units import percent, seconds
@@ -41,6 +51,7 @@ def _section(found: Diagnosis) -> Section:
     gaps, spread, noise = found.gaps, found.spread, found.noise
     rows = [
         Row("clock step", seconds(found.clock.resolution_s), f"one reading takes {seconds(found.clock.reading_s)}"),
+        _compiled_clock(found),
         Row(
             "time lost",
             percent(gaps.lost_share),

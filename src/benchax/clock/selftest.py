@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from benchax.clock.handlers import spin, stamp
 from benchax.clock.tiers import LOADERS, Tier, load
@@ -23,6 +24,7 @@ SPIN_NS = 20_000
 SLACK_NS = {"prebuilt": 1_000, "built": 1_000, "python": 10_000}
 """By how much a known duration may come out longer at best: XLA's call of the functions, and of Python ones."""
 TRIES = 50
+READINGS = 1000
 
 
 @lru_cache(maxsize=1)
@@ -93,3 +95,12 @@ def judge_length(least_ns: np.ndarray, tier: Tier) -> str | None:
     if excess > SLACK_NS[tier.name]:
         return f"functions of {SPIN_NS} ns were read as {int(excess) + SPIN_NS} ns at best"
     return None
+
+
+def reading_s(tier: Tier) -> float:
+    """Median seconds between two readings with nothing in between."""
+
+    def program(x: jax.Array) -> jax.Array:
+        return lax.scan(lambda x, _: stamp(tier, x), [x], None, length=READINGS)[1]
+
+    return float(np.median(np.diff(nanoseconds(jax.jit(program)(np.zeros(8, np.float32)))))) / 1e9

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 from benchax.environment import Machine, capture, machine
-from benchax.errors import UsageError
+from benchax.errors import NotAvailable, UsageError
 from benchax.measuring import noise
 from benchax.measuring.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, Spread
 from benchax.model import Environment, Noise, Remark, Severity
@@ -44,6 +44,17 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class CompiledClock:
+    """The clock inside compiled code (`benchax.clock`)."""
+
+    tier: str | None = None
+    """Which one is used; None: none works here."""
+    reading_s: float | None = None
+    reasons: tuple[str, ...] = ()
+    """Why the better ones do not serve."""
+
+
+@dataclass(frozen=True)
 class Interpreter:
     """What slows Python itself down in this process."""
 
@@ -61,6 +72,7 @@ class Diagnosis:
     machine: Machine
     interpreter: Interpreter
     clock: Clock
+    compiled_clock: CompiledClock
     noise: Noise
     gaps: Gaps
     spread: Spread | None
@@ -88,6 +100,19 @@ def interpreter() -> Interpreter:
     return Interpreter(hasattr(sys, "gettotalrefcount"), tuple(tracers), threading.active_count())
 
 
+def compiled_clock() -> CompiledClock:
+    """Loads and tests it, in about 0.2 s; without JAX there is none."""
+    try:
+        from benchax.clock.selftest import reading_s, tier
+    except ImportError as missing:
+        return CompiledClock(reasons=(str(missing),))
+    try:
+        found = tier()
+    except NotAvailable as missing:
+        return CompiledClock(reasons=(missing.problem,))
+    return CompiledClock(found.name, reading_s(found), found.reasons)
+
+
 @dataclass(frozen=True)
 class Sources:
     """Where the readings come from. Tests pass their own."""
@@ -97,6 +122,7 @@ class Sources:
     environment: Callable[[], Environment] = capture
     machine: Callable[[], Machine] = machine
     interpreter: Callable[[], Interpreter] = interpreter
+    compiled_clock: Callable[[], CompiledClock] = compiled_clock
     start: Callable[[], noise.Reading] = noise.start
     finish: Callable[[noise.Reading], Noise] = noise.finish
 
@@ -128,6 +154,7 @@ def examine(seconds: float = 1.0, sources: Sources = HERE) -> Diagnosis:
         machine=sources.machine(),
         interpreter=sources.interpreter(),
         clock=clock,
+        compiled_clock=sources.compiled_clock(),
         noise=meanwhile,
         gaps=gaps,
         spread=noise.spread([first for first, _ in pairs], clock.resolution_s),
@@ -334,4 +361,20 @@ def by_clock(d: Diagnosis) -> Iterator[Remark]:
             "Short samples are inexact.",
             f"Its source is {d.machine.clock_source or 'not known'}. On x86 the good one is tsc; the kernel's log says",
             "why another was chosen (dmesg).",
+        )
+    inside = d.compiled_clock
+    if inside.tier == "python" and inside.reading_s is not None:
+        yield warning(
+            "interpreted-clock",
+            f"The clock inside compiled code runs in Python, at {seconds(inside.reading_s)} a reading:",
+            f"{'; '.join(inside.reasons)}.",
+            "Functions of less than some 10 µs cannot be read with it.",
+            "Install a C compiler (on Debian and Ubuntu: apt install gcc libc6-dev); it is used from the next run on.",
+        )
+    elif inside.tier is None:
+        yield warning(
+            "no-compiled-clock",
+            f"There is no clock inside compiled code: {'; '.join(inside.reasons)}.",
+            "Short functions are timed by a slope instead, which a busy machine disturbs; deadlines inside jit are not "
+            "available.",
         )

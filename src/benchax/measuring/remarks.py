@@ -188,8 +188,8 @@ def resident_far_below_wall(e: Evidence) -> Remark | None:
         "resident-far-below-wall",
         "warning",
         f"repeated inside one program it takes {seconds(resident.median_s)}, called {seconds(wall.median_s)}: more "
-        "than dispatch explains. Either its outputs are dear to allocate, or a part that does not depend on the inputs is "
-        "computed once for all",
+        "than dispatch explains. Either its outputs are dear to allocate, or a part that does not depend on the inputs "
+        "is computed once for all",
     )
 
 
