@@ -1,4 +1,4 @@
-"""What every executor promises, wherever it runs a case; and what is special about a fresh process."""
+"""What every executor promises, wherever it runs a case; and what is special about a worker process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,8 +17,9 @@ import pytest
 from benchax.case import Case, make_case
 from benchax.executors import executor_for
 from benchax.executors.base import Executor
-from benchax.executors.fresh import FreshProcess
 from benchax.executors.inline import Inline
+from benchax.executors.isolated import Isolated, limit
+from benchax.executors.pool import Pool
 from benchax.measuring.engine import quiet
 from benchax.model import Measurement
 from benchax.options import DEFAULTS, resolve
@@ -28,7 +28,12 @@ QUICK = resolve(
     {"max_time_s": 0.02, "min_time_s": 0.01, "max_warmup_s": 0.02, "memory": False, "timer": "wall", "store": "off"},
     environ={},
 )
-EXECUTORS = {"inline": Inline(), "fresh": FreshProcess()}
+EXECUTORS = {
+    "inline": Inline(),
+    "isolated": Isolated(),
+    "cold": Isolated(cold=True),
+    "spawned": Isolated(pool=Pool(start="spawn")),
+}
 
 
 def talkative() -> Case:
@@ -50,8 +55,11 @@ def failing() -> Case:
 
 
 @pytest.fixture(scope="module", params=EXECUTORS)
-def executor(request: pytest.FixtureRequest) -> Executor:
-    return EXECUTORS[request.param]
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    executor = EXECUTORS[request.param]
+    yield executor
+    if isinstance(executor, Isolated):
+        executor.pool.close()
 
 
 @pytest.fixture(scope="module")
@@ -117,30 +125,67 @@ def test_an_interrupt_passes_through_and_leaves_no_process(executor: Executor) -
     def interrupt(stage: str, share: float) -> None:
         raise KeyboardInterrupt
 
+    before = set(psutil.Process().children(recursive=True))  # of pools that other tests share
+
     with pytest.raises(KeyboardInterrupt):
         executor.run(failing(), QUICK, run_id="run-1", progress=interrupt)
 
-    assert psutil.Process().children(recursive=True) == []
+    assert set(psutil.Process().children(recursive=True)) <= before
+    if isinstance(executor, Isolated):
+        assert executor.pool._keeper is None
 
 
-def test_the_option_chooses_the_executor() -> None:
-    assert isinstance(executor_for(replace(DEFAULTS, cold_process=False)), Inline)
-    assert isinstance(executor_for(replace(DEFAULTS, cold_process=True)), FreshProcess)
+# ---- the choice -------------------------------------------------------------------------------------------------
 
 
-# ---- a fresh process --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "kind", "cold"),
+    [
+        ({}, Inline, None),
+        ({"isolate": True}, Isolated, "function"),
+        ({"timeout_s": 3.0}, Isolated, "function"),
+        ({"memory_limit_bytes": 2**30}, Isolated, "function"),
+        ({"cold_process": True}, Isolated, "process"),
+        ({"cold_process": True, "timeout_s": 3.0}, Isolated, "process"),
+    ],
+)
+def test_the_options_choose_the_executor(options: dict[str, Any], kind: type, cold: str | None) -> None:
+    """A limit that only a process can keep to implies one."""
+    executor = executor_for(replace(DEFAULTS, **options))
+
+    assert type(executor) is kind
+    assert getattr(executor, "cold", None) == cold
 
 
-def test_only_a_fresh_process_is_cold(row: Measurement, executor: Executor) -> None:
-    assert row.stages.cold == ("process" if isinstance(executor, FreshProcess) else "function")
+# ---- worker processes -------------------------------------------------------------------------------------------
 
 
-def test_what_the_function_prints_in_a_fresh_process_goes_to_stderr(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def isolated() -> Iterator[Isolated]:
+    with Pool() as pool:
+        yield Isolated(pool=pool)
+
+
+def test_only_a_new_process_is_cold(row: Measurement, executor: Executor) -> None:
+    assert row.stages.cold == getattr(executor, "cold", "function")
+
+
+def test_a_cold_process_does_one_case_only() -> None:
+    def who(x: Any) -> Any:
+        return x + os.getpid()
+
+    with Pool(warm=False, reuse=False) as pool:
+        rows = [Isolated(cold=True, pool=pool).run(make_case(who, ("f32[8]",)), QUICK, run_id="run-1", progress=quiet)]
+
+        assert pool._ready == []
+
+    assert [row.status for row in rows] == ["ok"]
+
+
+def test_what_the_function_prints_in_a_worker_goes_to_stderr(
+    capfd: pytest.CaptureFixture[str], isolated: Isolated
 ) -> None:
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # it is to arrive although it was buffered
-
-    FreshProcess().run(talkative(), QUICK, run_id="run-1", progress=quiet)
+    isolated.run(talkative(), QUICK, run_id="run-1", progress=quiet)
 
     captured = capfd.readouterr()
     assert captured.out == ""
@@ -148,83 +193,66 @@ def test_what_the_function_prints_in_a_fresh_process_goes_to_stderr(
     assert "hello from C" in captured.err
 
 
-def test_inputs_that_cannot_travel_give_a_failed_row() -> None:
+def test_inputs_that_cannot_travel_give_a_failed_row(isolated: Isolated) -> None:
     """Not an exception: the other cases of the run go on."""
     case = make_case(lambda lock: 1, (threading.Lock(),), name="locked")
 
-    failure = FreshProcess().run(case, QUICK, run_id="run-1", progress=quiet).failure
+    failure = isolated.run(case, QUICK, run_id="run-1", progress=quiet).failure
 
     assert failure is not None
     assert (failure.kind, failure.stage) == ("error", "start")
-    assert failure.message == (
-        "case 'locked' cannot be sent to a fresh process: TypeError: cannot pickle '_thread.lock' object; "
+    assert failure.message.startswith(
+        "case 'locked' cannot be sent to a worker process: TypeError: cannot pickle '_thread.lock' object; "
         "expected a function and inputs that cloudpickle can pickle"
     )
-    assert failure.advice == "give inputs as specs (f32[8,128]) or as a function that makes them"
+    assert failure.advice.startswith("give inputs as specs (f32[8,128]) or as a function that makes them")
 
 
-@pytest.fixture
-def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes the child a shell script, which reads its task, says where it is, and ends in a given way."""
+def test_a_case_that_never_returns_becomes_a_row(isolated: Isolated) -> None:
+    def hang(x: Any) -> Any:
+        while True:
+            pass
 
-    def child(last_words: str) -> None:
-        script = tmp_path / "python"
-        script.write_text(f"#!/bin/sh\ncat > {os.devnull}\n{last_words}\n")
-        script.chmod(0o700)
-        monkeypatch.setattr(sys, "executable", str(script))
-
-    return child
-
-
-IN_COMPILE = """echo '{"stage": "compile", "share": 0.0}'"""
-
-
-@pytest.mark.parametrize(
-    ("last_words", "message", "advice"),
-    [
-        ("kill -SEGV $$", "the process was killed by SIGSEGV in start", ""),
-        (f"{IN_COMPILE}; kill -ABRT $$", "the process was killed by SIGABRT in compile", ""),
-        (
-            f"{IN_COMPILE}; kill -KILL $$",
-            "the process was killed by SIGKILL in compile",
-            "The kernel may have run out of memory: see dmesg.",
-        ),
-        (f"{IN_COMPILE}; exit 3", "the process ended with exit code 3 in compile, without an answer", ""),
-        ("exit 0", "the process ended with exit code 0 in start, without an answer", ""),
-        (
-            f"""{IN_COMPILE}; printf '{{"measurement": {{"case"'; exit 1""",
-            "the process ended with exit code 1 in compile, without an answer",
-            "",
-        ),
-    ],
-)
-def test_a_child_that_dies_becomes_a_row(last_words: str, message: str, advice: str, dying: Any) -> None:
-    dying(last_words)
-
-    row = FreshProcess().run(talkative(), QUICK, run_id="run-1", progress=quiet)
+    row = isolated.run(make_case(hang, ("f32[8]",)), replace(QUICK, timeout_s=0.3), run_id="run-1", progress=quiet)
 
     assert row.failure is not None
-    assert (row.failure.kind, row.failure.message, row.failure.advice) == ("crashed", message, advice)
-    assert (row.case, row.options, row.run_id) == (talkative().id, QUICK, "run-1")
+    assert (row.failure.kind, row.failure.stage) == ("timeout", "trace")
+    assert row.failure.message.startswith("trace took longer than 300 ms; the process was killed (at ")
+    assert (row.case.name, row.run_id) == ("hang", "run-1")
+    assert row.environment.backend == "cpu"  # told by the worker, before it was killed
+    assert row.environment.config["jax_enable_x64"] is False
 
 
-def test_a_child_that_does_not_even_read_its_task_becomes_a_row(dying: Any, tmp_path: Path) -> None:
-    dying("")
-    (tmp_path / "python").write_text("#!/bin/sh\nexit 7\n")
-    case = make_case(lambda x: x, ("x" * 10**6,))  # more than a pipe holds
-
-    row = FreshProcess().run(case, QUICK, run_id="run-1", progress=quiet)
-
-    assert row.failure is not None
-    assert row.failure.message == "the process ended with exit code 7 in start, without an answer"
-
-
-def test_the_signal_that_killed_the_child_is_named() -> None:
+def test_the_signal_that_killed_the_worker_is_named(isolated: Isolated) -> None:
     def crash(x: Any) -> Any:
         os.kill(os.getpid(), signal.SIGSEGV)
 
-    failure = FreshProcess().run(make_case(crash, ("f32[8]",)), QUICK, run_id="run-1", progress=quiet).failure
+    failure = isolated.run(make_case(crash, ("f32[8]",)), QUICK, run_id="run-1", progress=quiet).failure
 
     assert failure is not None
     assert (failure.kind, failure.stage) == ("crashed", "trace")
-    assert failure.message == "the process was killed by SIGSEGV in trace"
+    assert failure.message.startswith(f"the process was killed by SIGSEGV in trace (at {__file__}:")
+    assert "in crash" in failure.traceback
+
+
+def test_a_case_beyond_its_memory_becomes_a_row(isolated: Isolated) -> None:
+    case = make_case(lambda x: (x[:, None] * x[None, :]).sum(0), ("f32[20000]",), jit=False)  # 1.6 GB
+
+    limited = isolated.run(case, replace(QUICK, memory_limit_bytes=2**29), run_id="run-1", progress=quiet)
+
+    assert limited.failure is not None
+    assert limited.failure.kind == "out_of_memory"
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("trace", 2.0), ("compile", 2.0), ("first run", 2.0), ("verify", 2.0), ("warm-up", 7.0), ("wall", 5.0),
+        ("loop", 5.0), ("start", 60.0),
+    ],
+)  # fmt: skip
+def test_sampling_may_take_what_its_options_grant_on_top(stage: str, expected: float) -> None:
+    options = replace(DEFAULTS, timeout_s=2.0, max_time_s=3.0, max_warmup_s=5.0)
+
+    assert limit(stage, options) == expected
+    assert limit(stage, replace(options, timeout_s=None)) is None

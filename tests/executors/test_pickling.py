@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from source_tree import PACKAGE
 
@@ -182,3 +183,70 @@ def test_what_cannot_travel_is_refused(make: Callable[[], Any]) -> None:
 
     with pytest.raises(TypeError, match="cannot pickle"):
         pickling.dumps(lambda: what)
+
+
+# ---- arrays -----------------------------------------------------------------------------------------------------
+
+
+def there_and_back(value: Any) -> tuple[Any, int]:
+    """The value, and how many buffers travelled beside the pickle."""
+    beside: list[pickle.PickleBuffer] = []
+    content = pickling.dumps(value, beside.append)
+    return pickling.loads(content, [memoryview(bytearray(buffer.raw())) for buffer in beside]), len(beside)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int32", "complex64", "bfloat16", "float8_e4m3fn", "int4"])
+def test_an_array_of_jax_arrives_as_one(dtype: str) -> None:
+    array = jnp.arange(6, dtype="float32").astype(dtype).reshape(2, 3)
+
+    back, _ = there_and_back(array)
+
+    assert isinstance(back, jax.Array)
+    assert (back.dtype, back.shape, back.tolist()) == (array.dtype, array.shape, array.tolist())
+    assert back.weak_type == array.weak_type
+
+
+def test_a_number_that_became_an_array_is_still_weak() -> None:
+    """Else x * it would have another dtype over there."""
+    back, _ = there_and_back(jnp.asarray(2.0))
+
+    assert back.weak_type
+
+
+@pytest.mark.parametrize("implementation", ["threefry2x32", "rbg"])
+def test_a_typed_key_draws_the_same(implementation: str) -> None:
+    key = jax.random.split(jax.random.key(3, impl=implementation), 2)
+
+    back, _ = there_and_back(key)
+
+    assert back.dtype == key.dtype
+    assert jax.random.bits(back[1]) == jax.random.bits(key[1])
+
+
+def test_big_buffers_travel_beside_the_pickle_and_small_ones_in_it() -> None:
+    small, big = np.zeros(2**16), np.arange(2.0**18)
+
+    (back_small, back_big, back_jax), beside = there_and_back((small, big, jnp.asarray(big)))
+
+    assert beside == 2
+    np.testing.assert_array_equal(back_small, small)
+    np.testing.assert_array_equal(back_big, big)
+    np.testing.assert_array_equal(back_jax, big)
+
+
+def test_an_array_over_several_devices_is_refused() -> None:
+    """It would arrive on one, and another program would be measured."""
+    code = """
+import jax, jax.numpy as jnp
+from benchax.executors import pickling
+mesh = jax.make_mesh((2,), ("x",))
+sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+try:
+    pickling.dumps(jax.device_put(jnp.arange(4), sharding))
+except TypeError as error:
+    assert str(error) == "an array over 2 devices cannot be sent to another process", error
+else:
+    raise AssertionError
+"""
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -63,7 +63,11 @@ class Reporter:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
-            columns = (TextColumn("{task.fields[label]}"), BarColumn(bar_width=24), TextColumn("{task.description}"))
+            columns = (
+                TextColumn("{task.fields[label]}", markup=False),
+                BarColumn(bar_width=24),
+                TextColumn("{task.description}"),
+            )
             self.bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True)
             self.bar.start()
             self.task = self.bar.add_task("", total=self.total, label="")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from benchax.executors.base import Executor
-from benchax.executors.fresh import FreshProcess
 from benchax.executors.inline import Inline
+from benchax.executors.isolated import Isolated
 from benchax.model import Options
 
 
 def executor_for(options: Options) -> Executor:
-    return FreshProcess() if options.cold_process else Inline()
+    """A limit that only a process can keep to implies one."""
+    if options.cold_process:
+        return Isolated(cold=True)
+    is_limited = options.timeout_s is not None or options.memory_limit_bytes is not None
+    return Isolated() if options.isolate or is_limited else Inline()

@@ -1,60 +1,248 @@
-"""The child of `fresh.py`: reads one task from standard input, measures it, answers in JSON lines on standard output.
+"""The process in which a job runs. It may be killed at any time.
 
-What the user's code prints goes to standard error, so that it cannot be mistaken for an answer. Ctrl-C is left to the
-parent, which ends this process: two tracebacks would say the same.
+Reads one job after the other from its connection, runs it, answers. What the user's code prints goes to the output
+pipe and can never be taken for an answer. Ctrl-C is left to the program, which ends this process: two tracebacks would
+say the same.
+
+Before each job the state that a program shares with everything it calls is set to what it is in the program that sent
+the job: environment variables, working directory, import paths, settings of JAX.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import dataclasses
+import faulthandler
+import gc
+import importlib
+import itertools
 import json
 import os
-import pickle
+import random
+import resource
 import signal
+import socket
 import sys
-from typing import IO, Any
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter, process_time, sleep
+from typing import Any, NoReturn
+
+import numpy as np
+
+from benchax.executors import arrays, blas, pickling, process_tree
+from benchax.executors.channel import Channel, Closed, Message
+from benchax.executors.settings import apply_settings
+from benchax.executors.staleness import Imported
+from benchax.measuring.diagnosis import diagnose
+from benchax.model import Failure
+
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from benchax.executors import worker; "
+    "worker.begin(*map(int, sys.argv[2:]))"
+)
 
 
-def main() -> None:
+_COLLECT_EVERY = 16
+_COLLECT_FROM_BYTES = 2**29
+
+
+def begin(connection: int, output: int) -> NoReturn:
+    """Makes this process a worker. Never returns, whatever happens: above it in a fork is the zygote's own loop."""
+    try:
+        _detach(connection, output)
+        serve(Channel(socket.socket(fileno=3)))
+    except BaseException:
+        traceback.print_exc()
+        _flush()
+    finally:
+        os._exit(1)
+
+
+def _detach(connection: int, output: int) -> None:
+    """Own session, own output, no descriptor but its own, first to go when memory runs out."""
+    os.setsid()
+    zygote = os.getppid()
+    process_tree.die_with_parent()
+    if os.getppid() != zygote:
+        os._exit(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers = _take_over_stdout()
-    paths, settings, task = pickle.loads(sys.stdin.buffer.read())
-    sys.path[:] = paths
-    _apply(settings)
-    case, options, run_id = pickle.loads(task)
-
-    from benchax import codec
-    from benchax.measuring.engine import measure
-
-    def progress(stage: str, share: float) -> None:
-        _say(answers, {"stage": stage, "share": share})
-
-    measurement = measure(case, options, run_id=run_id, progress=progress, cold="process")
-    sys.stdout.flush()  # the parent ends this process as soon as it has the answer
-    _say(answers, {"measurement": codec.to_document(measurement)})
-
-
-def _take_over_stdout() -> IO[str]:
-    """The real standard output, for answers alone; file descriptor 1 becomes standard error."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return answers
+    kept = os.dup2(connection, max(connection, output) + 1, inheritable=False)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    if kept != 3:
+        os.dup2(kept, 3, inheritable=False)
+    os.closerange(4, _most_fds())
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    faulthandler.enable(2)  # what a crash says about itself is the best that its row can say
+    faulthandler.register(signal.SIGUSR1, 2)  # where it is stuck, asked before it is killed
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    random.seed()
+    np.random.seed()  # forks would all draw the same otherwise
+    gc.freeze()
 
 
-def _apply(settings: dict[str, Any]) -> None:
-    import jax
-
-    from benchax.environment import jax_config
-
-    here = jax_config(jax.config)
-    for name, value in settings.items():
-        if here.get(name) != value:
-            jax.config.update(name, value)
+def _most_fds() -> int:
+    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**16)
 
 
-def _say(answers: IO[str], message: dict[str, Any]) -> None:
-    answers.write(json.dumps(message) + "\n")
-    answers.flush()
+def serve(channel: Channel) -> None:
+    imported, idleness = Imported(), Idleness()
+    for number in itertools.count(1):
+        try:
+            message = channel.receive()
+        except Closed:
+            return
+        if message is None:
+            return
+        job = Running(channel, message.document["job"], os.getpid())
+        if why := imported.changed() or idleness.broken():
+            channel.send({"job": job.number, "stale": why})
+            return
+        if number == 1:
+            blas.set_threads(blas.usual_threads(message.document["environ"]))
+        job.run(message)
+        del message, job
+        imported.look()
+        _collect(number)
+        idleness = Idleness()
 
 
-if __name__ == "__main__":
-    main()
+class Idleness:
+    """Is nothing computed between two jobs? What was, would take the processor from the next one."""
+
+    def __init__(self) -> None:
+        self.since, self.used = perf_counter(), process_time()
+
+    def broken(self) -> str:
+        """Why it is not; empty if it is, or was too short to tell."""
+        idle_s = perf_counter() - self.since
+        is_busy = idle_s > 0.02 and process_time() - self.used > 0.3 * idle_s
+        return "a computation that an earlier job left" if is_busy else ""
+
+
+def _collect(number: int) -> None:
+    """Frees what only cycles hold: always if it is much, else now and then, since it takes some milliseconds."""
+    if number % _COLLECT_EVERY == 0 or process_tree.resident_bytes() > _COLLECT_FROM_BYTES:
+        gc.collect()
+
+
+class Running:
+    """A job, while it runs."""
+
+    def __init__(self, channel: Channel, number: int, pid: int) -> None:
+        self.channel = channel
+        self.number = number
+        self.pid = pid
+        self.stage = "start"
+
+    def say(self, stage: str, **facts: Any) -> None:
+        """Announces a stage; `facts` are JSON. {"again": True} begins its budget anew."""
+        self.stage = stage
+        self._send({"say": {"stage": stage, **facts}})
+
+    def _send(self, document: dict[str, Any], sections: Sequence[Any] = ()) -> None:
+        if os.getpid() != self.pid:  # a process that the user's code forked has nothing to say here
+            os._exit(0)
+        self.channel.send({"job": self.number, **document}, sections)
+
+    def run(self, message: Message) -> None:
+        self._send({"begun": True})  # from here on a death is the job's doing
+        threads = set(threading.enumerate())
+        before = _limit_memory(message.document["memory_limit_bytes"])
+        try:
+            document, sections = self._outcome(message)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        _flush()
+        document["doubt"] = document.get("doubt") or _leftovers(threads)
+        self._send(document, sections)
+
+    def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
+        try:
+            _take_over_state(message.document)
+            entry = _entry(message.document["entry"])
+            argument = pickling.loads(message.sections[0], message.sections[1:])
+            document, results = entry(argument, self.say)
+            del argument
+            return _packed(document, results)
+        except Closed:
+            os._exit(0)
+        except BaseException as error:
+            failure = _failure(error, self.stage)
+            doubt = "memory ran out" if failure.kind == "out_of_memory" else ""
+            return {"failure": dataclasses.asdict(failure), "doubt": doubt}, ()
+
+
+def _entry(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def _packed(document: dict[str, Any], results: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
+    pairs = [arrays.described(result) for result in results]
+    text = json.dumps(document).encode("ascii")
+    return {"arrays": [description for description, _ in pairs]}, [text, *(content for _, content in pairs)]
+
+
+def _take_over_state(given: dict[str, Any]) -> None:
+    os.environ.clear()
+    os.environ.update(given["environ"])
+    sys.argv[:] = given["arguments"]
+    sys.path[:] = given["paths"]
+    with contextlib.suppress(OSError):  # it may have been removed; then the program is nowhere either
+        os.chdir(given["folder"])
+    apply_settings(given["settings"])
+
+
+def _failure(error: BaseException, stage: str) -> Failure:
+    try:
+        return diagnose(error, stage)
+    except BaseException:  # an error whose own text raises
+        return Failure("error", stage, f"{type(error).__name__}, which cannot be shown as text")
+
+
+def _limit_memory(beyond: int | None) -> tuple[int, int]:
+    """Limits the address space to what is mapped already and `beyond`; returns the limits that held before."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if beyond is not None:
+        mapped = process_tree.mapped_bytes()
+        most = mapped + beyond
+        hard = before[1]
+        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    return before
+
+
+def _leftovers(threads_before: set[threading.Thread]) -> str:
+    """What the job left running, which would disturb the next one; empty if nothing."""
+    # Threads of XLA that called into Python once look like this; they wait for work and disturb nobody.
+    own = [t for t in threading.enumerate() if t not in threads_before and type(t).__name__ != "_DummyThread"]
+    if own:
+        return f"{len(own)} threads were left"
+    if process_tree.children(os.getpid()):
+        return "child processes were left"
+    return "a computation was left" if _is_computing(looks=25) else ""
+
+
+def _is_computing(looks: int) -> bool:
+    """A function that returns before its computation is over leaves threads of XLA at work."""
+    idle = 0
+    for look in range(looks):
+        idle += not process_tree.running_threads()
+        if idle > look / 5:  # the work goes from one thread to the other, and now and then a look falls between
+            return False
+        # Threads that have just finished look for more work, or wait for a processor to go to sleep on.
+        sleep(0.002)
+    return True
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the user's code may have closed or replaced them
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)  # what C has printed

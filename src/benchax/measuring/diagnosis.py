@@ -132,10 +132,11 @@ def _message(error: BaseException) -> str:
 def user_line(error: BaseException) -> str | None:
     """file:line of the innermost frame of the user's own code; None if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not _is_library(f.filename)]
+    own = [f for f in frames if not is_library(f.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None
 
 
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
+    """Is this file benchax, an installed package, or part of Python, and not the user's own?"""
     # Compiled extensions (Cython) name their sources by relative paths.
     return not Path(filename).is_absolute() or filename.startswith((_OURS, *map(str, _LIBRARIES)))

@@ -1,0 +1,58 @@
+"""The number of threads that OpenBLAS uses, in the libraries that this process has loaded.
+
+The zygote must have no threads, so NumPy and SciPy are loaded with one thread there. A worker must compute as any
+other process does: `jnp.linalg` on CPU calls SciPy's LAPACK, and would take twice as long on two cores.
+
+Tried with NumPy 2.4 and SciPy 1.17 from PyPI. Elsewhere nothing is found and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_LIBRARY = re.compile(r"(/\S*openblas\S*\.so\S*)")
+_NAMES = (
+    "scipy_openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads",
+    "openblas_{}_num_threads64_",
+    "openblas_{}_num_threads",
+)
+
+
+def thread_counts() -> dict[str, int]:
+    """By library."""
+    found = {path: _function(path, "get") for path in _loaded()}
+    return {path: function() for path, function in found.items() if function is not None}
+
+
+def set_threads(count: int) -> None:
+    for path in _loaded():
+        if (function := _function(path, "set")) is not None:
+            function(count)
+
+
+def usual_threads(variables: Mapping[str, str]) -> int:
+    """How many OpenBLAS takes in a process with these environment variables."""
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
+        with contextlib.suppress(ValueError, KeyError):
+            if (count := int(variables[name])) > 0:
+                return count
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _loaded() -> list[str]:
+    try:
+        return sorted(set(_LIBRARY.findall(Path("/proc/self/maps").read_text())))
+    except OSError:
+        return []
+
+
+def _function(path: str, verb: str) -> Any:
+    library = ctypes.CDLL(path)
+    return next((getattr(library, name.format(verb)) for name in _NAMES if hasattr(library, name.format(verb))), None)

@@ -1,0 +1,256 @@
+"""One job on one worker: sent, watched against its limits, and brought to an end, whatever the worker does.
+
+Waits on three things at once: the worker's connection, what it prints, and the zygote, which tells of the worker's end
+also where a process that the worker forked keeps the connection open. Whatever arrives, the limits are looked at
+before the next wait: nobody gains time by talking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from benchax.executors import arrays, process_tree, stacks
+from benchax.executors.channel import Bytes, Closed, Garbled, Message, TooLate, wait_readable
+from benchax.executors.jobs import Ended, Job, no_listener
+from benchax.executors.keeper import Keeper, Worker, signal_name
+from benchax.executors.output import LAST_WORDS
+from benchax.model import Failure
+from benchax.units import seconds, size
+
+SEND_S = 60.0
+"""For a worker to take a job, which is at most 64 KiB and a descriptor: more only if it is stuck."""
+ASK_S = 0.02
+"""For a worker to write where it is."""
+LAST_BREATH_S = 1.0
+"""A process that has closed its connection is about to end, or did it on purpose."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    ended: Ended
+    doubt: str = ""
+    """Why the worker must not be used again; empty if it may."""
+    is_stale: bool = False
+    """The worker has not begun, and another one can: it is gone, knows old code, or is busy with what a job left."""
+
+
+class Budget:
+    """When the present stage, and the job, must be over."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.begun = perf_counter()
+        self.enter("start")
+
+    def enter(self, stage: str) -> None:
+        self.stage = stage
+        self.limit = self.job.limits(stage)
+        self.until = None if self.limit is None else perf_counter() + self.limit
+
+    def announced(self, stage: str, is_again: bool) -> None:
+        if stage != self.stage or is_again:
+            self.enter(stage)
+
+    def rest(self) -> float | None:
+        ends = [self.until, None if self.job.total_s is None else self.begun + self.job.total_s]
+        known = [end for end in ends if end is not None]
+        return min(known) - perf_counter() if known else None
+
+    def failure(self) -> Failure | None:
+        """What to say if a limit was passed."""
+        now = perf_counter()
+        if self.until is not None and self.limit is not None and now >= self.until:
+            what, limit = self.stage, self.limit
+        elif self.job.total_s is not None and now >= self.begun + self.job.total_s:
+            what, limit = "the job as a whole", self.job.total_s
+        else:
+            return None
+        text = f"{what} took longer than {seconds(limit)}; the process was killed"
+        return Failure("timeout", self.stage, text, "Allow more time, or give it less to do.")
+
+
+class Conversation:
+    """One job on one worker. With a doubt in the conclusion, the worker has been or must be killed."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        worker: Worker,
+        job: Job,
+        on_message: Callable[[dict[str, Any]], None] = no_listener,
+        is_passed_on: bool = True,
+    ) -> None:
+        """`is_passed_on`: what the worker prints appears on this program's standard error."""
+        self.keeper = keeper
+        self.worker = worker
+        self.job = job
+        self.on_message = on_message
+        worker.jobs += 1
+        self.number = worker.jobs
+        self.oom_kills = process_tree.oom_kills()
+        self.early: Conclusion | None = None
+        self.has_begun = False
+        worker.output.begin(is_passed_on)
+
+    def begin(self, sections: Sequence[Bytes], state: dict[str, Any]) -> None:
+        """Sends the job, without waiting for what comes of it.
+
+        Args:
+            sections: the pickled argument.
+            state: what is to hold in the worker (see `worker.py`).
+        """
+        job = self.job
+        document = {"job": self.number, "entry": job.entry, "memory_limit_bytes": job.memory_limit_bytes, **state}
+        self.budget = Budget(job)
+        try:
+            self.worker.channel.send(document, sections, timeout_s=SEND_S)
+        except TooLate:
+            self.early = self._failed("crashed", "the worker process did not take the job; it was killed")
+        except MemoryError as error:
+            self.early = Conclusion(Ended(None, failure=Failure("out_of_memory", "start", str(error), _SMALLER)))
+        except Closed:
+            self.early = self._died()
+
+    def finish(self) -> Conclusion:
+        """Listens until the job is over."""
+        conclusion = self.early or self._listen()
+        self.worker.output.drain()
+        return conclusion
+
+    def _listen(self) -> Conclusion:
+        worker, control = self.worker, self.keeper.channel
+        while True:
+            if (conclusion := self._heard()) is not None:
+                return conclusion
+            if (failure := self.budget.failure()) is not None:
+                return self._stuck(failure)
+            sources = [worker.channel, control, *([worker.output] if worker.output.is_open else [])]
+            ready = wait_readable(sources, self.budget.rest())
+            if worker.output in ready:
+                worker.output.pump()
+            try:
+                if control in ready:
+                    self.keeper.absorb()
+                if worker.channel in ready:
+                    worker.channel.take()
+            except Closed:
+                return self._died()
+            if worker.status is not None:
+                return self._died()
+
+    def _heard(self) -> Conclusion | None:
+        """Works through the messages that are there; the conclusion, if one of them is the answer."""
+        while True:
+            try:
+                message = self.worker.channel.pop()
+                if message is None:
+                    return None
+                said = self._said(message)
+                if said is None and self._is_answer(message.document):
+                    return self._answered(message)
+            except (Garbled, ValueError, KeyError, TypeError):
+                text = f"the function wrote to the connection of its process in {self.budget.stage}"
+                return self._failed("crashed", text)
+            except MemoryError as error:
+                return self._failed("out_of_memory", str(error), _SMALLER)
+            if said is not None:  # outside of `try`: what a listener raises is not the worker's doing
+                self.on_message(said)
+
+    def _is_answer(self, document: dict[str, Any]) -> bool:
+        is_ours = document["job"] == self.number
+        self.has_begun |= is_ours
+        return is_ours and "begun" not in document
+
+    def _said(self, message: Message) -> dict[str, Any] | None:
+        """An announcement, already counted; None for anything else, such as words of a process that an earlier job
+        forked."""
+        document = message.document
+        if document["job"] != self.number or "say" not in document:
+            return None
+        said = document["say"]
+        self.budget.announced(said["stage"], bool(said.get("again")))
+        return said
+
+    def _answered(self, message: Message) -> Conclusion:
+        document, stage = message.document, self.budget.stage
+        if "stale" in document:
+            return Conclusion(Ended(None), document["stale"], is_stale=True)
+        if "failure" in document:
+            ended = Ended(None, failure=Failure(**document["failure"]), stage=stage)
+        else:
+            results = arrays.rebuilt(document["arrays"], message.sections[1:])
+            ended = Ended(json.loads(bytes(message.sections[0])), results, stage=stage)
+        return Conclusion(ended, document["doubt"])
+
+    def _died(self) -> Conclusion:
+        """The connection has ended, or the process."""
+        with contextlib.suppress(Closed, Garbled):  # its last message may be an answer
+            while True:
+                if (conclusion := self._heard()) is not None:
+                    return Conclusion(conclusion.ended, conclusion.doubt or "it has ended")
+                if not wait_readable([self.worker.channel], 0.0):
+                    break
+                self.worker.channel.take()
+        self.keeper.await_end(self.worker, LAST_BREATH_S)
+        self.worker.output.drain()
+        if not self.has_begun:
+            return Conclusion(Ended(None), "a worker that ended while it waited", is_stale=True)
+        return self._failed(*self._cause(self.worker.status))
+
+    def _cause(self, status: int | None) -> tuple[str, str, str]:
+        """kind, message, advice."""
+        stage, words = self.budget.stage, self.worker.output.text()
+        if self.keeper.process.poll() is not None:
+            return "crashed", f"the process that keeps the workers was killed in {stage}", ""
+        if status is None:
+            return "crashed", f"the function closed the connection of its process in {stage}; it was killed", ""
+        if status == -signal.SIGKILL and _rose(self.oom_kills, process_tree.oom_kills()):
+            return "out_of_memory", f"the kernel ran out of memory in {stage}, and killed the process", _SMALLER
+        if self.job.memory_limit_bytes is not None and _tells_of_memory(words):
+            limit = size(self.job.memory_limit_bytes)
+            return "out_of_memory", f"the process ended in {stage}, beyond its {limit} of memory", _SMALLER
+        if status < 0:
+            advice = "The kernel may have run out of memory: see dmesg." if status == -signal.SIGKILL else ""
+            return "crashed", f"the process was killed by {signal_name(status)} in {stage}", advice
+        return "crashed", f"the process ended with exit code {status} in {stage}, without an answer", ""
+
+    def _stuck(self, failure: Failure) -> Conclusion:
+        """Over its limit. Asks where it is, which takes milliseconds, and ends it."""
+        stack = stacks.frames(self.keeper.where(self.worker, ASK_S))
+        return self._failed(failure.kind, failure.message, failure.advice, stack)
+
+    def _failed(self, kind: Any, message: str, advice: str = "", stack: list[str] | None = None) -> Conclusion:
+        """Kills the worker: what it does now is of no use to anybody."""
+        stage, output = self.budget.stage, self.worker.output
+        output.drain()
+        stack = stacks.frames(output.text()) if stack is None else stack
+        where = stacks.user_line(stack)
+        message += f" (at {where})" if where else ""
+        failure = Failure(kind, stage, message, advice, _story(stack, "" if kind == "timeout" else output.text()))
+        self.keeper.kill(self.worker)
+        return Conclusion(Ended(None, failure=failure, stage=stage), message)
+
+
+def _story(stack: list[str], words: str) -> str:
+    """Where it was and what it printed last, as a row keeps it."""
+    words = words.partition("Fatal Python error:")[0].strip()[-LAST_WORDS:]
+    parts = [f"Where it was, innermost first:\n  {joined}" if (joined := "\n  ".join(stack)) else ""]
+    parts += [f"The last that it printed:\n{words}" if words else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+_SMALLER = "Measure a smaller case, or allow more memory."
+
+
+def _rose(before: int | None, after: int | None) -> bool:
+    return before is not None and after is not None and after > before
+
+
+def _tells_of_memory(words: str) -> bool:
+    return any(sign in words for sign in ("bad_alloc", "out of memory", "Out of memory", "Cannot allocate memory"))

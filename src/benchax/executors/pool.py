@@ -1,0 +1,269 @@
+"""Workers that are ready before they are needed, and can be killed at any time.
+
+One worker does the jobs, a standby waits: when the worker is killed, the standby takes over at once. Both are "deep
+warm": they have traced, compiled and run something tiny, which costs a process 50 to 200 ms once. A new standby is made
+when somebody asks (`prepare`) or a worker is needed and there is none, never beside a job: it would take the processor
+from what is being timed.
+
+A worker is used again unless there is doubt: it was killed, it crashed, memory ran out, it left threads or processes
+behind, or it has imported code that was edited since.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchax.environment import FLAG_PREFIXES, FLAGS
+from benchax.errors import UsageError
+from benchax.executors import pickling
+from benchax.executors.channel import Closed, Garbled
+from benchax.executors.conversation import Conclusion, Conversation
+from benchax.executors.jobs import Ended, Job, no_listener
+from benchax.executors.keeper import CannotStart, Keeper, Start, Worker
+from benchax.executors.settings import jax_settings
+from benchax.measuring.diagnosis import diagnose
+from benchax.model import Failure
+
+__all__ = ["Ended", "Job", "Pool", "shared_pool"]
+
+WARM_UP_S = 120.0
+_ATTEMPTS = 3
+_WARM_UP = Job("benchax.executors.warmth:warm_up", (), limits=lambda stage: WARM_UP_S)
+
+
+class Pool:
+    """Runs jobs, one at a time, in workers of its own. A context manager; nothing is started before it is needed.
+
+    Args:
+        warm: workers have compiled and run something tiny before their first job.
+        reuse: a worker may do several jobs; False gives each job a new process.
+        start: "spawn" starts workers without forking, as it is done where forking is not possible.
+    """
+
+    def __init__(self, *, warm: bool = True, reuse: bool = True, start: Start = "auto") -> None:
+        self.warm = warm
+        self.reuse = reuse
+        self.how: Start = start
+        self._lock = threading.Lock()
+        self._keeper: Keeper | None = None
+        self._ready: list[Worker] = []
+        self._conditions: Any = None
+        self._has_killed = False
+        self._modules: set[str] = set()
+        _pools.add(self)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, job: Job, on_message: Callable[[dict[str, Any]], None] = no_listener) -> Ended:
+        """Runs `job` to its end, its failure, or its limits. Raises nothing for what the job does.
+
+        Args:
+            on_message: told each announcement, {"stage": ..., **facts}. What it raises passes through, as
+                KeyboardInterrupt does, and leaves no process.
+        """
+        with self._lock:
+            try:
+                return self._run(job, on_message)
+            except BaseException:
+                self._let_go()
+                raise
+
+    def prepare(self) -> None:
+        """Makes sure that a worker and a standby are ready. To be called when nothing is timed."""
+        with self._lock:
+            try:
+                self._fill(2 if self.reuse else 1)
+            except CannotStart:
+                return  # the next job says so, in its row
+            except BaseException:
+                self._let_go()
+                raise
+
+    def close(self) -> None:
+        """Ends all processes. A job that another thread is running fails."""
+        if (keeper := self._keeper) is not None:
+            keeper.stop()
+        with self._lock:
+            self._let_go()
+
+    def _run(self, job: Job, on_message: Callable[[dict[str, Any]], None]) -> Ended:
+        try:
+            sections = _pickled(job)
+        except UsageError as error:
+            return Ended(None, failure=diagnose(error, "start"))
+        self._modules.add(job.entry.partition(":")[0])
+        conclusion = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._fill(1)
+            except CannotStart as error:
+                return Ended(None, failure=Failure("crashed", "start", error.problem, error.hint))
+            conclusion = self._converse(self._ready[0], job, sections, on_message)
+            if not conclusion.is_stale:
+                return conclusion.ended
+        why = "" if conclusion is None else conclusion.doubt
+        text = f"no worker could begin, {_ATTEMPTS} times in a row; the last time because of {why}"
+        return Ended(None, failure=Failure("error", "start", text))
+
+    def _converse(
+        self, worker: Worker, job: Job, sections: list[Any], on_message: Callable[[dict[str, Any]], None]
+    ) -> Conclusion:
+        assert self._keeper is not None
+        conversation = Conversation(self._keeper, worker, job, on_message)
+        conversation.begin(sections, _state())
+        conclusion = conversation.finish()
+        if conclusion.doubt or not self.reuse:
+            self._has_killed = self._has_killed or bool(conclusion.doubt)
+            self._discard(worker)
+        else:
+            self._keeper.sweep()
+        return conclusion
+
+    def _discard(self, worker: Worker) -> None:
+        assert self._keeper is not None
+        self._ready.remove(worker)
+        if worker.pid in self._keeper.workers:
+            self._keeper.kill(worker)
+
+    def _fill(self, count: int) -> None:
+        """At least `count` workers are ready. Where one was killed already, also its successor: warming two up takes
+        hardly longer than one. Raises `CannotStart`."""
+        self._drop_what_does_not_serve()
+        if len(self._ready) >= count:
+            return
+        if self._keeper is None:
+            self._keeper = Keeper(self.how)
+        wanted = 2 if self._has_killed and self.reuse else count
+        new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
+        if self.warm:
+            self._warm_up(new)
+        self._ready += new
+
+    def _warm_up(self, workers: list[Worker]) -> None:
+        """All at the same time."""
+        assert self._keeper is not None
+        conversations = [Conversation(self._keeper, worker, _WARM_UP, is_passed_on=False) for worker in workers]
+        for conversation in conversations:
+            conversation.begin([pickling.dumps(sorted(self._modules))], _state())
+        conclusions = [conversation.finish() for conversation in conversations]
+        if stale := next((c.doubt for c in conclusions if c.is_stale), ""):
+            raise CannotStart(f"a worker process could not begin: {stale}")
+        failure = next((c.ended.failure for c in conclusions if c.ended.failure is not None), None)
+        if failure is not None:
+            words = failure.traceback.strip().splitlines()
+            last = f"; its last words: {words[-1]}" if words else ""
+            raise CannotStart(f"a worker process could not do its first computation: {failure.message}{last}")
+
+    def _drop_what_does_not_serve(self) -> None:
+        """Workers that have ended while they waited, or that were born under other conditions than those of now."""
+        flags, settings = _start_flags(), jax_settings()
+        if self._keeper is not None and self._conditions not in (None, (flags, settings)):
+            if self._conditions[0] == flags:
+                for worker in list(self._ready):
+                    self._discard(worker)
+            else:
+                self._let_go()
+        self._conditions = flags, settings
+        if self._keeper is None:
+            return
+        try:
+            self._keeper.absorb()
+        except (Closed, Garbled):
+            self._let_go()
+        for worker in [worker for worker in self._ready if worker.status is not None]:
+            self._discard(worker)
+
+    def _let_go(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        self._ready = []
+        if keeper is not None:
+            keeper.close()
+
+    def _abandon(self) -> None:
+        """In a fork of this program: the processes belong to the other one."""
+        keeper, self._keeper = self._keeper, None
+        self._ready, self._lock = [], threading.Lock()
+        if keeper is not None:
+            keeper.abandon()
+
+
+def shared_pool(warm: bool = True) -> Pool:
+    """The pool of this program: the workers of one call serve the next. With `warm=False` one that gives each job a
+    process in which JAX has done nothing yet. Closed at exit."""
+    with _sharing:
+        if warm not in _shared:
+            _shared[warm] = Pool(warm=warm, reuse=warm)
+        return _shared[warm]
+
+
+def _pickled(job: Job) -> list[Any]:
+    """Raises `UsageError` where the argument cannot travel to another process."""
+    beside: list[pickle.PickleBuffer] = []
+    try:
+        # Not in one expression: the list is filled while the pickle is made.
+        content = pickling.dumps(job.argument, beside.append)
+        return [content, *beside]
+    except Exception as error:
+        raise UsageError(
+            f"{job.name} cannot be sent to a worker process: {type(error).__name__}: {error}",
+            "a function and inputs that cloudpickle can pickle",
+            "give inputs as specs (f32[8,128]) or as a function that makes them, the function itself in place of what "
+            "was compiled of it, and open files, locks and connections inside the function",
+        ) from error
+
+
+def _state() -> dict[str, Any]:
+    """What is to be in the worker as it is here, for the length of a job."""
+    try:
+        folder = str(Path.cwd())
+    except OSError:  # it was removed
+        folder = ""
+    return {
+        "environ": dict(os.environ),
+        "paths": [path for path in sys.path if isinstance(path, str)],
+        "folder": folder,
+        "arguments": list(sys.argv),
+        "settings": jax_settings(),
+    }
+
+
+def _start_flags() -> dict[str, str]:
+    """Environment variables that are read once, when a process or its libraries start."""
+    prefixes = (*FLAG_PREFIXES, "PYTHON", "LD_", "OPENBLAS_", "MKL_")
+    return {name: value for name, value in os.environ.items() if name in FLAGS or name.startswith(prefixes)}
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_shared: dict[bool, Pool] = {}
+_sharing = threading.Lock()
+
+
+def _close_shared() -> None:
+    for pool in list(_shared.values()):
+        pool.close()
+    _shared.clear()
+
+
+def _abandon_all() -> None:
+    global _sharing
+    _sharing = threading.Lock()
+    _shared.clear()
+    for pool in list(_pools):
+        pool._abandon()
+
+
+atexit.register(_close_shared)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,118 @@
+"""What the operating system offers to keep track of processes and to end them: parents, children, orphans.
+
+Linux tells a process's children at once and hands orphans to a chosen ancestor (`PR_SET_CHILD_SUBREAPER`), so that a
+process that daemonised itself is found as well. Elsewhere psutil looks through all processes, and what has left its
+parent before anybody looked is not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> bool:
+    """From now on this process becomes the parent of descendants that lose theirs. False where that does not exist."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> bool:
+    """SIGKILL as soon as the thread that made this process ends. False where that does not exist."""
+    return _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    return ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0
+
+
+def children(pid: int) -> list[int]:
+    """Also those that have ended and were not waited for."""
+    try:
+        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:  # it ended meanwhile
+        return []
+    if texts:
+        return [int(child) for text in texts for child in text.split()]
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.Error:
+        return []
+
+
+def descendants(pid: int) -> list[int]:
+    found = children(pid)
+    for child in found:  # grows while it is walked
+        found += children(child)
+    return found
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Stops all before it kills the first, so that none of them makes another one meanwhile."""
+    listed = list(pids)
+    for which in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in listed:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, which)
+
+
+def kill_tree(pid: int) -> None:
+    """Ends `pid` and what descends from it, as far as it can be found from outside."""
+    for _ in range(100):
+        alive = [each for each in [*descendants(pid), pid] if _is_running(each)]
+        if not alive:
+            return
+        kill(alive)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def running_threads() -> set[int]:
+    """Threads of this process, but the calling one, that are computing right now; empty where it is not told."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            is_running = path.read_text().rpartition(")")[2].split()[0] == "R"
+            found |= {int(path.parent.name)} if is_running else set()
+    return found - {threading.get_native_id()}
+
+
+def thread_count() -> int:
+    """Threads of this process, also those that Python does not know."""
+    return psutil.Process().num_threads()
+
+
+def oom_kills() -> int | None:
+    """How often the kernel has ended a process for want of memory since the machine started; None: not told."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
+def resident_bytes() -> int:
+    """Memory that this process occupies."""
+    return psutil.Process().memory_info().rss
+
+
+def mapped_bytes() -> int:
+    """Address space that this process has taken."""
+    return psutil.Process().memory_info().vms

@@ -1,0 +1,462 @@
+"""Workers: warm, used again as long as there is no doubt, and in step with the program that sends them work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import psutil
+import pytest
+from executors.conftest import ENTRY, answer, job, strays
+
+from benchax.executors import pool as pools
+from benchax.executors import zygote
+from benchax.executors.jobs import Job
+from benchax.executors.pool import Pool, shared_pool
+
+pytestmark = pytest.mark.serial
+
+Say = Callable[..., None]
+
+
+def by_value(make: Callable[[], Callable[[Say], Any]]) -> Callable[[Say], Any]:
+    """A function that another one has made travels by value."""
+    return make()
+
+
+def who() -> Callable[[Say], Any]:
+    def answer_with_number(say: Say) -> Any:
+        return {"pid": os.getpid()}, ()
+
+    return answer_with_number
+
+
+def pid_of(pool: Pool) -> int:
+    ended = pool.run(job(who()))
+    assert ended.document is not None, ended.failure
+    return ended.document["pid"]
+
+
+def told(pool: Pool, ask: Callable[[], Any]) -> Any:
+    """What `ask` returns in a worker."""
+    ended = pool.run(job(lambda say: ({"answer": ask()}, ())))
+    assert ended.document is not None, ended.failure
+    return ended.document["answer"]
+
+
+# ---- workers ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_started_before_it_is_needed() -> None:
+    before = psutil.Process().children()
+
+    with Pool():
+        assert psutil.Process().children() == before
+
+
+def test_a_worker_is_used_again(pool: Pool) -> None:
+    assert pid_of(pool) == pid_of(pool) == pid_of(pool)
+
+
+def test_without_reuse_each_job_has_a_process_of_its_own() -> None:
+    with Pool(warm=False, reuse=False) as cold:
+        assert len({pid_of(cold) for _ in range(3)}) == 3
+        assert strays(cold) == []
+
+
+def test_a_cold_worker_has_not_started_a_backend() -> None:
+    def backends() -> bool:
+        from jax._src import xla_bridge  # noqa: TID251 - the one question that JAX does not answer
+
+        return bool(xla_bridge._backends)
+
+    with Pool(warm=False, reuse=False) as cold, Pool() as warm:
+        assert (told(cold, backends), told(warm, backends)) == (False, True)
+
+
+def test_preparing_makes_a_standby_that_takes_over(pool: Pool) -> None:
+    pool.prepare()
+    first, standby = (worker.pid for worker in pool._ready)
+
+    assert pid_of(pool) == first
+    pool.run(job(lambda say: os._exit(1)))
+
+    assert pid_of(pool) == standby
+    assert len(pool._ready) == 1  # nothing is started beside a job
+    pool.prepare()
+    assert len(pool._ready) == 2
+
+
+def test_a_worker_that_dies_while_it_waits_is_replaced(pool: Pool) -> None:
+    first = pid_of(pool)
+    os.kill(first, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(first)] if psutil.pid_exists(first) else [], timeout=10)
+
+    assert pid_of(pool) != first
+    assert strays(pool) == []
+
+
+def test_when_the_zygote_is_killed_the_next_job_gets_a_new_one(pool: Pool) -> None:
+    pool.prepare()
+    assert pool._keeper is not None
+    below = psutil.Process(pool._keeper.process.pid).children()
+    os.kill(pool._keeper.process.pid, signal.SIGKILL)
+    pool._keeper.process.wait()
+
+    assert pid_of(pool) not in {worker.pid for worker in below}
+    assert psutil.wait_procs(below, timeout=10)[1] == []
+
+
+def test_the_death_of_the_zygote_is_told(pool: Pool) -> None:
+    def kill(message: dict[str, Any]) -> None:
+        assert pool._keeper is not None
+        os.kill(pool._keeper.process.pid, signal.SIGKILL)
+
+    def forever(say: Say) -> Any:
+        say("run")
+        while True:
+            pass
+
+    failure = pool.run(job(forever), kill).failure
+
+    assert failure is not None
+    assert failure.message == "the process that keeps the workers was killed in run"
+    assert pool.run(job(answer)).document == {"n": 3}
+
+
+@pytest.mark.parametrize("start", ["auto", "spawn"])
+def test_workers_that_are_not_forked_do_the_same(start: Any) -> None:
+    """As it is where there is no fork, or where it is not safe."""
+    with Pool(start=start) as one:
+        pid = pid_of(one)
+        assert one._ready[0].how == ("fork" if start == "auto" and sys.platform == "linux" else "spawn")
+        failure = one.run(job(lambda say: os._exit(7))).failure
+        assert failure is not None
+        assert failure.message == "the process ended with exit code 7 in start, without an answer"
+        assert pid_of(one) != pid
+        assert strays(one) == []
+
+
+def test_where_forking_is_refused_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many processes, say."""
+    refuse = "import os\ndef refuse(): raise BlockingIOError\nos.fork = refuse\n"
+    monkeypatch.setattr(zygote, "BOOT", refuse + zygote.BOOT)
+
+    with Pool() as one:
+        assert one.run(job(answer)).document == {"n": 3}
+        assert one._ready[0].how == "spawn"
+
+
+def test_a_flag_that_xla_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It aborts any process that starts a backend: here only a worker."""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
+
+    with Pool() as one:
+        failure = one.run(job(answer)).failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("crashed", "start")
+    assert failure.message.startswith("a worker process could not do its first computation: the process ")
+    assert "--xla_no_such_flag=1" in failure.message
+
+
+def test_an_interpreter_that_does_not_start_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+
+    with Pool() as one:
+        failure = one.run(job(answer)).failure
+
+    assert failure is not None
+    assert failure.message == "no worker process could be started: it ended with exit code 1"
+
+
+# ---- what travels -----------------------------------------------------------------------------------------------
+
+
+def test_arrays_travel_both_ways(pool: Pool) -> None:
+    sent = {
+        "big": np.arange(3 * 2**18, dtype=np.float64),
+        "jax": jnp.arange(5),
+        "bf16": jnp.ones(3, "bfloat16"),
+        "key": jax.random.key(3),
+    }
+
+    def work(say: Say) -> Any:
+        assert isinstance(sent["jax"], jax.Array)
+        return {"dtype": str(sent["key"].dtype)}, (sent["big"] * 2, sent["jax"] + 1, sent["bf16"])
+
+    ended = pool.run(job(work))
+
+    assert ended.document == {"dtype": "key<fry>"}
+    np.testing.assert_array_equal(ended.arrays[0], sent["big"] * 2)
+    assert ended.arrays[1].tolist() == [1, 2, 3, 4, 5]
+    assert str(ended.arrays[2].dtype) == "bfloat16"
+
+
+def test_the_program_sees_every_announcement_in_order(pool: Pool) -> None:
+    def work(say: Say) -> Any:
+        say("trace")
+        say("run", share=0.5)
+        say("run", share=1.0, again=True)
+        return {}, ()
+
+    messages: list[dict[str, Any]] = []
+
+    ended = pool.run(job(work), messages.append)
+
+    assert messages == [
+        {"stage": "trace"},
+        {"stage": "run", "share": 0.5},
+        {"stage": "run", "share": 1.0, "again": True},
+    ]
+    assert ended.stage == "run"
+
+
+def test_what_cannot_travel_says_how_to_mend_it(pool: Pool) -> None:
+    lock = threading.Lock()
+
+    failure = pool.run(replace(job(lambda say: lock), name="case 'f'")).failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("error", "start")
+    assert failure.message.startswith("case 'f' cannot be sent to a worker process: TypeError: cannot pickle '_thread")
+    assert failure.advice.startswith("give inputs as specs")
+
+
+@pytest.mark.parametrize("entry", ["no.such_module:f", "os:no_such_function"])
+def test_an_entry_that_is_not_there_is_a_failure(entry: str, pool: Pool) -> None:
+    failure = pool.run(Job(entry, None)).failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("error", "start")
+    assert "no" in failure.message
+
+
+# ---- limits -----------------------------------------------------------------------------------------------------
+
+
+def test_each_stage_has_its_own_limit_and_a_repeated_one_only_when_it_says_so(pool: Pool) -> None:
+    def work(say: Say) -> Any:
+        import time
+
+        for _ in range(4):
+            say("run", again=True)
+            time.sleep(0.2)
+        return {}, ()
+
+    def stale(say: Say) -> Any:
+        import time
+
+        for _ in range(40):
+            say("run")
+            time.sleep(0.05)
+        return {}, ()
+
+    limits = {"limits": lambda stage: 0.6 if stage == "run" else 20.0}
+
+    assert pool.run(job(work, **limits)).failure is None
+    failure = pool.run(job(stale, **limits)).failure
+    assert failure is not None
+    assert failure.kind == "timeout"
+
+
+def test_a_job_without_limits_has_none(pool: Pool) -> None:
+    assert pool.run(Job(ENTRY, answer)).document == {"n": 3}
+
+
+# ---- in step with the program -----------------------------------------------------------------------------------
+
+
+def test_the_state_of_the_program_holds_in_the_worker(
+    pool: Pool, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SETTING", "here")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(project / "lib")])
+    monkeypatch.setattr(sys, "argv", ["program", "--flag"])
+    (project / "lib").mkdir()
+    (project / "lib" / "mine.py").write_text("value = 5")
+
+    def look() -> Any:
+        import mine  # type: ignore[import-not-found]
+
+        return [
+            os.environ.get("SOME_SETTING"),
+            os.environ.get("OPENBLAS_NUM_THREADS"),
+            str(Path.cwd()),
+            mine.value,
+            sys.argv,
+        ]
+
+    assert told(pool, look) == [
+        "here", os.environ.get("OPENBLAS_NUM_THREADS"), str(project), 5, ["program", "--flag"],
+    ]  # fmt: skip
+
+
+def test_what_one_job_changes_is_set_back_for_the_next(pool: Pool) -> None:
+    def spoil() -> Any:
+        os.environ["SOME_SETTING"] = "spoilt"
+        os.chdir("/")
+        sys.path.clear()
+        jax.config.update("jax_enable_x64", True)
+        return os.getpid()
+
+    def look() -> Any:
+        return [os.environ.get("SOME_SETTING"), str(Path.cwd()), sys.path, bool(jax.config.jax_enable_x64), os.getpid()]  # type: ignore[attr-defined]
+
+    pid = told(pool, spoil)
+
+    assert told(pool, look) == [None, str(Path.cwd()), sys.path, False, pid]
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def test_settings_of_jax_reach_the_worker(pool: Pool, x64: None) -> None:
+    assert told(pool, lambda: str(jnp.zeros(1).dtype)) == "float64"
+
+
+def test_flags_that_are_read_at_the_start_bring_new_workers(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, before = jax.device_count(), told(pool, jax.device_count)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
+
+    assert (before, told(pool, jax.device_count)) == (here, 3)
+
+
+def test_flags_that_only_a_new_interpreter_reads_bring_one(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C library reads its own when a process starts, and a fork does not start."""
+    pid_of(pool)
+    before = pool._keeper
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "3")
+    pid_of(pool)
+    between = pool._keeper
+    pid_of(pool)
+
+    assert before is not between
+    assert between is pool._keeper
+
+
+def test_code_that_was_edited_is_run_as_it_is_now(pool: Pool, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(project)])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def look() -> Any:
+        import edited  # type: ignore[import-not-found]
+
+        return edited.value
+
+    file = project / "edited.py"
+    file.write_text("value = 1")
+    found = [told(pool, look)]
+    file.write_text("value = 22")
+    found.append(told(pool, look))
+
+    assert found == [1, 22]
+
+
+def test_linear_algebra_uses_as_many_threads_as_here(pool: Pool) -> None:
+    from benchax.executors import blas
+
+    def look() -> Any:
+        from benchax.executors import blas
+
+        return blas.thread_counts()
+
+    assert told(pool, look).items() <= blas.thread_counts().items()
+
+
+def test_the_program_starts_no_backend() -> None:
+    import subprocess
+
+    code = """
+import jax
+from benchax.executors.pool import Job, Pool
+with Pool() as pool:
+    assert pool.run(Job("benchax.executors.warmth:warm_up", ())).failure is None
+from jax._src import xla_bridge
+assert not xla_bridge._backends
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+# ---- sharing ----------------------------------------------------------------------------------------------------
+
+
+def test_the_shared_pool_is_one() -> None:
+    assert shared_pool() is shared_pool()
+    assert shared_pool(warm=False) is not shared_pool()
+
+
+def test_a_fork_of_the_program_has_a_pool_of_its_own(pool: Pool) -> None:
+    """And leaves that of its parent alone, also when it ends."""
+    pid = pid_of(pool)
+    mine = shared_pool()
+
+    with warnings.catch_warnings(action="ignore"):  # JAX's, of forks
+        child = os.fork()
+    if child == 0:
+        is_new = shared_pool() is not mine and pool._keeper is None
+        pools._close_shared()
+        os._exit(0 if is_new else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert pid_of(pool) == pid
+
+
+def test_threads_take_turns(pool: Pool) -> None:
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(pool.run(job(answer)).document)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == [{"n": 3}] * 4
+
+
+def test_closing_ends_a_job_that_another_thread_runs() -> None:
+    def forever(say: Say) -> Any:
+        say("run")
+        while True:
+            pass
+
+    is_running, found = threading.Event(), []
+    pool = Pool()
+    thread = threading.Thread(
+        target=lambda: found.append(pool.run(job(forever, limits=lambda stage: None), lambda m: is_running.set()))
+    )
+    thread.start()
+    assert is_running.wait(60)
+
+    pool.close()
+    thread.join(30)
+
+    assert found[0].failure is not None
+    assert pool._keeper is None
+
+
+def test_what_a_listener_raises_passes_through_and_leaves_no_process(pool: Pool) -> None:
+    def refuse(message: dict[str, Any]) -> None:
+        raise ValueError("not this")
+
+    before = pid_of(pool)
+
+    with pytest.raises(ValueError, match="not this"):
+        pool.run(job(answer), refuse)
+
+    assert not psutil.pid_exists(before)
+    assert pool.run(job(answer)).document == {"n": 3}
