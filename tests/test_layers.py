@@ -12,15 +12,17 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors"},
     {"units", "stats", "specs"},
     {"model"},
-    {"codec", "options", "case", "environment", "numerics", "artifacts", "watching"},
+    {"codec", "options", "case", "environment", "numerics", "artifacts", "watching", "clock"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"executors", "reporting"},
+    {"grids"},
     {"api"},
     {"cli"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
-MEASURES = {"numerics", "artifacts", "watching", "measuring", "executors"}
+MEASURES = {"numerics", "artifacts", "watching", "clock", "measuring", "executors"}
 READS = {"store", "comparing", "reporting"}
+KNOWS_BOTH = {"grids"}  # as api and cli do: a grid measures, stores each cell, and shows itself
 ASKS_JAX_LATE = {  # inside functions only
     "environment",  # the reading half imports it too
     "demo",  # its functions are examples of what is measured
@@ -59,9 +61,8 @@ def relative_or_hub(found: Tree) -> list[str]:
 
 def jax_where_it_must_not_be(found: Tree) -> list[str]:
     jax = [(importer, i) for importer, i in found if i.name.split(".")[0] in ("jax", "jaxlib")]
-    return [
-        str(i) for importer, i in jax if importer not in MEASURES and not (importer in ASKS_JAX_LATE and not i.at_load)
-    ]
+    may = MEASURES | KNOWS_BOTH
+    return [str(i) for importer, i in jax if importer not in may and not (importer in ASKS_JAX_LATE and not i.at_load)]
 
 
 def cycle(package: Path = PACKAGE) -> list[str]:

@@ -19,6 +19,8 @@ from benchax.options import DEFAULTS, NAMES, check, resolve
 
 A_TIME = "a time such as 0.5, 500ms, 20us or 2min"
 A_TIME_ABOVE_0 = "a time above 0, such as 0.5, 500ms or 2min"
+A_SIZE = "a size such as 4096, 64MiB or 2GB"
+A_SIZE_ABOVE_0 = "a size above 0, such as 512MiB or 4GiB"
 A_SHARE = "a share between 0 and 1, such as 0.02 or 2%"
 A_SWITCH = "one of: true, yes, on, 1, false, no, off, 0"
 A_TEXT = "a text that is not empty"
@@ -101,8 +103,13 @@ def test_with_no_source_at_all_the_defaults_hold(project: Path) -> None:
     assert resolve(environ={}) == DEFAULTS
 
 
+LIMITS = {"timeout_s", "memory_limit_bytes"}  # None: there is no limit
+
+
 def test_the_result_has_no_gaps(tmp_path: Path) -> None:
-    assert None not in dataclasses.astuple(resolve_from(tmp_path))
+    found = dataclasses.asdict(resolve_from(tmp_path))
+
+    assert {name for name, value in found.items() if value is None} == LIMITS
 
 
 def test_no_option_is_forgotten() -> None:
@@ -111,7 +118,7 @@ def test_no_option_is_forgotten() -> None:
 
     assert list(NAMES) == [f.name for f in dataclasses.fields(Options)]
     assert check(defaults, "here") == defaults
-    assert None not in defaults.values()
+    assert {name for name, value in defaults.items() if value is None} == LIMITS
 
 
 def test_the_environment_is_that_of_the_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,8 +245,8 @@ def test_a_bad_value_is_an_error_also_where_a_stronger_source_overrides_it(sourc
         resolve_from(tmp_path, **{"call": {"seed": 1}, source: {"seed": "many"}})
 
 
-DURATIONS = ["max_time_s", "min_time_s", "sample_time_s", "max_warmup_s"]
-SWITCHES = ["memory", "cold_process"]
+DURATIONS = ["max_time_s", "min_time_s", "sample_time_s", "max_warmup_s", "timeout_s"]
+SWITCHES = ["memory", "cold_process", "isolate"]
 
 
 @pytest.mark.parametrize("name", DURATIONS)
@@ -266,6 +273,8 @@ def test_a_duration_is_seconds_or_a_text_with_a_unit(name: str, value: Any, expe
         ),
         *((name, value, A_SWITCH) for name in SWITCHES for value in (2, 1.0, "maybe", "", [True])),
         *(("verify", value, "one of: eager, float64, off") for value in ("", 0, 1.5, "maybe")),
+        *(("memory_limit_bytes", value, A_SIZE) for value in (True, "much", "", "1 h", math.nan, math.inf, [1])),
+        *(("memory_limit_bytes", value, A_SIZE_ABOVE_0) for value in (0, -1, "0B", "-4GiB")),
         *(("timer", value, A_TEXT) for value in ("", True, 3, ["wall"])),
         *(("store", value, A_TEXT) for value in ("", True, 3, Path)),
     ],
@@ -297,6 +306,18 @@ def test_a_whole_number_may_be_a_text(value: Any, expected: int) -> None:
 
     assert found == {"max_samples": expected}
     assert type(found["max_samples"]) is int
+
+
+@pytest.mark.parametrize(("value", "expected"), [(4096, 4096), ("4 GiB", 2**32), ("2GB", 2 * 10**9), ("1.5KiB", 1536)])
+def test_a_memory_limit_is_bytes_or_a_text_with_a_unit(value: Any, expected: int) -> None:
+    found = check({"memory_limit_bytes": value}, "here")
+
+    assert found == {"memory_limit_bytes": expected}
+    assert type(found["memory_limit_bytes"]) is int
+
+
+def test_no_limit_is_the_default() -> None:
+    assert (DEFAULTS.isolate, DEFAULTS.timeout_s, DEFAULTS.memory_limit_bytes) == (False, None, None)
 
 
 @pytest.mark.parametrize("name", SWITCHES)

@@ -9,10 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import benchax.clock as clock
     from benchax.api import bench
     from benchax.case import benchmark
+    from benchax.clock.deadline import with_deadline
     from benchax.comparing.break_even import BreakEven, break_even
-    from benchax.errors import BenchaxError, FormatError, MissingPackage, NotMeasured, StoreError, UsageError
+    from benchax.errors import (
+        BenchaxError,
+        DeadlineExceeded,
+        FormatError,
+        MissingPackage,
+        NotAvailable,
+        NotMeasured,
+        StoreError,
+        UsageError,
+    )
+    from benchax.grids.compiled import compiled_grid
+    from benchax.grids.compiled_result import CompiledGridResult
+    from benchax.grids.grid import grid
+    from benchax.grids.result import GridResult
+    from benchax.grids.settings import Settings
     from benchax.model import Environment, Measurement, Options
     from benchax.stats.summary import Summary
     from benchax.store.reading import Rows, load
@@ -22,12 +38,21 @@ _HOME = {
     "benchmark": "benchax.case",
     "BreakEven": "benchax.comparing.break_even",
     "break_even": "benchax.comparing.break_even",
+    "clock": "benchax.clock",
+    "with_deadline": "benchax.clock.deadline",
     "BenchaxError": "benchax.errors",
+    "DeadlineExceeded": "benchax.errors",
     "FormatError": "benchax.errors",
     "MissingPackage": "benchax.errors",
+    "NotAvailable": "benchax.errors",
     "NotMeasured": "benchax.errors",
     "StoreError": "benchax.errors",
     "UsageError": "benchax.errors",
+    "compiled_grid": "benchax.grids.compiled",
+    "CompiledGridResult": "benchax.grids.compiled_result",
+    "grid": "benchax.grids.grid",
+    "GridResult": "benchax.grids.result",
+    "Settings": "benchax.grids.settings",
     "Environment": "benchax.model",
     "Measurement": "benchax.model",
     "Options": "benchax.model",
@@ -39,20 +64,29 @@ _HOME = {
 __all__ = [
     "BenchaxError",
     "BreakEven",
+    "CompiledGridResult",
+    "DeadlineExceeded",
     "Environment",
     "FormatError",
+    "GridResult",
     "Measurement",
     "MissingPackage",
+    "NotAvailable",
     "NotMeasured",
     "Options",
     "Rows",
+    "Settings",
     "StoreError",
     "Summary",
     "UsageError",
     "bench",
     "benchmark",
     "break_even",
+    "clock",
+    "compiled_grid",
+    "grid",
     "load",
+    "with_deadline",
 ]
 
 
@@ -61,7 +95,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'benchax' has no attribute {name!r}; public are: {', '.join(__all__)}")
     # Whatever public name comes first, rows know how to show themselves from then on.
     importlib.import_module("benchax.reporting.display")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    home = importlib.import_module(_HOME[name])
+    value = home if home.__name__ == f"benchax.{name}" else getattr(home, name)
     globals()[name] = value
     return value
 

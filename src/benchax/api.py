@@ -41,6 +41,9 @@ def bench(
     cold_process: bool | None = None,
     seed: int | None = None,
     store: str | bool | None = None,
+    isolate: bool | None = None,
+    timeout_s: float | str | None = None,
+    memory_limit_bytes: int | str | None = None,
     **kwargs: Any,
 ) -> Measurement:
     """Measures `fn(*args, **kwargs)`: every stage, steady state by several timers, memory, and whether it is right.
@@ -53,13 +56,17 @@ def bench(
         tag: tells rows of one name apart.
         jit: False measures the call as it stands.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`.
-        timer: "auto", or names separated by commas: wall, pipelined, loop. The first is the headline.
+        timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop. The first is the headline.
         max_time_s, min_time_s, max_samples, relative_width: when sampling of one timer stops.
         verify: compare the result with the "eager" or a "float64" one, or "off".
         memory: observe peak memory in an extra pass.
-        cold_process: measure in a fresh process, whose stages are truly cold.
+        cold_process: measure in a new process, whose stages are truly cold.
         seed: of the data made from specs.
         store: folder of the database, or "off".
+        isolate: measure in a worker process: a crash costs one row, and what never returns can be killed.
+        timeout_s: no stage (trace, compile, first run, ...) may take longer; sampling may take what its own options
+            grant on top. Implies `isolate`.
+        memory_limit_bytes: bytes or a text such as "4GiB" that the case may take. Implies `isolate`.
 
     Returns:
         Measurement: one row. A function that fails gives a row with `failure`, not an exception.
@@ -72,7 +79,8 @@ def bench(
     given = {
         "timer": timer, "max_time_s": max_time_s, "min_time_s": min_time_s, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
-        "seed": seed, "store": store,
+        "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout_s,
+        "memory_limit_bytes": memory_limit_bytes,
     }  # fmt: skip
     named = {
         "name": name,
@@ -127,25 +135,29 @@ def run(
     *,
     call: Mapping[str, Any] | None = None,
     command_line: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
     progress: Callable[[Case], Progress] = lambda case: quiet,
     outcome: Outcome | None = None,
+    run_id: str | None = None,
 ) -> Iterator[Measurement]:
     """Measures cases one by one; each row is stored before it is given out and before the next case begins.
 
     Args:
         call, command_line: options by name, from there.
+        defaults: options by name, which everything else overrides.
         progress: makes the progress reporter of a case.
         outcome: told which rows could not be stored, and the ids of those that were.
+        run_id: of the invocation that all this belongs to; default: one of its own.
 
     Raises:
         UsageError: an option that is not permitted; before anything is measured.
     """
     listed = list(cases)
     outcome = outcome if outcome is not None else Outcome()
-    options = [resolve(call, case.options, command_line, project=case.folder) for case in listed]
+    options = [resolve(call, case.options, command_line, project=case.folder, defaults=defaults) for case in listed]
     for each in options:
         timers.parse(each.timer or "auto")
-    run_id = uuid.uuid4().hex
+    run_id = run_id or uuid.uuid4().hex
     for i, (case, each) in enumerate(zip(listed, options, strict=True)):
         row = executor_for(each).run(case, each, run_id=run_id, progress=progress(case))
         _store(row, each, i, outcome)

@@ -144,7 +144,7 @@ def resolve_target(target: str) -> Callable[..., Any]:
         raise UsageError(
             f"cannot read {target!r} as a target", "module:function or file.py:function, such as jax.numpy:sort"
         )
-    module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
+    module = import_file(Path(where)) if where.endswith(".py") else _import_module(where)
     found: Any = module
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -204,7 +204,7 @@ def _check_params(params: Mapping[str, Any], benchmarks: Iterable[Benchmark], so
 
 def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
     try:
-        module = _import_file(file)
+        module = import_file(file)
     except UsageError as error:
         cause = error.__cause__
         text = "".join(traceback.format_exception(cause)) if cause else ""
@@ -215,7 +215,7 @@ def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
     return [(benchmark, file.resolve().parent) for benchmark in found.values()]
 
 
-def _import_file(file: Path) -> ModuleType:
+def import_file(file: Path) -> ModuleType:
     """Imports a file under a name of its own, its folder first on sys.path, as running it would."""
     path = file.resolve()
     folder = str(path.parent)

@@ -35,7 +35,10 @@ Cache = Literal["off", "hit", "miss", "warm"]
 Cold = Literal["process", "function"]
 Severity = Literal["info", "warning", "error"]
 Stop = Literal["precise", "time", "count"]
-FailureKind = Literal["error", "out_of_memory", "wrong_output", "crashed", "timeout", "not_run", "interrupted"]
+Reach = Literal["build", "first_run", "samples", "all"]
+FailureKind = Literal[
+    "error", "out_of_memory", "wrong_output", "wrong_shape", "crashed", "timeout", "not_run", "interrupted"
+]
 
 RENDERERS: dict[str, Callable[[Measurement], str]] = {}
 """Filled by `benchax.reporting.display`: how a Measurement shows itself as "text" and "html"."""
@@ -62,11 +65,20 @@ class Options:
     memory: bool
     """Observe the peak of resident memory in an extra, untimed pass."""
     cold_process: bool
-    """Measure in a fresh Python process, so that the stages are those of a cold process."""
+    """Measure in a new process, so that the stages are those of a cold process."""
     seed: int
     """Seeds the data made from specs."""
     store: str
     """Folder of the database, or "off"."""
+    isolate: bool = False
+    """Measure in a worker process, which can be killed."""
+    timeout_s: float | None = None
+    """No stage may take longer (sampling: beyond what its own options grant); the worker process is killed then."""
+    memory_limit_bytes: int | None = None
+    """Address space that a case may take beyond what a worker process has mapped before it."""
+    stages: Reach = "all"
+    """How far to go: build only, up to the first run (with verification and memory), up to the samples, or all, with
+    transfers and dispatch."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +226,8 @@ class Samples:
     process: int = 0
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
+    trials: tuple[int, ...] | None = None
+    """How many of the readings belong to each trial of a grid's cell, in order; None elsewhere."""
 
     @property
     def per_call_s(self) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.model import Options
-from benchax.units import parse_seconds
+from benchax.units import parse_seconds, parse_size
 
 DEFAULTS = Options(
     timer="auto",
@@ -45,13 +45,15 @@ def resolve(
     *,
     environ: Mapping[str, str] | None = None,
     project: Path | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Options:
-    """Merges all sources into Options without any `None`.
+    """Merges all sources into Options, in which `None` means just one thing: no limit.
 
     Args:
         call, marker, command_line: options by name; a value of `None` counts as not said.
         environ: default `os.environ`.
         project: a folder; the nearest pyproject.toml from there up is read. Default: the working directory.
+        defaults: what holds where none of them says anything, in place of DEFAULTS.
 
     Raises:
         UsageError: an unknown option (names the nearest known one) or a value that is not permitted; both name the
@@ -65,7 +67,7 @@ def resolve(
     }
     path, table = _from_project(project or Path.cwd())
     found[f"[tool.benchax] of {path}"] = table
-    merged = dataclasses.asdict(DEFAULTS)
+    merged = dataclasses.asdict(DEFAULTS) | check(defaults or {}, "the defaults")
     for source, given in reversed(found.items()):
         merged |= {name: value for name, value in check(given, source).items() if value is not None}
     return Options(**merged)
@@ -114,6 +116,13 @@ def _duration(value: Any) -> float:
     result = parse_seconds(value)
     if not 0 < result < float("inf"):
         raise UsageError("", "a time above 0, such as 0.5, 500ms or 2min")
+    return result
+
+
+def _bytes(value: Any) -> int:
+    result = parse_size(value)
+    if result < 1:
+        raise UsageError("", "a size above 0, such as 512MiB or 4GiB")
     return result
 
 
@@ -194,4 +203,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "cold_process": _switch,
     "seed": _whole(0),
     "store": _store,
+    "isolate": _switch,
+    "timeout_s": _duration,
+    "memory_limit_bytes": _bytes,
+    "stages": _choice("build", "first_run", "samples", "all"),
 }

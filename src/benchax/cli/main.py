@@ -4,7 +4,7 @@
     2    an error: a wrong argument, a case that failed, rows that could not be stored
     130  interrupted; every finished row is kept
 
-What fails inside a case is a row, not an error of the program.
+What fails inside a case is a row, not an error of the program. A cell of a grid that ran into a time limit is a result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 
 import typer
 
-from benchax.cli import demo, doctor, env, listing, run, show
+from benchax.cli import demo, doctor, env, grid, listing, run, show
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
 
@@ -32,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
+app.command("grid")(grid.grid)
 app.command("list")(listing.list_rows)
 app.command("show")(show.show)
 app.command("env")(env.env)

@@ -44,7 +44,7 @@ def run(
         typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256."),
     ] = None,
     timer: Annotated[
-        str | None, typer.Option(help="auto, or some of wall,pipelined,loop; the first is the headline.")
+        str | None, typer.Option(help="auto, or some of in_graph,wall,pipelined,loop; the first is the headline.")
     ] = None,
     max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")] = None,
     min_time: Annotated[str | None, typer.Option(help="Least time of sampling, per timer.")] = None,
@@ -58,7 +58,17 @@ def run(
     memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Observe peak memory.")] = None,
     cold_process: Annotated[
         bool | None,
-        typer.Option("--cold-process/--warm-process", help="Each case in a fresh process: truly cold stages."),
+        typer.Option("--cold-process/--warm-process", help="Each case in a new process: truly cold stages."),
+    ] = None,
+    isolate: Annotated[
+        bool | None,
+        typer.Option("--isolate/--no-isolate", help="Run each case in a worker process that can be killed."),
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option(help="No stage may take longer: 30, 500ms, 2min. Implies --isolate.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(help="Memory that a case may take: 4GiB. Implies --isolate.")
     ] = None,
     eager: Annotated[
         bool, typer.Option("--eager", help="Measure each case un-jitted too, and when compiling pays.")
@@ -72,9 +82,9 @@ def run(
     given = {
         "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
-        "seed": seed, "store": store,
+        "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
     }  # fmt: skip
-    cases, broken = _printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
+    cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
     if eager:
         cases = [variant for case in cases for variant in with_eager(case)]
     if dry_run:
@@ -136,7 +146,7 @@ def measure(
         try:
             with Reporter(len(cases), has_bar=not as_json) as reporter:
                 found = run_cases(cases, command_line=given, progress=reporter.case, outcome=outcome)
-                while row := _printing_to_stderr(lambda: next(found, None)):
+                while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
                     if as_json:
                         print_json([row])
@@ -146,7 +156,7 @@ def measure(
             _show(rows)
     finally:  # also when stdout is closed or full
         _show_broken(broken)
-        _rescue(outcome)
+        rescue(outcome)
     if interrupted:
         note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
         return 130
@@ -154,7 +164,7 @@ def measure(
     return 2 if failed or broken or outcome.unstored else 0
 
 
-def _printing_to_stderr(work: Callable[[], T]) -> T:
+def printing_to_stderr(work: Callable[[], T]) -> T:
     """Runs the user's code: what it prints goes to stderr, since stdout is for results."""
     with redirect_stdout(sys.stderr):
         return work()
@@ -191,7 +201,7 @@ def _show_broken(broken: Sequence[Broken]) -> None:
         note(f"error: {each.failure.message}\n{each.failure.traceback}")
 
 
-def _rescue(outcome: Outcome) -> None:
+def rescue(outcome: Outcome) -> None:
     """Rows that the store would not take are written to a file of their own, and the user told where."""
     if not outcome.unstored:
         return

@@ -1,0 +1,227 @@
+"""One cell of a grid, in the worker: inputs → trace, lower, compile → first run → check → trials.
+
+Each step is announced before it begins (`say`), so that the parent can stop the one that takes too long and name it,
+and what was measured so far travels with the announcements: a cell that is killed in its third trial keeps two.
+What the user's function raises becomes the answer's failure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from benchax import codec
+from benchax.case import Case, make_case
+from benchax.environment import capture
+from benchax.grids import timing, trees
+from benchax.grids.plan import Point
+from benchax.measuring import stages
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.program import program_of
+from benchax.measuring.timers.base import Subject
+from benchax.model import Absent, CaseId, Failure, Measurement
+from benchax.options import DEFAULTS
+from benchax.units import size
+from benchax.watching.compiles import watch_compiles
+
+ENTRY = "benchax.grids.cell:measure_cell"
+ENVIRONMENT_ENTRY = "benchax.grids.cell:environment"
+LONG_CALL_NS = 10_000_000
+"""A call as long as this is a reading without a warm call before it: what warmth gains is below its noise."""
+
+Check = Callable[..., Any]
+
+
+class Say(Protocol):
+    def __call__(self, stage: str, **facts: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that a worker needs to know about a cell."""
+
+    function: str
+    fn: Callable[..., Any]
+    point: Point
+    seeds: tuple[int, ...]
+    """One per trial."""
+    timer: str = "wall"
+    check: Check | None = None
+    """Of the output and the inputs; where there is none, the output must have the shape of `expected`."""
+    expected: str = ""
+    """A shape text; empty where there is nothing to agree with yet."""
+    expected_from: str = ""
+    """The function whose shape that is."""
+    output_limit_bytes: int = 2**30
+
+
+@dataclass
+class Record:
+    """What is known so far: told on the way, and again in the answer."""
+
+    say: Say
+    limit_bytes: int
+    stage: str = "inputs"
+    told: dict[str, Any] = field(default_factory=dict)
+    arrays: list[np.ndarray] = field(default_factory=list)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    kept_bytes: int = 0
+    not_kept: str = ""
+
+    def enter(self, stage: str, **facts: Any) -> None:
+        """Announces a step. Its budget begins anew each time: every call has the whole of it."""
+        self.stage = stage
+        self.say(stage, again=True, **facts)
+
+    def keep(self, outputs: Any) -> None:
+        """The outputs of one trial, for the answer; all of them are let go once they are more than the limit."""
+        description, leaves = trees.taken_apart(outputs)
+        self.kept_bytes += trees.size_bytes(leaves)
+        if self.kept_bytes > self.limit_bytes:
+            self.not_kept = f"they take more than the {size(self.limit_bytes)} that this grid has left for outputs"
+            self.outputs, self.arrays = [], []
+        if self.not_kept:
+            return
+        self.outputs.append({"tree": description, "first": len(self.arrays), "count": len(leaves)})
+        self.arrays += trees.on_host(leaves)
+
+
+class WrongShape(Exception):
+    """An output is not of the shape that was asked for."""
+
+
+def environment(argument: Any, say: Say) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Where cells run, seen from a worker; as the document of an otherwise empty measurement."""
+    say("environment")
+    bare = Measurement(CaseId(""), capture(argument), DEFAULTS, run_id="", started_at="")
+    return codec.to_document(bare), []
+
+
+def measure_cell(request: Request, say: Say) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """(document, leaves of the outputs of all trials).
+
+    The document holds `signature`, `stages`, `absent`, `trials` (nanoseconds of each call, per trial), `shape`,
+    `failure` (None if all went well), `outputs` and `not_kept`.
+    """
+    record, failure = Record(say, request.output_limit_bytes), None
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+            _measure(request, record)
+    except WrongShape as error:
+        failure = Failure("wrong_shape", "check", str(error))
+    # Ctrl-C does not reach a worker: this KeyboardInterrupt is the function's own.
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        failure = diagnose(error, record.stage)
+        if failure.kind == "out_of_memory":
+            raise  # the pool gives up such a worker; what was measured has been told
+    document = record.told | {
+        "failure": dataclasses.asdict(failure) if failure else None,
+        "outputs": record.outputs,
+        "not_kept": record.not_kept,
+    }
+    return document, record.arrays
+
+
+def _measure(request: Request, record: Record) -> None:
+    record.enter("inputs")
+    case = make_case(request.fn, name=request.function)
+    inputs = _inputs(request, case, request.seeds[0])
+    record.told["signature"] = inputs.signature
+    program = program_of(case)
+    built = stages.build(program, inputs, record.enter)
+    facts = {"trace_s": built.seconds.get("trace"), "lower_s": built.seconds.get("lower")}
+    facts |= {"compile_s": built.seconds.get("compile"), "cache": built.cache}
+    facts |= {"cold": "function" if built.seconds else None}
+    absent = [dataclasses.asdict(a) for a in built.absent]
+    record.told |= {"stages": facts, "absent": absent}
+    record.enter("run", **record.told)
+    subject = Subject(program, inputs, None, built.static, built.donates)
+    subject = _first_run(subject, facts, absent)
+    _check(request, record, subject)
+    _trials(request, record, subject, case)
+
+
+def _first_run(subject: Subject, facts: dict[str, Any], absent: list[dict[str, str]]) -> Subject:
+    ((args, kwargs),) = subject.calls(1)
+    with watch_compiles() as log:
+        outputs, first_run_s = stages.first_run(lambda: subject.program.call(*args, **kwargs))
+    if log.compiles:
+        why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
+        absent.append(dataclasses.asdict(Absent("stages.first_run_s", why)))
+    else:
+        facts["first_run_s"] = first_run_s
+    return replace(subject, outputs=outputs)
+
+
+def _check(request: Request, record: Record, subject: Subject) -> None:
+    """Raises `WrongShape`. What cannot be the answer is not worth timing."""
+    shape = trees.shape_text(*trees.taken_apart(subject.outputs))
+    record.told["shape"] = shape
+    record.enter("check", **record.told)
+    if request.check is None:
+        if request.expected and shape != request.expected:
+            raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
+        return
+    verdict = request.check(subject.outputs, *subject.inputs.args)
+    if isinstance(verdict, str) and verdict:
+        raise WrongShape(verdict)
+    if verdict is not None and not isinstance(verdict, str) and not bool(verdict):
+        raise WrongShape(f"{shape}, which the check refused")
+
+
+def _trials(request: Request, record: Record, subject: Subject, case: Case) -> None:
+    """One trial after the other, each on fresh inputs; every step of each has the whole budget of a call."""
+    record.told["trials"] = trials = []
+    signature = subject.inputs.signature
+    for i, seed in enumerate(request.seeds):
+        reading: list[int] = []
+        if i:
+            record.enter("inputs")
+            subject = replace(subject, inputs=_inputs(request, case, seed))
+            record.enter("run")
+            subject, ns = _one_call(subject)
+            is_warm = subject.inputs.signature == signature
+            reading = [ns] if request.timer == "wall" and ns >= LONG_CALL_NS and is_warm else []
+        if not reading:
+            record.enter("run")
+            reading = timing.TIMERS[request.timer](subject)
+        trials.append(reading)
+        record.enter("outputs", trial=reading)
+        record.keep(subject.outputs)
+
+
+def _one_call(subject: Subject) -> tuple[Subject, int]:
+    """(with the outputs of one call, its nanoseconds)"""
+    ((args, kwargs),) = subject.calls(1)
+    call, wait = subject.program.call, jax.block_until_ready
+    start = perf_counter_ns()
+    outputs = wait(call(*args, **kwargs))
+    ns = perf_counter_ns() - start
+    return replace(subject, outputs=outputs), ns
+
+
+def _inputs(request: Request, case: Case, seed: int) -> Inputs:
+    def factory() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        made = _made(request.point, seed)
+        # Named tuples are one input, as any other pytree is.
+        return (made if type(made) is tuple else (made,)), {}
+
+    return make_inputs(replace(case, inputs=factory), seed)
+
+
+def _made(point: Point, seed: int) -> Any:
+    if point.make is not None:
+        return point.make(jax.random.key(seed), point.value)
+    # A callable pytree (an equinox module) is data.
+    if callable(point.value) and jax.tree_util.all_leaves([point.value]):
+        return point.value(jax.random.key(seed))
+    return point.value

@@ -1,0 +1,251 @@
+"""`compiled_grid`: functions × repetitions as one jitted function of the data, with clocks and deadlines inside.
+
+One after the other, each function gets a time limit and is then called again and again: a stamp over its inputs, the
+function, a stamp over its outputs. Inputs and times pass from stamp to stamp and from function to function, so that
+nothing begins before what is before it has ended; `clock/stamps.py` says why nothing less does. Between functions the
+clock is asked whether the next one may begin, between repetitions the end stamp says it.
+
+A function with loops runs once before it is timed, rewritten to look at the clock inside of them: what does not end
+within its limit is stopped there. Only if there is time left for one more run are repetitions timed, and these are of
+the function as it was given, because rewriting changes how long it takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from benchax.clock import handlers
+from benchax.clock.selftest import tier
+from benchax.clock.stamps import elapsed_s, stamp
+from benchax.errors import NotAvailable, UsageError
+from benchax.grids import compiled_functions
+from benchax.grids.compiled_functions import Form, Leaves, Traced
+from benchax.grids.compiled_repetitions import Cell, measured, unmeasured
+from benchax.grids.compiled_result import CompiledGridResult, Status
+from benchax.grids.plan import named_functions, whole
+from benchax.grids.postprocessing import checked_clip
+from benchax.units import parse_seconds
+
+Limit = Any
+"""Seconds: a number, an array, or one for each function."""
+
+
+def compiled_grid(
+    functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
+    *,
+    repeats: int = 100,
+    timeout_s: Limit | None = None,
+    total_timeout_s: Limit | None = None,
+    stop_inside: bool = True,
+    like: Any = None,
+    fill: float | None = None,
+    clip: tuple[float, float] | None = None,
+    nan_to_num: bool = False,
+) -> CompiledGrid:
+    """A jitted function of data that calls each of `functions` with them, many times, and says how long it took.
+
+        h = compiled_grid([f1, f2, f3], repeats=100)
+        r = h(x, timeout_s=0.02, total_timeout_s=0.1)
+        print(r); r.outputs; r.seconds(); r.status_names
+
+    Args:
+        functions: a list, or a mapping from names; each takes the data and returns arrays. Plain or jitted.
+        repeats: repetitions of each function, at most.
+        timeout_s: seconds for all repetitions of one function together; one number, or one for each function.
+            None: no limit. It can be given anew with each call, and compiles nothing anew.
+        total_timeout_s: seconds for the whole call.
+        stop_inside: also stop a call in the midst of a loop, at most about a millisecond late. Costs a second
+            compilation of functions with loops, and one more run of them. False: limits hold between repetitions.
+        like: outputs of the structure, shapes and dtypes that all functions should return, or a function of the data
+            that returns such; `like=lambda x: x`. Default: those of the first function that can be traced.
+        fill: what stands in `outputs` for a function that has none. Default: NaN, and 0 where there is no NaN.
+        clip: bounds for the outputs, applied after the timing.
+        nan_to_num: NaN and infinities in the outputs become numbers, after `clip`.
+
+    Raises:
+        UsageError: an argument that cannot work.
+        NotAvailable: this platform has no clock inside compiled code.
+    """
+    return CompiledGrid(
+        functions, repeats, timeout_s, total_timeout_s, stop_inside=stop_inside, like=like, fill=fill, clip=clip,
+        nan_to_num=nan_to_num,
+    )  # fmt: skip
+
+
+class CompiledGrid:
+    """What `compiled_grid` returns: call it with the data, also inside your own `jax.jit`.
+
+    It can be neither differentiated nor vmapped, as no reading of the clock can: do that to the functions.
+    """
+
+    def __init__(
+        self,
+        functions: Any,
+        repeats: int,
+        timeout_s: Limit | None,
+        total_timeout_s: Limit | None,
+        *,
+        stop_inside: bool,
+        like: Any,
+        fill: float | None,
+        clip: tuple[float, float] | None,
+        nan_to_num: bool,
+    ) -> None:
+        self.functions = named_functions(functions)
+        self.repeats = whole("repeats", repeats, least=1)
+        self.timeout_s = limits("timeout_s", timeout_s, len(self.functions))
+        self.total_timeout_s = limits("total_timeout_s", total_timeout_s)
+        self.stop_inside, self.like, self.fill = stop_inside, like, fill
+        self.clip, self.nan_to_num = checked_clip(clip), nan_to_num
+        self.clock = tier().name
+        self.jitted = jax.jit(self._run)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.functions)
+
+    def __call__(
+        self, x: Any, timeout_s: Limit | None = None, total_timeout_s: Limit | None = None
+    ) -> CompiledGridResult:
+        """Runs all functions with `x`; compiles at the first call with data of this structure, shape and dtype.
+
+        Args:
+            x: what every function is given: an array or a pytree of arrays. A tuple holds several arguments.
+            timeout_s, total_timeout_s: instead of those of the grid; `math.inf` is no limit. They may be traced.
+
+        Raises:
+            UsageError: no arrays in `x`, or limits that cannot be.
+            NotAvailable: `x` is not on one CPU device.
+        """
+        check_data(x)
+        own = self.timeout_s if timeout_s is None else limits("timeout_s", timeout_s, len(self.functions))
+        total = self.total_timeout_s if total_timeout_s is None else limits("total_timeout_s", total_timeout_s)
+        return self.jitted(x, own, total)
+
+    def __repr__(self) -> str:
+        return f"compiled_grid of {len(self.functions)} functions × {self.repeats}: {', '.join(self.names)}"
+
+    def _run(self, x: Any, own_s: Any, total_s: Any) -> CompiledGridResult:
+        args = x if type(x) is tuple else (x,)
+        form, functions = self._traced(args)
+        inputs, now = stamp(jax.tree.leaves(args))
+        latest = handlers.deadline(tier(), total_s, now)
+        cells: list[Cell] = []
+        for k, function in enumerate(functions):
+            # The blanks pass through the stamp, so that arrays are made of them now, not while another one is timed.
+            (inputs, blanks, _), now = stamp((inputs, blanks_of(form, self.fill), now))
+            blank = [jnp.broadcast_to(b, s.shape) for b, s in zip(blanks, form.leaves, strict=True)]
+            until = handlers.deadline(tier(), own_s[k], now, latest)
+            # A limit of nothing would be counted from a moment after `now`.
+            until = jnp.where((own_s[k] > 0) & (total_s > 0), until, now)
+            inputs, cell, functions[k] = self._part(function, inputs, blank, now, until)
+            cells.append(cell)
+            now = cell.span[2]
+        # Without this, outputs of the first functions would be stacked while the last ones are timed.
+        (cells, _), _ = stamp((cells, now))
+        return self._result(functions, form, jax.tree.map(lambda *rows: jnp.stack(rows), *cells))
+
+    def _traced(self, args: tuple[Any, ...]) -> tuple[Form, list[Traced]]:
+        """(what outputs should look like, the functions)."""
+        traced = [compiled_functions.trace(name, f, args) for name, f in self.functions.items()]
+        if self.like is None:
+            form = next((t.form for t in traced if t.form), compiled_functions.NO_OUTPUTS)
+        else:
+            of, given = (self.like, args) if callable(self.like) else (lambda like: like, (self.like,))
+            form = compiled_functions.program_of(of, given)[1]
+        traced = [compiled_functions.checked(t, form) for t in traced]
+        if self.stop_inside:
+            traced = [compiled_functions.with_guard(t, jax.tree.leaves(args)) for t in traced]
+        return form, traced
+
+    def _part(
+        self, function: Traced, inputs: Leaves, blank: Leaves, now: Any, until: Any
+    ) -> tuple[Leaves, Cell, Traced]:
+        """(inputs, what the function left behind, the function as it is known now)."""
+        if function.is_runnable:
+            try:
+                return *measured(function, self.repeats, inputs, blank, now, until), function
+            except Exception as error:  # it traces alone, but not inside of a loop: an ordered effect, for instance
+                function = compiled_functions.failed(function, error)
+        return inputs, unmeasured(function.refused or Status.error, self.repeats, blank, now), function
+
+    def _result(self, functions: list[Traced], form: Form, cells: Cell) -> CompiledGridResult:
+        is_timed = jnp.arange(self.repeats) < cells.count[:, None]
+        timings = jnp.where(is_timed, elapsed_s(cells.stamps[:, :, 0], cells.stamps[:, :, 1]), jnp.nan)
+        return CompiledGridResult(
+            outputs=form.tree_of([self._finished(leaf) for leaf in cells.outputs]),
+            timings=timings.astype(jnp.float32),
+            count=cells.count,
+            status=cells.status,
+            stamps=cells.stamps,
+            guard=cells.guard,
+            span=cells.span,
+            names=self.names,
+            notes=tuple(function.note for function in functions),
+            guarded=tuple(function.guard is not None and not function.refused for function in functions),
+            unstoppable=tuple(function.unstoppable for function in functions),
+            clock=self.clock,
+        )
+
+    def _finished(self, output: Any) -> Any:
+        """After all timing is done."""
+        if self.clip is not None and jnp.issubdtype(output.dtype, jnp.number):
+            output = jnp.clip(output, *self.clip)
+        return jnp.nan_to_num(output) if self.nan_to_num else output
+
+
+def blanks_of(form: Form, fill: float | None) -> Leaves:
+    """One number for each leaf of the outputs. NaN cannot be taken for a result; integers have none."""
+    values = [(math.nan if jnp.issubdtype(s.dtype, jnp.inexact) else 0) if fill is None else fill for s in form.leaves]
+    return [jnp.asarray(value, s.dtype) for value, s in zip(values, form.leaves, strict=True)]
+
+
+def limits(name: str, given: Limit | None, functions: int | None = None) -> Any:
+    """f32[functions], or f32[] for None, of seconds.
+
+    Raises:
+        UsageError: not positive, or not one number or as many as there are functions.
+    """
+    shape = () if functions is None else (functions,)
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given)):
+        # A limit that is not a number would be none to the clock; nothing should run for ever by mistake.
+        return jnp.broadcast_to(jnp.nan_to_num(jnp.asarray(given, jnp.float32), posinf=math.inf), shape)
+    seconds = math.inf if given is None else parse_seconds(given) if isinstance(given, str) else given
+    expected = "a number of seconds above 0" + (f", or one for each of {functions} functions" if functions else "")
+    try:
+        values = np.asarray(seconds, np.float32)
+    except (TypeError, ValueError):
+        raise UsageError(f"{name}={given!r}", expected) from None
+    if isinstance(given, bool) or values.shape not in ((), shape) or not (values > 0).all():
+        raise UsageError(f"{name}={given!r}", expected, "math.inf is no limit")
+    return np.broadcast_to(values, shape)
+
+
+def check_data(x: Any) -> None:
+    """Raises `UsageError` without arrays, `NotAvailable` where they are not on one CPU device."""
+    leaves = jax.tree.leaves(x)
+    if not leaves:
+        raise UsageError(f"a compiled grid of {x!r}, which holds no arrays", "an array or a pytree of arrays")
+    placed = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
+    devices = {device for leaf in placed for device in leaf.devices()}
+    if len(devices) > 1:
+        raise NotAvailable(
+            f"the data lie on {len(devices)} devices, and a reading of the clock would gather them on one",
+            hint="jax.device_put(x, jax.devices('cpu')[0])",
+        )
+    # A device, the name of a platform, or None.
+    default = getattr(jax.config, "jax_default_device", None)
+    platforms = {device.platform for device in devices}
+    platforms = platforms or {getattr(default, "platform", default) or jax.default_backend()}
+    if platforms != {"cpu"}:
+        raise NotAvailable(
+            f"the clock inside compiled code is one of the CPU, and the data are on {platforms.pop()!r}",
+            hint="jax.device_put(x, jax.devices('cpu')[0])",
+        )

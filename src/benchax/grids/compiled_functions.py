@@ -1,0 +1,162 @@
+"""A function of a compiled grid, traced once: its program, the form of its outputs, and how to stop it inside.
+
+The program is replayed wherever the grid needs it, so that a function with side effects in Python has them once. What
+cannot be measured is told here, while tracing, and costs nothing when the grid runs: a function that raises, one whose
+outputs have another form than the reference's, one whose result has nothing to do with its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+
+from benchax.clock.deadline import interruptible
+from benchax.clock.selftest import tier
+from benchax.clock.survey import equations
+from benchax.errors import NotAvailable
+from benchax.grids.compiled_result import Status
+from benchax.specs import short_dtype
+
+Leaves = list[Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Structure, shapes and dtypes of outputs. Typed keys count as the numbers that they are made of."""
+
+    tree: Any
+    leaves: tuple[jax.ShapeDtypeStruct, ...]
+    key_impls: tuple[Any, ...]
+    """Of each leaf that is a typed key; None for the others."""
+
+    def __str__(self) -> str:
+        texts = [f"{short_dtype(str(s.dtype))}[{','.join(map(str, s.shape))}]" for s in self.leaves]
+        texts = [f"key {text}" if impl else text for text, impl in zip(texts, self.key_impls, strict=True)]
+        return str(jax.tree.unflatten(self.tree, texts)).replace("'", "")
+
+    def tree_of(self, leaves: Leaves) -> Any:
+        keyed = [
+            leaf if impl is None else jax.random.wrap_key_data(leaf, impl=impl)
+            for leaf, impl in zip(leaves, self.key_impls, strict=True)
+        ]
+        return jax.tree.unflatten(self.tree, keyed)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One function. `run` takes and gives flat lists of arrays, `guard` takes a deadline too and tells if it passed."""
+
+    name: str
+    run: Callable[[Leaves], Leaves]
+    form: Form | None
+    guard: Callable[[Any, Leaves], tuple[Leaves, Any]] | None = None
+    """The same function, looking at the clock inside its loops; None where it has no loops to stop."""
+    refused: Status | None = None
+    """Why it is not measured."""
+    note: str = ""
+    unstoppable: tuple[str, ...] = ()
+    """Operations that no deadline stops."""
+
+    @property
+    def is_runnable(self) -> bool:
+        """Its outputs are wanted, if not its times."""
+        return self.refused in (None, Status.constant)
+
+
+NO_OUTPUTS = Form(jax.tree.structure(None), (), ())
+
+
+def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Traced:
+    """Whatever the function raises becomes its note."""
+    try:
+        program, form = program_of(function, args)
+    except Exception as error:
+        return failed(Traced(name, list, None), error)
+    as_function = jaxpr_as_fun(program)
+    traced = Traced(name, lambda leaves: list(as_function(*leaves)), form)
+    if not uses_inputs(program.jaxpr):
+        note = "its result does not depend on its inputs, so that XLA would compute it once"
+        return replace(
+            traced, guard=lambda _, leaves: (traced.run(leaves), jnp.bool_(False)), refused=Status.constant, note=note
+        )
+    return traced
+
+
+def failed(traced: Traced, error: Exception) -> Traced:
+    message = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return replace(traced, refused=Status.error, guard=None, note=f"it cannot be traced: {message}")
+
+
+def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Form]:
+    """(closed jaxpr from flat inputs to flat outputs, their form)."""
+    inputs, tree = jax.tree.flatten(args)
+    seen: list[Any] = []
+
+    def flat(*leaves: Any) -> Leaves:
+        outputs, out_tree = jax.tree.flatten(function(*jax.tree.unflatten(tree, leaves)))
+        impls = [jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in outputs]
+        seen[:] = [out_tree, tuple(impls)]
+        return [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in outputs]
+
+    program = jax.make_jaxpr(flat)(*inputs)
+    shapes = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals)
+    return program, Form(seen[0], shapes, seen[1])
+
+
+def checked(traced: Traced, reference: Form | None) -> Traced:
+    """Refused where its outputs could not stand in one array with the reference's."""
+    if traced.form is None or traced.form == reference:
+        return traced
+    return replace(traced, refused=Status.wrong_shape, note=f"it returns {traced.form}, not {reference}")
+
+
+def with_guard(traced: Traced, inputs: Leaves) -> Traced:
+    """With a form of it that can be stopped, if it has loops that would need one."""
+    if not traced.is_runnable:
+        return traced
+    until = jax.ShapeDtypeStruct((2,), jnp.uint32)
+    names: list[str] = []
+    stoppable = interruptible(lambda *leaves: traced.run(list(leaves)), note=names.extend)
+    try:
+        program = jax.make_jaxpr(lambda until, leaves: stoppable(until, *leaves))(until, inputs)
+    except NotAvailable as error:
+        return replace(traced, note=f"its loops cannot be stopped inside, because {error.problem}")
+    traced = replace(traced, unstoppable=tuple(names))
+    if not any(eqn.params.get("target_name") == tier().target("tick") for eqn in equations(program)):
+        return traced
+    as_function = jaxpr_as_fun(program)
+
+    def guard(until: Any, leaves: Leaves) -> tuple[Leaves, Any]:
+        *outputs, is_expired = as_function(until, *leaves)
+        return outputs, is_expired
+
+    return replace(traced, guard=guard)
+
+
+def uses_inputs(jaxpr: Any) -> bool:
+    """Does any output depend on any input? What is inside of jit is looked into; other operations use what they get."""
+    return any(reached(jaxpr, [True] * len(jaxpr.invars)))
+
+
+def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
+    """Which outputs depend on those inputs that are true."""
+    found = {v for v, is_used in zip(jaxpr.invars, inputs, strict=True) if is_used}
+
+    def is_found(v: Any) -> bool:
+        return not hasattr(v, "val") and v in found  # literals hold a value, and cannot be hashed
+
+    for eqn in jaxpr.eqns:
+        given = [is_found(v) for v in eqn.invars]
+        inner = eqn.params.get("jaxpr") if eqn.primitive.name in ("jit", "pjit") else None
+        gives = reached(inner.jaxpr, given) if inner else [any(given)] * len(eqn.outvars)
+        found.update(v for v, is_used in zip(eqn.outvars, gives, strict=True) if is_used)
+    return [is_found(v) for v in jaxpr.outvars]
+
+
+def is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

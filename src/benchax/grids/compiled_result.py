@@ -1,0 +1,233 @@
+"""What a compiled grid returns: a pytree of arrays, and their reading on the host.
+
+The stamps are the truth; everything else is derived from them. Repetitions that did not take place have no time: they
+are masked in `seconds()`, and NaN in `timings`, which has no mask inside of compiled code.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from benchax.clock.handlers import NEVER
+from benchax.clock.selftest import nanoseconds
+from benchax.errors import UsageError, one_of
+from benchax.stats.summary import Summary, summarize
+from benchax.units import seconds, seconds_range
+
+
+class Status(enum.IntEnum):
+    """How it went with a function."""
+
+    ok = 0
+    """All repetitions were timed."""
+    timed_out = 1
+    """Stopped inside of a call, by the limit."""
+    stopped = 2
+    """Stopped between repetitions, by the limit; those before it were timed."""
+    not_run = 3
+    """The time was up before its turn came."""
+    wrong_shape = 4
+    """Not run: its outputs have another structure, shape or dtype than the reference's."""
+    error = 5
+    """Not run: it cannot be traced."""
+    constant = 6
+    """Run, not timed: its result does not depend on its inputs, so that XLA may compute it once for all."""
+
+
+LATE_S = 1e-3
+"""Later than this after its limit is worth a note: no stop inside a loop comes as late."""
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("outputs", "timings", "count", "status", "stamps", "guard", "span"),
+    meta_fields=("names", "notes", "guarded", "unstoppable", "clock"),
+)
+@dataclass(frozen=True, eq=False)
+class CompiledGridResult:
+    """K functions, N repetitions. Inside of `jax.jit` the fields are there; the methods are for outside."""
+
+    outputs: Any
+    """The structure that all functions return, with K in front; `status` tells what is filled in."""
+    timings: Any
+    """f32[K, N] seconds by the clock, its own cost included; NaN where there was no repetition."""
+    count: Any
+    """i32[K]: repetitions timed."""
+    status: Any
+    """i32[K]: see `Status`."""
+    stamps: Any
+    """u32[K, N, 3, 2]: start, end, and a reading right after the end (ns, low word first); nothing beyond `count`."""
+    guard: Any
+    """u32[K, 2, 2]: start and end of the run that could be stopped; equal where there was none."""
+    span: Any
+    """u32[K, 3, 2]: when a function's time began, when it was to end, when it did."""
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What tracing found, function by function; empty where nothing."""
+    guarded: tuple[bool, ...]
+    """Functions with loops, which ran once before they were timed."""
+    unstoppable: tuple[tuple[str, ...], ...]
+    """Operations in each function that no limit stops, as far as it was looked for."""
+    clock: str
+    """The tier of the clock."""
+
+    @property
+    def status_names(self) -> list[str]:
+        return [Status(code).name for code in np.asarray(self.status).tolist()]
+
+    def seconds(self, *, raw: bool = False) -> np.ma.MaskedArray:
+        """float64[K, N]: each repetition, net of what the stamps cost; masked where there was none.
+
+        Args:
+            raw: as the clock said it.
+
+        A net time can be below zero: of a function that costs nothing, by the noise of the clock.
+        """
+        net = self._differences(0) - (0 if raw else self.stamp_cost_s[:, None])
+        return np.ma.masked_array(net, ~self._is_timed)
+
+    @property
+    def stamp_cost_s(self) -> np.ma.MaskedArray:
+        """float64[K]: median of an interval with nothing in it, taken after each repetition; masked without any."""
+        return np.ma.median(np.ma.masked_array(self._differences(1), ~self._is_timed), axis=1)
+
+    @property
+    def limit_s(self) -> np.ndarray:
+        """float64[K]: how long each function was allowed, its own limit or what was left of that of the whole call."""
+        is_limited = (np.asarray(self.span)[:, 1] != NEVER).any(axis=1)
+        return np.where(is_limited, (self._span_ns[:, 1] - self._span_ns[:, 0]) / 1e9, np.inf)
+
+    @property
+    def elapsed_s(self) -> np.ndarray:
+        """float64[K]: how long each function had the machine, with all that is not measured."""
+        return (self._span_ns[:, 2] - self._span_ns[:, 0]) / 1e9
+
+    @property
+    def total_s(self) -> float:
+        """From the beginning of the first function to the end of the last one."""
+        return float(self._span_ns[-1, 2] - self._span_ns[0, 0]) / 1e9
+
+    @property
+    def guard_s(self) -> np.ma.MaskedArray:
+        """float64[K]: the run that could be stopped, whether or not it was; masked where there was none.
+
+        It is of the rewritten function: no time of the function itself.
+        """
+        ns = nanoseconds(self.guard)
+        elapsed = ns[:, 1] - ns[:, 0]
+        return np.ma.masked_array(elapsed / 1e9, ~np.array(self.guarded) | (elapsed == 0))
+
+    def summary(self, k: int | str) -> Summary | None:
+        """Of function `k`, by place or name: seconds net of the stamps' cost. None if `why_not_measured(k)`."""
+        k = self._place(k)
+        return None if self.why_not_measured(k) else self._summaries[k]
+
+    def why_not_measured(self, k: int | str) -> str | None:
+        """Completes "not measured, because …"; None for a function that has a time."""
+        k = self._place(k)
+        summary, status = self._summaries[k], Status(int(self.status[k]))
+        if summary:
+            cost = float(self.stamp_cost_s[k])
+            return f"it takes less than a reading of the clock, {seconds(cost)}" if summary.median_s < cost else None
+        return {
+            Status.timed_out: f"a single call did not end within {seconds(float(self.limit_s[k]))}",
+            Status.stopped: f"there was time for its guarded run only, of {seconds(float(self.guard_s[k] or 0))}",
+            Status.not_run: "its time was up before its turn came",
+        }.get(status, self.notes[k])
+
+    def stacked(self) -> Any:
+        """(n, K + 1): the outputs as columns, and ones. Also inside of `jax.jit`.
+
+        Raises:
+            UsageError: the outputs are no vectors.
+        """
+        leaves = jax.tree.leaves(self.outputs)
+        if len(leaves) != 1 or leaves[0].ndim != 2:
+            shapes = [list(leaf.shape[1:]) for leaf in leaves]
+            raise UsageError(f"outputs of shapes {shapes} cannot be stacked", "functions that return one vector")
+        return jnp.concatenate([leaves[0], jnp.ones_like(leaves[0][:1])]).T
+
+    def table(self) -> str:
+        """Text: a line for each function, and what was not measured and why."""
+        head = ("function", "status", "median", "95 % interval", "n", "took", "")
+        return "\n".join([*laid_out([head, *map(self._line, range(len(self.names)))]), "", self._footer()])
+
+    def __str__(self) -> str:
+        return repr(self) if isinstance(self.status, Tracer) else self.table()
+
+    def __repr__(self) -> str:
+        return f"<compiled grid of {len(self.names)} functions × {self.stamps.shape[1]}>"
+
+    def _line(self, k: int) -> tuple[str, ...]:
+        summary, why = self.summary(k), self.why_not_measured(k)
+        low, high = (summary.low_s, summary.high_s) if summary else (None, None)
+        notes = [f"not measured, because {why}" if why else self.notes[k], self._late(k)]
+        return (
+            self.names[k],
+            self.status_names[k],
+            seconds(summary.median_s) if summary else "",
+            "" if low is None or high is None else seconds_range(low, high),
+            f"{int(self.count[k])}/{self.stamps.shape[1]}",
+            seconds(float(self.elapsed_s[k])),
+            "; ".join(filter(None, notes)),
+        )
+
+    def _late(self, k: int) -> str:
+        late_s = float(self.elapsed_s[k] - self.limit_s[k])
+        if late_s <= LATE_S or self.status[k] == Status.not_run:
+            return ""
+        names = ", ".join(self.unstoppable[k])
+        return f"ended {seconds(late_s)} after its limit" + (f", because nothing stops {names}" if names else "")
+
+    def _footer(self) -> str:
+        cost = self.stamp_cost_s.compressed()
+        net = f", its readings of {seconds(float(np.median(cost)))} subtracted" if cost.size else ""
+        return f"one compiled call of {seconds(self.total_s)}; clock: {self.clock}{net}"
+
+    def _place(self, k: int | str) -> int:
+        if isinstance(k, int | np.integer):
+            return range(len(self.names))[k]
+        if k not in self.names:
+            raise UsageError(f"there is no function {k!r} in this grid", one_of(self.names, k))
+        return self.names.index(k)
+
+    def _differences(self, first: int) -> np.ndarray:
+        """Seconds [K, N] from one stamp of a repetition to the next; 0 where there was none."""
+        return np.where(self._is_timed, self._ns[..., first + 1] - self._ns[..., first], 0) / 1e9
+
+    @cached_property
+    def _ns(self) -> np.ndarray:
+        return nanoseconds(self.stamps)
+
+    @cached_property
+    def _span_ns(self) -> np.ndarray:
+        return nanoseconds(self.span)
+
+    @cached_property
+    def _is_timed(self) -> np.ndarray:
+        return np.arange(self.stamps.shape[1]) < np.asarray(self.count)[:, None]
+
+    @cached_property
+    def _summaries(self) -> list[Summary | None]:
+        return [summarize(row.compressed().tolist()) if row.count() else None for row in self.seconds()]
+
+
+def laid_out(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns of equal width: words begin at the left, numbers end at the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if 2 <= i <= 5 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,214 @@
+"""`grid`: functions × data, each cell with its output, its time and its status, under limits that always hold.
+
+Every cell runs in a worker process that is killed when it takes too long, so a grid comes to its end whatever its
+functions do. Each finished cell is one row of the store, durable before the next one begins.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from benchax.errors import UsageError, one_of
+from benchax.executors.pool import shared_pool
+from benchax.grids import timing
+from benchax.grids.limits import limits
+from benchax.grids.plan import Plan, plan
+from benchax.grids.postprocessing import checked_clip
+from benchax.grids.progress import Bar
+from benchax.grids.result import GridResult
+from benchax.grids.resume import earlier, refuse_others
+from benchax.grids.running import Run, Runner, Settings, Step
+from benchax.options import resolve
+from benchax.store.database import open_store
+from benchax.units import parse_size
+
+OUTPUT_LIMIT = "1GiB"
+
+
+def grid(
+    functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
+    data: Iterable[Any] | Mapping[Any, Any],
+    *,
+    make: Callable[[Any, Any], Any] | None = None,
+    timeout_s: float | str | None = 30.0,
+    compile_timeout_s: float | str | None = None,
+    total_timeout_s: float | str | None = None,
+    trials: int = 1,
+    seed: int = 0,
+    timer: str = "wall",
+    check: Callable[..., Any] | None = None,
+    compare: bool | str = True,
+    fill: float | None = None,
+    clip: tuple[float, float] | None = None,
+    nan_to_num: bool = False,
+    memory_limit_bytes: int | str | None = None,
+    output_limit_bytes: int | str = OUTPUT_LIMIT,
+    resume: str | bool | None = None,
+    store: str | os.PathLike[str] | bool | None = None,
+    name: str = "grid",
+    axis: str = "data",
+    progress: Callable[[Step], None] | bool | None = None,
+) -> GridResult:
+    """Every function on every data point: outputs, times and statuses. What runs too long is killed.
+
+        benchax.grid([f1, f2, f3], [4, 8, 16], make=lambda key, n: jax.random.normal(key, (n,)), trials=10, axis="n_x")
+
+    Args:
+        functions: plain ones (run as `jax.jit(f)`) or jitted ones, in a list or by name. In a list they have their own
+            names; a second one of a name is called `name#2`. They take one data point; a tuple is splatted.
+        data: data points, in a list or by label: arrays, pytrees, tuples of inputs, specs such as "f32[8]" (seeded
+            random data), or functions of a key that make inputs. In a list they are called by value, spec or shape.
+        make: makes the inputs of a data point: `make(key, point)`. Then data points may be anything, such as sizes.
+        timeout_s: for every single call of a function, and for tracing it. None: no limit.
+        compile_timeout_s: for compiling, making inputs and sending; default: as long as a call, a minute at least.
+        total_timeout_s: for the whole grid. Shared fairly; cells that get no turn are "not_run".
+        trials: each on fresh inputs of its own, where inputs are made or specs. Its figure is the median of calls
+            repeated for about a millisecond (50 at most, 1 at least) after a first one.
+        seed: the same seed gives the same inputs; they depend on the label and the trial, not on the functions.
+        timer: "wall".
+        check: `check(output, *inputs)`; False (or a text that says why) gives the status "wrong_shape". Without one,
+            outputs must have the structure and shapes of those of the first function that worked on the data point.
+        compare: compares outputs with those of the first function, or of the one that is named; False: not at all.
+        fill: stand-in for missing outputs, with `timeout_s` for missing times. Default: masked, never a number.
+        clip, nan_to_num: what `.outputs` and `.stacked()` do to outputs; the measured ones stay in the cells.
+        memory_limit_bytes: for each cell, such as "4GiB".
+        output_limit_bytes: for the outputs of the whole grid; beyond that they are let go, and their place says so.
+        resume: goes on with a run whose id is given, or, if True, with the newest unfinished one of this name.
+        store: folder of the database, or "off".
+        name: of the grid, in the store and in figures.
+        axis: what the data points vary in: the name of the index in frames.
+        progress: told each step; True or None draws a bar if stderr is a terminal, False nothing.
+
+    Raises:
+        UsageError: an argument that cannot work; nothing has run then. What functions do is never raised.
+        KeyboardInterrupt: Ctrl-C; the finished cells are stored, and `resume=True` goes on with them.
+    """
+    given = {
+        "make": make, "timeout_s": timeout_s, "compile_timeout_s": compile_timeout_s,
+        "total_timeout_s": total_timeout_s, "trials": trials, "seed": seed, "timer": timer, "check": check,
+        "compare": compare, "fill": fill, "clip": clip, "nan_to_num": nan_to_num,
+        "memory_limit_bytes": memory_limit_bytes, "output_limit_bytes": output_limit_bytes, "resume": resume,
+        "store": store, "name": name, "axis": axis,
+    }  # fmt: skip
+    wish = wished(functions, data, given)
+    with Bar(None if progress in (None, True) else False) as bar:
+        run = begun(wish, shared_pool(), progress if callable(progress) else bar.show)
+        run.go()
+    for _, error in run.unstored:
+        warnings.warn(f"a cell was measured but not stored: {error}", stacklevel=2)
+    return result_of(run, wish)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A grid as it was asked for, checked."""
+
+    plan: Plan
+    settings: Settings
+    resume: str | bool | None
+    fill: float | None
+    clip: tuple[float, float] | None
+    nan_to_num: bool
+
+
+def defaults() -> dict[str, Any]:
+    """What `grid` takes beside functions and data, but for `progress`, with its defaults."""
+    parameters = inspect.signature(grid).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "progress"}
+
+
+def wished(functions: Any, data: Any, given: Mapping[str, Any]) -> Wish:
+    """`given` has all of `defaults()`. Raises `UsageError` for whatever is not permitted."""
+    planned = plan(
+        functions, data, make=given["make"], trials=given["trials"], seed=given["seed"], name=given["name"],
+        axis=given["axis"],
+    )  # fmt: skip
+    return Wish(
+        planned,
+        _settings(planned, given),
+        given["resume"],
+        _fill(given["fill"]),
+        checked_clip(given["clip"]),
+        bool(given["nan_to_num"]),
+    )
+
+
+def _settings(planned: Plan, given: Mapping[str, Any]) -> Settings:
+    if given["check"] is not None and not callable(given["check"]):
+        raise UsageError(f"check={given['check']!r} of a grid", "a function of an output and its inputs, or None")
+    limited = limits(given["timeout_s"], given["compile_timeout_s"], given["total_timeout_s"])
+    timer = timing.known(given["timer"])
+    options = resolve(
+        {
+            "timer": timer, "seed": planned.seed, "store": given["store"], "verify": "off", "memory": False,
+            "isolate": True, "timeout_s": limited.call_s, "memory_limit_bytes": given["memory_limit_bytes"],
+        }
+    )  # fmt: skip
+    return Settings(
+        limited,
+        options,
+        timer,
+        given["check"],
+        _reference(planned, given["compare"]),
+        options.memory_limit_bytes,
+        parse_size(given["output_limit_bytes"]),
+    )
+
+
+def _reference(planned: Plan, compare: Any) -> str | None:
+    """The function that outputs are compared with; None if they are not."""
+    if compare is False or (compare is True and len(planned.functions) < 2):
+        return None
+    if compare is True:
+        return next(iter(planned.functions))
+    if not isinstance(compare, str) or compare not in planned.functions:
+        raise UsageError(f"compare={compare!r} of a grid", f"True, False, or {one_of(planned.functions, str(compare))}")
+    return compare
+
+
+def _fill(fill: Any) -> float | None:
+    if fill is not None and (isinstance(fill, bool) or not isinstance(fill, int | float)):
+        raise UsageError(f"fill={fill!r} of a grid", "a number, to stand for outputs that are not there, or None")
+    return fill
+
+
+def begun(wish: Wish, pool: Runner, progress: Callable[[Step], None], clock: Callable[[], float] = monotonic) -> Run:
+    """A run with its workers ready, and with the cells of the run that it goes on with."""
+    where, resume = wish.settings.options.store, wish.resume
+    store = None if where == "off" else open_store(where)
+    if resume and store is None:
+        raise UsageError(f"resume={resume!r} without a store", "a store, whose rows tell what is finished")
+    found = earlier(store, wish.plan, resume) if resume else None
+    run = Run(wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, pool, store, progress, clock=clock)
+    run.start()
+    if found:
+        refuse_others(found, wish.plan, wish.settings.timer, run.environment)
+        run.take(found.rows)
+    return run
+
+
+def result_of(run: Run, wish: Wish) -> GridResult:
+    """What a run has found."""
+    return GridResult(
+        name=run.plan.name,
+        axis=run.plan.axis,
+        functions=tuple(run.plan.functions),
+        data=run.plan.labels,
+        trials=run.plan.trials,
+        by_key=dict(run.cells),
+        timeout_s=run.settings.limits.call_s,
+        elapsed_s=run.elapsed_s,
+        run_id=run.run_id,
+        fill=wish.fill,
+        clip=wish.clip,
+        nan_to_num=wish.nan_to_num,
+        reference=run.settings.reference,
+        unstored=tuple(run.unstored),
+    )

@@ -1,0 +1,94 @@
+"""Time limits of a grid: how long each step of a cell may take, and how the total is shared between cells.
+
+The limits are wall-clock seconds; the pool (`executors/pool.py`) keeps them, with SIGKILL. Each step has a budget of
+its own: time to compile is never taken from the time to run.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from benchax.errors import UsageError
+from benchax.model import Failure
+from benchax.units import parse_seconds, seconds
+
+COMPILE_LEAST_S = 60.0
+"""Compiling may take this long at least where nothing else was said."""
+LEAST_TURN_S = 0.02
+"""With less than this left in total a cell does not begin: it could not even be sent."""
+_WHERE = re.compile(r"\(at .*\)$")
+CALLS = ("trace", "run", "check")
+"""The steps in which the user's function itself runs in Python or on the device; the others compile or copy."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`None`: no limit."""
+
+    call_s: float | None
+    """Tracing, and every single call."""
+    compile_s: float | None
+    """Lowering, compiling, making inputs (which compiles too), sending and fetching."""
+    total_s: float | None
+    """The whole grid."""
+
+    def of(self, stage: str) -> float | None:
+        """Seconds that `stage` of a cell may take."""
+        return self.call_s if stage in CALLS else self.compile_s
+
+
+def limits(timeout_s: Any, compile_timeout_s: Any, total_timeout_s: Any) -> Limits:
+    """The limits in force. Compiling gets as long as a call, and a minute at least, where nothing is said of it.
+
+    Raises:
+        UsageError: a limit that is not a time above 0, or none.
+    """
+    call_s = duration("timeout_s", timeout_s)
+    compile_s = duration("compile_timeout_s", compile_timeout_s)
+    if compile_s is None and call_s is not None:
+        compile_s = max(COMPILE_LEAST_S, call_s)
+    return Limits(call_s, compile_s, duration("total_timeout_s", total_timeout_s))
+
+
+def duration(name: str, given: Any) -> float | None:
+    """`given` as seconds: a number, or a text such as "500ms"; None stays None."""
+    if given is None:
+        return None
+    expected = "a time above 0, such as 30, 0.5, '500ms' or '2min'; None for no limit"
+    try:
+        value = parse_seconds(given) if not isinstance(given, bool) else math.nan
+    except UsageError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UsageError(f"{name} cannot be {given!r}", expected)
+    return value
+
+
+def allowance(remaining_s: float, cells_left: int, finished_s: Sequence[float]) -> float:
+    """Seconds that the next cell may use of what remains of the total.
+
+    Its equal share at least. More than that as long as the others need less than theirs: half of what would be left
+    if all others took as long as a cell usually takes (the median of those that are finished). Half, so that of many
+    cells that never end each gets something: the first a half, the next a quarter, and at last the equal share.
+
+    Args:
+        remaining_s: of the total, before this cell.
+        cells_left: this one and those after it.
+        finished_s: how long each finished cell took.
+    """
+    usual_s = median(finished_s) if finished_s else 0.0
+    slack_s = remaining_s - usual_s * (cells_left - 1)
+    return max(remaining_s / cells_left, slack_s / 2)
+
+
+def of_the_total(failure: Failure, total_s: float, share_s: float) -> Failure:
+    """A cell that was stopped because its share was over, and not for the limit of a step, says so."""
+    where = _WHERE.search(failure.message)
+    said = f"stopped after {seconds(share_s)}, its share of the {seconds(total_s)} for the whole grid"
+    advice = "Give the grid more time, fewer cells, or a smaller timeout_s."
+    return replace(failure, message=said + (f" {where[0]}" if where else ""), advice=advice)

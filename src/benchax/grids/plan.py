@@ -1,0 +1,186 @@
+"""The plan of a grid: which functions, which data under which labels, and the seed of each trial.
+
+Nothing runs here. What a data point becomes is decided in the worker (`cell.py`), which makes the inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchax.case import name_of, param_value
+from benchax.errors import UsageError
+from benchax.model import CaseId, Scalar
+from benchax.specs import is_spec, parse_spec, short_dtype
+
+Label = Scalar
+"""What a data point is called: a number, a text or a bool."""
+
+LONGEST_LABEL = 60
+
+
+@dataclass(frozen=True)
+class Point:
+    """One data point under its label.
+
+    `value` is an input, a tuple of inputs, or a function of a key that makes them; with `make` it is whatever `make`
+    takes beside the key.
+    """
+
+    label: Label
+    value: Any
+    make: Callable[[Any, Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Functions and data points, by name and by label, in the order given."""
+
+    name: str
+    axis: str
+    functions: Mapping[str, Callable[..., Any]]
+    points: tuple[Point, ...]
+    trials: int
+    seed: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> list[tuple[str, Point]]:
+        """All cells in the order of running: the functions of one data point stand together, to be compared."""
+        return [(function, point) for point in self.points for function in self.functions]
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        return tuple(point.label for point in self.points)
+
+    def case_id(self, function: str, label: Label) -> CaseId:
+        """The stored identity of a cell."""
+        return CaseId(function, ((self.axis, param_value(label)), ("grid", self.name)))
+
+
+def plan(
+    functions: Any,
+    data: Any,
+    *,
+    make: Any = None,
+    trials: Any = 1,
+    seed: Any = 0,
+    name: str = "grid",
+    axis: str = "data",
+) -> Plan:
+    """Raises `UsageError` for whatever cannot become a grid; nothing has run then."""
+    if make is not None and not callable(make):
+        raise UsageError(f"make={make!r} is a {type(make).__name__}", "a function of a key and a data point")
+    for what, text in (("name", name), ("axis", axis)):
+        if not isinstance(text, str) or not text:
+            raise UsageError(f"{what}={text!r} of a grid", "a text that is not empty")
+    if axis in ("grid", "function", "i"):
+        raise UsageError(f"axis={axis!r} of a grid", "another name: this one is taken by benchax")
+    return Plan(
+        name,
+        axis,
+        named_functions(functions),
+        points(data, make),
+        whole("trials", trials, least=1),
+        whole("seed", seed, least=0),
+    )
+
+
+def whole(name: str, given: Any, least: int) -> int:
+    """`given` as an int from `least` up; NumPy's integers are welcome, bools and 2.5 are not."""
+    is_whole = not isinstance(given, bool) and hasattr(given, "__index__")
+    if not is_whole or int(given) < least:
+        raise UsageError(f"{name} cannot be {given!r}", f"a whole number from {least} up")
+    return int(given)
+
+
+def named_functions(given: Any) -> dict[str, Callable[..., Any]]:
+    """By name; of a list the functions' own names. A second one of a name is called `name#2`, in the order given."""
+    expected = "a list of functions, or a mapping from names to functions"
+    if callable(given) or isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(f"functions={given!r} of a grid", expected, "a single function is [f]")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, fn) for fn in given]
+    if not pairs:
+        raise UsageError("a grid without functions", expected)
+    named: dict[str, Callable[..., Any]] = {}
+    for name, fn in pairs:
+        if not callable(fn):
+            raise UsageError(f"{fn!r}, a {type(fn).__name__}, is not a function of a grid", expected)
+        if name is not None and (not isinstance(name, str) or not name):
+            raise UsageError(f"the name {name!r} of a function", "a text that is not empty")
+        named[_told_apart(name_of(fn) if name is None else name, named)] = fn
+    return named
+
+
+def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[Point, ...]:
+    """The data points under labels that differ; those of a list are called by their value, spec or shape."""
+    expected = "a list of data points, or a mapping from labels to data points"
+    if hasattr(given, "dtype") and not (make and getattr(given, "ndim", 0) == 1):
+        raise UsageError(
+            f"data of a grid is an array of shape {getattr(given, 'shape', ())}", expected, "one array is [x]"
+        )
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(f"data={given!r} of a grid", expected, "a single data point is [x]")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, value) for value in given]
+    if not pairs:
+        raise UsageError("a grid without data", expected)
+    found: dict[Label, Point] = {}
+    for label, value in pairs:
+        if isinstance(value, str) and make is None and is_spec(value):
+            parse_spec(value)  # a slip is told now, not in the middle of the grid
+        label = _told_apart(_own_label(value) if label is None else _label(label), found)
+        found[label] = Point(label, value, make)
+    return tuple(found.values())
+
+
+def trial_seed(seed: int, label: Label, trial: int) -> int:
+    """The seed of one trial's inputs: of the label, not of its place, so that a point keeps its inputs when others come
+    and go; the same for all functions."""
+    text = f"{seed}|{type(label).__name__}|{label}|{trial}"
+    # 31 bits: what `jax.random.key` takes as it is whether or not x64 is on.
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
+
+
+def _label(given: Any) -> Label:
+    plain = _plain(given)
+    return plain if isinstance(plain, str | int | float | bool) else str(plain)[:LONGEST_LABEL]
+
+
+def _own_label(value: Any) -> Label:
+    plain = _plain(value)
+    if isinstance(plain, str | int | float | bool):
+        return plain
+    if callable(value):
+        return name_of(value)
+    text = _shapes(value)
+    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+
+
+def _shapes(value: Any) -> str:
+    """f32[8] for an array, (f32[8], f32[]) for a tuple of them; the type for what has no shape."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{short_dtype(str(value.dtype))}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_shapes(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(_shapes, value)) + ")"
+    return str(value) if isinstance(value, int | float | bool | None) else type(value).__name__
+
+
+def _plain(value: Any) -> Any:
+    """np.int64(4), as `range` and NumPy's own ranges are mixed by people, is the label 4; arrays stay what they are."""
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
+
+
+def _told_apart(name: Any, taken: Mapping[Any, Any]) -> Any:
+    # 1, 1.0 and True are one key to a dict, and read as one label.
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}#{number}" in taken:
+        number += 1
+    return f"{name}#{number}"

@@ -1,0 +1,284 @@
+"""`GridResult` and its cells: what a grid found, cell by cell, and every form in which it can be had.
+
+A cell that was not measured holds no number anywhere: arrays are masked there, trees hold `Absent` with the reason.
+Only frames and structured arrays, which know no mask, hold NaN, beside the status. `fill` puts the stand-ins of the
+caller's choice in their place, on request and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchax.errors import UsageError, one_of
+from benchax.grids import frames, shown
+from benchax.grids.agreement import Agreement
+from benchax.grids.plan import Label
+from benchax.grids.postprocessing import processed, stacked
+from benchax.model import Absent, Failure, Measurement, Samples, Stages
+from benchax.stats.summary import Summary
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd  # pyright: ignore[reportMissingTypeStubs]  # pandas 3.1 has types, but does not say so
+
+STATUSES = ("ok", "timeout", "crashed", "out_of_memory", "error", "wrong_shape", "not_run", "interrupted")
+_HOW_IT_DIED = re.compile(r"SIG[A-Z]+\d*|exit code -?\d+|the connection was closed")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One function on one data point."""
+
+    function: str
+    data: Label
+    measurement: Measurement
+    """The row, as it is stored."""
+    outputs: tuple[Any, ...] | Absent
+    """One tree of NumPy arrays per trial."""
+    agreement: tuple[Agreement, ...] | Absent
+    """One per trial."""
+    spent_s: float = 0.0
+    """Everything included: sending, compiling, all calls, storing. 0 for a cell of an earlier run."""
+
+    @property
+    def status(self) -> str:
+        """One of STATUSES."""
+        kind = self.measurement.failure.kind if self.measurement.failure else "ok"
+        return kind if kind in STATUSES else "error"
+
+    @property
+    def message(self) -> str:
+        """timeout in compile: …; crashed: SIGSEGV in run; error: ValueError: …; empty when all went well."""
+        return message(self.measurement.failure) if self.measurement.failure else ""
+
+    @property
+    def samples(self) -> Samples | None:
+        return self.measurement.headline
+
+    @property
+    def trials_s(self) -> tuple[tuple[float, ...], ...]:
+        """All readings, trial by trial; of a failed cell those of the trials that were finished."""
+        if self.samples is None:
+            return ()
+        ends = np.cumsum(self.samples.trials or (len(self.samples.elapsed_s),)).tolist()
+        readings = self.samples.per_call_s
+        return tuple(readings[a:b] for a, b in zip([0, *ends], ends, strict=False))
+
+    @property
+    def elapsed_s(self) -> tuple[float, ...]:
+        """Seconds per call, one figure per finished trial: the median of its readings."""
+        return tuple(float(np.median(trial)) for trial in self.trials_s)
+
+    @property
+    def summary(self) -> Summary | None:
+        """Of all readings of all trials; None for a cell that failed."""
+        return self.measurement.summary() if self.measurement.failure is None else None
+
+    @property
+    def stages(self) -> Stages:
+        return self.measurement.stages
+
+
+def message(failure: Failure) -> str:
+    """What happened to a cell, in a line."""
+    match failure.kind:
+        case "timeout":
+            return f"timeout in {failure.stage}: {failure.message}"
+        case "crashed":
+            found = _HOW_IT_DIED.search(failure.message)
+            return f"crashed: {found[0]} in {failure.stage}" if found else f"crashed: {failure.message}"
+        case "wrong_shape":
+            return f"wrong shape: {failure.message}"
+        case "not_run" | "interrupted":
+            return f"{failure.kind.replace('_', ' ')}: {failure.message}"
+        case "out_of_memory":
+            return f"out of memory in {failure.stage}: {failure.message}"
+        case _:
+            return f"error: {failure.message}"
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """The grid: `functions` × `data` × `trials`. `print(g)` and, in a notebook, `g` show it."""
+
+    name: str
+    axis: str
+    """What the data axis is called: the name of the index in frames."""
+    functions: tuple[str, ...]
+    data: tuple[Label, ...]
+    trials: int
+    by_key: Mapping[tuple[str, Label], Cell] = field(repr=False)
+    timeout_s: float | None
+    elapsed_s: float
+    """The whole grid, everything included."""
+    run_id: str
+    fill: float | None = None
+    clip: tuple[float, float] | None = None
+    nan_to_num: bool = False
+    reference: str | None = None
+    """The function that outputs were compared with."""
+    unstored: tuple[Any, ...] = field(default=(), repr=False)
+    """(row, error) of the rows that the store would not take."""
+
+    # ---- cells
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All of them; the functions of one data point stand together."""
+        return tuple(self.by_key[function, label] for label in self.data for function in self.functions)
+
+    def cell(self, function: str, data: Label) -> Cell:
+        """Raises `UsageError` for a function or a data point that the grid does not have."""
+        if function not in self.functions:
+            raise UsageError(f"the grid has no function {function!r}", one_of(self.functions, str(function)))
+        if data not in self.data:
+            raise UsageError(f"the grid has no data point {data!r}", one_of(map(str, self.data), str(data)))
+        return self.by_key[function, data]
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """One row per cell."""
+        return tuple(cell.measurement for cell in self.cells)
+
+    @property
+    def is_ok(self) -> bool:
+        return all(cell.status == "ok" for cell in self.cells)
+
+    # ---- arrays
+
+    @cached_property
+    def status(self) -> np.ndarray[Any, Any]:
+        """Texts, [functions, data]."""
+        return np.array([[self.by_key[f, d].status for d in self.data] for f in self.functions], dtype=object)
+
+    @cached_property
+    def timings(self) -> np.ma.MaskedArray[Any, Any]:
+        """Seconds per call, [functions, data, trials]; masked where not measured. With `fill`, timeout_s stands there
+        and nothing is masked."""
+        shape = (len(self.functions), len(self.data), self.trials)
+        values, is_absent = np.zeros(shape), np.ones(shape, dtype=bool)
+        for i, function in enumerate(self.functions):
+            for j, label in enumerate(self.data):
+                cell = self.by_key[function, label]
+                # Of a failed cell too: the trials before the one that failed were measured.
+                for k, seconds in enumerate(cell.elapsed_s):
+                    values[i, j, k], is_absent[i, j, k] = seconds, False
+        if self.fill is not None and self.timeout_s is not None:
+            return np.ma.MaskedArray(np.where(is_absent, self.timeout_s, values), mask=False)
+        return np.ma.MaskedArray(values, mask=is_absent)
+
+    @cached_property
+    def agreement(self) -> np.ma.MaskedArray[Any, Any]:
+        """Does each trial's output agree with that of `reference`? [functions, data, trials]; masked where it was not
+        compared. How far apart they are: `cell.agreement`."""
+        shape = (len(self.functions), len(self.data), self.trials)
+        values, is_absent = np.zeros(shape, dtype=bool), np.ones(shape, dtype=bool)
+        for i, function in enumerate(self.functions):
+            for j, label in enumerate(self.data):
+                found = self.by_key[function, label].agreement
+                for k, each in enumerate(() if isinstance(found, Absent) else found):
+                    values[i, j, k], is_absent[i, j, k] = each.agrees, False
+        return np.ma.MaskedArray(values, mask=is_absent)
+
+    @cached_property
+    def outputs(self) -> dict[str, dict[Label, Any]]:
+        """outputs[function][data]: an array [trials, …] where every trial gave one array of one shape, else a list of
+        trees; clipped, and without NaN, as the grid was asked. A cell without outputs holds `Absent` with the reason,
+        or with `fill` the number."""
+        return {f: {d: self._outputs(self.by_key[f, d]) for d in self.data} for f in self.functions}
+
+    def _outputs(self, cell: Cell) -> Any:
+        if isinstance(cell.outputs, Absent):
+            return cell.outputs if self.fill is None else self.fill
+        trees = [processed(tree, self.clip, self.nan_to_num) for tree in cell.outputs]
+        is_array = all(isinstance(tree, np.ndarray) for tree in trees)
+        return np.stack(trees) if is_array and len({tree.shape for tree in trees}) == 1 else trees
+
+    def stacked(
+        self,
+        data: Label,
+        *,
+        trial: int = 0,
+        clip: tuple[float, float] | None = None,
+        nan_to_num: bool | None = None,
+        ones: bool = True,
+    ) -> np.ma.MaskedArray[Any, Any]:
+        """The outputs of all functions on one data point side by side: [n, functions], and a last column of ones.
+
+        Args:
+            clip, nan_to_num: as for the grid, whose own are the default.
+            ones: append the column.
+
+        Returns:
+            An array whose columns are masked where a cell has no outputs (with `fill`: filled).
+
+        Raises:
+            UsageError: outputs that are not arrays of one dimension and one length.
+        """
+        found = {function: self.cell(function, data).outputs for function in self.functions}
+        return stacked(
+            {name: trees if isinstance(trees, Absent) else trees[trial] for name, trees in found.items()},
+            clip=self.clip if clip is None else clip,
+            nan_to_num=self.nan_to_num if nan_to_num is None else nan_to_num,
+            ones=ones,
+            fill=self.fill,
+        )  # fmt: skip
+
+    def filled(self, fill: float = 0.0, elapsed_s: float | None = None) -> GridResult:
+        """The same with stand-ins: `fill` for outputs that are not there, `elapsed_s` (default: the time limit of a
+        call) for timings."""
+        limit = self.timeout_s if elapsed_s is None else elapsed_s
+        if limit is None:
+            raise UsageError("filled() of a grid without timeout_s", "elapsed_s=, which is to stand for a missing time")
+        return replace(self, fill=fill, timeout_s=limit)
+
+    # ---- other forms
+
+    def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """One record per function, data point and trial; `elapsed_s` is NaN where it was not measured (or filled)."""
+        return frames.structured(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Index: the data axis and the trial `i`. Columns: `f1 elapsed`, `f2 elapsed`, …; NaN where not measured.
+
+        Raises:
+            MissingPackage: pandas is not installed.
+        """
+        return frames.pandas_frame(self)
+
+    def to_xarray(self) -> Any:
+        """A Dataset: `elapsed_s` [function, data axis, i], `status` and `compile_s` [function, data axis].
+
+        Raises:
+            MissingPackage: xarray is not installed.
+        """
+        return frames.xarray_dataset(self)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """The columns of `to_pandas` and a status per function, as text; an empty field is not measured."""
+        frames.write_csv(self, path)
+
+    def table(self) -> str:
+        """Medians with their intervals, and what became of the other cells, as text."""
+        return shown.text(self)
+
+    def plot(self) -> Any:
+        """A matplotlib figure: the grid as a heat map, colour by the logarithm of the median.
+
+        Raises:
+            MissingPackage: matplotlib is not installed.
+        """
+        return shown.figure(self)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return shown.html(self)

@@ -1,0 +1,172 @@
+"""How a grid is shown: a table of medians, the cells that need a word, a sentence at the end; text, HTML or a figure.
+
+Tables are cut at 60 data points and 12 functions, and say so; nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from benchax.model import Absent
+from benchax.reporting import heatmap, terminal
+from benchax.reporting.tables import Grid, Style
+from benchax.units import number, percent, seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from benchax.grids.result import Cell, GridResult
+
+MOST_POINTS, MOST_FUNCTIONS, MOST_WORDS = 60, 12, 20
+LONGEST_WORD = 300
+_FAULTS = ("crashed", "error", "wrong_shape", "out_of_memory")
+
+
+def text(g: GridResult) -> str:
+    """As wide as it needs to be; no row is broken."""
+    return terminal.to_text(rendered(g))
+
+
+def rendered(g: GridResult) -> RenderableType:
+    """For a console."""
+    from rich.console import Group  # noqa: PLC0415 - only what is shown needs it
+
+    parts = [terminal.grid(table(g)), *(terminal.sentence(line) for line in remarks(g))]
+    return Group(*parts)
+
+
+def table(g: GridResult) -> Grid:
+    """A line per data point, a column per function."""
+    functions, labels = g.functions[:MOST_FUNCTIONS], g.data[:MOST_POINTS]
+    lines = [(_one_line(str(d)), *(cell_text(g.by_key[f, d]) for f in functions)) for d in labels]
+    styles: tuple[Style, ...] = tuple(_style([g.by_key[f, d] for f in functions]) for d in labels)
+    return Grid((g.axis, *map(_one_line, functions)), tuple(lines), styles)
+
+
+def _style(cells: Iterable[Cell]) -> Style:
+    statuses = {cell.status for cell in cells}
+    if statuses & {*_FAULTS}:
+        return "bad"
+    return "" if statuses == {"ok"} else "warning"
+
+
+def cell_text(cell: Cell) -> str:
+    """58.1 µs ± 1.2 %; or what became of it. Without an interval there were too few readings for one."""
+    summary = cell.summary
+    if summary is None:
+        failure = cell.measurement.failure
+        in_stage = f" in {failure.stage}" if failure and cell.status in ("timeout", "crashed", "out_of_memory") else ""
+        return cell.status.replace("_", " ") + in_stage
+    width = summary.relative_width
+    return seconds(summary.median_s) + (f" ± {percent(width)}" if width is not None else "")
+
+
+def remarks(g: GridResult) -> list[str]:
+    """The sentences below the table."""
+    return [line for line in (_cut(g), _words(g), _differences(g), total(g)) if line]
+
+
+def _cut(g: GridResult) -> str:
+    parts = []
+    if len(g.data) > MOST_POINTS:
+        parts.append(f"{MOST_POINTS} of {len(g.data)} data points")
+    if len(g.functions) > MOST_FUNCTIONS:
+        parts.append(f"{MOST_FUNCTIONS} of {len(g.functions)} functions")
+    return f"Shown: {' and '.join(parts)}; .to_pandas(), .to_csv() and .cells have them all." if parts else ""
+
+
+def _words(g: GridResult) -> str:
+    """What happened in the cells that were not measured, in their own words."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for cell in g.cells:
+        if cell.status not in ("ok", "not_run"):
+            said.setdefault((cell.function, _shortened(cell.message)), []).append(str(cell.data))
+    lines = [f"{function}[{_points(g, at)}]  {what}" for (function, what), at in said.items()]
+    if len(lines) > MOST_WORDS:
+        lines = [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
+    reasons = Counter(cell.message for cell in g.cells if cell.status == "not_run")
+    lines += [f"{count} cell{'s' * (count > 1)} {reason}" for reason, count in reasons.items()]
+    return "\n".join(lines)
+
+
+def _points(g: GridResult, labels: list[str]) -> str:
+    if len(labels) == len(g.data) > 1:
+        return f"all {g.axis}"
+    return f"{g.axis}={_shortened(', '.join(labels), 60)}"
+
+
+def _differences(g: GridResult) -> str:
+    """Which functions give another answer than the reference, and how far off at most."""
+    lines = []
+    for function in g.functions:
+        found = [g.by_key[function, d].agreement for d in g.data]
+        trials = [each for one in found if not isinstance(one, Absent) for each in one]
+        differing = [each for each in trials if not each.agrees]
+        if differing:
+            far = [each.max_rel for each in differing if each.max_rel is not None]
+            most = f", by up to {number(max(far))} times its largest value" if far else ""
+            many = f"{len(differing)} of {len(trials)} trials" if len(trials) > 1 else "1 trial"
+            lines.append(f"{function} gives another result than {differing[0].reference} in {many}{most}")
+    return "\n".join(lines)
+
+
+def total(g: GridResult) -> str:
+    """27 cells in 4.21 s: 25 ok, 1 timeout, 1 crashed."""
+    counted = Counter(cell.status.replace("_", " ") for cell in g.cells)
+    became = ", ".join(f"{n} {status}" for status, n in counted.most_common())
+    return f"{len(g.cells)} cells took {g.elapsed_s:.2f} seconds: {became}"
+
+
+def html(g: GridResult) -> str:
+    """A fragment for notebooks, with inline styles only; works on light and dark backgrounds."""
+    drawn = table(g)
+    head = "".join(f"<th style='{_CELL}'>{escape(name)}</th>" for name in drawn.columns)
+    body = "".join(_html_line(g, label, line) for label, line in zip(g.data, drawn.lines, strict=False))
+    below = "".join(f"<div style='white-space:pre-wrap'>{escape(line)}</div>" for line in remarks(g))
+    table_style = "border-collapse:collapse;margin:0 0 8px 0"
+    return f"<div class='benchax'><table style='{table_style}'><tr>{head}</tr>{body}</table>{below}</div>"
+
+
+_CELL = "padding:1px 12px;text-align:right;border:0;white-space:nowrap;font-variant-numeric:tabular-nums;"
+_COLORS = {"ok": "", "timeout": "color:#b77400", "not_run": "opacity:.6", "interrupted": "opacity:.6"}
+
+
+def _html_line(g: GridResult, label: Any, line: tuple[str, ...]) -> str:
+    statuses = ["ok", *(g.by_key[f, label].status for f in g.functions[:MOST_FUNCTIONS])]
+    messages = ["", *(g.by_key[f, label].message for f in g.functions[:MOST_FUNCTIONS])]
+    styles = [_CELL + _COLORS.get(status, "color:#e03e3e") for status in statuses]
+    cells = [
+        f"<td style='{style}' title='{escape(said, quote=True)}'>{escape(text)}</td>"
+        for text, style, said in zip(line, styles, messages, strict=True)
+    ]
+    return f"<tr style='background:none'>{''.join(cells)}</tr>"
+
+
+def figure(g: GridResult) -> Any:
+    """A line per function, a column per data point."""
+    cells = [[_square(g.by_key[f, d]) for d in g.data] for f in g.functions]
+    return heatmap.figure(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=_title(g))
+
+
+def _title(g: GridResult) -> str:
+    where = g.measurements[0].environment
+    device = where.processor if where.backend == "cpu" else where.device_kind
+    versions = f"jax {where.jax}" if where.jax else ""
+    about = " · ".join(part for part in (where.backend, device, versions) if part)
+    return f"{g.name}: median time of a call, {g.trials} trial{'s' * (g.trials > 1)}\n{about}"
+
+
+def _square(cell: Cell) -> heatmap.Square:
+    return heatmap.Square(cell.summary.median_s if cell.summary else None, cell.status)
+
+
+def _one_line(label: str) -> str:
+    return " ".join(label.split()) or label
+
+
+def _shortened(words: str, most: int = LONGEST_WORD) -> str:
+    flat = " ".join(words.split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"

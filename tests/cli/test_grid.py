@@ -1,0 +1,256 @@
+"""`benchax grid FILE` and `benchax demo grid`: what a file says, what flags change, exit codes, interruption."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from source_tree import PACKAGE
+
+from benchax import codec
+from benchax.cli.main import main
+from benchax.executors.pool import shared_pool
+from benchax.model import Measurement
+from benchax.store.reading import load
+
+EXAMPLE = PACKAGE.parents[1] / "examples" / "grid_of_functions.py"
+FILE = """
+import jax
+
+def double(x): return x * 2
+def half(x): return x / 2
+
+functions = [double, half]
+data = [4, 8]
+def make(key, n): return jax.random.normal(key, (n,))
+axis = "n_x"
+trials = 2
+"""
+MISHAPS = """
+import os, jax
+
+def fine(x): return x
+def never_ends(x): return jax.lax.while_loop(lambda x: True, lambda x: x + 1, x)
+def exits(x): os._exit(3)
+
+functions = [fine, never_ends]
+data = ["f32[4]"]
+timeout_s = 0.5
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: object
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[Measurement]:
+        return [codec.decode(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def benchax(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Done]]:
+    """Runs the command line in this process, in an empty folder, with a file grid.py."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (project / "grid.py").write_text(FILE)
+    (project / "mishaps.py").write_text(MISHAPS)
+
+    def run(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["benchax", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return Done(end.value.code, captured.out, captured.err)
+
+    yield run
+    shared_pool().close()
+
+
+def test_a_file_with_functions_and_data_is_a_grid(benchax: Callable[..., Done]) -> None:
+    done = benchax("grid", "grid.py")
+
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["n_x", "double", "half"]
+    assert [line.split()[0] for line in lines[1:3]] == ["4", "8"]
+    assert "4 cells took" in lines[-1]
+    assert "measuring 4/4 half[n_x=8]" in done.err
+    assert [len(row.samples[0].trials or ()) for row in load()] == [2] * 4
+    assert {row.case.params for row in load()} == {(("n_x", n), ("grid", "grid")) for n in (4, 8)}
+
+
+def test_flags_win_over_the_file_and_files_are_written(benchax: Callable[..., Done], project: Path) -> None:
+    done = benchax(
+        "grid", "grid.py", "--trials", "1", "--seed", "3", "--csv", "g.csv", "--plot", "g.png", "--store", "off"
+    )  # fmt: skip
+
+    assert done.code == 0
+    assert len((project / "g.csv").read_text().splitlines()) == 1 + 2
+    assert (project / "g.png").read_bytes().startswith(b"\x89PNG")
+    assert not (project / ".benchmarks").exists()
+
+
+def test_json_is_one_row_per_cell(benchax: Callable[..., Done]) -> None:
+    rows = benchax("grid", "grid.py", "--json", "--seed", "3").rows
+
+    assert [row.case.name for row in rows] == ["double", "half", "double", "half"]
+    assert {row.options.seed for row in rows} == {3}
+
+
+def test_a_time_limit_is_a_result_and_a_crash_is_not(benchax: Callable[..., Done], project: Path) -> None:
+    limited = benchax("grid", "mishaps.py")
+    crashed = benchax("grid", "mishaps.py", "--timeout", "0.4")
+    (project / "mishaps.py").write_text(MISHAPS.replace("[fine, never_ends]", "[fine, exits]"))
+    crashed = benchax("grid", "mishaps.py")
+
+    assert (limited.code, crashed.code) == (0, 2)
+    assert "timeout in run: run took longer than 500 ms" in limited.out
+    assert "crashed: exit code 3 in trace" in crashed.out
+
+
+def test_resume_last_measures_only_what_is_missing(benchax: Callable[..., Done], project: Path) -> None:
+    benchax("grid", "mishaps.py")
+    (project / "mishaps.py").write_text(MISHAPS.replace("[fine, never_ends]", "[fine, never_ends, exits]"))
+
+    done = benchax("grid", "mishaps.py", "--resume", "last")
+
+    assert [line for line in done.err.splitlines() if line.startswith("measuring")] == [
+        "measuring 3/3 exits[data=f32[4]]"
+    ]
+    assert len({row.run_id for row in load()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing.py"], "no file or folder 'nothing.py'"),
+        (["."], "is a folder"),
+        (["empty.py"], "has no variable 'functions'"),
+        (["broken.py"], "cannot be imported: ZeroDivisionError"),
+        (["grid.py", "--timeout", "0"], "timeout_s cannot be '0'"),
+        (["grid.py", "--total-timeout", "nan"], "total_timeout_s cannot be 'nan'"),
+        (["grid.py", "--trials", "0"], "trials cannot be 0"),
+        (["grid.py", "--timer", "sundial"], "unknown timer 'sundial'"),
+        (["grid.py", "--memory-limit", "lots"], "memory_limit_bytes"),
+        (["grid.py", "--resume", "nothing"], "there is no such run"),
+        (["grid.py", "--csv", "no/such/folder.csv"], "cannot write to 'no/such/folder.csv'"),
+    ],
+)
+def test_what_cannot_work_is_an_error_and_nothing_runs(
+    words: list[str], message: str, benchax: Callable[..., Done], project: Path
+) -> None:
+    (project / "empty.py").write_text("")
+    (project / "broken.py").write_text("1 / 0")
+
+    done = benchax("grid", *words)
+
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "measuring" not in done.err
+
+
+def test_a_slip_in_a_setting_is_pointed_out(benchax: Callable[..., Done], project: Path) -> None:
+    (project / "grid.py").write_text(FILE + "timout_s = 3\n")
+
+    assert "'timout_s', which is no setting of a grid; 'timeout_s' is" in benchax("grid", "grid.py").err
+
+
+def test_functions_of_a_file_that_are_called_like_settings_are_not_taken_for_them(
+    benchax: Callable[..., Done], project: Path
+) -> None:
+    (project / "grid.py").write_text(FILE + "def store(): pass\ndef name(): pass\n")
+
+    assert benchax("grid", "grid.py").code == 0
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "benchax.cli.main", *words]
+
+
+@pytest.mark.serial
+def test_ctrl_c_shows_and_keeps_what_is_finished_and_leaves_no_process(project: Path) -> None:
+    (project / "mishaps.py").write_text(MISHAPS.replace("0.5", "1000"))
+    running = subprocess.Popen(
+        command("grid", "mishaps.py"), cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert running.stderr is not None
+    while "never_ends" not in running.stderr.readline():
+        assert running.poll() is None
+    workers = psutil.Process(running.pid).children(recursive=True)
+
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+
+    assert running.returncode == 130
+    assert "2 cells took" in out
+    assert "1 ok, 1 interrupted" in out
+    assert "interrupted: 1 of 2 cells finished, and kept" in err
+    assert "Traceback" not in err
+    assert [row.case.name for row in load(project / ".benchmarks")] == ["fine"]
+    assert workers
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+
+
+@pytest.mark.serial
+def test_no_process_outlives_a_command_that_was_killed(project: Path) -> None:
+    (project / "mishaps.py").write_text(MISHAPS.replace("0.5", "1000"))
+    running = subprocess.Popen(command("grid", "mishaps.py"), cwd=project, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    while "never_ends" not in running.stderr.readline():
+        assert running.poll() is None
+    workers = psutil.Process(running.pid).children(recursive=True)
+
+    running.kill()
+    running.communicate()
+
+    assert workers
+    until = time.monotonic() + 10
+    while any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers):
+        assert time.monotonic() < until
+
+
+def test_the_demo_shows_every_kind_of_end(benchax: Callable[..., Done]) -> None:
+    done = benchax("demo", "grid")
+
+    assert done.code == 0
+    for words in ("timeout in run", "crashed: SIGSEGV in trace", "wrong shape: [3] where f1 gave [4]", "12 ok"):
+        assert words in done.out
+
+
+def test_a_demo_that_there_is_none_of_is_an_error(benchax: Callable[..., Done]) -> None:
+    done = benchax("demo", "gird")
+
+    assert done.code == 2
+    assert "there is no demo 'gird'" in done.err
+
+
+@pytest.mark.serial
+def test_the_example_runs_as_a_program_and_as_a_file_of_the_command(project: Path) -> None:
+    settings = os.environ | {"N_X": "4,8", "N_TRIALS": "2", "TIMEOUT_SECONDS": "20"}
+    program = subprocess.run(
+        [sys.executable, str(EXAMPLE)], cwd=project, env=settings, capture_output=True, text=True, timeout=120
+    )
+    as_file = subprocess.run(
+        command("grid", str(EXAMPLE), "--store", "off"), cwd=project, env=settings, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+
+    assert (program.returncode, as_file.returncode) == (0, 0), program.stderr + as_file.stderr
+    assert "f1 elapsed" in program.stdout
+    assert " took " in program.stdout
+    assert as_file.stdout.splitlines()[0].split() == ["n_x", "f1", "f2", "f3"]

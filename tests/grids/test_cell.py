@@ -1,0 +1,190 @@
+"""One cell, run in this process: what is measured, told on the way, checked and answered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.grids import cell, timing, trees
+from benchax.grids.plan import Point
+
+
+def request(fn: Any, value: Any = "f32[4]", **more: Any) -> cell.Request:
+    return cell.Request("f", fn, Point("x", value, more.pop("make", None)), more.pop("seeds", (1, 2)), **more)
+
+
+def measured(asked: cell.Request) -> tuple[dict[str, Any], list[np.ndarray], list[dict[str, Any]]]:
+    told: list[dict[str, Any]] = []
+    document, arrays = cell.measure_cell(asked, lambda stage, **facts: told.append({"stage": stage, **facts}))
+    return json.loads(json.dumps(document)), arrays, told
+
+
+def outputs(document: dict[str, Any], arrays: list[np.ndarray]) -> list[Any]:
+    return [
+        trees.put_together(each["tree"], arrays[each["first"] : each["first"] + each["count"]])
+        for each in document["outputs"]
+    ]
+
+
+def test_each_stage_has_its_time_and_each_trial_its_readings() -> None:
+    document, _, _ = measured(request(lambda x: x + 1))
+
+    assert document["failure"] is None
+    assert document["signature"] == "f32[4]"
+    assert {k for k, v in document["stages"].items() if v} >= {"trace_s", "lower_s", "compile_s", "first_run_s"}
+    assert [1 <= len(trial) <= timing.MOST_CALLS for trial in document["trials"]] == [True, True]
+
+
+def test_steps_are_announced_before_they_begin_each_with_a_budget_of_its_own() -> None:
+    _, _, told = measured(request(lambda x: x + 1))
+
+    assert [message["stage"] for message in told] == [
+        "inputs", "trace", "lower", "compile", "run", "check", "run", "outputs", "inputs", "run", "run", "outputs",
+    ]  # fmt: skip
+    assert all(message["again"] for message in told)
+
+
+def test_what_is_measured_is_told_before_the_answer() -> None:
+    """All that is left of a cell that is killed."""
+    document, _, told = measured(request(lambda x: x + 1))
+
+    assert told[-1]["trial"] == document["trials"][-1]
+    assert [message["stages"]["compile_s"] for message in told if message["stage"] == "check"] == [
+        document["stages"]["compile_s"]
+    ]
+
+
+def test_a_call_of_many_milliseconds_is_not_made_twice_for_a_trial() -> None:
+    calls = []
+
+    def count(x: np.ndarray) -> np.ndarray:
+        calls.append(None)
+        return x
+
+    def slow(x: jax.Array) -> jax.Array:
+        y = jax.lax.fori_loop(0, 3_000_000, lambda _, y: y * 0.999 + 0.1, x[0])
+        return jax.pure_callback(count, jax.ShapeDtypeStruct(x.shape, x.dtype), x + y)
+
+    document, _, _ = measured(request(slow, seeds=(1, 2, 3)))
+
+    assert document["failure"] is None
+    assert [len(trial) for trial in document["trials"]] == [1, 1, 1]
+    assert len(calls) == 4  # the first run, and one for each trial
+
+
+def test_trials_have_inputs_of_their_own_and_the_same_seed_gives_the_same() -> None:
+    def make(key: Any, n: int) -> jax.Array:
+        return jax.random.normal(key, (n,))
+
+    first = outputs(*measured(request(lambda x: x, 4, make=make))[:2])
+    again = outputs(*measured(request(lambda x: x, 4, make=make))[:2])
+
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first[0], first[1])
+
+
+def test_a_function_of_a_key_makes_inputs_and_a_tuple_is_splatted() -> None:
+    document, arrays, _ = measured(
+        request(lambda x, y: x + y, lambda key: (jnp.ones(3), jax.random.uniform(key, (3,))))
+    )
+
+    assert document["signature"] == "f32[3], f32[3]"
+    assert all((out >= 1).all() and (out < 2).all() for out in outputs(document, arrays))
+
+
+def test_outputs_of_any_structure_come_back() -> None:
+    def f(x: jax.Array) -> Any:
+        return {"a": x, "b": (x.sum(), [None, x.astype("bfloat16")]), "k": jax.random.key(0)}
+
+    document, arrays, _ = measured(request(f, seeds=(1,)))
+    (out,) = outputs(document, arrays)
+
+    assert out["b"][1][0] is None
+    assert str(out["b"][1][1].dtype) == "bfloat16"
+    assert (type(out["b"]), out["b"][0].shape, out["k"].dtype) == (tuple, (), np.uint32)
+    assert document["shape"] == "{a: [4], b: ([], list(None, [4])), k: [2]}"
+
+
+def test_outputs_beyond_the_limit_are_let_go_and_the_answer_says_so() -> None:
+    document, arrays, _ = measured(request(lambda x: x, "f32[1000]", seeds=(1, 2, 3), output_limit_bytes=5000))
+
+    assert (document["outputs"], arrays) == ([], [])
+    assert "4.88 KiB" in document["not_kept"]
+    assert document["failure"] is None
+
+
+def test_another_shape_than_the_other_functions_gave_is_told_and_not_timed() -> None:
+    document, _, _ = measured(request(lambda x: x[:2], expected="[4]", expected_from="g"))
+
+    assert document["failure"]["kind"] == "wrong_shape"
+    assert document["failure"]["message"] == "[2] where g gave [4]"
+    assert "trials" not in document
+
+
+@pytest.mark.parametrize(
+    ("verdict", "message"),
+    [(False, "which the check refused"), ("too short", "too short"), (jnp.array(False), "which the check refused")],
+)
+def test_a_check_that_says_no_gives_a_wrong_shape(verdict: Any, message: str) -> None:
+    document, _, _ = measured(request(lambda x: x, check=lambda y, x: verdict))
+
+    assert document["failure"]["kind"] == "wrong_shape"
+    assert message in document["failure"]["message"]
+
+
+@pytest.mark.parametrize("verdict", [True, None, "", jnp.array(True)])
+def test_a_check_that_does_not_say_no_is_content_whatever_the_others_gave(verdict: Any) -> None:
+    document, _, _ = measured(request(lambda x: x, check=lambda y, x: verdict, expected="[9]", expected_from="g"))
+
+    assert document["failure"] is None
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("no"), "ValueError: no"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+    ],
+)
+def test_what_a_function_raises_is_its_failure_with_the_step(error: BaseException, message: str) -> None:
+    document, _, _ = measured(request(lambda x: _raise(error)))
+
+    assert (document["failure"]["kind"], document["failure"]["stage"]) == ("error", "trace")
+    assert document["failure"]["message"].startswith(message)
+
+
+def test_running_out_of_memory_is_left_to_the_pool_which_gives_up_the_worker() -> None:
+    with pytest.raises(MemoryError):
+        measured(request(lambda x: _raise(MemoryError())))
+
+
+def test_a_function_that_donates_its_input_gets_fresh_ones() -> None:
+    document, _, _ = measured(request(jax.jit(lambda x: x + 1, donate_argnums=0), jnp.arange(4.0)))
+
+    assert document["failure"] is None
+
+
+def test_a_first_run_that_compiles_is_no_first_run() -> None:
+    class Lazy:
+        """A wrapper whose `lower` builds another program than its call."""
+
+        def lower(self, x: Any) -> Any:
+            return jax.jit(lambda x: x).lower(x)
+
+        def __call__(self, x: Any) -> Any:
+            return jax.jit(lambda x: x * 2)(x)
+
+    document, _, _ = measured(request(Lazy()))
+
+    assert "first_run_s" not in document["stages"]
+    assert "stages.first_run_s" in [absent["what"] for absent in document["absent"]]

@@ -1,0 +1,455 @@
+"""A grid in one jitted call: the right times in the right order, limits that hold, outputs as of a direct call."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from benchax.clock import deadline, handlers, selftest, stamps, tiers
+from benchax.clock.selftest import nanoseconds
+from benchax.errors import NotAvailable, UsageError
+from benchax.grids import compiled, compiled_functions, compiled_repetitions
+from benchax.grids.compiled import compiled_grid
+from benchax.watching.compiles import watch_compiles
+
+X = jnp.linspace(0.1, 1.0, 64)
+LATE_S = 5.0
+"""How much later than its limit something may end on a machine that is busy with other things."""
+
+
+def spinning(us: float):
+    """A function of known duration."""
+    return lambda x: handlers.spin(selftest.tier(), x * 1.5, round(us * 1000))
+
+
+def forever(x):
+    return lax.while_loop(lambda c: True, lambda c: jnp.sin(c) + 1, x)
+
+
+def endless_scan(x):
+    return lax.scan(lambda c, _: (jnp.cos(c), None), x, None, length=10**9)[0]
+
+
+def looping(x):
+    return lax.fori_loop(0, 1000, lambda i, c: jnp.sin(c) * 1.01, x)
+
+
+def double(x):
+    return x * 2
+
+
+# --- the clock ------------------------------------------------------------------------------------------------------
+
+KNOWN_US = np.array([20 + 10 * k for k in range(16)])
+SLACK_US = 15
+
+
+def wrong_about(result, least_us) -> str:
+    """What is wrong with the times of functions of known durations; nothing if all is well."""
+    readings = nanoseconds(result.stamps).reshape(-1)
+    if (np.diff(readings) < 0).any():
+        return "they overlap, or came in another order"
+    if (least_us < KNOWN_US).any():
+        return "one took less than it is known to take"
+    return "one took longer than it is known to take" if (least_us > KNOWN_US + SLACK_US).any() else ""
+
+
+def checked(grid, tries: int) -> str:
+    """Of many readings the least, because whatever disturbs a known wait can only lengthen it."""
+    least_us = np.full(16, np.inf)
+    for _ in range(tries):
+        result = grid(X)
+        least_us = np.minimum(least_us, result.seconds(raw=True).min(axis=1).filled(0) * 1e6)
+        if not (wrong := wrong_about(result, least_us)).endswith("longer than it is known to take"):
+            break
+    return wrong
+
+
+def sixteen():
+    return compiled_grid([spinning(us) for us in KNOWN_US], repeats=10)
+
+
+def test_sixteen_functions_come_in_order_none_overlaps_and_each_is_as_long_as_it_is_known_to_be():
+    assert checked(sixteen(), tries=100) == ""
+
+
+def aside(inputs):
+    """A stamp that nothing is made to wait for."""
+    return inputs, stamps.stamp(inputs)[1]
+
+
+@pytest.mark.parametrize("where", [compiled, compiled_repetitions])
+def test_that_check_sees_a_clock_that_is_not_pinned(where, monkeypatch):
+    monkeypatch.setattr(where, "stamp", aside)
+    if where is compiled:  # between functions only: that shows in a program whose functions run once
+        monkeypatch.setattr(compiled_repetitions, "stamp", aside)
+
+    assert checked(sixteen(), tries=3) != ""
+
+
+def test_a_time_is_net_of_the_stamps_cost_which_was_measured_beside_it():
+    result = compiled_grid([spinning(50), double], repeats=30)(X)
+
+    raw, net = result.seconds(raw=True), result.seconds()
+    assert (result.stamp_cost_s > 0).all()
+    assert (result.stamp_cost_s < 100e-6).all()
+    np.testing.assert_allclose(raw - net, np.broadcast_to(result.stamp_cost_s[:, None], net.shape), atol=1e-12)
+    np.testing.assert_allclose(result.timings, raw, rtol=1e-6)
+
+
+def test_the_clock_without_a_compiler_serves_as_well(monkeypatch):
+    slow = tiers.load("python")
+    for module in (compiled, compiled_functions, stamps, deadline):
+        monkeypatch.setattr(module, "tier", lambda: slow)
+
+    result = compiled_grid([spinning(100), forever, double], repeats=5)(X, timeout_s=[60, 0.02, 60])
+
+    assert result.clock == "python"
+    assert result.status_names == ["ok", "timed_out", "ok"]
+    assert 100e-6 <= result.seconds(raw=True)[0].min() < 100e-6 + 1
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_endless_loops_are_stopped_at_their_limit_and_the_functions_after_them_run():
+    result = compiled_grid([double, forever, endless_scan, jnp.sin], repeats=20)(X, timeout_s=[60, 0.02, 0.03, 60])
+
+    assert result.status_names == ["ok", "timed_out", "timed_out", "ok"]
+    assert (result.elapsed_s[1:3] >= [0.02, 0.03]).all()
+    assert (result.elapsed_s[1:3] < LATE_S).all()
+    assert result.count.tolist() == [20, 0, 0, 20]
+    np.testing.assert_array_equal(result.outputs[3], jax.jit(jnp.sin)(X))
+    assert np.isnan(result.outputs[1]).all()
+
+
+def test_between_repetitions_a_limit_stops_what_has_no_loops():
+    result = compiled_grid([spinning(3000), double], repeats=1000)(X, timeout_s=[0.02, 60])
+
+    assert result.status_names == ["stopped", "ok"]
+    assert 1 <= result.count[0] < 10
+    assert 0.02 <= result.elapsed_s[0] < LATE_S
+
+
+def test_without_stopping_inside_a_call_comes_to_its_end():
+    result = compiled_grid([lambda x: lax.fori_loop(0, 10, lambda i, c: spinning(5000)(c), x)], stop_inside=False)(
+        X, timeout_s=0.01
+    )
+
+    assert result.status_names == ["stopped"]
+    assert result.count.tolist() == [1]
+    assert result.elapsed_s[0] >= 0.05
+    assert result.guarded == (False,)
+    assert "after its limit" in result.table()
+
+
+def test_a_limit_for_the_whole_call_leaves_the_last_functions_without_a_turn():
+    result = compiled_grid([spinning(20_000), forever, double], repeats=1, timeout_s=60)(X, total_timeout_s=0.03)
+
+    assert result.status_names == ["ok", "timed_out", "not_run"]
+    assert 0.03 <= result.total_s < LATE_S
+    assert result.why_not_measured(2) == "its time was up before its turn came"
+
+
+def test_the_repetitions_are_of_the_function_as_it_was_given(monkeypatch):
+    monkeypatch.setattr(compiled_functions, "interruptible", slowed_by(5000))
+
+    result = compiled_grid([looping], repeats=10)(X)
+
+    assert result.guarded == (True,)
+    assert result.guard_s[0] > 5e-3 > result.seconds().min()
+
+
+def test_what_could_run_just_once_within_its_limit_has_outputs_and_no_time(monkeypatch):
+    monkeypatch.setattr(compiled_functions, "interruptible", slowed_by(300_000))
+
+    result = compiled_grid([looping], repeats=10)(X, timeout_s=0.5)
+
+    assert (result.status_names, result.count.tolist()) == (["stopped"], [0])
+    assert result.why_not_measured(0).startswith("there was time for its guarded run only, of 3")
+    np.testing.assert_array_equal(result.outputs[0], jax.jit(looping)(X))
+
+
+def slowed_by(us: int):
+    """As if it cost that much to look at the clock."""
+
+    def interruptible(f, **options):
+        g = deadline.interruptible(f, **options)
+
+        def slow(until, *args):
+            outputs, is_expired = g(until, *args)
+            return [handlers.spin(selftest.tier(), y, us * 1000) for y in outputs], is_expired
+
+        return slow
+
+    return interruptible
+
+
+def test_another_limit_compiles_nothing():
+    h = compiled_grid([double, forever], repeats=3)
+    h(X, timeout_s=0.01).status.block_until_ready()
+
+    with watch_compiles() as log:
+        for own, total in [(0.02, None), ([60, 0.01], 60), (np.float64(0.01), np.float32(0.02)), ("5ms", jnp.inf)]:
+            h(X, own, total).status.block_until_ready()
+
+    assert not log.was_asked
+
+
+@pytest.mark.parametrize(
+    "limit", [0, -1.0, math.nan, [1, 2, 3], [1.0, 0.0], "soon", True, {}, np.ones((2, 2))], ids=str
+)
+@pytest.mark.parametrize("name", ["timeout_s", "total_timeout_s"])
+def test_a_limit_that_cannot_be_is_refused(name, limit):
+    with pytest.raises(UsageError):
+        compiled_grid([double, double], **{name: limit})
+    with pytest.raises(UsageError):
+        compiled_grid([double, double])(X, **{name: limit})
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, math.nan])
+def test_a_traced_limit_that_cannot_be_lets_nothing_run(limit):
+    h = compiled_grid([forever, double], repeats=3)
+
+    result = jax.jit(lambda t: h(X, timeout_s=t))(limit)
+
+    assert result.status_names == ["not_run", "not_run"]
+
+
+# --- outputs --------------------------------------------------------------------------------------------------------
+
+SAME = {
+    "vector": (lambda x: jnp.sin(x) * 2, X),
+    "jitted": (jax.jit(lambda x: x @ x), X),
+    "tree": (lambda d: {"s": d["a"].sum(), "n": (d["b"] + 1, None)}, {"a": X, "b": jnp.arange(3)}),
+    "several arguments": (lambda a, b: a * b, (X, jnp.float32(3))),
+    "numpy": (jnp.cumsum, np.arange(5.0)),
+    "bf16 and a number": (lambda a, b: a * b, (X.astype(jnp.bfloat16), 2.5)),
+    "a number": (lambda x: jnp.arange(4, dtype=jnp.int8) * x, 2),
+    "bool": (lambda x: x > 0.5, X),
+    "complex": (jnp.fft.fft, X),
+    "key in": (lambda k: jax.random.normal(k, (5,)), jax.random.key(1)),
+    "key out": (jax.random.split, jax.random.key(1)),
+    "loop": (looping, X),
+    "loop over integers": (lambda n: lax.while_loop(lambda c: c < 10**5, lambda c: c + n, n), jnp.int32(3)),
+    "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y), 0.0, x), X),
+    "input itself": (lambda x: x, X),
+    "in place": (lambda x: x.at[0].set(5), X),
+    "empty": (lambda x: x[:0], X),
+    "cond": (lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), X),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_outputs_are_those_of_a_direct_call(name):
+    function, x = SAME[name]
+    expected = jax.jit(function)(*x) if type(x) is tuple else jax.jit(function)(x)
+
+    result = compiled_grid([function, function], repeats=3)(x)
+
+    assert result.status_names == ["ok", "ok"]
+    for row in (0, 1):
+        outputs = jax.tree.map(lambda leaf, row=row: leaf[row], result.outputs)
+        assert jax.tree.structure(expected) == jax.tree.structure(outputs)
+        assert jax.tree.all(jax.tree.map(is_same, expected, outputs))
+
+
+def is_same(a, b) -> bool:
+    if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+        return a.dtype == b.dtype and is_same(jax.random.key_data(a), jax.random.key_data(b))
+    return a.dtype == b.dtype and np.array_equal(a, b)
+
+
+def test_the_data_are_left_as_they_were():
+    x = jnp.arange(1000.0)
+
+    jax.block_until_ready(compiled_grid([lambda x: x.at[:].set(0), lambda x: x + 1], repeats=5)(x))
+
+    np.testing.assert_array_equal(x, np.arange(1000.0))
+
+
+def test_a_function_is_traced_once():
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return looping(x)
+
+    jax.block_until_ready(compiled_grid([counted], repeats=3)(X))
+
+    assert len(calls) == 1
+
+
+def test_other_shapes_are_marked_and_not_run():
+    functions = {
+        "first": double,
+        "short": lambda x: forever(x)[:2],
+        "pair": lambda x: (x, x),
+        "int": lambda x: x.astype(int),
+        "last": double,
+    }
+
+    result = compiled_grid(functions, repeats=3)(X)
+
+    assert result.names == ("first", "short", "pair", "int", "last")
+    assert result.status_names == ["ok", "wrong_shape", "wrong_shape", "wrong_shape", "ok"]
+    assert result.why_not_measured("short") == "it returns f32[2], not f32[64]"
+    assert result.why_not_measured("pair") == "it returns (f32[64], f32[64]), not f32[64]"
+    assert np.isnan(result.outputs[1:4]).all()
+
+
+@pytest.mark.parametrize("like", [lambda x: x, X, jax.ShapeDtypeStruct((64,), jnp.float32)])
+def test_what_outputs_should_look_like_can_be_said(like):
+    result = compiled_grid([jnp.sum, double], repeats=3, like=like)(X)
+
+    assert result.status_names == ["wrong_shape", "ok"]
+    assert result.outputs.shape == (2, 64)
+
+
+def test_a_function_that_raises_is_a_row_and_the_next_one_says_what_outputs_look_like():
+    def broken(x):
+        raise ValueError("no good\nat all")
+
+    result = compiled_grid([broken, lambda x: "text", double], repeats=3)(X)
+
+    assert result.status_names == ["error", "error", "ok"]
+    assert result.why_not_measured(0) == "it cannot be traced: ValueError: no good"
+    assert compiled_grid([broken], repeats=3)(X).outputs is None
+
+
+def test_a_function_that_cannot_be_in_a_loop_is_a_row():
+    def noisy(x):
+        jax.debug.callback(lambda: None, ordered=True)
+        return x
+
+    result = compiled_grid([noisy, double], repeats=3)(X)
+
+    assert result.status_names[1] == "ok"
+    assert result.status_names[0] in ("ok", "error")  # which one is JAX's affair
+
+
+def test_what_does_not_depend_on_its_inputs_has_outputs_and_no_time():
+    jitted = jax.jit(lambda x: jnp.arange(64.0) * 2)
+
+    result = compiled_grid([jitted, double, lambda x: forever(jnp.zeros(64))], repeats=3)(X, timeout_s=[60, 60, 0.02])
+
+    assert result.status_names == ["constant", "ok", "timed_out"]
+    np.testing.assert_array_equal(result.outputs[0], np.arange(64) * 2)
+    assert "does not depend on its inputs" in result.why_not_measured(0)
+
+
+@pytest.mark.parametrize(("fill", "expected"), [(None, math.nan), (7, 7)])
+def test_rows_without_outputs_are_filled(fill, expected):
+    result = compiled_grid([double, jnp.sum], repeats=1, fill=fill)(X)
+
+    np.testing.assert_array_equal(result.outputs[1], np.full(64, expected))
+
+
+def test_integers_have_no_nan_and_are_filled_with_zeros():
+    result = compiled_grid([double, jnp.sum], repeats=1)(jnp.arange(4))
+
+    np.testing.assert_array_equal(result.outputs, [[0, 2, 4, 6], [0, 0, 0, 0]])
+
+
+def test_outputs_are_clipped_then_freed_of_nan_and_stacked_as_columns_beside_ones():
+    x = jnp.array([0.0, 2.0, -3.0, jnp.nan])
+    h = compiled_grid([double, jnp.sum], repeats=1, clip=(-1, 1), nan_to_num=True)
+
+    result = h(x)
+
+    expected = [[0, 0, 1], [1, 0, 1], [-1, 0, 1], [0, 0, 1]]
+    np.testing.assert_array_equal(result.stacked(), expected)
+    np.testing.assert_array_equal(jax.jit(lambda x: h(x).stacked())(x), expected)
+
+
+def test_outputs_that_are_no_vectors_cannot_be_stacked():
+    with pytest.raises(UsageError, match="functions that return one vector"):
+        compiled_grid([jnp.sum], repeats=1)(X).stacked()
+
+
+# --- inside other programs, and elsewhere ---------------------------------------------------------------------------
+
+
+def test_it_works_inside_of_a_users_jit_with_limits_that_are_traced():
+    @jax.jit
+    def program(x, own_s, total_s):
+        h = compiled_grid([double, forever, jnp.sin], repeats=4)
+        result = h(x + 1, timeout_s=[60.0, own_s, 60.0], total_timeout_s=total_s)
+        return result, jnp.nanmean(result.timings), result.outputs[2] * 2
+
+    result, mean_s, doubled = program(X, 0.02, 60.0)
+
+    assert result.status_names == ["ok", "timed_out", "ok"]
+    assert mean_s > 0
+    np.testing.assert_allclose(doubled, 2 * np.sin(X + 1), rtol=1e-6)
+    assert program(X, 0.02, 1e-9)[0].status_names == ["not_run"] * 3
+
+
+IN_A_FRESH_PROCESS = """
+import jax, jax.numpy as jnp
+from benchax.grids.compiled import compiled_grid
+program = jax.jit(lambda x: compiled_grid([jnp.sin], repeats=2)(x))
+print(program(jnp.ones(8)).status_names)
+mesh = jax.sharding.Mesh(jax.devices(), ("i",))
+x = jax.device_put(jnp.ones(8), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i")))
+try:
+    compiled_grid([jnp.sin])(x)
+except Exception as error:
+    print(error)
+"""
+
+
+def test_the_clock_is_found_inside_of_a_jit_and_data_on_several_devices_are_refused():
+    flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    found = subprocess.run(
+        [sys.executable, "-c", IN_A_FRESH_PROCESS], env=flags, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert found.startswith(
+        "['ok']\nnot available here, because the data lie on 2 devices, "
+        "and a reading of the clock would gather them on one"
+    )
+
+
+def test_another_platform_is_refused(monkeypatch):
+    h = compiled_grid([double])
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    with pytest.raises(NotAvailable, match="the data are on 'gpu'"):
+        h(np.ones(3))
+
+
+def test_a_jax_whose_loops_cannot_be_rewritten_still_measures_and_says_so(monkeypatch):
+    def unavailable(until, *args):
+        raise NotAvailable("this JAX is strange")
+
+    monkeypatch.setattr(compiled_functions, "interruptible", lambda f, **options: unavailable)
+
+    result = compiled_grid([looping], repeats=3)(X)
+
+    assert result.status_names == ["ok"]
+    assert "cannot be stopped inside, because this JAX is strange" in result.table()
+
+
+@pytest.mark.parametrize(
+    ("functions", "options", "x"),
+    [
+        ([], {}, X),
+        ([3], {}, X),
+        ([double], {"repeats": 0}, X),
+        ([double], {"repeats": 2.5}, X),
+        ([double], {"clip": (1, -1)}, X),
+        ([double], {}, {"nothing": None}),
+    ],
+)
+def test_what_cannot_be_a_grid_is_refused(functions, options, x):
+    with pytest.raises(UsageError):
+        compiled_grid(functions, **options)(x)

@@ -1,0 +1,108 @@
+"""Reading of a compiled grid on the host, from stamps made by hand."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from benchax.errors import UsageError
+from benchax.grids.compiled_result import CompiledGridResult, Status
+
+US = 1000
+NEVER = 2**64 - 1
+
+
+def words(ns) -> np.ndarray:
+    ns = np.asarray(ns, np.uint64)
+    return np.stack([ns & 0xFFFFFFFF, ns >> 32], axis=-1).astype(np.uint32)
+
+
+def result(durations_us, status, limit_us=1000, cost_ns=200, took_us=500, guard_us=0, **more) -> CompiledGridResult:
+    """One function, begun just before the low word of the clock overflows."""
+    begun, repeats = 2**32 - 1500, max(6, len(durations_us))
+    times = np.zeros((1, repeats, 3), np.int64)
+    for i, duration_us in enumerate(durations_us):
+        times[0, i] = np.cumsum([begun, round(duration_us * US) + cost_ns, cost_ns])
+    limit = NEVER if limit_us is None else begun + limit_us * US
+    fields = {
+        "outputs": None,
+        "timings": None,
+        "count": np.array([len(durations_us)]),
+        "status": np.array([status]),
+        "stamps": words(times),
+        "guard": words([[begun, begun + guard_us * US]]),
+        "span": words([[begun, limit, begun + took_us * US]]),
+        "names": ("f",),
+        "notes": ("",),
+        "guarded": (guard_us > 0,),
+        "unstoppable": ((),),
+        "clock": "prebuilt",
+    }
+    return CompiledGridResult(**(fields | more))
+
+
+def test_times_are_net_and_what_was_not_repeated_is_masked():
+    r = result([10, 12, 11], Status.stopped)
+
+    net = r.seconds()
+
+    assert net.mask.tolist() == [[False] * 3 + [True] * 3]
+    np.testing.assert_allclose(net.compressed(), [10e-6, 12e-6, 11e-6], rtol=1e-9)
+    np.testing.assert_allclose(r.seconds(raw=True).compressed(), [10.2e-6, 12.2e-6, 11.2e-6], rtol=1e-9)
+    assert r.stamp_cost_s.tolist() == pytest.approx([0.2e-6])
+    assert r.summary("f").median_s == pytest.approx(11e-6)
+
+
+def test_a_line_says_the_median_its_interval_and_how_many_it_is_of():
+    text = str(result([10, 12, 11, 11.5, 10.5, 11], Status.ok))
+
+    assert text.splitlines()[1].split("  ")[0:1] == ["f"]
+    for part in ("ok", "11.0 µs", "10.0 – 12.0 µs", "6/6", "500 µs"):
+        assert part in text.splitlines()[1]
+    assert text.splitlines()[-1] == ("one compiled call of 500 µs; clock: prebuilt, its readings of 200 ns subtracted")
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (result([], Status.timed_out, guard_us=1000), "a single call did not end within 1.00 ms"),
+        (result([], Status.stopped, guard_us=700), "there was time for its guarded run only, of 700 µs"),
+        (result([], Status.not_run), "its time was up before its turn came"),
+        (result([], Status.wrong_shape, notes=("it returns f32[2]",)), "it returns f32[2]"),
+        (result([0.1] * 6, Status.ok), "it takes less than a reading of the clock, 200 ns"),
+    ],
+)
+def test_what_has_no_time_has_a_reason(made, why):
+    assert made.why_not_measured(0) == why
+    assert made.summary(0) is None
+    assert f"not measured, because {why}" in made.table()
+    assert "nan" not in made.table()
+
+
+def test_no_limit_is_no_limit():
+    assert result([10], Status.ok, limit_us=None).limit_s.tolist() == [np.inf]
+    assert "limit" not in result([10], Status.ok, limit_us=None).table()
+
+
+def test_what_ended_late_says_so_and_why():
+    late = result([3000], Status.stopped, took_us=3000, unstoppable=(("pure_callback",),))
+
+    assert "ended 2.00 ms after its limit, because nothing stops pure_callback" in late.table()
+    assert "after its limit" not in result([500], Status.stopped, took_us=1050).table()
+
+
+def test_the_guarded_run_is_masked_where_there_was_none():
+    assert result([10], Status.ok).guard_s.mask.tolist() == [True]
+    assert result([10], Status.ok, guard_us=20).guard_s.tolist() == pytest.approx([20e-6])
+
+
+def test_it_is_a_pytree_that_keeps_what_is_no_array():
+    leaves, tree = jax.tree.flatten(result([10], Status.ok))
+
+    assert jax.tree.unflatten(tree, leaves).names == ("f",)
+
+
+def test_an_unknown_function_is_refused_with_those_that_there_are():
+    with pytest.raises(UsageError, match="one of: f"):
+        result([10], Status.ok).summary("g")

@@ -1,0 +1,215 @@
+"""Grids with real workers: whatever a function does, the others are measured, and no process is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import psutil
+import pytest
+
+import benchax
+from benchax.executors.pool import shared_pool
+from benchax.store.reading import load
+
+pytestmark = pytest.mark.serial
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    shared_pool().close()
+    gone_by = time.monotonic() + 10
+    while left := [c for c in psutil.Process().children(recursive=True) if c.pid not in before and is_alive(c)]:
+        assert time.monotonic() < gone_by, left
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def fine(x):
+    return x * 2
+
+
+def stuck_in_python(x):
+    while True:
+        pass
+
+
+def never_ends(x):
+    return jax.lax.while_loop(lambda x: True, lambda x: x + 1, x)
+
+
+def stuck_in_a_callback(x):
+    def wait(x):
+        time.sleep(1000)
+        return x
+
+    return jax.pure_callback(wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def crashes_in_tracing(x):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def crashes_in_running(x):
+    def kill(x):
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return x
+
+    return jax.pure_callback(kill, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def exits(x):
+    os._exit(3)
+
+
+def ends_the_program(x):
+    sys.exit("enough")
+
+
+def raises(x):
+    raise ValueError("no")
+
+
+def prints_without_end(x):
+    while True:
+        sys.stdout.write("x" * 1000)
+
+
+def forks(x):
+    if not os.fork():
+        os.setsid()
+        time.sleep(1000)
+    return x
+
+
+def ignores_sigterm(x):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        pass
+
+
+def too_big(x):
+    return jnp.ones((2**38,)) + x[0]
+
+
+def another_shape(x):
+    return x[1:]
+
+
+EXPECTED = {
+    fine: ("ok", ""),
+    stuck_in_python: ("timeout", "timeout in trace: trace took longer than 500 ms"),
+    never_ends: ("timeout", "timeout in run: run took longer than 500 ms"),
+    stuck_in_a_callback: ("timeout", "timeout in run"),
+    crashes_in_tracing: ("crashed", "crashed: SIGSEGV in trace"),
+    crashes_in_running: ("crashed", "crashed: SIGSEGV in run"),
+    exits: ("crashed", "crashed: exit code 3 in trace"),
+    ends_the_program: ("error", "error: SystemExit: enough"),
+    raises: ("error", "error: ValueError: no"),
+    prints_without_end: ("timeout", "timeout in trace"),
+    forks: ("ok", ""),
+    ignores_sigterm: ("timeout", "timeout in trace"),
+    too_big: ("out_of_memory", "out of memory in run"),
+    another_shape: ("wrong_shape", "wrong shape: [3] where fine gave [4]"),
+}
+
+
+def test_whatever_a_function_does_each_cell_has_its_status_and_the_next_is_measured(project: Path) -> None:
+    functions = [f for each in EXPECTED for f in (each, fine)]  # every accident is followed by a fine function
+
+    g = benchax.grid(functions, ["f32[4]"], timeout_s=0.5, memory_limit_bytes="8GiB")
+
+    found = [cell for cell in g.cells if not cell.function.startswith("fine")]
+    expected = {f.__name__: status for f, (status, _) in EXPECTED.items() if f is not fine}
+    assert {cell.function: cell.status for cell in found} == expected
+    messages = {cell.function: cell.message for cell in found}
+    assert [
+        f.__name__ for f, (_, m) in EXPECTED.items() if f is not fine and not messages[f.__name__].startswith(m)
+    ] == []
+    assert {cell.status for cell in g.cells if cell.function.startswith("fine")} == {"ok"}
+    assert len(load()) == len(g.cells)
+
+
+def test_an_infinite_loop_is_stopped_near_its_limit_and_the_others_are_measured(project: Path) -> None:
+    shared_pool().prepare()
+    begun = time.monotonic()
+
+    g = benchax.grid([never_ends, fine], ["f32[4]"], timeout_s=2)
+
+    assert 2 <= time.monotonic() - begun < 2 + 8  # generous: the machine may be busy
+    assert g.status[:, 0].tolist() == ["timeout", "ok"]
+
+
+def test_a_function_that_cannot_be_sent_is_a_row_that_says_how_to_help_it(project: Path) -> None:
+    lock = threading.Lock()
+
+    def holds_a_lock(x):
+        with lock:
+            return x
+
+    g = benchax.grid([holds_a_lock, fine], ["f32[4]"])
+
+    assert g.status[:, 0].tolist() == ["error", "ok"]
+    assert "pickle" in g.cells[0].message
+
+
+def test_a_grid_ends_within_its_budget(project: Path) -> None:
+    shared_pool().prepare()
+
+    g = benchax.grid({f"n{i}": never_ends for i in range(40)}, ["f32[4]"], timeout_s=60, total_timeout_s=3, store=False)
+
+    assert g.elapsed_s < 3 + 8
+    assert set(g.status[:, 0]) <= {"timeout", "not_run"}
+    assert "its share of the 3.00 s for the whole grid" in g.cells[0].message
+
+
+def test_outputs_and_inputs_travel_whole(project: Path) -> None:
+    def f(x, y):
+        return {"big": jnp.outer(x, x), "half": x.astype("bfloat16"), "y": y}
+
+    g = benchax.grid([f], {"a": (jnp.arange(1000.0), 3)}, store=False)
+
+    (out,) = g.outputs["f"]["a"]
+    assert out["big"].shape == (1000, 1000)
+    assert out["big"][999, 2] == 1998
+    assert str(out["half"].dtype) == "bfloat16"
+    assert out["y"] == 3
+
+
+def test_the_same_seed_gives_the_same_inputs_in_any_worker(project: Path) -> None:
+    def make(key, n):
+        return jax.random.normal(key, (n,))
+
+    first = benchax.grid([fine], [4, 8], make=make, trials=2, seed=7, store=False)
+    shared_pool().close()
+    second = benchax.grid([fine], [8], make=make, trials=2, seed=7, store=False)
+    other = benchax.grid([fine], [8], make=make, trials=2, seed=8, store=False)
+
+    assert (first.outputs["fine"][8] == second.outputs["fine"][8]).all()
+    assert (first.outputs["fine"][8] != other.outputs["fine"][8]).all()
+
+
+def test_no_backend_starts_in_this_program_for_a_grid(tmp_path: Path) -> None:
+    """On an accelerator it would take the memory that the workers need."""
+    code = (
+        "import benchax; g = benchax.grid([abs], ['f32[4]', 'f32[8]'], store=False); "
+        "import jax._src.xla_bridge as b; print(b.backends_are_initialized(), g.is_ok)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    assert done.stdout.split() == ["False", "True"], done.stderr

@@ -1,0 +1,258 @@
+"""What a grid can be had as: arrays with masks, outputs, frames, text, HTML, a figure."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from grid_fakes import HerePool, grid_here
+
+from benchax.errors import UsageError
+from benchax.grids.result import GridResult
+from benchax.model import Absent, Failure
+
+SIZES = [4, 8]
+TIMEOUT = Failure("timeout", "run", "run took longer than 30.0 s")
+
+
+def f1(x: jax.Array) -> jax.Array:
+    return x**2 - 1
+
+
+def f2(x: jax.Array) -> jax.Array:
+    return x / 2
+
+
+def f3(x: jax.Array) -> jax.Array:
+    return jnp.sqrt(x)  # NaN below zero
+
+
+def normal(key: Any, n: int) -> jax.Array:
+    return jax.random.normal(key, (n,))
+
+
+def seeds_grid(ending: Failure | None = None, **given: Any) -> GridResult:
+    """That of the request, in small; f2 ends as `ending` says."""
+    pool = HerePool({"f2": ending} if ending else None)
+    settings = {"make": normal, "trials": 3, "timeout_s": 30, "axis": "n_x"} | given
+    return grid_here([f1, f2, f3], SIZES, pool, **settings)
+
+
+def test_arrays_are_functions_by_data_by_trials() -> None:
+    g = seeds_grid()
+
+    assert (g.timings.shape, g.status.shape, g.agreement.shape) == ((3, 2, 3), (3, 2), (3, 2, 3))
+    assert (g.timings > 0).all()
+    assert (g.functions, g.data, g.trials) == (("f1", "f2", "f3"), (4, 8), 3)
+
+
+def test_outputs_of_one_shape_are_one_array_with_the_trials_first() -> None:
+    g = seeds_grid()
+
+    x = np.sqrt(g.outputs["f1"][4] + 1)
+    assert g.outputs["f1"][8].shape == (3, 8)
+    np.testing.assert_allclose(np.abs(g.outputs["f2"][4]), x / 2, rtol=1e-4)
+
+
+def test_a_cell_without_outputs_holds_the_reason_and_no_number() -> None:
+    g = seeds_grid(TIMEOUT)
+
+    assert isinstance(g.outputs["f2"][4], Absent)
+    assert "timeout" in g.outputs["f2"][4].why
+    assert g.timings[1].mask.all()
+
+
+def test_fill_puts_the_numbers_of_the_callers_choice_in_their_place() -> None:
+    g = seeds_grid(TIMEOUT, fill=0)
+
+    assert g.outputs["f2"][4] == 0
+    assert not g.timings.mask.any()
+    assert (g.timings[1] == 30).all()
+    assert g.status[1, 0] == "timeout"  # which stays true
+
+
+def test_filled_does_the_same_afterwards() -> None:
+    g = seeds_grid(TIMEOUT).filled(-1, elapsed_s=99)
+
+    assert (g.outputs["f2"][4], g.timings[1, 0, 0]) == (-1, 99)
+    with pytest.raises(UsageError, match="without timeout_s"):
+        seeds_grid(TIMEOUT, timeout_s=None).filled()
+
+
+def test_outputs_are_clipped_and_freed_of_nan_on_request_and_kept_as_they_were_in_the_cells() -> None:
+    g = seeds_grid(clip=(-0.1, 0.1), nan_to_num=True)
+
+    assert np.abs(g.outputs["f3"][8]).max() <= np.float32(0.1)
+    assert not np.isnan(g.outputs["f3"][8]).any()
+    outputs = g.cell("f3", 8).outputs
+    assert isinstance(outputs, tuple)
+    assert np.isnan(outputs).any()
+
+
+def test_outputs_side_by_side_have_a_last_column_of_ones() -> None:
+    weights = seeds_grid().stacked(8, trial=1, clip=(-1, 1), nan_to_num=True)
+
+    assert weights.shape == (8, 4)
+    assert (weights[:, 3] == 1).all()
+    assert weights.min() >= -1
+    assert weights.max() <= 1
+    assert not np.ma.getmaskarray(weights).any()
+    assert seeds_grid().stacked(8, ones=False).shape == (8, 3)
+
+
+def test_a_column_that_was_not_measured_is_masked_or_filled() -> None:
+    masked = seeds_grid(TIMEOUT).stacked(4)
+
+    assert np.ma.getmaskarray(masked).all(axis=0).tolist() == [False, True, False, False]
+    assert (seeds_grid(TIMEOUT, fill=0).stacked(4)[:, 1] == 0).all()
+
+
+def test_outputs_that_cannot_stand_side_by_side_are_refused() -> None:
+    g = grid_here([lambda x: x.sum()], ["f32[4]"])
+
+    with pytest.raises(UsageError, match=r"an array of shape \(\)"):
+        g.stacked("f32[4]")
+
+
+@pytest.mark.parametrize("clip", [(1, -1), 3, ("a", "b"), (1, 2, 3), (float("nan"), 1)])
+def test_a_clip_that_is_no_range_is_refused(clip: Any) -> None:
+    with pytest.raises(UsageError, match="clip"):
+        seeds_grid(clip=clip)
+
+
+@pytest.mark.parametrize("given", [{"fill": "0"}, {"fill": True}, {"compare": "g"}, {"check": 3}, {"timer": "sundial"}])
+def test_settings_that_cannot_work_are_refused_by_value(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as error:
+        seeds_grid(**given)
+
+    assert repr(next(iter(given.values()))) in error.value.problem
+
+
+def test_a_cell_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match="f1, f2, f3"):
+        seeds_grid().cell("f4", 4)
+    with pytest.raises(UsageError, match="4, 8"):
+        seeds_grid().cell("f1", 5)
+
+
+# ---- frames -----------------------------------------------------------------------------------------------------
+
+
+def test_the_frame_is_that_of_the_request() -> None:
+    g = seeds_grid(TIMEOUT)
+    frame = g.to_pandas()
+
+    assert list(frame.columns) == ["f1 elapsed", "f2 elapsed", "f3 elapsed"]
+    assert frame.index.names == ["n_x", "i"]
+    assert list(frame.index) == [(n, i) for n in SIZES for i in range(3)]
+    assert frame.loc[(8, 2), "f1 elapsed"] == g.timings[0, 1, 2]
+    assert frame["f2 elapsed"].isna().all()
+
+
+def test_a_filled_frame_has_the_limit_where_nothing_was_measured() -> None:
+    assert (seeds_grid(TIMEOUT, fill=0).to_pandas()["f2 elapsed"] == 30).all()
+
+
+def test_records_hold_one_trial_of_one_cell() -> None:
+    g = seeds_grid(TIMEOUT)
+    records = g.to_numpy()
+
+    assert len(records) == 18
+    found = records[(records["function"] == "f3") & (records["data"] == 8) & (records["i"] == 1)]
+    assert found["elapsed_s"].tolist() == [g.timings[2, 1, 1]]
+    assert np.isnan(records["elapsed_s"][records["status"] == "timeout"]).all()
+
+
+def test_the_dataset_is_labelled() -> None:
+    found = seeds_grid(TIMEOUT).to_xarray()
+
+    assert found["elapsed_s"].dims == ("function", "n_x", "i")
+    assert found["status"].sel(function="f2", n_x=4).item() == "timeout"
+    assert found["elapsed_s"].sel(function="f1", n_x=8).notnull().all()
+
+
+def test_the_csv_has_the_columns_of_the_frame_and_a_status_each(tmp_path: Path) -> None:
+    g = seeds_grid(TIMEOUT)
+
+    g.to_csv(tmp_path / "g.csv")
+
+    with (tmp_path / "g.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["n_x", "i", *(f"{f} {w}" for f in ("f1", "f2", "f3") for w in ("elapsed", "status"))]
+    assert [(row["n_x"], row["i"]) for row in rows] == [(str(n), str(i)) for n in SIZES for i in range(3)]
+    assert float(rows[0]["f1 elapsed"]) == g.timings[0, 0, 0]
+    assert (rows[0]["f2 elapsed"], rows[0]["f2 status"]) == ("", "timeout")
+
+
+# ---- text, HTML, figure -----------------------------------------------------------------------------------------
+
+
+def test_the_table_has_a_line_per_data_point_and_says_what_happened() -> None:
+    lines = str(seeds_grid(TIMEOUT)).splitlines()
+
+    assert lines[0].split() == ["n_x", "f1", "f2", "f3"]
+    assert lines[1].split()[0] == "4"
+    assert "timeout in run" in lines[1]
+    assert "f2[all n_x]  timeout in run: run took longer than 30.0 s" in lines
+    assert lines[-1].startswith("6 cells took ")
+    assert lines[-1].endswith("seconds: 4 ok, 2 timeout")
+
+
+def test_the_table_says_which_functions_differ() -> None:
+    assert "f2 gives another result than f1 in 6 of 6 trials" in str(seeds_grid())
+
+
+def test_a_big_table_is_cut_and_says_so() -> None:
+    pool = HerePool({f"f{i}": TIMEOUT for i in range(100)})
+
+    g = grid_here({f"f{i}": f1 for i in range(100)}, list(range(100)), pool)
+
+    text = str(g)
+    assert len(g.cells) == 10_000
+    assert "Shown: 60 of 100 data points and 12 of 100 functions" in text
+    assert "… and 80 more" in text
+    assert len(text.splitlines()) < 100
+    assert len(g.to_pandas()) == 100
+
+
+def test_html_is_escaped_and_tells_each_message() -> None:
+    g = grid_here({"<b>": f1, "bad": lambda x: x[1:]}, ["f32[4]"], name="<i>")
+
+    html = g._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    assert "title='wrong shape: [3] where &lt;b&gt; gave [4]'" in html
+
+
+def test_the_figure_has_a_square_per_cell() -> None:
+    figure = seeds_grid(TIMEOUT).plot()
+
+    axes = figure.axes[0]
+    words = [text.get_text() for text in axes.texts]
+    assert words.count("time\nout") == 2
+    assert len(words) == 6
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["f1", "f2", "f3"]
+    assert axes.get_xlabel() == "n_x"
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "how"),
+    [("pandas", "pandas", "to_pandas"), ("xarray", "xarray", "to_xarray"), ("matplotlib", "plot", "plot")],
+)
+def test_a_package_that_is_missing_is_named(
+    package: str, extra: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchax.errors import MissingPackage
+
+    g = grid_here([f1], ["f32[4]"])
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+
+    with pytest.raises(MissingPackage, match=package) as error:
+        getattr(g, how)()
+
+    assert f"benchax[{extra}]" in error.value.hint

@@ -1,0 +1,363 @@
+"""A run of a grid: order, rows, limits, comparison, interruption; the cells run in this process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from grid_fakes import HerePool, grid_here, run_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchax.errors import StoreError, UsageError
+from benchax.grids import running
+from benchax.grids.result import STATUSES
+from benchax.model import Absent, Failure
+from benchax.store.database import open_store
+from benchax.store.reading import load
+
+
+def double(x):
+    return x * 2
+
+
+def add(x):
+    return x + x
+
+
+def negative(x):
+    return -x
+
+
+def short(x):
+    return x[1:]
+
+
+def boom(x):
+    raise ValueError("no")
+
+
+def test_every_cell_has_a_status_a_time_and_a_row(project: Path) -> None:
+    g = grid_here([double, boom, short], ["f32[4]", "f32[8]"], store=".benchmarks", trials=2)
+
+    assert g.status.tolist() == [["ok", "ok"], ["error", "error"], ["wrong_shape", "wrong_shape"]]
+    assert g.timings.mask.tolist() == [[[False] * 2] * 2, [[True] * 2] * 2, [[True] * 2] * 2]
+    assert (g.timings[0] > 0).all()
+    assert [row.case for row in load()] == [m.case for m in g.measurements]
+    assert [row.samples for row in load()] == [m.samples for m in g.measurements]
+
+
+def test_a_row_says_which_readings_belong_to_which_trial() -> None:
+    (cell,) = grid_here([double], ["f32[4]"], trials=3).cells
+
+    assert cell.samples is not None
+    assert cell.samples.trials is not None
+    assert [len(trial) for trial in cell.trials_s] == list(cell.samples.trials)
+    assert sum(cell.samples.trials) == len(cell.samples.elapsed_s)
+    assert cell.elapsed_s == tuple(float(np.median(trial)) for trial in cell.trials_s)
+
+
+def test_a_row_says_what_a_grid_does_not_measure() -> None:
+    (row,) = grid_here([double], ["f32[4]"]).measurements
+
+    assert [row.why_absent(what) is not None for what in ("memory", "cost", "numerics", "stages.trace_s")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    assert (row.options.seed, row.options.timer, row.options.verify, row.options.isolate) == (0, "wall", "off", True)
+
+
+def test_each_row_is_stored_before_the_next_cell_begins(project: Path) -> None:
+    seen = []
+
+    class Watching(HerePool):
+        def run(self, job, on_message=lambda message: None):
+            if job.argument is not None:
+                seen.append(len(load("s")) if (project / "s").exists() else 0)
+            return super().run(job, on_message)
+
+    run_of([double, add], [1.0, 2.0], Watching(), store="s")
+
+    assert seen == [0, 1, 2, 3]
+
+
+def test_outputs_are_compared_with_those_of_the_first_function() -> None:
+    g = grid_here([double, add, negative], ["f32[4]"], trials=2)
+
+    assert g.agreement.tolist() == [[[None, None]], [[True, True]], [[False, False]]]
+    far = g.cell("negative", "f32[4]").agreement
+    assert not isinstance(far, Absent)
+    assert far[0].reference == "double"
+    assert far[0].max_rel == pytest.approx(1.5)
+    assert [r.code for r in g.cell("negative", "f32[4]").measurement.remarks] == ["output-shape", "outputs-differ"]
+
+
+def test_a_reference_that_is_named_is_run_first() -> None:
+    pool = HerePool()
+
+    g = grid_here([double, add, negative], ["f32[4]", "f32[8]"], pool, compare="negative")
+
+    assert pool.cells == ["negative", "double", "add"] * 2
+    assert g.agreement[1].tolist() == [[False], [False]]
+    assert [cell.function for cell in g.cells][:3] == ["double", "add", "negative"]
+
+
+def test_types_of_one_kind_may_differ_in_width_and_the_coarser_one_decides() -> None:
+    def coarse(x):
+        return (x * 2).astype(jnp.bfloat16)
+
+    assert grid_here([double, coarse], ["f32[64]"]).agreement[1].tolist() == [[True]]
+    assert grid_here([coarse, double], ["f32[64]"]).agreement[1].tolist() == [[True]]
+
+
+def test_without_the_reference_there_is_no_agreement_and_it_says_why() -> None:
+    g = grid_here([boom, double], ["f32[4]"])
+
+    found = g.cell("double", "f32[4]").agreement
+    assert isinstance(found, Absent)
+    assert "there are no outputs of boom to compare with" in found.why
+    assert g.agreement.mask.all()
+
+
+def test_a_shape_is_that_of_the_first_function_that_worked() -> None:
+    g = grid_here([boom, short, double, short], ["f32[4]"])
+
+    assert g.status[:, 0].tolist() == ["error", "ok", "wrong_shape", "ok"]
+
+
+def test_the_check_of_the_seed_can_be_said() -> None:
+    g = grid_here([double, short], ["f32[4]"], check=lambda y, x: y.shape[0] == x.shape[0])
+
+    assert g.status[:, 0].tolist() == ["ok", "wrong_shape"]
+
+
+def test_a_killed_cell_keeps_what_it_told() -> None:
+    pool = HerePool(
+        {"double": Failure("timeout", "run", "run took longer than 30.0 s; the process was killed")}, after=9
+    )
+
+    (cell,) = grid_here([double], ["f32[4]"], pool, trials=3).cells
+
+    assert cell.status == "timeout"
+    assert cell.message == "timeout in run: run took longer than 30.0 s; the process was killed"
+    assert cell.stages.compile_s is not None
+    assert len(cell.elapsed_s) == 1  # of the trial that was finished
+    assert cell.summary is None
+    assert isinstance(cell.outputs, Absent)
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "message"),
+    [
+        (
+            Failure("timeout", "compile", "compile took too long"),
+            "timeout",
+            "timeout in compile: compile took too long",
+        ),
+        (Failure("crashed", "run", "killed by SIGSEGV in run"), "crashed", "crashed: SIGSEGV in run"),
+        (Failure("crashed", "trace", "ended with exit code 3"), "crashed", "crashed: exit code 3 in trace"),
+        (Failure("out_of_memory", "run", "RESOURCE_EXHAUSTED"), "out_of_memory", "out of memory in run: RESOURCE"),
+        (Failure("error", "start", "cannot be pickled"), "error", "error: cannot be pickled"),
+        (Failure("wrong_output", "run", "a str"), "error", "error: a str"),
+    ],
+)
+def test_every_way_to_fail_is_a_status_and_a_message(failure: Failure, status: str, message: str) -> None:
+    g = grid_here([double, add], ["f32[4]"], HerePool({"double": failure}))
+
+    cell = g.cells[0]
+    assert (cell.status, g.cells[1].status) == (status, "ok")
+    assert cell.message.startswith(message)
+    assert cell.status in STATUSES
+
+
+def clock(step_s: float) -> Callable[[], float]:
+    """Goes on by `step_s` whenever it is looked at."""
+    return map(float, itertools.count(0, step_s)).__next__
+
+
+def test_the_total_is_shared_and_who_gets_no_turn_is_told_so(project: Path) -> None:
+    pool = HerePool()
+
+    g = grid_here({str(i): double for i in range(50)}, ["f32[4]"], pool, clock(1), total_timeout_s=60, store="s")
+
+    assert set(g.status[:, 0]) == {"ok", "not_run"}
+    assert g.cells[-1].message == "not run: the 60.0 s for the whole grid were spent before its turn"
+    assert all(0 < job.total_s <= 30 for job in pool.jobs[1:])
+    assert len(load("s")) == len(pool.cells) < 50  # cells without a turn are in the result only
+
+
+def test_without_a_total_no_cell_has_a_share() -> None:
+    pool = HerePool()
+
+    run_of([double], ["f32[4]"], pool)
+
+    assert pool.jobs[-1].total_s is None
+
+
+def test_a_share_that_is_over_is_named_as_the_reason() -> None:
+    pool = HerePool({"double": Failure("timeout", "run", "")})
+
+    (cell,) = grid_here([double], ["f32[4]"], pool, clock(40), total_timeout_s=60, timeout_s=1000).cells
+
+    assert "its share of the 60.0 s for the whole grid" in cell.message
+
+
+def test_after_an_interruption_every_cell_is_accounted_for() -> None:
+    run = run_of([double, boom, add], ["f32[4]"], HerePool({"boom": KeyboardInterrupt()}), then=False)
+
+    with pytest.raises(KeyboardInterrupt):
+        run.go()
+
+    assert {function: cell.status for (function, _), cell in run.cells.items()} == {
+        "double": "ok", "boom": "interrupted", "add": "not_run",
+    }  # fmt: skip
+
+
+def test_rows_that_cannot_be_stored_do_not_end_the_grid() -> None:
+    class Full:
+        where = "full"
+
+        def append(self, m):
+            raise StoreError("the disk is full")
+
+    run = run_of([double, add], ["f32[4]"], then=False)
+    run.store = Full()
+
+    run.go()
+
+    assert [cell.status for cell in run.cells.values()] == ["ok", "ok"]
+    assert [str(error) for _, error in run.unstored] == ["the disk is full"] * 2
+
+
+def test_outputs_beyond_the_limit_of_the_grid_are_not_kept_and_it_says_so() -> None:
+    g = grid_here([double, add], ["f32[1000]"], output_limit_bytes="6kB")
+
+    outputs = g.cell("add", "f32[1000]").outputs
+    assert isinstance(outputs, Absent)
+    assert "1.95 KiB" in outputs.why
+    assert isinstance(g.cell("double", "f32[1000]").outputs, tuple)
+    assert g.is_ok
+
+
+def test_progress_tells_the_cell_the_step_and_the_time_left() -> None:
+    steps: list[running.Step] = []
+    run = run_of([double, add], ["f32[4]"], then=False)
+    run.progress = steps.append
+
+    run.go()
+
+    assert [s.cell for s in steps if s.stage == "start"] == ["double[data=f32[4]]", "add[data=f32[4]]"]
+    assert {s.stage for s in steps} >= {"trace", "compile", "run"}
+    assert steps[0].left_s is None
+    assert (steps[-1].done, steps[-1].total) == (1, 2)
+    assert steps[-1].left_s is not None
+
+
+# ---- going on with an earlier run -------------------------------------------------------------------------------
+
+
+def interrupted(**given) -> str:
+    run = run_of([double, add, negative], ["f32[4]"], HerePool({"add": KeyboardInterrupt()}), then=False, **given)
+    with pytest.raises(KeyboardInterrupt):
+        run.go()
+    return run.run_id
+
+
+def test_resume_measures_only_what_is_missing(project: Path) -> None:
+    run_id = interrupted(store="s")
+    pool = HerePool()
+
+    g = grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=True)
+
+    assert pool.cells == ["add", "negative"]
+    assert g.run_id == run_id
+    assert g.status[:, 0].tolist() == ["ok", "ok", "ok"]
+    assert {row.run_id for row in load("s")} == {run_id}
+    assert g.timings.mask.sum() == 0
+
+
+def test_outputs_of_an_earlier_run_are_absent_with_the_reason(project: Path) -> None:
+    interrupted(store="s")
+
+    g = grid_here([double, add, negative], ["f32[4]"], store="s", resume=True)
+
+    outputs = g.outputs["double"]["f32[4]"]
+    assert isinstance(outputs, Absent)
+    assert "earlier run" in outputs.why
+    assert isinstance(g.cell("add", "f32[4]").agreement, Absent)
+
+
+def test_shapes_of_an_earlier_run_still_count(project: Path) -> None:
+    interrupted(store="s")
+
+    g = grid_here([double, short], ["f32[4]"], store="s", resume=True)
+
+    assert g.cell("short", "f32[4]").message == "wrong shape: [3] where double gave [4]"
+
+
+def test_a_run_can_be_named_by_the_first_digits_of_its_id(project: Path) -> None:
+    run_id = interrupted(store="s")
+    pool = HerePool()
+
+    grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=run_id[:8])
+
+    assert pool.cells == ["add", "negative"]
+
+
+def test_resume_begins_anew_where_every_run_is_finished_or_there_is_none(project: Path) -> None:
+    first = grid_here([double], ["f32[4]"], store="s", resume=True)
+    second = grid_here([double], ["f32[4]"], store="s", resume=True)
+
+    assert first.run_id != second.run_id
+
+
+def test_a_failed_cell_is_finished_too(project: Path) -> None:
+    grid_here([boom], ["f32[4]"], store="s")
+    pool = HerePool()
+
+    grid_here([boom, double], ["f32[4]"], pool, store="s", resume=True)
+
+    assert pool.cells == ["double"]
+
+
+@pytest.mark.parametrize(("change", "what"), [({"seed": 1}, "seed 0"), ({"trials": 2}, "trials 1")])
+def test_rows_measured_in_another_way_are_refused(change: dict, what: str, project: Path) -> None:
+    interrupted(store="s")
+
+    with pytest.raises(UsageError, match=f"was measured with {what}, and this grid has"):
+        grid_here([double, add, negative], ["f32[4]"], store="s", resume=True, **change)
+
+
+def test_a_run_that_is_not_there_is_a_usage_error_that_lists_those_that_are(project: Path) -> None:
+    run_id = interrupted(store="s")
+
+    with pytest.raises(UsageError) as error:
+        grid_here([double, add], ["f32[4]"], store="s", resume="nothing")
+
+    assert run_id in error.value.expected
+
+
+def test_resume_without_a_store_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="without a store"):
+        grid_here([double], ["f32[4]"], resume=True)
+
+
+def test_the_store_is_the_one_of_the_options(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHAX_STORE", "elsewhere")
+
+    grid_here([double], ["f32[4]"], store=None)
+
+    assert len(open_store("elsewhere").rows()) == 1
+
+
+@settings(max_examples=10)
+@given(st.lists(st.sampled_from([double, add, boom, short]), min_size=1, max_size=4), st.integers(1, 2))
+def test_whatever_the_functions_do_every_cell_has_a_row(functions, trials: int) -> None:
+    g = grid_here(functions, [1.0, "f32[3]"], trials=trials)
+
+    assert len(g.cells) == len(g.measurements) == 2 * len(functions)
+    assert set(g.status.ravel()) <= set(STATUSES)
+    assert (np.ma.getmaskarray(g.timings).all(axis=2) == (g.status != "ok")).all()
