@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -219,6 +220,9 @@ def test_after_an_interruption_every_cell_is_accounted_for() -> None:
 def test_rows_that_cannot_be_stored_do_not_end_the_grid() -> None:
     class Full:
         where = "full"
+
+        def held_open(self):
+            return nullcontext()
 
         def append(self, m):
             raise StoreError("the disk is full")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -418,3 +419,42 @@ store.append(row)
     assert message.startswith(f"cannot write {path}: disk I/O error | a disk with free space")
     assert 0 < int(stored) < 100
     assert len(open_store(path).query()) == 1 + int(stored) + 1
+
+
+def test_a_file_that_is_held_open_is_whole_after_every_row_and_tidy_afterwards(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+
+    with store.held_open():
+        for i in range(3):
+            store.append(replace(measured("f"), run_id=f"run-{i}"))
+            assert [row.run_id for row in open_store(tmp_path).rows()] == [f"run-{k}" for k in range(i + 1)]
+        assert (tmp_path / "benchax.db-wal").stat().st_size > 0
+
+    assert not (tmp_path / "benchax.db-wal").exists()
+    assert len(store.rows()) == 3
+
+
+def test_a_held_file_that_was_damaged_is_set_aside_and_the_next_one_is_held(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+
+    with store.held_open():
+        store.append(measured("f"))
+        for companion in ("-wal", "-shm"):
+            (tmp_path / f"benchax.db{companion}").unlink()
+        (tmp_path / "benchax.db").write_bytes(b"no database" * 1000)
+        with pytest.warns(UserWarning, match="was damaged"):
+            store.append(measured("f"))
+        store.append(measured("f"))
+
+    assert len(store.rows()) == 2
+
+
+def test_others_write_while_one_holds_the_file_open(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+
+    with store.held_open():
+        store.append(measured("f"))
+        open_store(tmp_path).append(measured("f"))
+        store.append(measured("f"))
+
+    assert len(store.rows()) == 3

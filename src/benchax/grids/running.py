@@ -7,6 +7,7 @@ failure, which keeps what was measured before. Ctrl-C ends the run; the finished
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import fmean as mean
@@ -121,8 +122,9 @@ class Run:
         """Measures every cell that is missing. Raises KeyboardInterrupt after Ctrl-C, with all cells accounted for."""
         missing = [(f, point) for f, point in self._in_order() if (f, point.label) not in self.cells]
         try:
-            for i, (function, point) in enumerate(missing):
-                self._one(function, point, missing[i:])
+            with self.store.held_open() if self.store is not None else nullcontext():
+                for i, (function, point) in enumerate(missing):
+                    self._one(function, point, missing[i:])
         except KeyboardInterrupt:
             self._account("interrupted", "Ctrl-C came while it was measured", missing[len(self.spent_s) :][:1])
             self._account("not_run", "the run was interrupted before its turn", missing)

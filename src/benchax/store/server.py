@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TypeVar
 
@@ -33,6 +34,10 @@ class Server:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` on one consistent state of the database. Raises StoreError."""
         return self._transaction(work, "REPEATABLE READ", "read")
+
+    def held_open(self) -> AbstractContextManager[None]:
+        """Nothing to do: a server has no file to tidy up after each row."""
+        return nullcontext()
 
     def _transaction(self, work: Callable[[Connection], T], isolation: str, verb: str) -> T:
         try:
