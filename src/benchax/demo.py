@@ -6,7 +6,6 @@ away.
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
 from collections.abc import Sequence
@@ -67,7 +66,6 @@ def never_ends(x: Any) -> Any:
 
 def crashes(x: Any) -> Any:
     """Takes its process with it."""
-    faulthandler.disable()  # what Python says then would fill the screen
     os.kill(os.getpid(), signal.SIGSEGV)
 
 

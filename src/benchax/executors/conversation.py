@@ -84,9 +84,7 @@ class Conversation:
         worker: Worker,
         job: Job,
         on_message: Callable[[dict[str, Any]], None] = no_listener,
-        is_passed_on: bool = True,
     ) -> None:
-        """`is_passed_on`: what the worker prints appears on this program's standard error."""
         self.keeper = keeper
         self.worker = worker
         self.job = job
@@ -96,7 +94,7 @@ class Conversation:
         self.oom_kills = process_tree.oom_kills()
         self.early: Conclusion | None = None
         self.has_begun = False
-        worker.output.begin(is_passed_on)
+        worker.output.begin(job.shows_output)
 
     def begin(self, sections: Sequence[Bytes], state: dict[str, Any]) -> None:
         """Sends the job, without waiting for what comes of it.

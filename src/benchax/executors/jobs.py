@@ -27,6 +27,8 @@ class Job:
     """Beyond what a warm worker has mapped already."""
     name: str = "the job"
     """For messages."""
+    shows_output: bool = True
+    """What it prints appears on this program's standard error, up to a limit."""
 
 
 @dataclass(frozen=True)

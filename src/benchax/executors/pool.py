@@ -154,7 +154,7 @@ class Pool:
     def _warm_up(self, workers: list[Worker]) -> None:
         """All at the same time."""
         assert self._keeper is not None
-        conversations = [Conversation(self._keeper, worker, _WARM_UP, is_passed_on=False) for worker in workers]
+        conversations = [Conversation(self._keeper, worker, _WARM_UP) for worker in workers]
         for conversation in conversations:
             conversation.begin([pickling.dumps(sorted(self._modules))], _state())
         conclusions = [conversation.finish() for conversation in conversations]

@@ -86,6 +86,8 @@ def grid(
         axis: what the data points vary in: the name of the index in frames.
         progress: told each step; True or None draws a bar if stderr is a terminal, False nothing.
 
+    What functions print is not shown; the end of what a crashed one printed is in its row (`failure.traceback`).
+
     Raises:
         UsageError: an argument that cannot work; nothing has run then. What functions do is never raised.
         KeyboardInterrupt: Ctrl-C; the finished cells are stored, and `resume=True` goes on with them.

@@ -164,7 +164,7 @@ class Run:
         begun = self.clock()
         job = Job(
             worker_side.ENTRY, self._request(function, point), self.settings.limits.of, share_s,
-            self.settings.memory_limit_bytes,
+            self.settings.memory_limit_bytes, shows_output=False,
         )  # fmt: skip
         ended = self.pool.run(job, listen)
         facts = told | (ended.document or {})
