@@ -1,4 +1,5 @@
 """What the compiler shows us of a program: its text, its plan for memory, its count of operations.
 
-Functions that read, never measure: nothing here runs the program. `hlo` reads text only and needs no JAX.
+Functions that read, never measure: nothing here runs the program. `hlo`, `normalized` and `graph` read text only and
+need no JAX.
 """

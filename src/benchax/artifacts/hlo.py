@@ -95,7 +95,7 @@ def entry_uses_parameters(text: str) -> bool | None:
         if instruction.opcode == "parameter":
             return True
         seen.add(instruction.name)
-        todo += [name for name in _operand_names(instruction) if name in entry and name not in seen]
+        todo += [name for name in operand_names(instruction) if name in entry and name not in seen]
     return False
 
 
@@ -131,11 +131,12 @@ def _entry(text: str) -> str:
 def _instructions(text: str, containing: str = "") -> Iterator[Instruction]:
     """Every instruction in `text`; `containing` spares parsing most lines of a long module."""
     for line in text.splitlines():
-        if containing in line and (instruction := _instruction(line)):
-            yield instruction
+        if containing in line and (found := instruction(line)):
+            yield found
 
 
-def _instruction(line: str) -> Instruction | None:
+def instruction(line: str) -> Instruction | None:
+    """One line, read; None where it is not an instruction."""
     named = _NAMED.match(line)
     if not named:
         return None
@@ -158,6 +159,7 @@ def _bracketed(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _operand_names(instruction: Instruction) -> list[str]:
-    # With or without %, with or without the operand's shape in front: the caller keeps what names an instruction.
+def operand_names(instruction: Instruction) -> list[str]:
+    """The names among its operands, and other words beside them: the caller keeps what names an instruction."""
+    # With or without %, with or without the operand's shape in front.
     return [] if instruction.opcode == "constant" else re.findall(r"[\w.\-]+", instruction.operands)
