@@ -1,0 +1,184 @@
+"""`ptjb-plot`, as a user meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ptjb_rows import measured, store
+
+from pytest_jax_bench.plot_command import main
+
+README_HEADER = """\
+# pytest-jax-bench
+# created: 2025-10-16T19:58:11Z
+# test_nodeid: tests/test_interface.py::test_full
+# backend: gpu
+# device: NVIDIA GeForce RTX 4070 Laptop GPU
+# First commit: 6bc9501
+"""
+README_ROWS = (
+    "0 6bc9501 0 base 40.65 1.11 0.46 0.78 0.51 25296896 4 8519680 33816576 10 2 5 1",
+    "1 6bc9501+ 1 base 46.39 0.99 0.49 1.01 0.52 25296896 4 8519680 33816576 10 2 5 1",
+)
+
+
+@pytest.fixture
+def folder(project: Path) -> Path:
+    """Results of three tests, one with parameters; and what pytest-benchmark keeps in the same place."""
+    folder = project / ".benchmarks"
+    for n in (128, 256):
+        csv = folder / "tests-test_x.py--test_p" / f"n-{n}.csv"
+        store(csv, measured(2), f"tests/test_x.py::test_p[{n}]", {"n": n})
+    store(folder / "tests-test_x.py--test_full" / "main.csv", measured(2), "tests/test_x.py::test_full")
+    (folder / "Linux-CPython-3.11-64bit").mkdir()
+    (folder / "Linux-CPython-3.11-64bit" / "0001.csv").write_text("name,mean\na,1\n")
+    return folder
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are empty files, since drawing takes half a second each."""
+
+    def save(picture: Any, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    monkeypatch.setattr("pytest_jax_bench.plotting.drawing.save", save)
+
+
+def run(*arguments: str) -> int:
+    return main(arguments)
+
+
+def pictures(folder: Path) -> list[str]:
+    return sorted(f.relative_to(folder).as_posix() for f in folder.rglob("*") if f.suffix in (".png", ".svg", ".pdf"))
+
+
+def test_everything_is_drawn_without_an_argument(folder: Path, capsys: Any) -> None:
+    """With and without parameters in one folder."""
+    code = run()
+
+    assert code == 0
+    assert pictures(folder) == [
+        "summary.png",
+        "tests-test_x.py--test_full/main.png",
+        "tests-test_x.py--test_p/n-128.png",
+        "tests-test_x.py--test_p/n-256.png",
+        "tests-test_x.py--test_p/n.png",
+    ]
+    out, err = capsys.readouterr()
+    assert (len(out.splitlines()), err) == (5, "")
+    assert all(Path(name).read_bytes().startswith(b"\x89PNG") for name in out.splitlines())
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("-d", "-x", "-s"),
+        ("--bench-dir", "--xaxis", "--save"),
+        ("--ptjb-output-dir", "--ptjb-plot-xaxis", "--ptjb-plot-format"),
+    ],
+)
+def test_options_have_their_old_names_and_those_of_the_plugin(folder: Path, names: tuple[str, str, str]) -> None:
+    moved = folder.rename(folder.with_name("results"))
+
+    assert run(names[0], "results", names[1], "commit", names[2], "svg", "--only", "history") == 0
+
+    assert len(pictures(moved)) == 3
+    assert all(name.endswith(".svg") for name in pictures(moved))
+
+
+def test_a_file_as_the_readme_shows_it_is_drawn(project: Path) -> None:
+    (project / ".benchmarks").mkdir()
+    (project / ".benchmarks" / "tests:test_interface::test_full.csv").write_text(
+        README_HEADER + "\n".join(README_ROWS) + "\n"
+    )
+
+    assert run() == 0
+
+    assert pictures(project / ".benchmarks") == ["tests:test_interface::test_full.png"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("test_full", ["main"]),
+        ("test_p[256]", ["n-256"]),
+        ("*test_p[[]*", []),
+        ("*::test_p[*]", ["n-128", "n-256"]),
+        ("*_p[12?]", ["n-128"]),
+    ],
+)
+def test_tests_are_chosen_by_name(folder: Path, pattern: str, expected: list[str]) -> None:
+    code = run("-k", pattern, "--only", "history")
+
+    assert code == (0 if expected else 2)
+    assert sorted(Path(name).stem for name in pictures(folder)) == expected
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("history", ["main", "n-128", "n-256"]), ("parameters", ["n"]), ("summary", ["summary"]), ("tags", [])],
+)
+def test_one_kind_of_picture_can_be_asked_for(folder: Path, kind: str, expected: list[str]) -> None:
+    assert run("--only", kind) == 0
+
+    assert sorted(Path(name).stem for name in pictures(folder)) == expected
+
+
+@pytest.mark.usefixtures("quick")
+def test_pictures_go_where_they_are_wanted(folder: Path) -> None:
+    assert run("-o", "plots", "--only", "summary") == 0
+
+    assert (pictures(folder), pictures(Path("plots"))) == ([], ["summary.png"])
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_damaged_file_costs_its_own_picture_only(folder: Path, capsys: Any) -> None:
+    damaged = folder / "tests-test_x.py--test_full" / "main.csv"
+    damaged.write_text(damaged.read_text().replace("# format: 2", "# format: 99"))
+
+    assert run("--only", "history") == 1
+
+    assert len(pictures(folder)) == 2
+    assert "ptjb-plot: tests/test_x.py::test_full: anything was not drawn, because" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-d", "nowhere"], "there is no folder 'nowhere'"),
+        (["-k", "test_absent"], "no test in '.benchmarks' matches 'test_absent'"),
+        (["-d", ".benchmarks/Linux-CPython-3.11-64bit"], "no CSV file of a benchmark is in"),
+    ],
+)
+def test_what_cannot_work_is_an_error_in_words(folder: Path, capsys: Any, arguments: list[str], message: str) -> None:
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-x", "tag"], ["-s", "gif"], ["--last", "0"], ["--last", "many"], ["--only", "x"]]
+)
+def test_a_bad_value_is_refused_before_anything_is_drawn(folder: Path, capsys: Any, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(*arguments)
+
+    assert arguments[1] in capsys.readouterr().err
+    assert pictures(folder) == []
+
+
+def test_the_help_names_every_option_with_its_default(capsys: Any) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        run("--help")
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("usage: ptjb-plot")
+    for option in ("--bench-dir", "--xaxis", "--save", "--output", "--filter", "--only", "--last"):
+        assert option in text
+    assert text.count("(default: ") == 7
