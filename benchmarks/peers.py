@@ -44,7 +44,7 @@ def described(found: Mapping[str, str | None]) -> str:
 
 
 def session(python: str, test: str, folder: Path, options: Sequence[str] = ()) -> None:
-    """Runs the test file with this text in `folder`, with benchmarks/ and src/ on the path.
+    """Runs the test file with this text in `folder`, with benchmarks/ and benchax on the path.
 
     Raises:
         RuntimeError: pytest did not end well; with the end of what it said.
@@ -52,11 +52,16 @@ def session(python: str, test: str, folder: Path, options: Sequence[str] = ()) -
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "test_peer.py"
     file.write_text(test, encoding="utf-8")
+    # Not all of src/: our own pytest_jax_bench is there, which would take the place of the peer.
+    path = folder / "path"
+    path.mkdir(exist_ok=True)
+    if not (path / "benchax").exists():
+        (path / "benchax").symlink_to(HERE.parent / "src" / "benchax")
     # --rootdir: no configuration that happens to lie around the temporary folder.
     command = [python, "-m", "pytest", "-q", "--rootdir", str(folder), str(file), *options]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent / "src")))},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE, path)))},
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"pytest of {python} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
