@@ -80,7 +80,8 @@ def by_benchax(x: Any) -> Readings:
         for timer in TIMERS:
             if summary := row.summary(timer):
                 found[OURS[timer]][us] = summary.median_s * 1e6
-                found[WIDTHS[timer]][us] = summary.relative_width or float("nan")
+                if summary.relative_width is not None:
+                    found[WIDTHS[timer]][us] = summary.relative_width
             else:
                 note(f"benchax {timer} at {us} µs: not measured, because {row.why_absent(f'samples.{timer}')}")
     return found

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from benchax.clock.deadline import with_deadline
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import elapsed_s, stamp
 from benchax.clock.tiers import Tier
 
-__all__ = ["Tier", "elapsed_s", "stamp", "tier"]
+__all__ = ["Tier", "elapsed_s", "stamp", "tier", "with_deadline"]

@@ -1,30 +1,186 @@
-"""Stops loops inside XLA: `with_deadline` for users, `interruptible` for programs that keep their own time."""
+"""Stops loops inside XLA: `with_deadline` for users, `interruptible` for programs that keep their own time.
+
+A running XLA program cannot be stopped from outside, short of killing the process. Here it stops itself: the function
+is traced and its loops (`while_loop`, `scan`, `fori_loop`) are rewritten so that they look at the clock every 0.2 to
+1 ms. Which loops, says `survey.py`; how, `rewriting.py` and `strips.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer, eval_jaxpr
+from jax.custom_batching import custom_vmap
 
-from benchax.clock import rewriting, survey
+from benchax import units
+from benchax.clock import handlers, rewriting, survey
 from benchax.clock.selftest import tier
+from benchax.clock.stamps import stamp
+from benchax.clock.static_arguments import Given, static_arguments, together
 from benchax.clock.strips import Guard
-from benchax.errors import BenchaxError, NotAvailable
+from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
+
+OnTimeout = Literal["raise", "partial"]
+REACHED = "benchax: the time limit was reached"
+"""What `handlers.c` says when it ends a program."""
+HELD_BACK = 2**14
+"""Inputs of up to so many elements are passed through the clock, which copies them once."""
+
+
+def with_deadline(
+    f: Callable[..., Any],
+    seconds: Any,
+    on_timeout: OnTimeout = "raise",
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> WithDeadline:
+    """`f`, jitted, that stops when it has run for `seconds`. CPU only.
+
+        simulate = with_deadline(simulate, 0.5)                          # raises DeadlineExceeded
+        simulate = with_deadline(simulate, 0.5, on_timeout="partial")    # returns (outputs, is_expired)
+
+    The loops of `f` look at the clock every 0.2 to 1 ms; nothing else can stop. Tracing and compiling do not count: the
+    time runs from when the largest input is ready. Where the limit is not met, results are those of `jax.jit(f)`, bit
+    for bit. Donated arguments of a jitted `f` are not donated.
+
+    Args:
+        f: a function that `jax.jit` takes, jitted or not, differentiated or vmapped or not.
+        seconds: above 0 and finite. Inside `jax.jit` it may be traced, f32[], so that another limit needs no other
+            compilation; at or below 0 it has then passed already, infinity and NaN mean none.
+        on_timeout: "raise": a call that takes longer raises; the call returns when the result is there. Inside a
+            `jax.jit` of yours the whole program ends with a `JaxRuntimeError` DEADLINE_EXCEEDED instead.
+            "partial": the call returns (what `f` returns, is_expired), with is_expired a bool[].
+        static_argnums, static_argnames: as of `jax.jit`, also for a jitted `f`, whose own are not known here.
+
+    `is_expired` says that the limit had passed before `f` was done. Then each loop has stopped where it was: a
+    `while_loop` has its last carry, a `scan` too, and the rows of `ys` that it did not reach are zero; a loop that
+    began later made no iteration. In the iteration around a stopped loop, and behind it, everything else was computed
+    from these values. If it is False, the outputs are complete.
+
+    One exception to bit for bit: nests of loops over less than 1 KiB, which jaxlib 0.10 compiles in another way where
+    nothing looks at the clock in them. There sums may differ by a last digit.
+
+    Left as they are, and listed by `.unchecked` after the first call: custom calls, callbacks, kernels, loops over
+    references, and everything in programs for several devices. A loop that is surely over in 0.1 ms is left as it is
+    too, unnamed.
+
+    Raises:
+        UsageError: `seconds` or `on_timeout` is none of the above. When called: the result is differentiated or
+            vmapped; put `with_deadline` outside, as in `with_deadline(jax.grad(f), seconds)`.
+        NotAvailable: when called: not a CPU, inputs that are spread over devices, or a JAX with other internals.
+        DeadlineExceeded: when called, see `on_timeout`.
+    """
+    if not callable(f):
+        raise UsageError(f"cannot limit {f!r}, a {type(f).__name__}", "a function, jitted or not")
+    if on_timeout not in get_args(OnTimeout):
+        raise UsageError(f"on_timeout={on_timeout!r}", one_of(get_args(OnTimeout), given=str(on_timeout)))
+    return WithDeadline(f, _limit(seconds), on_timeout, static_argnums, static_argnames)
+
+
+class WithDeadline:
+    """What `with_deadline` returns: called as the function itself."""
+
+    def __init__(self, f: Any, seconds: Any, on_timeout: OnTimeout, static_argnums: Any, static_argnames: Any) -> None:
+        self.seconds = seconds
+        self.on_timeout: OnTimeout = on_timeout
+        self._f = f
+        self._static = static_arguments(f, static_argnums, static_argnames)
+        self._unchecked: set[str] = set()
+        self._program: Callable[..., Any] = jax.jit(self._traced, static_argnums=(3, 4))
+        functools.update_wrapper(self, f, updated=())
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """Names of the primitives that no deadline stops, in all that was traced so far."""
+        return tuple(sorted(self._unchecked))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs, static = self._static.apart(args, kwargs)
+        leaves = jax.tree.leaves((args, kwargs))
+        _refuse_elsewhere(leaves)
+        if self.on_timeout == "partial":
+            return self._program(self.seconds, args, kwargs, static, False)
+        is_inside = any(isinstance(leaf, Tracer) for leaf in (self.seconds, *leaves))
+        try:
+            outputs, is_expired = self._program(self.seconds, args, kwargs, static, is_inside)
+            if is_inside:
+                return outputs
+            if isinstance(is_expired, Tracer):
+                # Inside a jit after all, where nobody told by the arguments: they are constants.
+                return self._program(self.seconds, args, kwargs, static, True)[0]
+            jax.block_until_ready(outputs)
+            is_late = bool(is_expired)
+        except jax.errors.JaxRuntimeError as error:
+            if REACHED not in str(error):
+                raise
+            is_late = True
+        if is_late:
+            raise self._exceeded()
+        return outputs
+
+    def _exceeded(self) -> DeadlineExceeded:
+        name = _name(self._f)
+        return DeadlineExceeded(
+            f"{name} was stopped: it ran past its limit of {units.seconds(float(self.seconds))}",
+            hint=f"allow more, or take what there is by then: with_deadline({name}, …, on_timeout='partial')",
+        )
+
+    def _traced(self, seconds: Any, args: Any, kwargs: Any, static: Given, is_inside: bool) -> tuple[Any, Any]:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+
+        def call(*leaves: Any) -> Any:
+            args, kwargs = jax.tree.unflatten(tree, leaves)
+            every, named = together(args, kwargs, static)
+            return self._f(*every, **named)
+
+        # To end with an error costs JAX 1 ms. The caller can raise as well, if little is left to do behind the loops.
+        must_raise = survey.is_long_without_loops if self.on_timeout == "raise" else False
+        g = interruptible(call, must_raise=is_inside or must_raise, note=self._unchecked.update)
+        seconds, *leaves = _outermost([seconds, *leaves], _name(self._f))
+        return _timed(g, seconds, leaves, must_raise=is_inside)
+
+
+def _timed(g: Callable[..., Any], seconds: Any, leaves: list[Any], *, must_raise: bool) -> tuple[Any, Any]:
+    """(outputs of g, whether the limit had passed by the end)."""
+    data = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in leaves]
+    largest = max(data, key=jnp.size, default=np.zeros(1, np.float32))
+    until = handlers.deadline(tier(), seconds, after=largest)
+    # What starts with these starts after the clock. Larger inputs are not copied for that.
+    small = {i: leaf for i, leaf in enumerate(leaves) if jnp.size(leaf) <= HELD_BACK}
+    (until, small), _ = stamp((until, small))
+    outputs, is_expired = g(until, *(small.get(i, leaf) for i, leaf in enumerate(leaves)))
+    if not jax.tree.leaves(outputs):
+        return outputs, is_expired
+    outputs, end = stamp(outputs)
+    state, is_late = handlers.tick(tier(), until, handlers.FIRST_STRIP, end, must_raise=must_raise)
+    if must_raise:
+        # Else nobody would need the last look, and XLA would leave it out.
+        (outputs, _), _ = stamp((outputs, state))
+    return outputs, is_expired | is_late
 
 
 def interruptible(
-    f: Callable[..., Any], *, must_raise: bool = False, note: Callable[[tuple[str, ...]], None] | None = None
+    f: Callable[..., Any],
+    *,
+    must_raise: bool | Callable[[Any], bool] = False,
+    note: Callable[[tuple[str, ...]], Any] | None = None,
 ) -> Callable[..., tuple[Any, jax.Array]]:
-    """g(until, *args, **kwargs) -> (outputs, is_expired), to be called while tracing.
+    """g(until, *args, **kwargs) -> (outputs, is_expired): `f` whose loops stop at a time; to be called while tracing.
 
     Args:
-        must_raise: the whole program ends with DEADLINE_EXCEEDED instead of returning what there is.
+        must_raise: the whole program ends with DEADLINE_EXCEEDED instead of returning what there is. Or what says so
+            of the traced program.
         note: is told, at every trace, what cannot be stopped (names of primitives).
 
-    `until` is u32[2] from `handlers.deadline`. Leaves of the arguments that are no arrays are constants of the trace.
+    `until` is u32[2] from `handlers.deadline`. `is_expired` (bool[]) says whether the time was up when a loop looked
+    last. Leaves of the arguments that are no arrays are constants of the trace.
     """
 
     def g(until: Any, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
@@ -38,17 +194,23 @@ def interruptible(
 
         arrays = [leaves[i] for i in at]
         program, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        outputs, is_expired = _rewritten(program, arrays, Guard(tier(), until, must_raise), note)
+        outputs, is_expired = _rewritten(program, arrays, until, must_raise, note)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs), is_expired
 
     return g
 
 
-def _rewritten(program: Any, arrays: list[Any], guard: Guard, note: Any) -> tuple[list[Any], jax.Array]:
+def _rewritten(
+    program: Any, arrays: list[Any], until: Any, must_raise: bool | Callable[[Any], bool], note: Any
+) -> tuple[list[Any], jax.Array]:
     # What is wrong with f itself has come out when it was traced: what fails here is ours, or JAX's.
     try:
+        program = survey.alive(program)
         if note:
             note(survey.unchecked(program))
+        if survey.is_spread(program):
+            return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
+        guard = Guard(tier(), until, must_raise(program) if callable(must_raise) else must_raise)
         return rewriting.run(program, arrays, jnp.bool_(False), guard)
     except BenchaxError:
         raise
@@ -56,3 +218,69 @@ def _rewritten(program: Any, arrays: list[Any], guard: Guard, note: Any) -> tupl
         raise NotAvailable(
             f"loops cannot be rewritten with JAX {jax.__version__}: {type(error).__name__}: {error}"
         ) from error
+
+
+def _outermost(values: list[Any], name: str) -> list[Any]:
+    """`values`, which say what to do when they are differentiated or vmapped: clocks fail at that less clearly."""
+
+    def refuse(transformation: str, what: str, *_: Any) -> Any:
+        raise UsageError(
+            f"{name} under with_deadline cannot be {what}",
+            f"the other way round: with_deadline(jax.{transformation}({name}), …)",
+        )
+
+    def same(values: list[Any]) -> list[Any]:
+        return values
+
+    lanes = custom_vmap(same)
+    lanes.def_vmap(functools.partial(refuse, "vmap", "vmapped"))
+    smooth = jax.custom_jvp(lanes)
+    smooth.defjvp(functools.partial(refuse, "grad", "differentiated"))
+    return smooth(values)
+
+
+def _limit(seconds: Any) -> Any:
+    """`seconds` as an operand.
+
+    Raises:
+        UsageError: it is no time that a function could have.
+    """
+    expected = "a number of seconds, above 0 and finite"
+    if isinstance(seconds, Tracer):
+        if seconds.shape:
+            raise UsageError(f"a limit of shape {seconds.shape}", "one number of seconds, a scalar")
+        return seconds
+    try:
+        number = math.nan if isinstance(seconds, (bool, str)) else float(seconds)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise UsageError(f"a limit of {seconds!r} seconds", expected)
+    # More than the age of the universe, and no overflow.
+    return np.float32(min(number, 1e18))
+
+
+def _refuse_elsewhere(leaves: list[Any]) -> None:
+    """Raises `NotAvailable` where the clock does not run, or where several devices would read it."""
+    device = getattr(jax.config, "jax_default_device", None)
+    platform = getattr(device, "platform", device) or jax.default_backend()
+    arrays = [a for a in leaves if isinstance(a, jax.Array) and not isinstance(a, Tracer)]
+    platforms = {platform, *(device.platform for a in arrays for device in a.devices())}
+    if platforms != {"cpu"}:
+        raise NotAvailable(
+            f"the clock inside compiled code runs on cpu, and this runs on {', '.join(sorted(platforms))}",
+            hint="where there is a CPU too: with jax.default_device(jax.devices('cpu')[0]), and inputs made there",
+        )
+    if (devices := max((len(a.devices()) for a in arrays), default=1)) > 1:
+        raise NotAvailable(
+            f"an input is spread over {devices} devices: each would stop at a time of its own, and wait for the others",
+            hint="put with_deadline inside jax.shard_map, around what one device does alone",
+        )
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _name(f: Any) -> str:
+    return getattr(f, "__name__", None) or repr(f)

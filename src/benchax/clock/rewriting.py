@@ -1,7 +1,8 @@
 """Runs a traced function with loops that look at the clock: an interpreter of jaxprs, to be traced in its turn.
 
 Only loops that may take long, and what holds them, are interpreted; everything else is bound as it was. Calls (`jit`,
-custom derivatives, `remat`) are inlined, as XLA does. Which primitives hold a program, `survey.py` knows.
+custom derivatives, `remat`) are inlined, as XLA inlines them. Scans are unrolled as JAX unrolls them: XLA contracts
+a multiplication and an addition that stand in one iteration, so that other iterations would be other numbers.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import eval_jaxpr
 from jax.extend import core
 
-from benchax.clock import strips, survey
-from benchax.clock.strips import Arrays, Guard
+from benchax.clock import estimates, strips, survey
+from benchax.clock.scans import Scan
+from benchax.clock.strips import Arrays, Guard, Loop
 
 Rule = Callable[[Any, Arrays, Any, Guard], tuple[Arrays, Any]]
 """(equation, its operands, flag, guard) to (its results, flag)."""
 
 
-def run(jaxpr: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
+def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     """(outputs of the program, whether the time was up at the last look)."""
-    jaxpr, consts = survey.open_jaxpr(jaxpr)
+    jaxpr, consts = survey.opened(program)
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
     for eqn in jaxpr.eqns:
         if survey.is_checked(eqn):
@@ -38,22 +41,15 @@ def run(jaxpr: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
 def _value(atom: Any, values: dict[Any, Any]) -> Any:
     if not isinstance(atom, core.Literal):
         return values[atom]
-    return atom.val if atom.aval.dtype == jax.dtypes.float0 else jnp.asarray(atom.val, atom.aval.dtype)
+    dtype: Any = getattr(atom.aval, "dtype", None)
+    return atom.val if dtype in (None, jax.dtypes.float0) else jnp.asarray(atom.val, dtype)
 
 
 def _as_it_was(jaxpr: Any, eqn: Any, values: dict[Any, Any]) -> Arrays:
-    """Lets JAX bind one equation, for it knows how in every version."""
+    """Lets JAX bind one equation, for every version knows how."""
     operands = list(dict.fromkeys(v for v in eqn.invars if not isinstance(v, core.Literal)))
     alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(eqn.outvars), eqns=[eqn])
-    return jax.core.eval_jaxpr(alone, (), *(values[v] for v in operands))
-
-
-def _strong(values: Arrays) -> Arrays:
-    """Without weak types, which a loop must carry unchanged; they say nothing to what is bound already."""
-    return [
-        v if jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended) else lax.convert_element_type(v, v.dtype)
-        for v in values
-    ]
+    return eval_jaxpr(alone, (), *(values[v] for v in operands))
 
 
 def _call(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
@@ -76,12 +72,8 @@ def _linear_solve(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[
 
 
 def _cond(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    def branch(program: Any) -> Any:
-        def work(flag: Any, operands: Arrays) -> tuple[Arrays, Any]:
-            outputs, flag = run(program, operands, flag, guard)
-            return _strong(outputs), flag
-
-        return work
+    def branch(program: Any) -> Callable[[Any, Arrays], tuple[Arrays, Any]]:
+        return lambda flag, operands: run(program, operands, flag, guard)
 
     index, *operands = operands
     return lax.switch(index.astype(jnp.int32), [branch(p) for p in survey.inner(eqn)], flag, operands)
@@ -97,30 +89,32 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
         return goes_on, flag
 
     def body(carry: Arrays, flag: Any) -> tuple[Arrays, Any]:
-        carry, flag = run(body_program, [*body_consts, *carry], flag, guard)
-        return _strong(carry), flag
+        return run(body_program, [*body_consts, *carry], flag, guard)
 
-    carry = _strong(operands[of_condition + of_body :])
-    has_lanes = survey.open_jaxpr(condition_program)[0].outvars[0].aval.shape != ()
-    is_plain = not has_lanes and not survey.has_checked(condition_program)
-    loop = strips.while_loop if is_plain else strips.while_loop_over_lanes
-    return loop(condition, body, carry, flag, guard)
+    carry = operands[of_condition + of_body :]
+    has_lanes = survey.opened(condition_program)[0].outvars[0].aval.shape != ()
+    work = strips.while_loop_of_loops if survey.has_checked(condition_program) else strips.while_loop
+    return work(condition, body, carry, flag, _loop(eqn, guard, has_lanes=has_lanes))
+
+
+def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> Loop:
+    step_ns = unroll * sum(estimates.program_ns(program, survey.inner) for program in survey.inner(eqn))
+    return Loop(guard, step_ns, any(map(survey.has_checked, survey.inner(eqn))), has_lanes)
 
 
 def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     of_consts, of_carry = eqn.params["num_consts"], eqn.params["num_carry"]
-    consts, carry = operands[:of_consts], _strong(operands[of_consts : of_consts + of_carry])
-    xs = operands[of_consts + of_carry :]
+    consts, carry = operands[:of_consts], operands[of_consts : of_consts + of_carry]
     (program,) = survey.inner(eqn)
 
     def step(carry: Arrays, x: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
         outputs, flag = run(program, [*consts, *carry, *x], flag, guard)
-        outputs = _strong(outputs)
         return outputs[:of_carry], outputs[of_carry:], flag
 
-    rows = [v.aval for v in survey.open_jaxpr(program)[0].outvars[of_carry:]]
-    length, reverse = eqn.params["length"], eqn.params["reverse"]
-    carry, ys, flag = strips.scan(step, carry, xs, rows, flag, guard, length=length, reverse=reverse)
+    rows = [v.aval for v in survey.opened(program)[0].outvars[of_carry:]]
+    length, reverse, unroll = (eqn.params[name] for name in ("length", "reverse", "unroll"))
+    scan = Scan(step, rows, length, reverse, unroll, _loop(eqn, guard, unroll))
+    carry, ys, flag = scan.run(carry, operands[of_consts + of_carry :], flag)
     return [*carry, *ys], flag
 
 
@@ -133,3 +127,4 @@ RULES: dict[str, Rule] = {
     "remat2": _remat,
     "checkpoint": _remat,
 }
+"""For other primitives: `_call`."""

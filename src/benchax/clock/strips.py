@@ -10,7 +10,7 @@ these stop too. Where the program ends by itself (`must_raise`) it stays False a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.clock import handlers
+from benchax.clock import estimates, handlers
 from benchax.clock.tiers import Tier
 
 Arrays = list[Any]
@@ -26,8 +26,10 @@ Body = Callable[[Arrays, Any], tuple[Arrays, Any]]
 """(carry, flag) to (carry, flag)."""
 Condition = Callable[[Arrays, Any], tuple[Any, Any]]
 """(carry, flag) to (go on?, flag)."""
-Step = Callable[[Arrays, Arrays, Any], tuple[Arrays, Arrays, Any]]
-"""(carry, x, flag) to (carry, y, flag)."""
+
+
+LONGEST = 1 << 12
+"""First strip: the estimate is rough."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,35 @@ class Guard:
     must_raise: bool = False
 
     def tick(self, state: Any, after: Any, flag: Any) -> tuple[Any, Any]:
+        """(state, flag) after a look at the clock."""
         state, is_expired = handlers.tick(self.tier, self.until, state, after, must_raise=self.must_raise)
         return state, flag if self.must_raise else flag | is_expired
 
 
-def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    """`lax.while_loop` for a condition without loops of its own, bool[]."""
+@dataclass(frozen=True)
+class Loop:
+    """What is known of a loop before it runs."""
+
+    guard: Guard
+    step_ns: float
+    """About how long an iteration takes, at most; see `estimates.py`."""
+    is_nested: bool
+    """Whether there are loops in it that may find that the time is up."""
+    has_lanes: bool = False
+    """Whether it is a vmapped `while`, whose condition is one bool for each lane."""
+
+    def first_state(self) -> Any:
+        """The state of `tick` before the first look: a strip that is surely short."""
+        strip = max(1, min(LONGEST, int(estimates.SHORT_NS / max(self.step_ns, 1.0))))
+        return jnp.asarray([0, 0, strip], jnp.uint32)
+
+    def goes_on(self, is_unfinished: Any, flag: Any) -> Any:
+        """Whether a strip goes on: inside it the flag changes only where other loops look."""
+        return is_unfinished & ~flag if self.is_nested and not self.guard.must_raise else is_unfinished
+
+
+def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, loop: Loop) -> tuple[Arrays, Any]:
+    """`lax.while_loop` for a condition without loops to stop; bool[], or one bool per lane of a vmapped loop."""
 
     def strip(state: Any) -> Any:
         _, flag, clock, carry = state
@@ -52,30 +77,32 @@ def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, guard
 
         def goes_on(inner: Any) -> Any:
             done, flag, carry = inner
-            return (done < length) & ~flag & condition(carry, flag)[0]
+            return loop.goes_on(done < length, flag) & _any(condition(carry, flag)[0])
 
         def step(inner: Any) -> Any:
             done, flag, carry = inner
-            carry, flag = body(carry, flag)
-            return done + 1, flag, carry
+            new, flag = body(carry, flag)
+            return done + 1, flag, _lanes(lambda: condition(carry, flag)[0], new, carry, loop)
 
         done, flag, carry = lax.while_loop(goes_on, step, (jnp.int32(0), flag, carry))
-        clock, flag = guard.tick(clock, done, flag)
-        # A strip that ended early ended because of the condition.
+        clock, flag = loop.guard.tick(clock, done, flag)
+        # A strip that ended early has ended because of the condition, or of the flag.
         return done == length, flag, clock, carry
 
-    start = (jnp.bool_(True), flag, jnp.asarray(handlers.FIRST_STRIP), carry)
+    start = (jnp.bool_(True), flag, loop.first_state(), carry)
     _, flag, _, carry = lax.while_loop(lambda state: state[0] & ~state[1], strip, start)
     return carry, flag
 
 
-def while_loop_over_lanes(
-    condition: Condition, body: Body, carry: Arrays, flag: Any, guard: Guard
-) -> tuple[Arrays, Any]:
-    """`lax.while_loop` for any condition: with loops of its own, or one bool per lane of a vmapped loop.
+def while_loop_of_loops(condition: Condition, body: Body, carry: Arrays, flag: Any, loop: Loop) -> tuple[Arrays, Any]:
+    """`lax.while_loop` for a condition with loops to stop: computed after the body, so that its flag can be carried."""
 
-    The condition is computed in the body, so that its flag can be carried. Lanes that have ended keep their carry.
-    """
+    def apart(carry: Arrays, flag: Any) -> tuple[Any, Any]:
+        # In a branch of its own, else XLA would fuse it with the body, and that would round in another way. XLA does
+        # not know that the branch is always taken.
+        shape = jax.eval_shape(lambda: condition(carry, flag)[0])
+        never = lambda carry, flag: (jnp.zeros(shape.shape, bool), flag)  # noqa: E731
+        return lax.cond(jnp.any(loop.guard.until > 0), condition, never, carry, flag)
 
     def strip(state: Any) -> Any:
         running, flag, clock, carry = state
@@ -83,64 +110,34 @@ def while_loop_over_lanes(
 
         def goes_on(inner: Any) -> Any:
             done, running, flag, _ = inner
-            return (done < length) & ~flag & jnp.any(running)
+            return loop.goes_on(done < length, flag) & _any(running)
 
         def step(inner: Any) -> Any:
             done, running, flag, carry = inner
             new, flag = body(carry, flag)
-            carry = [_select(running, a, b) for a, b in zip(new, carry, strict=True)]
-            running, flag = condition(carry, flag)
+            carry = _lanes(lambda: running, new, carry, loop)
+            running, flag = apart(carry, flag)
             return done + 1, running, flag, carry
 
         done, running, flag, carry = lax.while_loop(goes_on, step, (jnp.int32(0), running, flag, carry))
-        clock, flag = guard.tick(clock, done, flag)
+        clock, flag = loop.guard.tick(clock, done, flag)
         return running, flag, clock, carry
 
-    running, flag = condition(carry, flag)
-    start = (running, flag, jnp.asarray(handlers.FIRST_STRIP), carry)
-    _, flag, _, carry = lax.while_loop(lambda state: jnp.any(state[0]) & ~state[1], strip, start)
+    running, flag = apart(carry, flag)
+    start = (running, flag, loop.first_state(), carry)
+    _, flag, _, carry = lax.while_loop(lambda state: _any(state[0]) & ~state[1], strip, start)
     return carry, flag
 
 
-def _select(running: Any, new: Any, old: Any) -> Any:
-    if running.ndim == 0:
+def _any(lanes: Any) -> Any:
+    return lanes if lanes.ndim == 0 else jnp.any(lanes)
+
+
+def _lanes(running: Callable[[], Any], new: Arrays, old: Arrays, loop: Loop) -> Arrays:
+    """Lanes that have ended keep what they have."""
+    if not loop.has_lanes:
         return new
-    return lax.select(lax.broadcast_in_dim(running, new.shape, range(running.ndim)), new, old)
-
-
-def scan(
-    step: Step,
-    carry: Arrays,
-    xs: Arrays,
-    rows: Sequence[Any],
-    flag: Any,
-    guard: Guard,
-    *,
-    length: int,
-    reverse: bool,
-) -> tuple[Arrays, Arrays, Any]:
-    """`lax.scan` whose rows are written in place: those not reached are zero.
-
-    Args:
-        rows: shape and dtype of one row of each y.
-    """
-    ys = [jnp.zeros((length, *row.shape), row.dtype) for row in rows]
-
-    def iteration(state: Any) -> Any:
-        i, flag, carry, ys = state
-        at = length - 1 - i if reverse else i
-        x = [lax.dynamic_index_in_dim(x, at, keepdims=False) for x in xs]
-        carry, y, flag = step(carry, x, flag)
-        ys = [lax.dynamic_update_index_in_dim(rows, row, at, 0) for rows, row in zip(ys, y, strict=True)]
-        return i + 1, flag, carry, ys
-
-    def strip(state: Any) -> Any:
-        i, flag, clock, carry, ys = state
-        stop = i + jnp.minimum(clock[2].astype(jnp.int32), length - i)
-        i, flag, carry, ys = lax.while_loop(lambda s: (s[0] < stop) & ~s[1], iteration, (i, flag, carry, ys))
-        clock, flag = guard.tick(clock, i, flag)
-        return i, flag, clock, carry, ys
-
-    start = (jnp.int32(0), flag, jnp.asarray(handlers.FIRST_STRIP), carry, ys)
-    _, flag, _, carry, ys = lax.while_loop(lambda state: (state[0] < length) & ~state[1], strip, start)
-    return carry, ys, flag
+    lanes = running()
+    return [
+        lax.select(lax.broadcast_in_dim(lanes, a.shape, range(lanes.ndim)), a, b) for a, b in zip(new, old, strict=True)
+    ]

@@ -1,157 +1,162 @@
-"""Looks through a traced function: which loops need a deadline, which are over soon anyway, which cannot be stopped.
+"""Looks through a traced function: which loops need a deadline, and which parts no deadline can stop.
 
-A loop of known length that takes less than about 20 µs by a rough and pessimistic estimate is left as it is: looking at
-the clock in it would cost more than it lasts. What runs on several devices is left alone altogether: each would stop
-at its own time, and wait for the others for ever.
+What runs on several devices is left alone altogether: each would stop at a time of its own, and wait for the others
+for ever.
 
-The only place that knows which parameters of which primitives hold a program (tried on JAX 0.6.0 and 0.10.2). One that
-is not found there is named as unchecked, like a custom call.
+The only place that knows which parameters of which primitives hold a program: JAX says so nowhere in public. Tried on
+JAX 0.6.0 and 0.10.2. A primitive that is not known here is left as it was, and named if there are loops in it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import jax
+from jax.core import ShapedArray
 from jax.extend import core
+from jax.interpreters import partial_eval
 
-SHORT_NS = 20_000.0
-INNER: dict[str, tuple[str, ...]] = {
-    "while": ("cond_jaxpr", "body_jaxpr"),
-    "scan": ("jaxpr",),
-    "cond": ("branches",),
-    "jit": ("jaxpr",),
-    "pjit": ("jaxpr",),
-    "closed_call": ("call_jaxpr",),
-    "core_closed_call": ("call_jaxpr",),
-    "core_call": ("call_jaxpr",),
-    "call": ("call_jaxpr",),
-    "remat": ("jaxpr",),
-    "remat2": ("jaxpr",),
-    "checkpoint": ("jaxpr",),
-    "custom_jvp_call": ("call_jaxpr",),
-    "custom_vjp_call": ("call_jaxpr",),
-    "custom_vjp_call_jaxpr": ("fun_jaxpr",),
-    "custom_linear_solve": ("jaxprs",),
+from benchax.clock import estimates
+
+INNER: dict[str, str] = {
+    "while": "cond_jaxpr body_jaxpr",
+    "scan": "jaxpr",
+    "cond": "branches",
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "call": "call_jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_vmap_call": "call",
+    "custom_linear_solve": "jaxprs",
 }
-"""The programs inside a primitive that are rewritten: primitive, parameters."""
+"""The primitives that are rewritten, and the parameters with the programs that they run."""
 LOOPS = ("while", "scan")
-OPAQUE = {"ffi_call", "pure_callback", "io_callback", "pallas_call", "custom_call", "xla_metadata_call"}
-"""One step as XLA sees them, of any length."""
-SPREAD = {"shard_map", "xla_pmap", "psum", "psum2", "pmax", "pmin", "ppermute", "all_gather", "all_to_all"}
-SPREAD |= {"psum_scatter", "reduce_scatter", "psum_invariant", "all_gather_invariant", "pbroadcast", "ragged_all_to_all"}
+OPAQUE = {"ffi_call", "pure_callback", "io_callback", "pallas_call", "custom_call"}
+"""One step for XLA, of any length."""
+COLLECTIVES = {"psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "pbroadcast", "all_to_all"}
+COLLECTIVES |= {"all_gather", "all_gather_invariant", "reduce_scatter", "psum_scatter", "ragged_all_to_all"}
+SPREAD = {"shard_map", "xla_pmap", *COLLECTIVES}
 """Primitives of programs for several devices."""
-
-OPERATION_NS = 10.0
-ELEMENT_NS = 5.0
-FLOP_NS = 0.25
-"""What one operation, one element of it and one operation of a matrix product take at most, roughly, on any CPU."""
-SUPERLINEAR = {"sort", "fft", "conv_general_dilated", "top_k", "approx_top_k", "reduce_window", "while", "linear_solve"}
-RANDOM = {"random_bits", "random_seed", "random_split", "random_fold_in", "random_wrap", "random_unwrap", "threefry2x32"}
-FREE = {"name", "copy_p", "pvary", "mesh_cast", "reshard"}
+LONG_NS = 1e6
+"""More than the few 0.1 ms by which stops are late anyway."""
 
 
-def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
+def opened(program: Any) -> tuple[Any, list[Any]]:
     """(the program, its constants), of an open or a closed one."""
-    return (jaxpr.jaxpr, list(jaxpr.consts)) if isinstance(jaxpr, core.ClosedJaxpr) else (jaxpr, [])
+    return (program.jaxpr, list(program.consts)) if isinstance(program, core.ClosedJaxpr) else (program, [])
+
+
+def alive(program: Any) -> Any:
+    """A closed program without what its outputs do not need: XLA would not run that, unless it looks at the clock."""
+    # Not documented by JAX. Without it such loops run, and nothing else is wrong.
+    remove = getattr(partial_eval, "dce_jaxpr", None)
+    if remove is None:
+        return program
+    needed, _ = remove(program.jaxpr, [True] * len(program.jaxpr.outvars), instantiate=True)
+    return core.ClosedJaxpr(needed, program.consts)
 
 
 def inner(eqn: Any) -> list[Any]:
-    """The programs inside `eqn` that are run by it and can be rewritten."""
-    found = [eqn.params[name] for name in INNER.get(eqn.primitive.name, ()) if name in eqn.params]
+    """The programs that a known primitive runs; none for other primitives."""
+    names = INNER.get(eqn.primitive.name, "").split()
+    found = [eqn.params[name] for name in names if name in eqn.params]
     if eqn.primitive.name == "custom_linear_solve":
-        found = [jaxprs.solve for jaxprs in found]
+        # The others serve derivatives only.
+        found = [programs.solve for programs in found]
     return [program for part in found for program in (part if isinstance(part, tuple) else (part,))]
 
 
-def every_inner(eqn: Any) -> Iterator[Any]:
-    """All programs in the parameters of `eqn`, known or not."""
-    for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
-        if _is_program(leaf):
-            yield leaf
+def equations(program: Any) -> Iterator[Any]:
+    """Every equation of a program and of all programs in the parameters of its primitives, known or not."""
+    for eqn in opened(program)[0].eqns:
+        yield eqn
+        for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
+            if _is_program(leaf):
+                yield from equations(leaf)
 
 
 def _is_program(value: Any) -> bool:
     return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """Every equation of a program and of all that are inside it."""
-    for eqn in open_jaxpr(jaxpr)[0].eqns:
-        yield eqn
-        for program in every_inner(eqn):
-            yield from equations(program)
-
-
-def is_spread(jaxpr: Any) -> bool:
-    """Whether the program is one of several devices, as far as it says so itself."""
-    return any(eqn.primitive.name in SPREAD for eqn in equations(jaxpr))
-
-
 def is_checked(eqn: Any) -> bool:
     """Whether `eqn` is rewritten: it is a loop that may take long, or holds one."""
-    if eqn.primitive.name in LOOPS:
-        return bool(inner(eqn)) and _has_arrays_only(eqn) and equation_ns(eqn) > SHORT_NS
+    if eqn.primitive.name in LOOPS and not _is_one_step(eqn):
+        return _has_arrays_only(eqn) and estimates.equation_ns(eqn, inner) > estimates.SHORT_NS
     return any(has_checked(program) for program in inner(eqn))
 
 
-def has_checked(jaxpr: Any) -> bool:
-    return any(is_checked(eqn) for eqn in open_jaxpr(jaxpr)[0].eqns)
+def _is_one_step(eqn: Any) -> bool:
+    """Whether a scan is unrolled so that one trip at most remains: it counts as no loop, here as for XLA."""
+    if eqn.primitive.name != "scan":
+        return False
+    length, unroll = eqn.params["length"], eqn.params["unroll"]
+    return unroll == 0 or length < 2 * unroll
+
+
+def has_checked(program: Any) -> bool:
+    return any(is_checked(eqn) for eqn in opened(program)[0].eqns)
+
+
+def is_long_without_loops(program: Any) -> bool:
+    """Whether much may be left to do when all loops that are checked have stopped."""
+    return _straight_ns(program) > LONG_NS
+
+
+def _straight_ns(program: Any) -> float:
+    return sum(
+        sum(map(_straight_ns, inner(eqn))) if is_checked(eqn) else estimates.equation_ns(eqn, inner)
+        for eqn in opened(program)[0].eqns
+    )
 
 
 def _has_arrays_only(eqn: Any) -> bool:
-    """References (`jax.new_ref`) are changed in place, and cannot be carried by a loop of ours."""
-    return all(isinstance(v.aval, jax.core.ShapedArray) for v in eqn.invars)
+    """References (`jax.new_ref`) are changed in place; loops of ours cannot carry them."""
+    return all(isinstance(v.aval, ShapedArray) for v in eqn.invars)
 
 
-def unchecked(jaxpr: Any) -> tuple[str, ...]:
-    """What a deadline cannot stop inside a rewritten program: names of primitives, each once, sorted."""
-    return tuple(sorted(set(_unchecked(jaxpr))))
+def is_spread(program: Any) -> bool:
+    """Whether the program is one for several devices, as far as it says so itself."""
+    return any(eqn.primitive.name in SPREAD or _devices(eqn) > 1 for eqn in equations(program))
 
 
-def _unchecked(jaxpr: Any) -> Iterator[str]:
-    for eqn in open_jaxpr(jaxpr)[0].eqns:
+def _devices(eqn: Any) -> int:
+    """The number of devices that an equation asks for: `jit(in_shardings=…)`, `with_sharding_constraint`."""
+    shardings = jax.tree.leaves([eqn.params.get(name) for name in ("sharding", "in_shardings", "out_shardings")])
+    return max((s.num_devices for s in shardings if isinstance(s, jax.sharding.Sharding)), default=1)
+
+
+def unchecked(program: Any) -> tuple[str, ...]:
+    """What a deadline cannot stop in a rewritten program: the names of primitives, each once, sorted."""
+    if is_spread(program):
+        named = (*LOOPS, *OPAQUE, *SPREAD)
+        return tuple(sorted({eqn.primitive.name for eqn in equations(program) if eqn.primitive.name in named}))
+    return tuple(sorted(set(_unchecked(program))))
+
+
+def _unchecked(program: Any) -> Iterator[str]:
+    for eqn in opened(program)[0].eqns:
         name = eqn.primitive.name
         if name in OPAQUE:
-            yield name
+            if not str(eqn.params.get("target_name", "")).startswith("benchax_"):
+                yield name
         elif name in LOOPS and not _has_arrays_only(eqn):
             yield f"{name} over references"
         elif programs := inner(eqn):
-            for program in programs:
-                yield from _unchecked(program)
-        elif any(inside.primitive.name in {*LOOPS, *OPAQUE} for p in every_inner(eqn) for inside in equations(p)):
+            for inside in programs:
+                yield from _unchecked(inside)
+        elif any(e.primitive.name in {*LOOPS, *OPAQUE} for e in equations(_alone(program, eqn)) if e is not eqn):
             yield name
 
 
-def jaxpr_ns(jaxpr: Any) -> float:
-    """About how long a program takes, rather too much; infinite if nobody knows."""
-    return sum(equation_ns(eqn) for eqn in open_jaxpr(jaxpr)[0].eqns)
-
-
-def equation_ns(eqn: Any) -> float:
-    name = eqn.primitive.name
-    if name == "scan":
-        return eqn.params["length"] * (OPERATION_NS + jaxpr_ns(eqn.params["jaxpr"]))
-    if name == "cond":
-        return OPERATION_NS + max(jaxpr_ns(branch) for branch in inner(eqn))
-    if name == "dot_general":
-        return OPERATION_NS + _elements(eqn) * ELEMENT_NS + _dot_flops(eqn) * FLOP_NS
-    if name in SUPERLINEAR:
-        return math.inf
-    if programs := inner(eqn):
-        return sum(map(jaxpr_ns, programs))
-    if name in RANDOM | FREE or hasattr(jax.lax, f"{name}_p"):
-        return OPERATION_NS + _elements(eqn) * ELEMENT_NS * (10 if name in RANDOM else 1)
-    return math.inf
-
-
-def _elements(eqn: Any) -> float:
-    return float(sum(math.prod(getattr(v.aval, "shape", ())) for v in (*eqn.invars, *eqn.outvars)))
-
-
-def _dot_flops(eqn: Any) -> float:
-    (contracted, _), _ = eqn.params["dimension_numbers"]
-    left = eqn.invars[0].aval.shape
-    return 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(left[axis] for axis in contracted)
+def _alone(program: Any, eqn: Any) -> Any:
+    return opened(program)[0].replace(eqns=[eqn])

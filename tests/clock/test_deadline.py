@@ -1,0 +1,410 @@
+"""`with_deadline`: loops inside XLA stop at a limit. That they compute the same is in `test_same_results.py`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from benchax.clock import deadline, handlers, survey, tiers, with_deadline
+from benchax.clock.deadline import interruptible
+from benchax.clock.selftest import tier
+from benchax.errors import DeadlineExceeded, NotAvailable, UsageError
+
+SOON = 0.03
+LONG = 100.0
+GENEROUS_S = 20.0
+"""A busy machine, and a compilation; a loop that is not stopped takes for ever."""
+
+
+def halve(x: Any) -> Any:
+    return x * 0.5 + 1.0
+
+
+def endless(x: Any) -> Any:
+    return lax.while_loop(lambda x: jnp.all(x > -1.0), halve, x)
+
+
+def in_a_branch(x: Any) -> Any:
+    return jax.jit(lambda x: lax.cond(x > 0, endless, halve, x))(x)
+
+
+def in_a_loop(x: Any) -> Any:
+    """The inner loop is a million iterations, the outer one has no end."""
+    return lax.while_loop(lambda x: x > -1.0, lambda x: lax.fori_loop(0, 10**6, lambda _, x: halve(x), x), x)
+
+
+def in_a_condition(x: Any) -> Any:
+    return lax.while_loop(lambda x: endless(x) > -1.0, halve, x)
+
+
+def in_a_solve(x: Any) -> Any:
+    def solve(_: Any, b: Any) -> Any:
+        return lax.while_loop(lambda b: b > -1.0, halve, b)
+
+    return lax.custom_linear_solve(lambda v: 2.0 * v, x, solve)
+
+
+def in_custom_derivatives(x: Any) -> Any:
+    smooth = jax.custom_jvp(jax.checkpoint(endless))
+    smooth.defjvps(lambda t, *_: t)
+    other = jax.custom_vjp(lambda x: smooth(x))
+    other.defvjp(lambda x: (x, None), lambda _, g: (g,))
+    return other(x)
+
+
+ENDLESS: dict[str, Callable[[Any], Any]] = {
+    "while": endless,
+    "scan": lambda x: lax.scan(lambda x, _: (halve(x), None), x, None, length=10**9)[0],
+    "scan, unrolled": lambda x: lax.scan(lambda x, _: (halve(x), None), x, None, length=10**9 + 1, unroll=3)[0],
+    "fori": lambda x: lax.fori_loop(0, jnp.int32(x) + 2**30, lambda _, x: halve(x), x),
+    "in a loop": in_a_loop,
+    "in a branch in jit": in_a_branch,
+    "in a condition": in_a_condition,
+    "in a solve": in_a_solve,
+    "in custom derivatives": in_custom_derivatives,
+    "vmapped": lambda x: jax.vmap(endless)(x + jnp.arange(3.0)),
+    "one after the other": lambda x: endless(endless(x)),
+    "in a short scan": lambda x: lax.scan(lambda x, _: (endless(x), None), x, None, length=2)[0],
+    "slow steps": lambda x: lax.while_loop(lambda m: m[0, 0] > -9.0, lambda m: jnp.tanh(m @ m), jnp.eye(300) * x).sum(),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_endless_loop_stops(name: str) -> None:
+    outputs, is_expired = with_deadline(ENDLESS[name], SOON, "partial")(1.0)
+
+    assert bool(is_expired)
+    assert np.isfinite(np.asarray(outputs)).all()
+
+
+def test_a_stop_comes_at_the_limit_and_no_sooner() -> None:
+    limited = with_deadline(endless, 0.2)
+    with pytest.raises(DeadlineExceeded):
+        limited(1.0)
+    begin = perf_counter()
+
+    with pytest.raises(DeadlineExceeded):
+        limited(1.0)
+
+    assert 0.2 <= perf_counter() - begin < 0.2 + GENEROUS_S
+
+
+def test_a_stop_does_not_wait_for_what_comes_behind_the_loop() -> None:
+    begin = perf_counter()
+
+    with pytest.raises(DeadlineExceeded):
+        with_deadline(lambda x: handlers.spin(tier(), endless(x), int(2e9 * GENEROUS_S)), SOON)(jnp.ones(3))
+
+    assert perf_counter() - begin < GENEROUS_S
+
+
+def test_the_error_names_function_limit_and_what_to_do() -> None:
+    with pytest.raises(DeadlineExceeded) as raised:
+        with_deadline(endless, SOON)(1.0)
+
+    assert "endless was stopped: it ran past its limit of 30.0 ms" in str(raised.value)
+    assert "on_timeout='partial'" in str(raised.value)
+
+
+@pytest.mark.parametrize("arguments", [(1.0,), ()])
+def test_inside_jit_the_program_ends(arguments: tuple[Any, ...]) -> None:
+    """Also if all arguments are constants, which do not tell that they are inside."""
+    program = jax.jit(lambda x=1.0: with_deadline(endless, SOON)(x) + 1)
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="DEADLINE_EXCEEDED"):
+        jax.block_until_ready(program(*arguments))
+
+    assert jax.jit(halve)(1.0) == 1.5, "the process goes on"
+
+
+@pytest.mark.parametrize("tier_name", ["prebuilt", "python"])
+def test_every_tier_stops(tier_name: tiers.Name, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "tier", lambda: tiers.load(tier_name))
+
+    with pytest.raises(DeadlineExceeded):
+        with_deadline(endless, SOON)(1.0)
+
+
+def spin(x: Any) -> Any:
+    return handlers.spin(tier(), x, 50_000_000) + 1
+
+
+def test_a_late_function_without_loops_is_late_too() -> None:
+    outputs, is_expired = with_deadline(spin, 0.005, "partial")(jnp.ones(3))
+
+    assert bool(is_expired)
+    assert (np.asarray(outputs) == 2.0).all(), "complete: nothing could be left out"
+    with pytest.raises(DeadlineExceeded):
+        with_deadline(spin, 0.005)(jnp.ones(3))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="DEADLINE_EXCEEDED"):
+        jax.block_until_ready(jax.jit(with_deadline(spin, 0.005))(jnp.ones(3)))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("unroll", [1, 7])
+def test_rows_that_were_reached_survive(reverse: bool, unroll: int) -> None:
+    length = 200
+
+    def rows(x: Any) -> Any:
+        def step(x: Any, i: Any) -> Any:
+            x = lax.fori_loop(0, 10**6, lambda _, x: halve(x), x)
+            return x, i + 0 * x
+
+        ys = lax.scan(step, x, jnp.arange(1.0, length + 1), reverse=reverse, unroll=unroll)[1]
+        return ys[::-1] if reverse else ys
+
+    full = np.arange(1.0, length + 1)[:: -1 if reverse else 1]
+
+    found, is_expired = with_deadline(rows, SOON, "partial")(1.0)
+
+    reached = int((np.asarray(found) != 0).sum())
+    assert bool(is_expired)
+    assert 0 < reached < length - unroll
+    assert (np.asarray(found)[:reached] == full[:reached]).all()
+    assert (np.asarray(found)[reached:] == 0).all()
+
+
+def test_nothing_is_made_of_the_iterations_behind_a_stopped_one() -> None:
+    """Also where the loop around it does not look at the clock in each of its iterations."""
+
+    def rows(x: Any) -> Any:
+        def step(x: Any, i: Any) -> Any:
+            x = lax.while_loop(lambda x: (i == 5000) & (x > -1.0), halve, x)
+            return x, i + 1 + 0 * x
+
+        return lax.scan(step, x, jnp.arange(10_000.0))[1]
+
+    found, is_expired = with_deadline(rows, 0.3, "partial")(1.0)
+
+    assert bool(is_expired)
+    assert np.flatnonzero(np.asarray(found)).tolist() == list(range(5001))
+
+
+def test_loops_behind_a_stopped_one_do_not_begin() -> None:
+    def two(x: Any) -> Any:
+        first = endless(x)
+        return first, lax.fori_loop(0, 10**9, lambda _, y: y + 1, 0), lax.scan(lambda c, _: (c + 1, c), 7, None, 10**5)
+
+    (_, second, (carry, rows)), is_expired = with_deadline(two, SOON, "partial")(1.0)
+
+    assert (bool(is_expired), int(second), int(carry), int(jnp.abs(rows).max())) == (True, 0, 7, 0)
+
+
+def test_callbacks_in_loops_come_as_often_and_in_order() -> None:
+    seen: list[int] = []
+
+    def loop(x: Any) -> Any:
+        def body(i: Any, x: Any) -> Any:
+            jax.debug.callback(lambda i: seen.append(int(i)), i, ordered=True)
+            return halve(x)
+
+        return lax.fori_loop(0, 5, body, x)
+
+    limited = with_deadline(loop, LONG)
+    limited(1.0)
+    jax.effects_barrier()
+
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def ticks(f: Callable[..., Any], *args: Any) -> int:
+    """Looks at the clock in the rewritten program."""
+    return str(jax.make_jaxpr(interruptible(f))(handlers.NEVER, *args)).count("benchax_tick")
+
+
+def test_loops_that_nobody_needs_do_not_run() -> None:
+    def f(x: Any) -> Any:
+        kept, _ = lax.scan(lambda c, _: ((c[0] + 1, endless(c[1])), None), (x, x), None, length=10**5)
+        return kept[0], endless(x)
+
+    assert ticks(lambda x: f(x)[0], 1.0) == 1
+
+
+def test_loops_that_are_surely_over_soon_are_left_alone() -> None:
+    short = lambda x: lax.fori_loop(0, 100, lambda _, x: halve(x), x)  # noqa: E731
+
+    assert ticks(short, jnp.ones(8)) == 0
+    assert ticks(short, jnp.ones(2000)) == 1, "not with many elements"
+    assert ticks(lambda x: lax.fori_loop(0, 10**6, lambda _, x: short(x), x), jnp.ones(8)) == 1, "the outer one looks"
+
+
+@pytest.mark.parametrize("given", [0, -1, -0.0, float("nan"), float("inf"), True, "1 s", None, [1.0, 2.0]])
+def test_a_limit_that_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(UsageError) as raised:
+        with_deadline(endless, given)
+
+    assert repr(given) in str(raised.value)
+    assert "a number of seconds, above 0 and finite" in str(raised.value)
+
+
+def test_an_unknown_way_to_end_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'partail'(.|\n)*partial, raise"):
+        with_deadline(endless, 1.0, "partail")  # type: ignore[arg-type]
+
+
+def test_another_traced_limit_is_no_other_compilation() -> None:
+    traced = []
+
+    @jax.jit
+    def program(seconds: Any, x: Any) -> Any:
+        traced.append(seconds)
+        return with_deadline(endless, seconds, "partial")(x)
+
+    found = [bool(program(seconds, 1.0)[1]) for seconds in (0.001, SOON, 0.0, -1.0)]
+
+    assert (found, len(traced)) == ([True] * 4, 1)
+
+
+def test_transformations_are_refused_with_the_way_round_that_works() -> None:
+    limited = with_deadline(lambda x: lax.fori_loop(0, 10**5, lambda _, x: halve(x), x), LONG)
+
+    with pytest.raises(UsageError, match=r"differentiated(.|\n)*with_deadline\(jax.grad\("):
+        jax.grad(limited)(1.0)
+    with pytest.raises(UsageError, match=r"vmapped(.|\n)*with_deadline\(jax.vmap\("):
+        jax.vmap(limited)(jnp.ones(3))
+
+
+def test_arguments_are_those_of_the_function() -> None:
+    def f(tree: Any, n: int, *, scale: Any, mode: str = "up") -> Any:
+        return {"out": lax.fori_loop(0, n, lambda _, x: x + 1.0 if mode == "up" else x - 1.0, tree["a"] * scale)}
+
+    limited = with_deadline(f, LONG, static_argnums=1, static_argnames="mode")
+
+    assert [float(limited({"a": 2.0}, 3, scale=1.0)["out"]), float(limited({"a": 2.0}, n=3, scale=2.0)["out"])] == [
+        5,
+        7,
+    ]
+    assert float(limited({"a": jnp.float32(2.0)}, 4, scale=1.0, mode="down")["out"]) == -2
+    with pytest.raises(UsageError, match=r"static argument 'mode' is \['up'\], a list"):
+        limited({"a": 2.0}, 3, scale=1.0, mode=["up"])
+    assert limited.__name__ == "f"
+
+
+def test_an_error_of_the_function_is_its_own() -> None:
+    def broken(x: Any) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        with_deadline(broken, 1.0)(1.0)
+
+
+def test_limits_nest() -> None:
+    def outer(x: Any) -> Any:
+        return with_deadline(endless, LONG, "partial")(x)
+
+    inner = with_deadline(endless, SOON, "partial")
+
+    (_, inner_expired), outer_expired = with_deadline(lambda x: inner(x), LONG, "partial")(1.0)
+    with pytest.raises(DeadlineExceeded, match="outer"):
+        with_deadline(outer, SOON)(1.0)
+
+    assert (bool(inner_expired), bool(outer_expired)) == (True, False)
+
+
+def test_calls_from_threads_have_limits_of_their_own() -> None:
+    limited = with_deadline(lambda n, x: lax.fori_loop(0, n, lambda _, x: halve(x), x), 0.3, "partial")
+    limited(3, 1.0)
+    found: dict[int, bool] = {}
+    threads = [
+        threading.Thread(target=lambda n=n: found.update({n: bool(limited(n, 1.0)[1])})) for n in (10, 2**31 - 1)
+    ]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == {10: False, 2**31 - 1: True}
+
+
+def test_what_cannot_be_stopped_is_named() -> None:
+    def f(x: Any) -> Any:
+        return jax.pure_callback(lambda x: x, x, x) + lax.fori_loop(0, 10**5, lambda _, x: halve(x), x)
+
+    limited = with_deadline(f, LONG)
+    limited(1.0)
+
+    assert limited.unchecked == ("pure_callback",)
+
+
+@pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="this JAX has no references")
+def test_loops_over_references_are_left_alone_and_named() -> None:
+    def f(x: Any) -> Any:
+        cell = jax.new_ref(x)
+
+        def body(_: Any, carry: Any) -> Any:
+            cell[...] = cell[...] * 2
+            return carry
+
+        lax.fori_loop(0, 10**5, body, 0)
+        return cell[...]
+
+    limited = with_deadline(f, LONG)
+
+    assert limited(jnp.zeros(2)).tolist() == [0.0, 0.0]
+    assert limited.unchecked == ("scan over references",)
+
+
+TWO_DEVICES = """
+import jax, jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from benchax.clock import handlers, with_deadline
+from benchax.clock.deadline import interruptible
+try:
+    from jax import shard_map
+except ImportError:
+    from jax.experimental.shard_map import shard_map
+devices, spec = Mesh(jax.devices(), "i"), PartitionSpec("i")
+loop = lambda x: lax.fori_loop(0, 10**5, lambda _, x: x * 0.5 + 1, x)
+x = jnp.arange(8.0)
+for f in (
+    shard_map(loop, mesh=devices, in_specs=spec, out_specs=spec),
+    lambda x: loop(lax.with_sharding_constraint(x, NamedSharding(devices, spec))),
+    jax.jit(loop, in_shardings=NamedSharding(devices, spec)),
+):
+    limited = with_deadline(f, 100.0)
+    looks = str(jax.make_jaxpr(interruptible(f))(handlers.NEVER, x)).count("benchax_tick")
+    print(limited(x).tolist() == [2.0] * 8, looks, limited.unchecked)
+try:
+    with_deadline(loop, 1.0)(jax.device_put(x, NamedSharding(devices, spec)))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_programs_for_several_devices_are_left_alone_and_spread_inputs_refused() -> None:
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_DEVICES], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+    lines = done.stdout.splitlines()
+
+    assert lines[:3] == ["True 0 ('scan', 'shard_map')", "True 0 ('scan',)", "True 0 ('scan',)"], done.stderr
+    assert lines[3].startswith("NotAvailable not available here, because an input is spread over 2 devices")
+
+
+def test_another_platform_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    with pytest.raises(NotAvailable, match="runs on cpu, and this runs on gpu"):
+        with_deadline(endless, 1.0)(np.float32(1.0))
+
+
+def test_another_jax_is_refused_not_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "core", object())
+
+    with pytest.raises(NotAvailable, match=f"cannot be rewritten with JAX {jax.__version__}"):
+        with_deadline(endless, 1.0)(1.0)
