@@ -1,4 +1,4 @@
-# Every target sets up what it needs, once, in .venv (bench: in .venv-bench); a change of pyproject.toml sets it up again.
+# Every target sets up what it needs, once, in .venv (bench: in .venv-bench); a change of what is installed sets it up again.
 # Needs make and Python >= 3.11. Another interpreter: make PYTHON=/path/to/python3 test
 
 VENV := .venv
@@ -34,21 +34,25 @@ bench: $(BENCH_VENV)/.benchmarks ## set up the comparison with other tools and l
 
 clean: ## remove the environments and everything generated; stored measurements (.benchmarks) stay
 	rm -rf $(VENV) $(BENCH_VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -f src/benchax/clock/native.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps. Each is touched last, so that an interrupted installation starts again.
 
-$(VENV)/.base: $(VENV)/.created pyproject.toml
+# What is installed: a change of any of these installs again.
+INSTALLED := pyproject.toml setup.py src/benchax/clock/handlers.c
+
+$(VENV)/.base: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.)
 
-$(VENV)/.test: $(VENV)/.created pyproject.toml
+$(VENV)/.test: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[test])
 
-$(VENV)/.lint: $(VENV)/.created pyproject.toml
+$(VENV)/.lint: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[lint])
 
 # An environment of its own, because the peers are pytest plugins, which would load into `make test`.
-$(BENCH_VENV)/.benchmarks: $(BENCH_VENV)/.created pyproject.toml
+$(BENCH_VENV)/.benchmarks: $(BENCH_VENV)/.created $(INSTALLED)
 	$(call install,$(BENCH_VENV),.[benchmarks])
 
 define install
