@@ -1,8 +1,8 @@
 """`spin(us)`: a JAX function x -> x that takes `us` microseconds, by construction. The ruler of `accuracy.py`.
 
-It waits in C, in the handler that benchax's own clock is tested with (`src/benchax/clock/handlers.c`). CPU only. On top
-of `us` comes XLA's own dispatch of a custom call (about 0.1 µs). Chain calls by their operand; two calls with one operand
-are one call to XLA, and a call whose result is not used is none.
+It waits in C, in the handler that benchax's own clock is tested with (`src/benchax/clock/handlers.c`). CPU only. On
+top of `us` comes XLA's own dispatch of a custom call (about 0.1 µs). Chain calls by their operand; two calls with one
+operand are one call to XLA, and a call whose result is not used is none.
 
     python benchmarks/spin.py      compares chains of calls with the truth
 """
