@@ -1,0 +1,86 @@
+"""One writer at a time for a file that is itself the lock, among all processes of a machine.
+
+Waiting happens in the kernel: a poll every few milliseconds would disturb what others measure. A process that dies
+gives its lock back. Writers that replace the file (write another one, rename it) are noticed: who waited for the old
+one takes the lock of the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from pathlib import Path
+
+from benchax.errors import StoreError
+
+WAIT_S = 60.0
+"""How long a writer waits for others."""
+
+
+@contextlib.contextmanager
+def only_writer(path: Path) -> Generator[int, None, None]:
+    """Opens the file to read and write, makes it if it is not there, and yields its descriptor with the lock held.
+
+    Raises:
+        StoreError: another process has held the lock for WAIT_S.
+        OSError: the file cannot be opened to write.
+    """
+    while True:
+        # Not inherited by the programs that this process starts (PEP 446).
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            wait_for(descriptor, str(path))
+            if _is_at(descriptor, path):
+                yield descriptor
+                return
+        finally:
+            # Said aloud: a child forked in the meantime has the file open too, and closing it would not be enough.
+            flock(descriptor, LOCK_UN)
+            os.close(descriptor)
+
+
+def wait_for(descriptor: int, where: str) -> None:
+    """Takes the lock of an open file.
+
+    Raises:
+        StoreError: not within WAIT_S, as when the writer in front was stopped by Ctrl-Z.
+    """
+    if _is_taken(descriptor):
+        return
+    # In a thread, because flock has no timeout; on a duplicate, because the thread may outlive the wait. It gets the
+    # lock for both. If nobody waits any more, closing the duplicate gives it back at once.
+    waiting = threading.Thread(target=_queue, args=(os.dup(descriptor),), daemon=True)
+    waiting.start()
+    waiting.join(WAIT_S)
+    if not _is_taken(descriptor):
+        raise StoreError(
+            f"cannot write {where}: another process has been writing for {WAIT_S:.0f} s",
+            hint=f"it may hang or be stopped; see who has {where} open (lsof, fuser)",
+        )
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Is this open file still the one that the path leads to?"""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Takes the lock unless another process has it. True again and again for the one that has it."""
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _queue(descriptor: int) -> None:
+    # What goes wrong here goes wrong again in `_is_taken`, where somebody hears of it.
+    with contextlib.suppress(OSError):
+        flock(descriptor, LOCK_EX)
+    os.close(descriptor)

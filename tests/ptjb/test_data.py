@@ -1,0 +1,196 @@
+"""`load_bench_data` and `last_entries_with`, as users of pytest-jax-bench 0.5.0 know them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.errors import FormatError
+from benchax.store.csv_files import append, file_for
+from pytest_jax_bench import last_entries_with, load_bench_data
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def stored(folder: Path, params: Mapping[str, Any], test: str = "t.py::f", **row: Any) -> Path:
+    id = f"[{'-'.join(map(str, params.values()))}]" if params else ""
+    path = file_for(folder, f"{test}{id}", params)
+    append(path, {"parameters": params, "tag": "base", **row}, nodeid=f"{test}{id}", backend="cpu", device="cpu")
+    return path
+
+
+# ---- files ------------------------------------------------------------------------------------------------------
+
+
+def test_the_snippet_of_the_documentation(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".benchmarks").mkdir()
+    shutil.copy(GOLDEN / "ptjb-readme-17-columns.csv", project / ".benchmarks" / "tests:test_interface::test_full.csv")
+
+    data = load_bench_data(".benchmarks/tests:test_interface::test_full.csv")
+    print(data[-2:]["commit"], data[-2:]["jit_mean_ms"], "+-", data[-2:]["jit_std_ms"])  # noqa: T201
+
+    assert capsys.readouterr().out == "['76640ba' '76640ba'] [1.14 0.91] +- [0.41 0.49]\n"
+
+
+def test_the_mark_for_uncommitted_changes_is_removed_unless_it_is_wanted() -> None:
+    file = GOLDEN / "ptjb-readme-17-columns.csv"
+
+    assert load_bench_data(file)["commit"].tolist() == ["6bc9501", "6bc9501", "76640ba", "76640ba"]
+    assert load_bench_data(file, remove_dirty_mark=False)["commit"][1] == "6bc9501+"
+
+
+def test_a_path_with_nothing_there_gives_none(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere.csv"
+
+    assert load_bench_data(nowhere) is None
+    assert load_bench_data(nowhere, merge_param=True) is None
+    assert load_bench_data(nowhere, interprete_parameters=True) == (None, None)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+
+    with pytest.raises(FormatError, match=r"other\.csv is not the CSV file of a test"):
+        load_bench_data(tmp_path / "other.csv")
+
+
+# ---- folders ----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_one_array_in_the_same_order_everywhere(tmp_path: Path) -> None:
+    for n in (128, 16, 64):
+        folder = stored(tmp_path, {"n": n}, tag=f"t{n}").parent
+
+    assert load_bench_data(folder)["tag"].tolist() == ["t128", "t16", "t64"]
+
+
+def test_parametrized_and_other_tests_are_loaded_together(tmp_path: Path) -> None:
+    """0.5.0 could not: "zero-dimensional arrays cannot be concatenated"."""
+    stored(tmp_path, {"n": 1})
+    stored(tmp_path, {}, test="t.py::g")
+
+    data, parameters = load_bench_data(tmp_path, interprete_parameters=True)
+
+    assert data["parameters"].tolist() == ["n-1", "None"]
+    assert parameters.n.tolist() == [1.0, pytest.approx(np.nan, nan_ok=True)]
+
+
+def test_what_other_tools_keep_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    stored(tmp_path, {})
+    (tmp_path / "benchax.db").write_bytes(b"SQLite format 3\0")
+    other = tmp_path / "Linux-CPython-3.11-64bit"  # of pytest-benchmark
+    other.mkdir()
+    (other / "0001_run.json").write_text("{}")
+    (other / "exported.csv").write_text("name,min\nf,1\n")
+    (tmp_path / "folder.csv").mkdir()
+
+    assert len(load_bench_data(tmp_path)) == 1
+
+
+def test_old_and_new_files_are_loaded_together(tmp_path: Path) -> None:
+    stored(tmp_path, {}, tag="x" * 100, jit_median_ms=1.5)
+    shutil.copy(GOLDEN / "ptjb-0.5.0-tags.csv", tmp_path)
+
+    data = load_bench_data(tmp_path)
+
+    assert sorted(data["tag"].tolist()) == ["add,a/b-ü"] * 2 + ["mul"] * 2 + ["x" * 100]
+    assert np.count_nonzero(~np.isnan(data["jit_median_ms"])) == 1
+
+
+def test_a_folder_without_files_of_ours_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no CSV files of the plugin in '.*'\nexpected the output folder"):
+        load_bench_data(tmp_path)
+
+
+# ---- parameters -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([128, 256], "i", [128, 256]),
+        ([0.5, 2.0], "f", [0.5, 2.0]),
+        ([1, 0.5], "f", [1.0, 0.5]),
+        ([True, False], "b", [True, False]),
+        (["alpha", "beta"], "U", ["alpha", "beta"]),
+        (["true", "128"], "U", ["true", "128"]),
+        ([None, "None"], "O", [None, "None"]),
+        ([(1, 2), (3, 4)], "O", [(1, 2), (3, 4)]),
+        (["a,b", "x" * 10_000], "O", ["a,b", "x" * 10_000]),
+        ([2**60, 1], "O", [2**60, 1]),
+        ([float, int], "U", ["builtins.float", "builtins.int"]),
+    ],
+)
+def test_parameters_have_the_type_that_they_had(
+    tmp_path: Path, values: list[Any], kind: str, expected: list[Any]
+) -> None:
+    files = [stored(tmp_path, {"p": value}) for value in values]
+
+    found = [load_bench_data(file, interprete_parameters=True)[1].p[0] for file in files]
+    together = load_bench_data(tmp_path, merge_param=True)["p"]
+
+    assert found == expected
+    assert together.dtype.kind == kind
+    assert sorted(map(repr, together.tolist())) == sorted(map(repr, expected))
+
+
+def test_without_parameters_there_is_no_second_array(tmp_path: Path) -> None:
+    data, parameters = load_bench_data(stored(tmp_path, {}), interprete_parameters=True)
+
+    assert len(data) == 1
+    assert parameters is None
+
+
+def test_merged_parameters_are_columns_beside_the_others(tmp_path: Path) -> None:
+    for n in (8, 16):
+        stored(tmp_path, {"n": n, "name": "x"}, jit_mean_ms=n / 2)
+
+    data = load_bench_data(tmp_path, interprete_parameters=True, merge_param=True)
+
+    assert data.dtype.names[-2:] == ("n", "name")
+    assert dict(zip(data["n"].tolist(), data["jit_mean_ms"].tolist(), strict=True)) == {8: 4.0, 16: 8.0}
+
+
+def test_a_parameter_with_the_name_of_a_column_has_one_of_its_own(tmp_path: Path) -> None:
+    data = load_bench_data(stored(tmp_path, {"tag": 3}), merge_param=True)
+
+    assert data["tag"].tolist() == ["base"]
+    assert data["param_tag"].tolist() == [3]
+
+
+# ---- the last entries -------------------------------------------------------------------------------------------
+
+
+def test_the_last_row_of_each_tag() -> None:
+    data = load_bench_data(GOLDEN / "ptjb-0.5.0-tags.csv")
+
+    last = last_entries_with(data)
+
+    assert last["tag"].tolist() == ["add,a/b-ü", "mul"]
+    assert last["run_id"].tolist() == [1, 1]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(-3, 3)), max_size=12))
+def test_the_last_entries_are_those_of_0_5_0(rows: list[tuple[str, int]]) -> None:
+    data = np.array(rows, [("tag", "U1"), ("n", int)])
+    keys = ["tag", "n"]
+    expected = len(data) - 1 - np.unique(data[keys][::-1], return_index=True)[1]  # as 0.5.0 did it
+
+    assert last_entries_with(data, keys=keys).tolist() == data[expected].tolist()
+
+
+def test_keys_of_several_types_can_be_ordered(tmp_path: Path) -> None:
+    for value in (None, 2, "a", (1,), 0.5):
+        stored(tmp_path, {"p": value})
+
+    last = last_entries_with(load_bench_data(tmp_path, merge_param=True), keys=("tag", "p"))
+
+    assert last["p"].tolist()[:2] == [0.5, 2]
+    assert len(last) == 5
