@@ -1,8 +1,9 @@
-# Every target sets up what it needs, once, in .venv (bench: in .venv-bench); a change of what is installed sets it up again.
+# Every target sets up what it needs, once, in .venv (bench: .venv-bench, .venv-peers); a change of what is installed sets it up again.
 # Needs make and Python >= 3.11. Another interpreter: make PYTHON=/path/to/python3 test
 
 VENV := .venv
 BENCH_VENV := .venv-bench
+PEERS_VENV := .venv-peers
 WORKERS ?= 2
 
 .PHONY: help demo test lint bench clean
@@ -25,15 +26,16 @@ lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
 
-bench: $(BENCH_VENV)/.benchmarks ## set up the comparison with other tools and list its scripts
+bench: $(BENCH_VENV)/.benchmarks $(PEERS_VENV)/.peers ## set up the comparison with other tools and list its scripts
 	@for script in benchmarks/*.py; do \
 		test -e "$$script" || { echo "no scripts in benchmarks/"; break; }; \
 		echo "$(BENCH_VENV)/bin/python $$script"; \
 		sed -n '1s/^"""\([^"]*\).*/    \1/p' "$$script"; \
 	done
+	@echo "those that know --python compare with the tools of $(PEERS_VENV)/bin/python"
 
 clean: ## remove the environments and everything generated; stored measurements (.benchmarks) stay
-	rm -rf $(VENV) $(BENCH_VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(PEERS_VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	rm -f src/benchax/clock/native.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -51,9 +53,15 @@ $(VENV)/.test: $(VENV)/.created $(INSTALLED)
 $(VENV)/.lint: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[lint])
 
-# An environment of its own, because the peers are pytest plugins, which would load into `make test`.
+# Without what `make test` needs: its plugins would load into every session that is timed.
 $(BENCH_VENV)/.benchmarks: $(BENCH_VENV)/.created $(INSTALLED)
 	$(call install,$(BENCH_VENV),.[benchmarks])
+
+# An environment of their own: pytest-jax-bench and benchax have a package of the same name.
+$(PEERS_VENV)/.peers: $(PEERS_VENV)/.created benchmarks/peers.txt
+	@echo "installing the tools to compare with into $(PEERS_VENV) (once; a minute or two)" >&2
+	@$(PEERS_VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check install --requirement benchmarks/peers.txt
+	@touch $@
 
 define install
 	@echo "installing benchax and what it needs into $(1) (once; a minute or two)" >&2
@@ -63,7 +71,7 @@ endef
 
 # Tries the interpreters by running them: a version manager's shim may be there and lead nowhere. No --clear: what
 # venv makes over a half-made environment is whole. The .gitignore keeps git and ruff out (Python does it since 3.13).
-$(VENV)/.created $(BENCH_VENV)/.created:
+$(VENV)/.created $(BENCH_VENV)/.created $(PEERS_VENV)/.created:
 	@old=; bare=; \
 	for python in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3); do \
 		"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { old="$$old $$python"; continue; }; \

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -570,3 +572,11 @@ def test_the_folder_of_a_case_is_not_part_of_its_identity(tmp_path: Path) -> Non
     case = make_case(double)
 
     assert dataclasses.replace(case, folder=tmp_path).id == case.id
+
+
+def test_what_is_of_this_process_does_not_travel_to_another() -> None:
+    case = dataclasses.replace(make_case(abs, (1,)), inputs=tuple, listen=print, reference=tuple)
+
+    there = pickle.loads(pickle.dumps(case))
+
+    assert (there.listen, there.reference, there.fn, there.id) == (None, None, abs, case.id)

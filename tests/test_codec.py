@@ -135,9 +135,7 @@ def test_fields_at_their_default_are_left_out() -> None:
         # In full: defaults change, and the row must not change with them. Left out are what came with later versions,
         # whose defaults in model.py are what rows without them were measured with.
         "options": {
-            f.name: getattr(DEFAULTS, f.name)
-            for f in dataclasses.fields(DEFAULTS)
-            if f.default is dataclasses.MISSING
+            f.name: getattr(DEFAULTS, f.name) for f in dataclasses.fields(DEFAULTS) if f.default is dataclasses.MISSING
         },
         "run_id": "run",
         "started_at": "2025-11-21T01:35:00.000000+00:00",

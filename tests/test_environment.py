@@ -118,6 +118,19 @@ class TestGit:
     def test_a_folder_that_does_not_exist(self, tmp_path: Path) -> None:
         assert git_state(tmp_path / "no" / "such") == GitState(None, None, None)
 
+    @pytest.mark.parametrize("name", [".benchmarks", "odd [1] *ö"])
+    def test_where_results_go_makes_nothing_dirty(self, repository: Path, name: str) -> None:
+        results = repository / name
+        results.mkdir()
+        (results / "rows.csv").touch()
+
+        assert git_state(repository).is_dirty is True
+        assert git_state(repository, results).is_dirty is False
+        assert git_state(repository, repository).is_dirty is True
+        assert git_state(repository, repository.parent).is_dirty is True
+        (repository / f"{name}.py").touch()
+        assert git_state(repository, results).is_dirty is True
+
     def test_without_git(self, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
 

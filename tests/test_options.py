@@ -106,6 +106,12 @@ def test_with_no_source_at_all_the_defaults_hold(project: Path) -> None:
 LIMITS = {"timeout_s", "memory_limit_bytes"}  # None: there is no limit
 
 
+def test_what_every_source_overrides_are_the_defaults_of_the_caller(tmp_path: Path) -> None:
+    assert resolve(environ={}, project=tmp_path, defaults={"timer": "wall"}).timer == "wall"
+    assert resolve({"timer": "loop"}, environ={}, project=tmp_path, defaults={"timer": "wall"}).timer == "loop"
+    assert resolve(environ={"BENCHAX_TIMER": "loop"}, project=tmp_path, defaults={"timer": "wall"}).timer == "loop"
+
+
 def test_the_result_has_no_gaps(tmp_path: Path) -> None:
     found = dataclasses.asdict(resolve_from(tmp_path))
 

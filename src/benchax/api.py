@@ -9,8 +9,10 @@ from __future__ import annotations
 import inspect
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from benchax.case import Case, make_case
@@ -44,6 +46,7 @@ def bench(
     isolate: bool | None = None,
     timeout_s: float | str | None = None,
     memory_limit_bytes: int | str | None = None,
+    stages: str | None = None,
     **kwargs: Any,
 ) -> Measurement:
     """Measures `fn(*args, **kwargs)`: every stage, steady state by several timers, memory, and whether it is right.
@@ -67,6 +70,7 @@ def bench(
         timeout_s: no stage (trace, compile, first run, ...) may take longer; sampling may take what its own options
             grant on top. Implies `isolate`.
         memory_limit_bytes: bytes or a text such as "4GiB" that the case may take. Implies `isolate`.
+        stages: how far to go: "build", "first_run", "samples", or "all", with transfers and dispatch.
 
     Returns:
         Measurement: one row. A function that fails gives a row with `failure`, not an exception.
@@ -80,7 +84,7 @@ def bench(
         "timer": timer, "max_time_s": max_time_s, "min_time_s": min_time_s, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout_s,
-        "memory_limit_bytes": memory_limit_bytes,
+        "memory_limit_bytes": memory_limit_bytes, "stages": stages,
     }  # fmt: skip
     named = {
         "name": name,
@@ -139,6 +143,7 @@ def run(
     progress: Callable[[Case], Progress] = lambda case: quiet,
     outcome: Outcome | None = None,
     run_id: str | None = None,
+    keep: Callable[[Measurement, Options], None] | None = None,
 ) -> Iterator[Measurement]:
     """Measures cases one by one; each row is stored before it is given out and before the next case begins.
 
@@ -148,6 +153,7 @@ def run(
         progress: makes the progress reporter of a case.
         outcome: told which rows could not be stored, and the ids of those that were.
         run_id: of the invocation that all this belongs to; default: one of its own.
+        keep: takes each row in place of the store, for `store_together`.
 
     Raises:
         UsageError: an option that is not permitted; before anything is measured.
@@ -160,14 +166,32 @@ def run(
     run_id = run_id or uuid.uuid4().hex
     for i, (case, each) in enumerate(zip(listed, options, strict=True)):
         row = executor_for(each).run(case, each, run_id=run_id, progress=progress(case))
-        _store(row, each, i, outcome)
+        if keep is not None:
+            keep(row, each)
+        else:
+            _store(row, each, i, outcome)
         yield row
+
+
+def store_together(rows: Sequence[tuple[Measurement, Options]]) -> Outcome:
+    """Stores rows that belong together in a third of the time; positions in the outcome are those in `rows`."""
+    outcome = Outcome()
+    with ExitStack() as stack:
+        for where in dict.fromkeys(options.store for _, options in rows if options.store not in (None, "off")):
+            stack.enter_context(_opened(where).held_open())
+        for i, (row, options) in enumerate(rows):
+            _store(row, options, i, outcome)
+    return outcome
+
+
+# Holds nothing open; making it takes longer than a row.
+_opened = lru_cache(maxsize=4)(open_store)
 
 
 def _store(row: Measurement, options: Options, position: int, outcome: Outcome) -> None:
     if options.store in (None, "off"):
         return
     try:
-        outcome.row_ids[position] = open_store(options.store).append(row)
+        outcome.row_ids[position] = _opened(options.store).append(row)
     except StoreError as error:
         outcome.unstored.append(Unstored(row, error))

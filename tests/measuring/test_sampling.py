@@ -163,3 +163,17 @@ def test_slow_calls_warm_up_one_by_one():
     warmup = warm_up(call_taking(clock, [10**9] * 100), 1.5, clock)
 
     assert warmup.calls == 2
+
+
+def test_a_slow_first_call_is_a_window_of_warming_up():
+    clock = FakeClock()
+
+    warmup = warm_up(call_taking(clock, [10_000_000] * 100), 1.0, clock, first_s=10e-3)
+
+    assert (warmup.calls, warmup.is_steady) == (1, True)
+
+
+def test_a_first_call_that_took_all_the_time_is_all_of_it():
+    warmup = warm_up(lambda: 1 / 0, 0.5, first_s=0.6)
+
+    assert (warmup.calls, warmup.last_s) == (0, 0.6)

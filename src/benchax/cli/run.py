@@ -70,6 +70,9 @@ def run(
     memory_limit: Annotated[
         str | None, typer.Option(help="Memory that a case may take: 4GiB. Implies --isolate.")
     ] = None,
+    stages: Annotated[
+        str | None, typer.Option(help="How far to go: build, first_run, samples or all (also transfers, dispatch).")
+    ] = None,
     eager: Annotated[
         bool, typer.Option("--eager", help="Measure each case un-jitted too, and when compiling pays.")
     ] = False,
@@ -83,6 +86,7 @@ def run(
         "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
+        "stages": stages,
     }  # fmt: skip
     cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
     if eager:

@@ -4,7 +4,8 @@
     → memory → remarks
 
 What was measured before something failed is kept, beside the failure. A part that cannot be measured here says why and
-the rest goes on.
+the rest goes on. `Options.stages` ends the list earlier; then memory comes before the samples, as part of warming up,
+so that a slow function is called as seldom as possible.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -32,12 +33,15 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.remarks import Evidence, remarks
-from benchax.measuring.sampling import Warmup, believable, collect, warm_up
+from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, warm_up
 from benchax.measuring.stages import Built
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.verification import verify
 from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Samples, Stages
 from benchax.watching.compiles import watch_compiles
+
+LONG_CALL_S = 20e-3
+"""Of a call as long as this memory is read once, and not twice, where `Options.stages` asks for few calls."""
 
 Progress = Callable[[str, float], None]
 """Told the stage, and the share of it that is done where that is known (else 0)."""
@@ -98,9 +102,10 @@ def measure(
             _measure(case, options, record, reading, cold)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
+        _tell(case, "error", error)
     return Measurement(
         case=case.id,
-        environment=_environment(run_id, case.folder),
+        environment=_environment(run_id, case.folder, options.store),
         options=options,
         run_id=run_id,
         started_at=started_at,
@@ -117,10 +122,15 @@ def measure(
     )
 
 
+def _tell(case: Case, what: str, value: Any) -> None:
+    if case.listen is not None:
+        case.listen(what, value)
+
+
 @lru_cache(maxsize=8)
-def _environment(run_id: str, folder: Path | None) -> Environment:
+def _environment(run_id: str, folder: Path | None, store: str) -> Environment:
     """Asked once in a run: git takes 5 ms, and what is measured is what was there when the run began."""
-    return capture(folder)
+    return capture(folder, besides=None if store == "off" or "://" in store else Path(store))
 
 
 def _measure(case: Case, options: Options, record: Record, reading: Any, cold: Cold) -> None:
@@ -131,44 +141,123 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
 
     built = stages.build(program, inputs, record.enter)
     hlo = _artifacts(record, built)
-    subject = _first_run(record, built, Subject(program, inputs, None, built.static, built.donates, hlo), cold)
-    _verify(record, subject, options)
-    _transfers(record, subject)
-
-    record.enter("warm-up")
-    warmup = warm_up(subject.call, options.max_warmup_s)
-    _dispatch(record, subject)
-    compiles = _sample(record, subject, options, warmup)
-    _memory(record, subject, options)
+    _tell(case, "lowered", built.lowered)
+    _tell(case, "hlo", hlo)
+    record.stages = _stages(built, cold)
+    subject = Subject(program, inputs, None, built.static, built.donates, hlo)
+    warmup, compiles = NO_WARMUP, 0
+    if options.stages == "all":
+        subject = _called(record, case, subject, options)
+        _transfers(record, subject)
+        warmup = _warm_up(record, subject, options, record.stages.first_run_s)
+        _dispatch(record, subject)
+        compiles = _sample(record, subject, options, warmup)
+        _memory(record, subject, options)
+    elif options.stages != "build":
+        subject, last_s = _called_and_observed(record, case, subject, options)
+        if options.stages == "samples":
+            warmup = _warm_up(record, subject, options, last_s)
+            compiles = _sample(record, subject, options, warmup)
+    record.absent += _left_out(options)
     record.noise = noise.finish(reading)
     record.remarks = remarks(_evidence(record, subject, built, warmup, compiles))
 
 
-def _first_run(record: Record, built: Built, subject: Subject, cold: Cold) -> Subject:
+def _left_out(options: Options) -> list[Absent]:
+    """What `Options.stages` did not ask for."""
+    why = f"only stages={options.stages!r} was asked for"
+    parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
+    return [Absent(what, why) for part in parts for what in part]
+
+
+_REACHES = ("build", "first_run", "samples", "all")
+_LEFT_OUT = (
+    ("stages.transfer_in", "stages.transfer_out", "stages.dispatch_s"),
+    ("samples",),
+    ("stages.first_run_s", "numerics", "memory.compiled_rise_bytes", "memory.eager_rise_bytes"),
+)
+
+
+def _stages(built: Built, cold: Cold) -> Stages:
     seconds = built.seconds
-    record.stages = Stages(
+    return Stages(
         trace_s=seconds.get("trace"),
         lower_s=seconds.get("lower"),
         compile_s=seconds.get("compile"),
         cache=built.cache,
         cold=cold if built.seconds else None,
     )
+
+
+def _called(record: Record, case: Case, subject: Subject, options: Options) -> Subject:
+    """The first run, and whether it is right."""
+    subject = _first_run(record, subject)
+    _tell(case, "outputs", subject.outputs)
+    record.enter("verify")
+    with record.or_absent("numerics"):
+        record.numerics = verify(subject, options.verify, case.reference)
+    return subject
+
+
+def _first_run(record: Record, subject: Subject) -> Subject:
     record.enter("first run")
-    ((args, kwargs),) = subject.calls(1)
-    with _device_memory(record), watch_compiles() as log:
+    is_eager = subject.program.kind == "eager"
+    # What an un-jitted function donates only shows in what it leaves of its arguments, so it is given copies.
+    args, kwargs = subject.inputs.renewed() if is_eager else subject.calls(1)[0]
+    with _device_memory(record, "eager_rise_bytes" if is_eager else "compiled_rise_bytes"), watch_compiles() as log:
         outputs, first_run_s = stages.first_run(lambda: subject.program.call(*args, **kwargs))
     if log.compiles:
         why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
         record.absent.append(Absent("stages.first_run_s", why))
     else:
         record.stages = replace(record.stages, first_run_s=first_run_s)
-    return replace(subject, outputs=outputs)
+    donates = subject.donates or (is_eager and _is_any_deleted((args, kwargs)))
+    return replace(subject, outputs=outputs, donates=donates)
 
 
-def _verify(record: Record, subject: Subject, options: Options) -> None:
-    record.enter("verify")
-    with record.or_absent("numerics"):
-        record.numerics = verify(subject, options.verify)
+def _is_any_deleted(tree: Any) -> bool:
+    return any(leaf.is_deleted() for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
+
+
+def _called_and_observed(
+    record: Record, case: Case, subject: Subject, options: Options
+) -> tuple[Subject, float | None]:
+    """First run, verification and memory with as few calls as can be; and the seconds of the last call.
+
+    Of an un-jitted function on CPU the first run is the one that goes before a reading of memory.
+    """
+    if subject.program.kind != "eager" or not options.memory or jax.default_backend() != "cpu":
+        subject = _called(record, case, subject, options)
+        _memory(record, subject, options)
+        return subject, record.stages.first_run_s
+    last_s = None
+    with ExitStack() as stack:
+        with record.or_absent("memory.eager_rise_bytes"):
+            stack.enter_context(memory.mapping_every_block())
+        subject = _called(record, case, subject, options)
+        _withdraw_first_run(record)
+        record.enter("memory")
+        if not any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
+            with record.or_absent("memory.eager_rise_bytes"):
+                call = _call_on_fresh_buffers(subject, subject.program.call)
+                rise = memory.read_rise(call)
+                last_s = rise.elapsed_s
+                if last_s < LONG_CALL_S:
+                    rise = max(rise, memory.read_rise(call), key=lambda one: one.rise_bytes)
+                rise_bytes = memory.believed(rise)
+                record.memory = replace(record.memory, method=memory.METHOD, eager_rise_bytes=rise_bytes)
+    return subject, last_s
+
+
+def _withdraw_first_run(record: Record) -> None:
+    if record.stages.first_run_s is not None:
+        record.stages = replace(record.stages, first_run_s=None)
+        record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
+
+
+def _warm_up(record: Record, subject: Subject, options: Options, last_s: float | None) -> Warmup:
+    record.enter("warm-up")
+    return warm_up(subject.call, options.max_warmup_s, first_s=last_s or 0.0)
 
 
 def _transfers(record: Record, subject: Subject) -> None:
@@ -233,8 +322,9 @@ def _memory(record: Record, subject: Subject, options: Options) -> None:
         ]
         return
     if jax.default_backend() != "cpu":
-        why = "an accelerator's mark tells only the first call, which was the compiled one"
-        record.absent.append(Absent("memory.eager_rise_bytes", why))
+        if subject.program.kind != "eager":
+            why = "an accelerator's mark tells only the first call, which was the compiled one"
+            record.absent.append(Absent("memory.eager_rise_bytes", why))
         return
     if subject.program.kind != "eager":
         _observe(record, "compiled_rise_bytes", subject, subject.program.call)
@@ -269,20 +359,20 @@ def _eager_has_run(record: Record, subject: Subject) -> bool:
 
 
 @contextmanager
-def _device_memory(record: Record) -> Iterator[None]:
+def _device_memory(record: Record, name: str) -> Iterator[None]:
     """On an accelerator, the rise of its allocator's mark around the first call; later ones cannot exceed it."""
     if jax.default_backend() == "cpu":
         yield
         return
     device = jax.devices()[0]
     before = None
-    with record.or_absent("memory.compiled_rise_bytes"):
+    with record.or_absent(f"memory.{name}"):
         before = memory.device_usage(device)
     yield
     if before is not None:
-        with record.or_absent("memory.compiled_rise_bytes"):
+        with record.or_absent(f"memory.{name}"):
             rise = memory.device_rise(before, memory.device_usage(device))
-            record.memory = replace(record.memory, compiled_rise_bytes=rise, method="memory_stats")
+            record.memory = replace(record.memory, method="memory_stats", **{name: rise})
 
 
 def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, compiles: int) -> Evidence:

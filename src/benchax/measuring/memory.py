@@ -56,27 +56,48 @@ def observed_rise(call: Callable[[], Any]) -> int:
         NotMeasured: not Linux with glibc, the mark cannot be set back here, or it rose by less than
             512 KiB, or the call compiles.
     """
-    libc = _glibc()
-    with paused_gc(), _mapping_every_block(libc):
+    with mapping_every_block():
         # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
         # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
         _call_without_compiling(call)
         # A reading errs downwards, where something else is freed during the call: the greater of two.
-        rise = max(_one_rise(libc, call) for _ in range(CALLS - 1))
-    if rise < ACCURACY_BYTES:
+        return believed(max((read_rise(call) for _ in range(CALLS - 1)), key=lambda rise: rise.rise_bytes))
+
+
+@dataclass(frozen=True)
+class Rise:
+    """Of one call. `elapsed_s` is longer than that of other calls: every block is mapped."""
+
+    rise_bytes: int
+    elapsed_s: float
+    compiles: int
+
+
+def read_rise(call: Callable[[], Any]) -> Rise:
+    """One reading, inside `mapping_every_block`, where a call has been before."""
+    before = _settled(_glibc())
+    _CLEAR_REFS.write_text("5")
+    start = time.perf_counter_ns()
+    with watch_compiles() as log:
+        outputs = jax.block_until_ready(call())
+    elapsed_s = (time.perf_counter_ns() - start) / 1e9
+    peak = _status_bytes("VmHWM")
+    del outputs
+    return Rise(peak - before, elapsed_s, log.compiles)
+
+
+def believed(rise: Rise) -> int:
+    """The bytes.
+
+    Raises:
+        NotMeasured: the call compiled, or this is less than the method can see.
+    """
+    _refuse_compiling(rise.compiles)
+    if rise.rise_bytes < ACCURACY_BYTES:
         raise NotMeasured(
             f"resident memory rose by less than {size(ACCURACY_BYTES)}, which this method cannot tell from nothing"
         )
-    return rise
-
-
-def _one_rise(libc: Any, call: Callable[[], Any]) -> int:
-    before = _settled(libc)
-    _CLEAR_REFS.write_text("5")
-    outputs = jax.block_until_ready(call())
-    peak = _status_bytes("VmHWM")
-    del outputs
-    return peak - before
+    return rise.rise_bytes
 
 
 @dataclass(frozen=True)
@@ -141,21 +162,33 @@ def _settled(libc: Any) -> int:
 
 
 def _call_without_compiling(call: Callable[[], Any]) -> None:
-    """Raises `NotMeasured` for a call that compiles though it is warm, as un-jitted loops over lambdas do."""
+    """Raises `NotMeasured` for a call that compiles though it is warm."""
     with watch_compiles() as log:
         jax.block_until_ready(call())
-    if log.compiles:
+    _refuse_compiling(log.compiles)
+
+
+def _refuse_compiling(compiles: int) -> None:
+    """As un-jitted loops over lambdas do in every call."""
+    if compiles:
         raise NotMeasured(
-            f"each call compiles ({log.compiles} program{'s' * (log.compiles > 1)} this time), and the memory of the "
+            f"each call compiles ({compiles} program{'s' * (compiles > 1)} this time), and the memory of the "
             "compiler cannot be told from its own"
         )
 
 
 @contextmanager
-def _mapping_every_block(libc: Any) -> Iterator[None]:
+def mapping_every_block() -> Iterator[None]:
+    """While it lasts, glibc maps every block from 64 KiB up afresh.
+
+    Raises:
+        NotMeasured: not Linux with glibc, or the mark cannot be set back here.
+    """
+    libc = _glibc()
     try:
         _set(libc, _DURING)
-        yield
+        with paused_gc():
+            yield
     finally:
         _set(libc, _AFTER)
 

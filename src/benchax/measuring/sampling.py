@@ -111,13 +111,24 @@ class Warmup:
     windows_s: tuple[float, ...] = field(default=())
 
 
-def warm_up(call: Callable[[], Any], max_time_s: float, clock: Callable[[], int] = perf_counter_ns) -> Warmup:
+NO_WARMUP = Warmup(0, True, 0, 0.0)
+
+
+def warm_up(
+    call: Callable[[], Any], max_time_s: float, clock: Callable[[], int] = perf_counter_ns, first_s: float = 0.0
+) -> Warmup:
     """Calls until neither the compile watch nor the times show a change any more, or `max_time_s` is spent.
 
     A window is 5 calls, or one where a call takes more than 5 ms. Warm: two windows in a row without a compile, the
     second not faster than the first by more than a tenth.
+
+    Args:
+        first_s: seconds of the last call before, if it compiled nothing. A slow one counts as the first window, and
+            as all of it where it has taken `max_time_s`.
     """
-    windows: list[float] = []
+    if first_s >= max_time_s:
+        return Warmup(0, False, 0, first_s)
+    windows = [first_s] if first_s * 1e9 > WINDOW_NS else []
     calls, size, start, compiled = 0, 5, clock(), 0
     while True:
         with watch_compiles() as log:

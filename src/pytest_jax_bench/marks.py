@@ -1,0 +1,71 @@
+"""The marker `ptjb`: which keywords it takes, checked by name, and what is in force for one test.
+
+A marker on a test wins over one on its class, and that over one on its module, keyword by keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pytest_jax_bench.options import TIMERS
+
+if TYPE_CHECKING:
+    import pytest
+
+NAME = "ptjb"
+LINE = (
+    f"{NAME}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, verify=None): "
+    "how a benchmark is measured and drawn. plot: a function of the data of this test; plot_summary: of the merged "
+    "data of all its parameters; only_last: these get only the newest run; save_graph: save the compiled graph as SVG; "
+    "timeout_s: seconds for each stage; timer, verify: as --ptjb-timer and --ptjb-verify"
+)
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _is_timer(value: Any) -> bool:
+    return isinstance(value, str) and {name.strip() for name in value.split(",")} <= set(TIMERS)
+
+
+KEYWORDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "plot": (callable, "a function of the data"),
+    "plot_summary": (callable, "a function of the data"),
+    "only_last": (lambda value: isinstance(value, bool), "True or False"),
+    "save_graph": (lambda value: isinstance(value, bool), "True or False"),
+    "timeout_s": (_is_seconds, "seconds above 0"),
+    "timer": (_is_timer, f"some of {', '.join(TIMERS)}, separated by commas"),
+    "verify": (lambda value: value in ("eager", "float64", "off"), "one of: eager, float64, off"),
+}
+
+
+def of(item: pytest.Item) -> dict[str, Any]:
+    """The keywords in force for `item`."""
+    merged: dict[str, Any] = {}
+    for mark in item.iter_markers(NAME):  # the nearest first
+        merged = {**mark.kwargs, **merged}
+    return merged
+
+
+def problem(item: pytest.Item) -> str | None:
+    """What is wrong with the markers of `item`, in a message; None if nothing is."""
+    for mark in item.iter_markers(NAME):
+        if mark.args:
+            return f"the marker {NAME} was given {mark.args[0]!r} without a name\nexpected keywords: {_names()}"
+        for name, value in mark.kwargs.items():
+            if name not in KEYWORDS:
+                import difflib
+
+                near = difflib.get_close_matches(name, KEYWORDS, n=1)
+                did_you_mean = f"{near[0]!r}? Permitted are " if near else ""
+                return f"the marker {NAME} has no keyword {name!r}\nexpected {did_you_mean}{_names()}"
+            is_right, expected = KEYWORDS[name]
+            if value is not None and not is_right(value):
+                return f"{name}={value!r} of the marker {NAME} cannot be\nexpected {expected}"
+    return None
+
+
+def _names() -> str:
+    return ", ".join(sorted(KEYWORDS))

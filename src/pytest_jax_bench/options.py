@@ -1,0 +1,166 @@
+"""The options of the plugin: on the command line, in pytest's configuration, and checked before anything runs.
+
+    --ptjb-timer wall        beside        [pytest] ptjb_timer = wall
+
+The command line wins. What benchax itself understands (timer, verify, timeout) may also stand in `[tool.benchax]`,
+which both override. Nothing of benchax is imported here, and no dataclass is made (1 ms each): pytest loads this in
+every session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pytest
+
+TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop")
+OUTPUT_DIR = ".benchmarks"
+
+
+class Option(NamedTuple):
+    """One option. `read` makes its value out of a text, or raises ValueError with what was expected."""
+
+    name: str
+    help: str
+    read: Callable[[str], Any] | None = None
+    """None for a switch."""
+    metavar: str = ""
+
+    @property
+    def flag(self) -> str:
+        return "--ptjb-" + self.name.replace("_", "-")
+
+    @property
+    def ini(self) -> str:
+        return "ptjb_" + self.name
+
+
+def _one_of(*permitted: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in permitted:
+            raise ValueError(f"one of: {', '.join(permitted)}")
+        return text
+
+    return read
+
+
+def _timer(text: str) -> str:
+    names = [name.strip() for name in text.split(",")]
+    if not set(names) <= set(TIMERS) or ("auto" in names and len(names) > 1):
+        raise ValueError(f"auto, or some of {', '.join(TIMERS[1:])}, separated by commas")
+    return ",".join(names)
+
+
+def _pin(text: str) -> tuple[str | None, int | None]:
+    match = re.fullmatch(r"([^:\s]*?)\+?(?::(\d+))?", text)
+    if not match or not text:
+        raise ValueError("COMMIT, COMMIT:RUN or :RUN, such as 6bc9501, 6bc9501:2 or :0")
+    return match[1] or None, None if match[2] is None else int(match[2])
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(ms|s|min|)", text.strip())
+    value = float(match[1]) * {"ms": 1e-3, "min": 60.0}.get(match[2], 1.0) if match else 0.0
+    if value <= 0:
+        raise ValueError("a time above 0, such as 0.5, 500ms or 2min")
+    return value
+
+
+def _percent(text: str) -> float:
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%?", text.strip())
+    if not match:
+        raise ValueError("a percentage, such as 10%")
+    return float(match[1]) / 100
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("a text that is not empty")
+    return text
+
+
+def _path(text: str) -> Path:
+    return Path(_text(text))
+
+
+# Short, so that `pytest --help | grep ptjb -A 2` shows all of each.
+OPTIONS = (
+    Option("output_dir", f"Folder of CSV files, database, plots and graphs (default: {OUTPUT_DIR})", _path, "DIR"),
+    Option("no_compare", "Do not compare (default: with the first run of this commit, or the previous one)"),
+    Option("pin", "Compare with this commit, and this run of it (default: none)", _pin, "COMMIT[:RUN]"),
+    Option("save_graph", "Save compiled graphs as SVG if they differ from the last saved (default: off)"),
+    Option("plot", "Draw plots at the end; needs matplotlib (default: off)"),
+    Option("plot_xaxis", "Axis of the plots: run or commit (default: run)", _one_of("run", "commit"), "AXIS"),
+    Option("plot_format", "png, pdf or svg (default: png)", _one_of("png", "pdf", "svg"), "FORMAT"),
+    Option("timer", "wall, in_graph, loop, pipelined, auto, or several with commas (default: wall)", _timer, "NAMES"),
+    Option(
+        "verify",
+        "Check jitted results: eager, float64, off (default: eager if fn and fn_jit are given)",
+        _one_of("eager", "float64", "off"),
+        "HOW",
+    ),
+    Option("timeout", "For each stage; a process of its own is killed then (default: none)", _seconds, "SECONDS"),
+    Option("fail_slower", "Exit with 1 if slower by more than this, found twice (default: never)", _percent, "PERCENT"),
+    Option("json", "Write all results of this session to this file (default: none)", _path, "FILE"),
+    Option("only", "Measure only this part of NODEID#TAG, or pattern with * ? (default: all)", _text, "PATTERN"),
+    Option("skip", "Do not measure this part of NODEID#TAG, or pattern (default: none)", _text, "PATTERN"),
+    Option("disable", "Measure nothing, call each function once, keep nothing (default: off)"),
+)
+
+
+def add(parser: pytest.Parser) -> None:
+    group = parser.getgroup("ptjb", "Pytest-Jax-Bench (ptjb)")
+    for option in OPTIONS:
+        text = option.help.replace("%", "%%")
+        if option.read is None:
+            group.addoption(option.flag, action="store_true", default=None, help=text)
+            parser.addini(option.ini, f"Default of {option.flag}", type="bool", default=False)
+        else:
+            group.addoption(option.flag, type=_for_argparse(option.read), metavar=option.metavar, help=text)
+            parser.addini(option.ini, f"Default of {option.flag}", default=None)
+
+
+def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"cannot be {text!r}\nexpected {error}") from None
+
+    return convert
+
+
+def values_of(config: pytest.Config) -> dict[str, Any]:
+    """What is in force, by the names of `settings.Settings`; what nobody has said is left out.
+
+    Raises:
+        pytest.UsageError: a value in pytest's configuration that is not permitted. Those of the command line have been
+            refused before.
+    """
+    found = {option.name: _value(config, option) for option in OPTIONS}
+    said = {name: value for name, value in found.items() if value is not None}
+    # Like all paths: relative to the shell's folder on the command line, else to the project's.
+    if config.getoption("ptjb_output_dir") is None:
+        said["output_dir"] = config.rootpath / said.get("output_dir", OUTPUT_DIR)
+    here = config.invocation_params.dir
+    return said | {name: here / said[name] for name in ("output_dir", "json") if name in said}
+
+
+def _value(config: pytest.Config, option: Option) -> Any:
+    given = config.getoption("ptjb_" + option.name)
+    if given is not None:
+        return given
+    written = config.getini(option.ini)
+    if option.read is None or not written:
+        return written or None
+    try:
+        return option.read(written)
+    except ValueError as error:
+        import pytest
+
+        raise pytest.UsageError(f"{option.ini} in {config.inipath} cannot be {written!r}\nexpected {error}") from None

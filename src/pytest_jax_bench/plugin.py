@@ -1,0 +1,106 @@
+"""The hooks of the plugin `ptjb`, and the fixture `jax_bench`. They measure nothing, and load nothing until asked.
+
+What a test has measured travels to the summary as a text on its report, so it arrives in the same way from this
+process, from a fork, and from a worker of xdist; no file is read again to learn what just ran.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_jax_bench import marks, options
+
+if TYPE_CHECKING:
+    from pytest_jax_bench.bench import Factory
+
+VALUES = pytest.StashKey[dict[str, Any]]()
+"""Of the options, as `options.values_of` gives them."""
+SESSION = pytest.StashKey[str]()
+MEASURED = pytest.StashKey[list[dict[str, Any]]]()
+"""Of an item: its records, until they are put on a report."""
+MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
+"""Marker keywords by nodeid, where this process has collected the tests."""
+ATTRIBUTE = "ptjb"
+"""Of a report: the records as JSON."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.add(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", marks.LINE)
+    config.stash[VALUES] = options.values_of(config)
+    # With xdist all workers are one session, the controller's.
+    config.stash[SESSION] = getattr(config, "workerinput", {}).get("ptjb_session") or os.urandom(8).hex()
+    config.stash[MARKED] = {}
+    config.pluginmanager.register(Reporter(config), "ptjb-reporter")
+    if config.getoption("forked", False):
+        from pytest_jax_bench import forks
+
+        forks.watch()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of xdist, in the controller, for each worker."""
+    node.workerinput["ptjb_session"] = node.config.stash[SESSION]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if (why := marks.problem(item)) is not None:
+        pytest.fail(why, pytrace=False)
+
+
+@pytest.fixture
+def jax_bench(request: pytest.FixtureRequest) -> Factory:
+    """Makes benchmarks: `jax_bench(jit_rounds=20, jit_warmup=1).measure(fn_jit=f, x=x)`, or just `jax_bench(f, x)`."""
+    from pytest_jax_bench.bench import Factory
+
+    return Factory(request)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
+    report = yield
+    if records := item.stash.get(MEASURED, []):
+        setattr(report, ATTRIBUTE, json.dumps(records))
+        records.clear()
+    if item.config.getoption("forked", False):
+        from pytest_jax_bench import forks
+
+        forks.make_portable(report)
+    return report
+
+
+class Reporter:
+    """Gathers what was measured, and reports it. One per session; hooks that are given no config need an object."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.records: list[dict[str, Any]] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if isinstance(report.__dict__.get("_id"), str):  # by forks.make_portable
+            report.nodeid = report.__dict__["_id"]
+        self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.config.stash[MARKED] = {item.nodeid: keywords for item in items if (keywords := marks.of(item))}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if not exitstatus and any(record["gate"] and record["gate"]["is_slower"] for record in self.records):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        values = self.config.stash[VALUES]
+        if self.records or "json" in values or "disable" in values:
+            from pytest_jax_bench import summary
+
+            summary.report(self.config, terminalreporter, self.records)

@@ -1,0 +1,53 @@
+"""What is in force in a session, once something is measured or reported; how it is given is in `options.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_jax_bench.options import OUTPUT_DIR
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What everything is compared with. `commit` None: the one that is checked out; `run` None: its first."""
+
+    commit: str | None
+    run: int | None
+
+    def __str__(self) -> str:
+        return (self.commit or "") + ("" if self.run is None else f":{self.run}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is in force in a session. None: nothing was said."""
+
+    output_dir: Path = Path(OUTPUT_DIR)
+    no_compare: bool = False
+    pin: Pin | None = None
+    save_graph: bool = False
+    plot: bool = False
+    plot_xaxis: str = "run"
+    plot_format: str = "png"
+    timer: str | None = None
+    verify: str | None = None
+    timeout: float | None = None
+    fail_slower: float | None = None
+    json: Path | None = None
+    only: str | None = None
+    skip: str | None = None
+    disable: bool = False
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    from pytest_jax_bench import plugin  # which needs pytest; the rest works without
+
+    said: dict[str, Any] = dict(config.stash[plugin.VALUES])
+    if "pin" in said:
+        said["pin"] = Pin(*said["pin"])
+    return Settings(**said)

@@ -1,0 +1,137 @@
+"""What the terminal says at the end: the table, notes, the gate, plots, and the JSON file.
+
+Verbosity: nothing with -q (but what fails the session), the table by default, and with -v also the files that were
+drawn and why comparisons are unclear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_jax_bench import drawers, exporting, plugin, table
+from pytest_jax_bench.settings import Settings, settings_of
+
+Record = Mapping[str, Any]
+TITLE = "Pytest Jax Benchmark (PTJB) results"
+
+
+def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
+    settings, verbosity = settings_of(config), config.get_verbosity()
+    if verbosity >= 0 and records:
+        reporter.write_sep("=", TITLE)
+        _table(reporter, records)
+        for line in notes(records, settings, verbosity):
+            reporter.write_line(line)
+    if verbosity >= 0 and settings.disable:
+        reporter.write_line("ptjb: nothing was measured (--ptjb-disable)")
+    if verbosity >= 0 and records and (workers := _workers(config)):
+        reporter.write_line(
+            f"ptjb: {workers} workers measured one at a time; other tests ran beside them and may have disturbed them"
+        )
+    for line in gate_lines(records, settings):
+        reporter.write_line(line)
+    if settings.json is not None:
+        exporting.write(settings.json, records, session=config.stash[plugin.SESSION])
+        if verbosity >= 0:
+            reporter.write_line(f"ptjb: wrote {settings.json}")
+    if settings.plot and records:
+        _plots(config, reporter, records)
+
+
+def _table(reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
+    writer = reporter.config.get_terminal_writer()
+    columns = table.columns(records)
+    widths = {title: max(len(title), *(len(cell.text) for cell in cells)) for title, cells in columns.items()}
+    reporter.write_line("  ".join(f"{title:^{width}}" for title, width in widths.items()).rstrip())
+    for i in range(len(records)):
+        cells = [(columns[title][i], width) for title, width in widths.items()]
+        # Padded outside of the colours, which have no width.
+        parts = [writer.markup(cell.text, **cell.markup) + " " * (width - len(cell.text)) for cell, width in cells]
+        reporter.write_line("  ".join(parts).rstrip())
+
+
+def notes(records: Sequence[Record], settings: Settings, verbosity: int) -> list[str]:
+    lines = [f"{_name(r)}: {table.shortened(note, 500)}" for r in records for note in r["notes"]]
+    lines += [f"{_name(r)}: {table.shortened(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
+    unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
+    if settings.pin is not None and unmatched and not settings.no_compare:
+        lines.append(f"ptjb: {len(unmatched)} measurements have no run {settings.pin} to compare with (--ptjb-pin)")
+    if settings.fail_slower is not None and unmatched:
+        lines.append(f"ptjb: {len(unmatched)} measurements have nothing to compare with (--ptjb-fail-slower)")
+    if verbosity >= 1:
+        lines += reasons(records)
+    return lines
+
+
+def reasons(records: Sequence[Record]) -> list[str]:
+    """Each reason for "unclear" once, with how many cells it stands for."""
+    counts: dict[str, int] = {}
+    for record in records:
+        for verdict, why in record["verdicts"].values():
+            if verdict == "unclear":
+                counts[why] = counts.get(why, 0) + 1
+    return [f"unclear ({count}): {why}" for why, count in counts.items()]
+
+
+def gate_lines(records: Sequence[Record], settings: Settings) -> list[str]:
+    """One line for each alarm; the first word says whether it fails the session."""
+    alarms = [(r, r["gate"]) for r in records if r["gate"]]
+    limit = f"limit {100 * (settings.fail_slower or 0):g} %"
+    return [
+        f"{'SLOWER' if gate['is_slower'] else 'ptjb:'} {_name(r)}: {gate['message']} ({limit})" for r, gate in alarms
+    ]
+
+
+def _name(record: Record) -> str:
+    return f"{table.shortened(record['nodeid'], 200)} #{table.shortened(record['row']['tag'], table.LONGEST)}"
+
+
+def _workers(config: pytest.Config) -> int:
+    """Of xdist; 0 without."""
+    session = config.pluginmanager.get_plugin("dsession")
+    return int(config.getoption("numprocesses", 0) or 0) if session is not None else 0
+
+
+def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
+    from benchax.errors import MissingPackage
+    from pytest_jax_bench import plots
+
+    settings, problems = settings_of(config), list[str]()
+    requests = {
+        r["nodeid"]: plots.PlotRequest(r["nodeid"], Path(r["csv"]), **_marked(config, r, problems)) for r in records
+    }
+    try:
+        drawn = plots.draw_all(
+            list(requests.values()),
+            folder=settings.output_dir,
+            x_axis=settings.plot_xaxis,  # pyright: ignore[reportArgumentType]  # checked when the options were read
+            file_format=settings.plot_format,  # pyright: ignore[reportArgumentType]
+        )
+    except MissingPackage as error:
+        reporter.write_line(f"ptjb: no plots. {error}")
+        return
+    for problem in [*problems, *drawn.problems]:
+        reporter.write_line(f"ptjb: {problem}")
+    if config.get_verbosity() >= 1:
+        for file in drawn.files:
+            reporter.write_line(f"ptjb: drew {file}")
+    elif config.get_verbosity() == 0:
+        reporter.write_line(f"ptjb: {len(drawn.files)} plots are in {settings.output_dir}")
+
+
+def _marked(config: pytest.Config, record: Record, problems: list[str]) -> dict[str, Any]:
+    """What the test's own marker says of plots."""
+    own = config.stash[plugin.MARKED].get(record["nodeid"])
+    if own is not None:
+        return {name: own[name] for name in (*drawers.KEYWORDS, "only_last") if own.get(name) is not None}
+    chosen: dict[str, Any] = {"only_last": record["only_last"]}
+    for name, address in record["plots"].items():
+        try:
+            chosen[name] = drawers.found(address)
+        except Exception as error:  # whatever importing a test file raises
+            problems.append(f"{record['nodeid']}: {name} was not drawn, because {type(error).__name__}: {error}")
+    return chosen

@@ -1,0 +1,219 @@
+"""What users write, in real sessions: the fixture, JaxBench, tags, parameters, the steps and which of them are left
+out, the result and the output."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytest_jax_bench import JaxBench
+
+pytestmark = pytest.mark.serial  # real measurements
+
+
+STEPS = """
+def bench(jax_bench, **rounds):
+    return jax_bench(**rounds), jnp.ones((32, 32))
+
+def test_full(jax_bench):
+    jb, x = bench(jax_bench, jit_rounds=8, jit_warmup=1, eager_rounds=7, eager_warmup=1)
+    res, out = jb.measure(fn=double, fn_jit=jax.jit(double), x=x)
+    assert jnp.allclose(out, double(x))
+    assert res.jit.failure is None and res.eager.failure is None
+    print(res)
+
+def test_only_jit(jax_bench):
+    jb, x = bench(jax_bench, jit_rounds=8, eager_rounds=7)
+    jb.measure(fn_jit=jax.jit(double), x=x)
+
+def test_only_eager(request):
+    jb = JaxBench(request, jit_rounds=8, eager_rounds=7, eager_warmup=1)
+    res, out = jb.measure(fn=double, x=jnp.ones((32, 32)))
+    assert jnp.allclose(out, double(jnp.ones((32, 32))))
+
+def test_no_rounds(jax_bench):
+    jb, x = bench(jax_bench, jit_rounds=0, jit_warmup=1, eager_rounds=0, eager_warmup=1)
+    jb.measure(double, jax.jit(double), x)
+
+def test_nothing(jax_bench):
+    jb, x = bench(jax_bench)
+    res, out = jb.measure(fn=double, fn_jit=jax.jit(double), x=x)
+    assert out is None
+
+def test_plain_function_as_fn_jit(jax_bench):
+    jb, x = bench(jax_bench, jit_rounds=3)
+    jb.measure(fn_jit=double, x=x)
+
+def test_tags(jax_bench):
+    jb, x = bench(jax_bench, jit_rounds=3)
+    jb.measure(fn_jit=jax.jit(double), x=x, tag="double")
+    jb.measure(fn_jit=jax.jit(triple), x=x, tag="triple")
+
+def test_not_written(jax_bench):
+    jb, x = bench(jax_bench, jit_rounds=3)
+    jb.measure(fn_jit=jax.jit(double), x=x, write=False)
+
+@pytest.mark.parametrize("n", [4, 8])
+def test_parameters(jax_bench, n):
+    jb, x = bench(jax_bench, jit_rounds=3)
+    jb.measure(fn_jit=jax.jit(double), x=jnp.ones(n))
+
+def test_like_pytest_benchmark(jax_bench):
+    assert jnp.allclose(jax_bench(jax.jit(double), jnp.ones(4)), double(jnp.ones(4)))
+
+def test_like_pytest_benchmark_plain(jax_bench):
+    assert jax_bench(lambda x, tag: x + tag, jnp.ones(4), tag=2)[0] == 3
+"""
+
+
+def test_each_step_is_taken_or_left_out_as_documented(ptjb) -> None:
+    ptjb.write(test_steps=STEPS)
+
+    session = ptjb.run("-v", "-s")
+
+    (full,) = session.rows("test_full")
+    times = [
+        "compile_ms",
+        "jit_mean_ms",
+        "jit_median_ms",
+        "jit_min_ms",
+        "eager_mean_ms",
+        "eager_min_ms",
+        "first_run_ms",
+    ]
+    assert all(full[name] > 0 for name in times)
+    assert (full["jit_rounds"], full["eager_rounds"], full["jit_warmup"]) == (8, 7, 1)
+    assert full["jit_low_ms"] <= full["jit_median_ms"] <= full["jit_high_ms"]
+    assert full["jit_peak_bytes"] - full["jit_constants_bytes"] == 2 * 4 * 32 * 32
+    assert full["jit_temporary_bytes"] == 0
+    assert full["jit_loops"] >= 1
+    assert (full["timer"], full["status"], full["tag"], full["parameters"]) == ("wall", "ok", "base", "None")
+    assert "test_full" in session.text.partition("95 % interval")[0]  # print(res)
+
+    (only_jit,) = session.rows("test_only_jit")
+    assert math.isnan(only_jit["eager_mean_ms"])
+    assert only_jit["eager_peak_bytes"] == -1
+    assert only_jit["jit_mean_ms"] > 0
+
+    (only_eager,) = session.rows("test_only_eager")
+    assert math.isnan(only_eager["jit_mean_ms"])
+    assert math.isnan(only_eager["compile_ms"])
+    assert only_eager["jit_peak_bytes"] == -1
+    assert only_eager["eager_mean_ms"] > 0
+
+    (no_rounds,) = session.rows("test_no_rounds")
+    assert math.isnan(no_rounds["jit_mean_ms"])
+    assert math.isnan(no_rounds["eager_mean_ms"])
+    assert no_rounds["compile_ms"] > 0
+
+    (nothing,) = session.rows("test_nothing")
+    assert nothing["compile_ms"] > 0
+    assert math.isnan(nothing["first_run_ms"])
+
+    assert [row["tag"] for row in session.rows("test_tags")] == ["double", "triple"]
+    assert session.rows("test_not_written") == []
+    assert [row["parameters"] for row in session.rows("test_parameters")] == ["n-4", "n-8"]
+    assert [row["jit_rounds"] for row in session.rows("test_like_pytest_benchmark/")] == [20]
+    assert [row["eager_rounds"] for row in session.rows("test_like_pytest_benchmark_plain")] == [20]
+    lines = session.table
+    assert "test_steps.py::test_parameters[4]" in "\n".join(lines)
+    assert not any("test_not_written" in line for line in lines)
+    assert "Eager-Run" in lines[0]
+
+
+def test_a_function_is_given_all_of_its_arguments(ptjb) -> None:
+    ptjb.write(
+        test_arguments="""
+        import functools
+
+        def scale(x, tag, write=1, fn=1, spec=""):
+            assert isinstance(spec, str), spec  # a text that looks like the spec of an array stays a text
+            return x * tag * write * fn
+
+        def test_names_of_ours(jax_bench):
+            jb = jax_bench(jit_rounds=3, eager_rounds=3)
+            jitted = jax.jit(scale, static_argnames="spec")
+            call = {"tag": 2, "write": 3, "fn": 5}
+            _, out = jb.measure(fn=scale, fn_jit=jitted, x=jnp.ones(4), spec="f32[3]", kwargs=call, tag="row")
+            assert out[0] == 30
+            _, out = jb.measure(fn_jit=functools.partial(jitted, tag=7), x=jnp.ones(4))
+            assert out[0] == 7
+            with pytest.raises(Exception, match="argument of measure and of the function"):
+                jb.measure(fn_jit=jitted, x=jnp.ones(4), tag="row")
+
+        def test_donated(jax_bench):
+            x = jnp.ones(1000)
+            donating = jax.jit(double, donate_argnums=0)
+            jb = jax_bench(jit_rounds=5, eager_rounds=5)
+            jb.measure(donating, donating, x)
+            jb.measure(lambda x: donating(x), donating, x)
+            assert x.sum() == 1000
+
+        def test_static(jax_bench):
+            f = jax.jit(lambda x, n, mode: x * n, static_argnames=["n", "mode"])
+            jax_bench(jit_rounds=3).measure(fn_jit=f, x=jnp.ones(4), n=3, mode="key")
+            jax_bench(jit_rounds=3).measure(None, f, jnp.ones(4), 3, "key")
+
+        def test_trees(jax_bench):
+            x = {"a": jnp.ones(3), "b": [1.0, jnp.ones(2)]}
+            f = lambda x: jax.tree.map(lambda a: a * 2, x)
+            _, out = jax_bench(jit_rounds=3, eager_rounds=3).measure(f, jax.jit(f), x)
+            assert out["b"][0] == 2
+        """
+    )
+
+    session = ptjb.run()
+
+    assert [row["tag"] for row in session.rows("names")] == ["row", "base"]
+    assert {row["status"] for row in session.rows()} == {"ok"}
+
+
+def test_jaxbench_works_outside_of_pytest(project) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    jb = JaxBench(jit_rounds=6, jit_warmup=2, eager_rounds=5, eager_warmup=1)
+    res, out = jb.measure(jnp.sin, jax.jit(jnp.sin), jnp.ones(100), write=False)
+
+    assert {"compile", "jit", "eager"} <= {line.split()[0] for line in str(res).splitlines()[1:]}
+    assert res.asdict()["jit_median_ms"] == res.jit_median_ms == res.jit.summary().median_s * 1e3
+    assert out.shape == (100,)
+    assert list(project.iterdir()) == []
+
+
+def test_outside_of_pytest_rows_go_to_the_path(project) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    for _ in range(2):
+        jb = JaxBench(path="sub/x", jit_rounds=3)
+        res, _ = jb.measure(None, jax.jit(jnp.sin), jnp.ones(10))
+
+    assert (res.run_id, res.commit) == (1, "unknown")
+    assert {p.name for p in (project / "sub").iterdir()} >= {"benchax.db", "x.csv"}
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_is_measured(project) -> None:
+    from benchax import UsageError
+
+    def never(x):
+        raise AssertionError
+
+    for call, message in {
+        lambda: JaxBench(jit_rounds=1).measure(fn_jit=never, x=1): "no path to write to",
+        lambda: JaxBench(jit_rounds=1).measure(write=False): "no function",
+        lambda: JaxBench(jit_rounds=-1): "jit_rounds=-1",
+        lambda: JaxBench(jit_rounds=2.5): "jit_rounds=2.5",
+        lambda: JaxBench(path=""): "path=''",
+        lambda: JaxBench(jit_rounds=1).measure(fn=never, tag=1, write=False): "tag=1",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            call()
+
+
+def test_an_unknown_column_names_the_nearest(project) -> None:
+    from pytest_jax_bench.result import BenchData
+
+    with pytest.raises(AttributeError, match="'jit_mean_ms'"):
+        BenchData({"jit_mean_ms": 1.0}).jit_mean  # noqa: B018

@@ -1,0 +1,125 @@
+"""What options and the marker permit, without a session."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchax.measuring.timers import TIMERS
+from pytest_jax_bench import marks, options
+from pytest_jax_bench.settings import Settings
+
+ONE = """
+def test_one(jax_bench):
+    jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=jnp.ones(4))
+"""
+
+
+def test_every_option_is_a_setting_and_the_other_way_round() -> None:
+    assert [option.name for option in options.OPTIONS] == list(Settings.__dataclass_fields__)
+
+
+def test_the_timers_that_are_permitted_are_those_that_there_are() -> None:
+    """They are listed twice, since pytest's help must not load JAX."""
+    assert set(options.TIMERS) == {"auto", *TIMERS}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("pin", "6bc9501", ("6bc9501", None)),
+        ("pin", "6bc9501+:2", ("6bc9501", 2)),
+        ("pin", "v0.2-3-g6bc9501", ("v0.2-3-g6bc9501", None)),
+        ("pin", ":0", (None, 0)),
+        ("timer", "in_graph, wall", "in_graph,wall"),
+        ("timeout", "500ms", 0.5),
+        ("timeout", "2", 2.0),
+        ("fail_slower", "10%", 0.1),
+        ("fail_slower", "7.5", 0.075),
+        ("plot_format", "svg", "svg"),
+    ],
+)
+def test_a_text_is_read_as_its_value(name: str, text: str, value: object) -> None:
+    assert reader(name)(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("pin", "", "COMMIT"),
+        ("pin", "abc:x", "COMMIT"),
+        ("timer", "wal", "in_graph"),
+        ("timer", "auto,wall", "auto"),
+        ("timeout", "0", "above 0"),
+        ("timeout", "soon", "500ms"),
+        ("fail_slower", "much", "10%"),
+        ("plot_format", "gif", "png, pdf, svg"),
+        ("plot_xaxis", "tag", "run, commit"),
+        ("verify", "yes", "eager"),
+        ("only", "", "not empty"),
+    ],
+)
+def test_a_value_that_is_not_permitted_is_refused_with_what_is(name: str, text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        reader(name)(text)
+
+
+def reader(name: str):
+    return next(option.read for option in options.OPTIONS if option.name == name)
+
+
+@pytest.mark.parametrize(
+    "option", ["--ptjb-plot-xaxis=tag", "--ptjb-plot-format=gif", "--ptjb-timer=x", "--ptjb-pin=:"]
+)
+def test_a_bad_value_ends_the_session_before_it_begins(option: str, ptjb) -> None:
+    ptjb.write(test_a=ONE)
+
+    session = ptjb.run(option, code=4)
+
+    assert "collected" not in session.text
+    assert option.partition("=")[0] in session.text
+    assert "expected" in session.text
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("plt=print", "no keyword 'plt'\nexpected 'plot'?"),
+        ("plot='f'", "plot='f'"),
+        ("timeout_s=0", "timeout_s=0 of the marker ptjb cannot be\nexpected seconds above 0"),
+        ("3", "without a name"),
+        ("timer='wal'", "timer='wal'"),
+        ("only_last=1", "expected True or False"),
+    ],
+)
+def test_a_wrong_marker_fails_its_test_with_what_is_permitted(marker: str, message: str, pytester) -> None:
+    pytester.makepyfile(f"import pytest\n@pytest.mark.ptjb({marker})\ndef test_a():\n    pass\ndef test_b():\n    pass")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+    result.assert_outcomes(errors=1, passed=1)
+    assert message in result.stdout.str()
+
+
+def test_the_nearest_marker_wins_keyword_by_keyword(pytester) -> None:
+    module = pytester.getmodulecol(
+        """
+        import pytest
+        pytestmark = pytest.mark.ptjb(timer="wall", only_last=True)
+        class TestA:
+            pytestmark = pytest.mark.ptjb(timer="loop", save_graph=True)
+            @pytest.mark.ptjb(timer="auto")
+            def test_a(self):
+                pass
+        """
+    )
+    (item,) = pytester.genitems([module])
+
+    assert marks.of(item) == {"timer": "auto", "save_graph": True, "only_last": True}
+
+
+def test_the_marker_is_documented(pytester) -> None:
+    result = pytester.runpytest_inprocess("--markers")
+
+    assert "@pytest.mark.ptjb(plot=f, plot_summary=f" in result.stdout.str()

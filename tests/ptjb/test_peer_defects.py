@@ -1,0 +1,227 @@
+"""What was wrong with pytest-jax-bench 0.5.0, defect by defect, and is not to be wrong here.
+
+Numbers are those of the review. Elsewhere: 1, 10, 15, 20, 21, 23, 24 (test_sessions.py), 8, 17 (test_plots.py), 16, 18
+(test_readme.py), 19 (also test_options.py); files and texts in test_data.py and tests/store as well.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+from csv_rows_by_hand import a_record, a_row
+from pytest_sessions import rows_in
+
+from benchax.watching.compiles import watch_compiles
+from pytest_jax_bench import JaxBench, table
+
+pytestmark = pytest.mark.serial  # real measurements
+
+ODD = r"""
+VALUES = [
+    jnp.float32, lambda x: x, len, "alpha", "beta", True, "True", None, "None", 1, 1.0, "1", -0.5, 1e-9,
+    "", " ", "a b", "a,b", "n-1,m-2", "#", "'", '"', "a\nb", "a/b", "../../../../escaped", "x" * 300, "y" * 10_000,
+    "é🦊", "a", "A", (1, 2), (1, (2, "x")), [3], {"k": 1}, b"\x00", "CON", "end.", "%20", "main",
+]
+
+@pytest.mark.parametrize("p", VALUES)
+def test_value(jax_bench, p):
+    jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(3))
+
+TAGS = ["", " ", "two words", "#", "a\nb", "é", "t" * 40, "t" * 39 + "u", "T" * 40, "a,b"]
+TAGS += ["a/b", "None", "nan", '"', "."]
+
+def test_tags(jax_bench):
+    jb = jax_bench(jit_rounds=1)
+    for tag in TAGS:
+        jb.measure(fn_jit=double, x=jnp.ones(3), tag=tag)
+
+def test_arrays():
+    pass
+
+@pytest.mark.parametrize("array", [jnp.ones(3), jnp.zeros(3)], ids=["same", "same"])
+def test_array(jax_bench, array):
+    jax_bench(jit_rounds=1).measure(fn_jit=double, x=array)
+"""
+
+
+def test_any_parameter_and_any_tag_keeps_its_own_history(ptjb) -> None:
+    """2, 6, 7, 12, 13, 14: shifted columns, mixed and cut texts, lost rows, files outside of the folder."""
+    ptjb.write(test_odd=ODD)
+    count = 39
+
+    for run in range(2):
+        session = ptjb.run()
+
+        files = list(ptjb.output.rglob("*.csv"))
+        parameters = [f for f in files if "test_value" in str(f)]
+        assert len(parameters) == count
+        for file in files:
+            rows = rows_in(file)
+            assert {row["run_id"] for row in rows} == set(range(run + 1))
+            assert {row["commit_run"] for row in rows} == set(range(run + 1))
+            assert all(row["compile_ms"] > 0 and row["jit_mean_ms"] > 0 for row in rows)
+            assert all(row["status"] == "ok" and math.isnan(row["eager_mean_ms"]) for row in rows)
+        assert len({rows_in(file)[0]["parameters"] for file in parameters}) >= count - 2  # functions go by their names
+        assert sum("test_value" in line for line in session.table) == count
+        assert sum("test_array[" in line for line in session.table) == 2
+    assert all(len(rows_in(file)) == 2 for file in parameters)
+    (tags,) = [file for file in files if "test_tags" in str(file)]
+    found = [row["tag"] for row in rows_in(tags)]
+    assert len(found) == 2 * len(set(found)) == 30
+    assert max(map(len, found)) == 40
+    assert [p for p in ptjb.path.parent.rglob("*escaped*") if ptjb.output not in p.parents] == []
+
+
+def test_a_microsecond_keeps_all_its_digits(project) -> None:
+    """3: two decimals of a millisecond."""
+    jb = JaxBench(path="x", jit_rounds=20, jit_warmup=1)
+    res, _ = jb.measure(None, jax.jit(lambda x: x + 1), jnp.ones(4))
+
+    (row,) = rows_in(project / "x.csv")
+
+    assert row["jit_mean_ms"] == res.jit_mean_ms
+    assert row["jit_std_ms"] == res.jit_std_ms > 0
+    assert row["jit_median_ms"] != round(row["jit_median_ms"], 4)
+
+
+def test_a_first_run_shows_how_well_it_is_known() -> None:
+    """4: a mean without any spread."""
+    row = a_row() | {"jit_low_ms": 0.9, "jit_high_ms": 1.3}
+
+    assert table.columns([a_record(row)])["Jit-Run"][0].text == "1.00+-0.20 ms"
+
+
+@pytest.mark.parametrize(("old", "new"), [(101.0, 155.0), (92.0, 49.0), (439.0, 153.0)])
+def test_compile_times_that_differ_by_chance_have_no_colour(old: float, new: float) -> None:
+    """5: 34 % of all comparisons of unchanged code were coloured."""
+    record = a_record(a_row(compile_ms=new), a_row(compile_ms=old))
+
+    assert table.columns([record])["Compile"][0].kind == "unclear"
+
+
+def test_two_sessions_at_once_are_two_runs(ptjb) -> None:
+    """9: run numbers were given twice."""
+    ptjb.write(
+        test_p="""
+        def test_p(jax_bench):
+            for i in range(5):
+                jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(3), tag=str(i))
+        """
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+
+    running = [subprocess.Popen([*command, f"--basetemp=tmp{i}"], cwd=ptjb.path) for i in range(3)]
+    assert [process.wait(120) for process in running] == [0, 0, 0]
+
+    (file,) = ptjb.output.rglob("*.csv")
+    rows = rows_in(file)
+    runs = {(row["run_id"], row["session"]) for row in rows}
+    assert len(rows) == 15
+    assert sorted(run for run, _ in runs) == [0, 1, 2]
+    assert len({session for _, session in runs}) == 3
+
+
+def test_one_changed_operation_of_forty_is_a_new_graph(ptjb, monkeypatch) -> None:
+    """11: a change of one in forty was called the same, and a graph that failed cost the row."""
+    ptjb.write(
+        test_c="""
+        import os
+
+        def chain(x):
+            for i in range(40):
+                x = (jnp.tanh if i == int(os.environ["CHANGED"]) else jnp.sin)(x)
+            return x
+
+        def test_c(jax_bench):
+            jax_bench(jit_rounds=1, save_graph=True).measure(fn_jit=chain, x=jnp.ones(4))
+        """
+    )
+
+    for changed, saved in ((-1, 1), (-1, 1), (17, 2)):
+        monkeypatch.setenv("CHANGED", str(changed))
+        ptjb.run()
+        graphs = list(ptjb.output.rglob("*.svg"))
+        assert len(graphs) == saved
+    assert all("http" not in svg.read_text().replace("http://www.w3.org/", "") for svg in graphs)
+
+
+def test_a_graph_that_cannot_be_drawn_costs_neither_the_row_nor_the_test(project, monkeypatch) -> None:
+    from benchax.artifacts import graph
+
+    monkeypatch.setattr(graph, "svg", lambda *_, **__: 1 / 0)
+
+    res, _ = JaxBench(path="x", jit_rounds=1, save_graph=True).measure(None, jax.jit(jnp.sin), jnp.ones(4))
+
+    assert res.notes == ("the graph was not saved (ZeroDivisionError: division by zero)",)
+    assert len(rows_in(project / "x.csv")) == 1
+
+
+def test_plots_without_a_passed_test_are_no_error(ptjb) -> None:
+    """19: IndexError at the end of the session."""
+    ptjb.write(
+        test_n="""
+        def test_n(jax_bench):
+            jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(3))
+            assert False
+        """,
+        test_other="def test_skipped():\n    pytest.skip()\n",
+    )
+    ptjb.output.mkdir()
+
+    session = ptjb.run("--ptjb-plot", "-q", code=1)
+
+    assert "INTERNALERROR" not in session.text
+    assert "IndexError" not in session.text
+
+
+def test_what_others_have_compiled_stays_compiled(project) -> None:
+    """22: jax.clear_caches() in each measurement."""
+    warm = jax.jit(lambda x: jnp.sin(x) @ x)
+    x = jnp.ones((4, 4))
+    warm(x)
+
+    JaxBench(jit_rounds=1, eager_rounds=1).measure(jnp.cos, jax.jit(jnp.cos), x, write=False)
+
+    with watch_compiles() as log:
+        warm(x)
+    assert not log.was_asked
+
+
+def test_eager_memory_is_observed_in_the_same_process(project) -> None:
+    """24b: -1 on CPU, and elsewhere without --forked."""
+    if sys.platform != "linux":
+        pytest.skip("resident memory is observed on Linux")
+    x = jnp.ones((1024, 1024))  # 4 MiB
+
+    jb = JaxBench(eager_rounds=2, eager_warmup=1)
+    small, _ = jb.measure(lambda x: x * 2, None, x, write=False)
+    large, _ = jb.measure(lambda x: jnp.concatenate([x] * 8).sum(), None, x, write=False)
+
+    assert 7.5 <= small.eager_peak_bytes / 2**20 < 10
+    assert 35.5 <= large.eager_peak_bytes / 2**20 < 46
+
+
+@pytest.mark.parametrize("loops", [1, 10])
+def test_a_measured_function_is_compiled_once(loops: int, project) -> None:
+    """25. Inside another program (jit_loops) it is compiled once more, as a part of that."""
+
+    def f(x):
+        return jnp.sin(x) + 1
+
+    x = jnp.ones(1000)
+    with watch_compiles() as log:
+        JaxBench(jit_rounds=3, jit_loops=loops).measure(None, jax.jit(f), x, write=False)
+
+    names = [event.fun_name for event in log.events if event.kind == "compile"]
+    if None in names:
+        pytest.skip("this JAX does not say what it compiles")
+    assert [name for name in names if _plain(name) == "f"] == names[:1]
+
+
+def _plain(name: str | None) -> str:
+    return (name or "").removeprefix("jit(").removesuffix(")").removeprefix("jit_")

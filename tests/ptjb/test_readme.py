@@ -1,0 +1,242 @@
+"""Every snippet of the documentation of pytest-jax-bench, as it is written there. Only the arrays are smaller."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pytest_sessions import Project
+
+from pytest_jax_bench import load_bench_data
+
+pytestmark = pytest.mark.serial  # real measurements
+
+USAGE = """
+import jax
+import jax.numpy as jnp
+
+def fft(x): # An example function we want to profile
+    return jnp.fft.ifftn(jnp.fft.fftn(x))
+
+def test_fft(jax_bench):  # jax_bench is a fixture that creates a JaxBench object.
+    x = jnp.ones((256, 256, 256), dtype=jnp.float32)
+
+    jb = jax_bench(jit_rounds=20, jit_warmup=1, eager_rounds=10, eager_warmup=1)
+    jb.measure(fn=fft, fn_jit=jax.jit(fft), x=x)
+"""
+
+ALTERNATIVE = """
+from pytest_jax_bench import JaxBench
+
+def test_fft_alt(request):
+    x = jnp.ones((256, 256, 256), dtype=jnp.float32)
+
+    jb = JaxBench(request, jit_rounds=20, jit_warmup=1, eager_rounds=10, eager_warmup=1)
+    jb.measure(fn_jit=jax.jit(fft), x=x)
+"""
+
+TAGS = """
+def rfft(x):
+    return jnp.fft.irfftn(jnp.fft.rfftn(x*2.))
+
+def fft(x):
+    return jnp.fft.ifftn(jnp.fft.fftn(x*2.))
+
+def test_tags(request):
+    x = jnp.ones((256, 256, 256), dtype=jnp.float32)
+
+    jb = JaxBench(request, jit_rounds=10, jit_warmup=1, eager_rounds=5, eager_warmup=1)
+
+    jb.measure(fn=fft, fn_jit=jax.jit(fft), x=x, tag="fft")
+    jb.measure(fn=rfft, fn_jit=jax.jit(rfft), x=x, tag="rfft")
+"""
+
+OUTSIDE = """
+from pytest_jax_bench import JaxBench
+
+jb = JaxBench(jit_rounds=10, jit_warmup=2, eager_rounds=5, eager_warmup=1)
+res, out = jb.measure(fn=rfft, fn_jit=jax.jit(rfft), x=x, write=False)
+print(res)
+"""
+
+READ = """
+from pytest_jax_bench import load_bench_data
+data = load_bench_data(".benchmarks/tests:test_interface::test_full.csv")
+print(data[-2:]["commit"], data[-2:]["jit_mean_ms"], "+-", data[-2:]["jit_std_ms"])
+"""
+
+PLOTS = """
+import matplotlib.pyplot as plt
+import pytest
+
+def custom_plot(data):
+    fig = plt.figure()
+    plt.xlabel("run_id")
+    plt.plot(data["run_id"], data["compile_ms"])
+    plt.ylabel("compile_ms")
+    return fig
+
+@pytest.mark.ptjb(plot=custom_plot)
+def test_with_custom_plot(jax_bench):
+    x = jnp.ones((128, 128, 128), dtype=jnp.float32)
+
+    jb = jax_bench(jit_rounds=10, jit_warmup=1)
+    jb.measure(fn_jit=jax.jit(rfft), x=x)
+
+def custom_plot_par(data):
+    fig = plt.figure()
+    plt.xlabel("n")
+    plt.ylabel("jit_mean_ms")
+    plt.plot(data["n"], data["jit_mean_ms"])
+    return fig
+
+@pytest.mark.ptjb(plot_summary=custom_plot_par, only_last=True)
+@pytest.mark.parametrize("n", [128, 170, 220, 270])
+def test_pars_with_custom_plot(jax_bench, n):
+    x = jnp.ones((n, n, n), dtype=jnp.float32)
+
+    jb = jax_bench(jit_rounds=10, jit_warmup=1)
+    jb.measure(fn_jit=jax.jit(rfft), x=x)
+"""
+
+HEADER = """\
+# pytest-jax-bench
+# created: 2025-10-16T19:58:11Z
+# test_nodeid: tests/test_interface.py::test_full
+# backend: gpu
+# device: NVIDIA GeForce RTX 4070 Laptop GPU
+# First commit: 6bc9501
+"""
+NAMES = """\
+run_id commit commit_run tag compile_ms jit_mean_ms jit_std_ms eager_mean_ms eager_std_ms jit_peak_bytes
+jit_constants_bytes jit_temporary_bytes eager_peak_bytes jit_rounds jit_warmup eager_rounds eager_warmup
+"""
+ROWS = """\
+           0     6bc9501           0        base       40.65        1.11        0.46        0.78        0.51    25296896           4     8519680    33816576          10           2           5           1
+           1    6bc9501+           1        base       46.39        0.99        0.49        1.01        0.52    25296896           4     8519680    33816576          10           2           5           1
+           2     76640ba           0        base       43.14        1.14        0.41        0.85        0.57    25296896           4     8519680    33816576          10           2           5           1
+           3     76640ba           1        base       43.19        0.91        0.49        0.54        0.02    25296896           4     8519680    33816576          10           2           5           1
+"""  # noqa: E501
+
+
+def write(ptjb: Project, name: str, *snippets: str) -> None:
+    text = "\n".join(snippets).replace("256, 256, 256", "16, 16, 16").replace("128, 128, 128", "8, 8, 8")
+    (ptjb.path / f"{name}.py").write_text(text.replace("[128, 170, 220, 270]", "[4, 5, 6, 8]"))
+
+
+def test_usage_alternative_usage_and_tags(ptjb) -> None:
+    write(ptjb, "test_benchmark", USAGE, ALTERNATIVE)
+    write(ptjb, "test_tagged", USAGE, ALTERNATIVE, TAGS)
+
+    session = ptjb.run("-v")
+
+    for row in (*session.rows("test_benchmark.py--test_fft/"), *session.rows("test_tagged.py--test_tags")):
+        assert min(row["compile_ms"], row["jit_mean_ms"], row["eager_mean_ms"], row["jit_peak_bytes"]) > 0
+    (alternative,) = session.rows("test_benchmark.py--test_fft_alt")
+    assert (alternative["jit_rounds"], alternative["eager_mean_ms"] > 0) == (20, False)
+    assert [row["tag"] for row in session.rows("test_tags")] == ["fft", "rfft"]
+    for title in ("Test", "C.Run", "Tag", "Compile", "Jit-Run", "Eager-Run", "Jit-Peak"):
+        assert title in session.table[0]
+    assert "0->1" in ptjb.run("-v").line("test_benchmark.py::test_fft ")
+
+
+def test_outside_of_pytest(ptjb) -> None:
+    program = USAGE + TAGS + "\nx = jnp.ones((8, 8, 8))\n" + OUTSIDE
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ptjb.path)
+
+    assert "jit " in done.stdout
+    assert list(ptjb.path.glob(".benchmarks")) == []
+
+
+def test_the_documented_file_is_read(ptjb) -> None:
+    (ptjb.path / ".benchmarks").mkdir()
+    columns = "".join(f"# {f'({i})':>4} {name}\n" for i, name in enumerate(NAMES.split(), 1))
+    file = ptjb.path / ".benchmarks" / "tests:test_interface::test_full.csv"
+    file.write_text(HEADER + columns + "#" + "".join(f"{f'({i})':>12}" for i in range(1, 18)) + "\n" + ROWS)
+
+    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=True, cwd=ptjb.path)
+
+    assert done.stdout.split("+-") == ["['76640ba' '76640ba'] [1.14 0.91] ", " [0.41 0.49]\n"]
+
+
+def test_plots_are_drawn_by_the_option_and_by_the_command(ptjb) -> None:
+    pytest.importorskip("matplotlib")
+    write(ptjb, "test_plots", USAGE, ALTERNATIVE, TAGS, PLOTS)
+
+    session = ptjb.run("--ptjb-plot")
+
+    drawn = {str(file.relative_to(ptjb.output)) for file in ptjb.output.rglob("*.png")}
+    assert drawn >= {
+        "test_plots.py--test_fft/main.png",
+        "test_plots.py--test_tags/main_xtag.png",
+        "test_plots.py--test_with_custom_plot/main_custom.png",
+        "test_plots.py--test_pars_with_custom_plot/n.png",
+        "test_plots.py--test_pars_with_custom_plot/custom.png",
+    }
+    # Each test has its own marker.
+    assert "test_plots.py--test_fft/main_custom.png" not in drawn
+    assert f"{len(drawn)} plots are in" in session.text
+    assert "not drawn" not in session.text
+
+    command = [sys.executable, "-c", "from pytest_jax_bench.plot_command import main; raise SystemExit(main())"]
+    done = subprocess.run([*command, "-s", "svg"], capture_output=True, text=True, cwd=ptjb.path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (ptjb.output / "test_plots.py--test_fft" / "main.svg").exists()
+
+
+def test_graphs_are_saved_when_they_change(ptjb, monkeypatch) -> None:
+    write(
+        ptjb,
+        "test_graph",
+        USAGE,
+        """
+import os
+import pytest
+
+@pytest.mark.ptjb(save_graph=True)
+def test_graph(jax_bench):
+    jb = jax_bench(jit_rounds=1)
+    jb.measure(fn_jit=jax.jit(lambda x: x * int(os.environ["FACTOR"])), x=jnp.ones(8))
+""",
+    )
+
+    def saved(factor: int, *options: str) -> list[str]:
+        monkeypatch.setenv("FACTOR", str(factor))
+        assert "not saved" not in ptjb.run(*options).text
+        return sorted(str(file.relative_to(ptjb.output)) for file in ptjb.output.rglob("*.svg"))
+
+    graph = "test_graph.py--test_graph/main-{}-base.svg"
+    assert saved(2) == [graph.format(0)]
+    assert saved(2) == [graph.format(0)]
+    assert saved(3) == [graph.format(0), graph.format(2)]
+    assert saved(3, "--ptjb-save-graph") == [
+        "test_graph.py--test_fft/main-3-base.svg",
+        graph.format(0),
+        graph.format(2),
+    ]
+
+
+def test_help_lists_all_options_with_their_defaults(ptjb) -> None:
+    from pytest_jax_bench.options import OPTIONS
+
+    text = ptjb.pytester.runpytest_subprocess("--help").stdout.str()
+
+    lines = text.splitlines()
+    found = [i for i, line in enumerate(lines) if "ptjb" in line]  # grep ptjb -A 2
+    shown = "\n".join(lines[k] for k in sorted({k for i in found for k in range(i, i + 3)}))
+    for option in OPTIONS:
+        _, _, rest = shown.partition(f"  {option.flag}")
+        assert "(default:" in rest.partition("  --ptjb")[0], option.flag
+
+
+def test_what_is_read_back_is_what_was_measured(ptjb) -> None:
+    write(ptjb, "test_benchmark", USAGE)
+    session = ptjb.run()
+
+    (row,) = session.rows()
+    data = load_bench_data(ptjb.output)
+
+    assert data["jit_mean_ms"].tolist() == [row["jit_mean_ms"]]
+    assert data["commit"].tolist() == ["unknown"]

@@ -1,0 +1,412 @@
+"""Whole sessions: what is compared with what, what fails and what does not, other plugins, other folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from pytest_sessions import rows_in
+
+pytestmark = pytest.mark.serial  # real measurements
+
+ONE = """
+def test_one(jax_bench):
+    jb = jax_bench(jit_rounds=20)
+    jb.measure(fn_jit=jax.jit(double), x=jnp.ones(64))
+"""
+
+TWO = """
+def test_two(jax_bench):
+    jb = jax_bench(jit_rounds=3)
+    jb.measure(fn_jit=jax.jit(double), x=jnp.ones(64))
+"""
+
+
+def c_run(line: str) -> str:
+    """The second column."""
+    return re.split(r"\s{2,}", line)[1]
+
+
+def test_a_run_is_compared_with_the_first_of_its_commit_and_before_that_with_the_previous_commit(ptjb) -> None:
+    ptjb.write(test_a=ONE)
+    first = ptjb.commit()
+
+    assert c_run(ptjb.run().line("test_one")) == "0"
+    assert c_run(ptjb.run().line("test_one")) == "0->1"
+    (ptjb.path / "new.txt").touch()  # not known to git: dirty
+    assert c_run(ptjb.run().line("test_one")) == "0->2"
+    second = ptjb.commit("next")
+    session = ptjb.run()
+    assert c_run(session.line("test_one")) == f"{first}:1->0"  # the newest clean one
+    assert [row["commit"] for row in session.rows()] == [first, first, first + "+", second]
+    assert [row["commit_run"] for row in session.rows()] == [0, 1, 2, 0]
+    assert [row["run_id"] for row in session.rows()] == [0, 1, 2, 3]
+    assert c_run(ptjb.run().line("test_one")) == "0->1"
+
+    ptjb.git("tag", "-a", "v1", "-m", "annotated")
+    session = ptjb.run()
+    assert c_run(session.line("test_one")) == "0->2"
+    assert session.rows()[-1]["commit"] == second
+
+    assert c_run(ptjb.run("--ptjb-pin", first).line("test_one")) == f"{first}:0->3"
+    assert c_run(ptjb.run("--ptjb-pin", f"{first}:1").line("test_one")) == f"{first}:1->4"
+    assert c_run(ptjb.run("--ptjb-pin", ":1").line("test_one")) == "1->5"
+    assert c_run(ptjb.run("--ptjb-no-compare").line("test_one")) == "6"
+    unknown = ptjb.run("--ptjb-pin", "abcdef0")
+    assert c_run(unknown.line("test_one")) == "7"
+    assert "1 measurements have no run abcdef0 to compare with" in unknown.text
+
+
+def test_the_commit_is_that_of_the_tests_wherever_pytest_is_started(ptjb, monkeypatch) -> None:
+    ptjb.write(test_a=TWO)
+    commit = ptjb.commit()
+    elsewhere = ptjb.path.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert ptjb.pytester.path != Path.cwd()
+
+    # pytester runs in its own folder, so that this session is started by hand.
+    result = ptjb.pytester.run(
+        "env",
+        "-C",
+        str(elsewhere),
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        str(ptjb.path),
+        timeout=120,
+    )
+
+    assert result.ret == 0, result.stdout.str()
+    (row,) = [row for file in ptjb.output.rglob("*.csv") for row in rows_in(file)]
+    assert row["commit"] == commit
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_without_git_the_commit_is_unknown(ptjb, monkeypatch) -> None:
+    ptjb.write(test_a=TWO)
+    python = Path(shutil.which("python") or "")
+    monkeypatch.setenv("PATH", str(python.parent))
+
+    session = ptjb.run()
+
+    assert shutil.which("git") is None
+    assert [row["commit"] for row in session.rows()] == ["unknown"]
+
+
+FAILURES = """
+import os
+
+def bad(x):
+    raise ValueError("no good")
+
+def test_raises(jax_bench):
+    jax_bench(jit_rounds=3).measure(fn_jit=bad, x=jnp.ones(3))
+
+def test_raises_eagerly(jax_bench):
+    jax_bench(jit_rounds=3, eager_rounds=3).measure(fn=bad, fn_jit=jax.jit(double), x=jnp.ones(3))
+
+def test_wrong_argument(jax_bench):
+    jax_bench(jit_rounds=3).measure(fn_jit=double, y=1)
+
+@pytest.mark.ptjb(timeout_s=2)
+def test_forever(jax_bench):
+    def forever(x):
+        return jax.lax.while_loop(lambda x: x >= 0, lambda x: jnp.sin(x) ** 2, x)
+    jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(forever), x=jnp.float32(1))
+
+@pytest.mark.ptjb(timeout_s=60)
+def test_dies(jax_bench):
+    def dies(x):
+        os._exit(3)
+    jax_bench(jit_rounds=3).measure(fn_jit=dies, x=jnp.ones(3))
+
+@pytest.mark.ptjb(timeout_s=60)
+def test_in_time(jax_bench):
+    res, out = jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=jnp.ones(3))
+    assert out[0] == double(jnp.ones(3))[0]
+
+def test_wrong_result(jax_bench):
+    jb = jax_bench(jit_rounds=3, eager_rounds=3)
+    res, _ = jb.measure(fn=double, fn_jit=jax.jit(triple), x=jnp.ones(3))
+    assert "differs" in res.message
+
+def test_fine(jax_bench):
+    jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=jnp.ones(3))
+"""
+
+
+def test_a_failure_is_a_row_and_fails_its_test_alone(ptjb) -> None:
+    ptjb.write(test_f=FAILURES)
+
+    session = ptjb.run(code=1)
+
+    assert "5 failed, 3 passed" in session.text
+    status = {re.search(r"--(\w+)", str(f))[1]: row["status"] for f in ptjb.output.rglob("*.csv") for row in rows_in(f)}
+    assert status == {
+        "test_raises": "error",
+        "test_raises_eagerly": "error",
+        "test_wrong_argument": "error",
+        "test_forever": "timeout",
+        "test_dies": "crashed",
+        "test_in_time": "ok",
+        "test_wrong_result": "ok",
+        "test_fine": "ok",
+    }
+    assert "timeout in first run" in session.line("test_forever")
+    assert "error in trace" in session.line("test_raises ")
+    assert "wrong result" in session.line("test_wrong_result ")
+    assert "no good" in session.text
+    # What fails is shown in the user's own lines, not in ours.
+    assert "engine.py" not in session.text.partition("test_forever")[0]
+
+
+def test_the_gate_fails_the_session_only_when_a_second_measurement_agrees(ptjb, monkeypatch) -> None:
+    ptjb.write(
+        test_g="""
+        import os
+        N = int(os.environ.get("STEPS", "1000"))
+
+        def test_g(jax_bench):
+            f = jax.jit(lambda x: jax.lax.fori_loop(0, N, lambda i, x: x * 0.999 + 1e-6, x))
+            jax_bench(jit_rounds=20, jit_warmup=1).measure(None, f, jnp.ones(8))
+        """
+    )
+    ptjb.commit()
+    ptjb.run()
+
+    monkeypatch.setenv("STEPS", "100000")
+    session = ptjb.run("--ptjb-fail-slower", "10%", code=1)
+
+    (line,) = [line for line in session.text.splitlines() if line.startswith("SLOWER")]
+    assert "test_g #base: jit" in line
+    assert "in two measurements (limit 10 %)" in line
+    assert "Traceback" not in session.text
+    assert "1 passed" in session.text
+    assert "slower" in session.line("test_g.py::test_g ")
+
+
+def test_nothing_to_compare_with_passes_the_gate_and_is_said(ptjb) -> None:
+    ptjb.write(test_a=ONE)
+
+    session = ptjb.run("--ptjb-fail-slower", "10%")
+
+    assert "1 measurements have nothing to compare with (--ptjb-fail-slower)" in session.text
+
+
+def test_measurements_are_selected_by_test_and_tag(ptjb) -> None:
+    ptjb.write(
+        test_s="""
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_s(jax_bench, n):
+            for tag in ("a", "b"):
+                res, out = jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=jnp.ones(n), tag=tag)
+                assert out.shape == (n,)
+        """
+    )
+
+    only = ptjb.run("--ptjb-only", "[1]#a")
+    assert [(row["parameters"], row["tag"]) for row in only.rows()] == [("n-1", "a")]
+    skipped = ptjb.run("--ptjb-skip", "*#a")
+    assert [(row["parameters"], row["tag"]) for row in skipped.rows()] == [("n-1", "a"), ("n-1", "b"), ("n-2", "b")]
+    assert len(ptjb.run("--ptjb-disable").rows()) == 3
+
+
+def test_all_results_can_be_written_as_json(ptjb) -> None:
+    ptjb.write(test_a=ONE)
+
+    ptjb.run("--ptjb-json", "out/results.json", "-q")
+
+    document = json.loads((ptjb.path / "out" / "results.json").read_text())
+    (result,) = document["results"]
+    assert document["format"] == "ptjb-json"
+    assert result["nodeid"] == "test_a.py::test_one"
+    assert result["row"]["jit_median_ms"] > 0
+    assert result["row"]["eager_mean_ms"] is None
+    assert len(result["measurements"][0]["samples"][0]["elapsed_s"]) == 20
+
+
+def test_the_table_is_left_out_with_q_and_explained_with_v(ptjb) -> None:
+    ptjb.write(test_a=ONE)
+    ptjb.run()
+
+    assert "PTJB" not in ptjb.run("-q").text
+    assert "unclear (" not in ptjb.run().text
+    assert "unclear (" in ptjb.run("-v").text
+
+
+def test_colours_are_shown_only_where_the_terminal_shows_any(ptjb, monkeypatch) -> None:
+    ptjb.write(test_a=ONE)
+    ptjb.run()
+
+    assert "\x1b[" in ptjb.run("--color=yes").text
+    assert "\x1b[" not in ptjb.run("--color=no").text
+    assert "\x1b[" not in ptjb.run().text
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in ptjb.run().text
+
+
+def test_rows_are_in_the_database_too(ptjb) -> None:
+    import benchax
+
+    ptjb.write(
+        test_d="""
+        @pytest.mark.parametrize("n", [7])
+        def test_d(jax_bench, n):
+            jb = jax_bench(jit_rounds=3, eager_rounds=3)
+            jb.measure(double, jax.jit(double), jnp.ones(n), tag="t")
+        """
+    )
+
+    ptjb.run()
+
+    eager, jit = benchax.load(ptjb.output)
+    assert {eager.case.name, jit.case.name} == {"test_d.py::test_d"}
+    assert (eager.case.params, eager.case.tag) == ((("n", 7),), "t")
+    assert (eager.case.variant, jit.case.variant) == ("eager", "")
+    assert eager.run_id == jit.run_id
+
+
+def test_workers_of_xdist_measure_one_at_a_time_and_the_session_says_so(ptjb) -> None:
+    ptjb.write(
+        test_x="""
+        import os, pathlib, time
+
+        @pytest.mark.parametrize("n", range(4))
+        def test_x(jax_bench, n):
+            inside = pathlib.Path("inside")
+            def f(x):  # runs eagerly, under the lock
+                os.mkdir(inside)
+                os.rmdir(inside)
+                return x
+            jb = jax_bench(eager_rounds=20, eager_warmup=1)
+            jb.measure(fn=f, x=jnp.ones(n + 1))
+        """
+    )
+
+    session = ptjb.run("-n", "2")
+
+    assert "2 workers measured one at a time" in session.text
+    assert len([line for line in session.table if "test_x[" in line]) == 4
+    assert len({row["session"] for row in session.rows()}) == 1
+
+
+def test_forked_tests_are_in_the_table(ptjb) -> None:
+    pytest.importorskip("pytest_forked")
+    ptjb.write(
+        test_k="""
+        def test_k(jax_bench):
+            x = jnp.ones((512, 512))
+            jax_bench(jit_rounds=3, eager_rounds=3, eager_warmup=1).measure(double, jax.jit(double), x)
+
+        def test_fails(jax_bench):
+            assert False
+        """
+    )
+
+    session = ptjb.run("--forked", code=1)
+
+    assert "1 failed, 1 passed" in session.text
+    assert "Eager-Peak" in session.table[0]
+    assert "test_k.py::test_k" in session.line("test_k ")
+
+
+def test_a_fork_of_a_process_with_jax_is_refused_in_place_of_hanging(ptjb) -> None:
+    pytest.importorskip("pytest_forked")
+    ptjb.write(
+        test_k="""
+        X = jnp.ones(3)
+
+        def test_k(jax_bench):
+            jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=X)
+        """
+    )
+
+    session = ptjb.run("--forked", code=1)
+
+    assert "JAX had started before this test was forked" in session.text
+    assert "make them inside the test or in a fixture" in session.text
+
+
+def test_options_stand_in_the_configuration_as_well(ptjb) -> None:
+    ptjb.write(test_a=ONE)
+    ptjb.pytester.makeini("[pytest]\nptjb_output_dir = results\nptjb_timer = in_graph,wall\nptjb_no_compare = true\n")
+    (ptjb.path / "sub").mkdir()
+
+    ptjb.run()
+
+    (file,) = (ptjb.path / "results").rglob("*.csv")
+    assert rows_in(file)[0]["timer"] in ("in_graph", "wall")
+    assert not ptjb.output.exists()
+
+    ptjb.pytester.makeini("[pytest]\nptjb_plot_xaxis = commits\n")
+    assert "ptjb_plot_xaxis" in ptjb.run(code=4).text
+
+
+def test_options_of_benchax_hold_where_the_plugin_is_told_nothing(ptjb) -> None:
+    ptjb.write(test_a=ONE)
+    (ptjb.path / "pyproject.toml").write_text('[tool.benchax]\ntimer = "pipelined"\nstore = "off"\n')
+
+    session = ptjb.run()
+
+    assert [row["timer"] for row in session.rows()] == ["pipelined"]
+    assert list(ptjb.output.glob("*.db")) == []
+    assert ptjb.run("--ptjb-timer", "wall").rows()[-1]["timer"] == "wall"
+
+
+def test_warnings_that_are_errors_do_not_cost_a_row(ptjb) -> None:
+    ptjb.write(test_a=TWO)
+    ptjb.pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    session = ptjb.run()
+    (file,) = ptjb.output.rglob("*.csv")
+    with file.open("ab") as stream:
+        stream.write(b"  1  half of a li")  # killed while it was written
+
+    session = ptjb.run()
+
+    assert [row["run_id"] for row in session.rows()] == [0, 1]
+    assert any("test_two" in line and "cut off" in line for line in session.table)
+
+
+def test_jit_loops_times_the_function_inside_a_program(ptjb) -> None:
+    ptjb.write(
+        test_l="""
+        def test_l(jax_bench):
+            f = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda i, x: x * 0.999999 + 1e-6, x))
+            for loops in (1, 100):
+                jax_bench(jit_rounds=20, jit_loops=loops).measure(None, f, jnp.ones(()), tag=str(loops))
+        """
+    )
+
+    called, inside = ptjb.run().rows()
+
+    assert called["timer"] == "wall"
+    assert inside["timer"] in ("in_graph", "loop")
+    assert 0 < inside["jit_min_ms"] < called["jit_median_ms"]
+
+
+def test_the_environment_variable_of_a_test_run_is_left_alone(ptjb) -> None:
+    """What a test sees of pytest and of JAX is the same with a benchmark before it."""
+    ptjb.write(
+        test_e="""
+        import os
+        BEFORE = dict(os.environ)
+
+        def test_first(jax_bench):
+            jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=jnp.ones(3))
+
+        def test_then():
+            changed = {k for k in os.environ if os.environ[k] != BEFORE.get(k)} - {"PYTEST_CURRENT_TEST"}
+            assert changed == set()
+        """
+    )
+
+    assert "2 passed" in ptjb.run().text
+    assert os.environ.get("PYTEST_CURRENT_TEST")

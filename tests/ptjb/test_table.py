@@ -1,0 +1,114 @@
+"""The table: its columns, its cells, and what is coloured."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from csv_rows_by_hand import a_record, a_row
+
+from pytest_jax_bench import summary, table
+from pytest_jax_bench.settings import Pin, Settings
+
+
+def cell(title: str, record: dict) -> table.Cell:
+    return table.columns([record])[title][0]
+
+
+def test_columns_that_nobody_fills_are_left_out() -> None:
+    assert list(table.columns([a_record(a_row())])) == ["Test", "C.Run", "Tag", "Compile", "Jit-Run", "Jit-Peak"]
+    full = a_row(eager_median_ms=1.0, eager_peak_bytes=5, jit_constants_bytes=200_000)
+    assert list(table.columns([a_record(full)]))[3:] == [
+        "Compile", "Jit-Run", "Eager-Run", "Jit-Peak", "Jit-Const", "Eager-Peak",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0.000_12, "120 ns"), (0.001_08, "1.08 µs"), (0.0123, "12.3 µs"), (1.5, "1.50 ms"), (2500.0, "2.50 s")],
+)
+def test_each_time_has_the_unit_in_which_it_reads_best(ms: float, text: str) -> None:
+    row = a_row(jit=ms) | {"jit_low_ms": math.nan, "jit_high_ms": math.nan}
+
+    assert cell("Jit-Run", a_record(row)).text == text
+
+
+def test_a_time_is_shown_with_half_of_its_interval_and_what_it_is_compared_with() -> None:
+    old = a_row(jit=1.08)
+    new = a_row(jit=0.0912) | {"jit_low_ms": 0.0900, "jit_high_ms": 0.0924}
+
+    assert cell("Jit-Run", a_record(new, old)).text == "1.08->0.0912+-0.0012 ms faster"
+    assert cell("Jit-Run", a_record(new)).text == "91.2+-1.2 µs"
+
+
+def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
+    old = a_row()
+
+    assert cell("Jit-Peak", a_record(a_row(), old)) == table.Cell("1.00 MiB", "same")
+    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB->2.00 MiB slower"
+
+
+@pytest.mark.parametrize(
+    ("jit", "verdict", "markup"),
+    [
+        (0.1, "faster", {"green": True}),
+        (10.0, "slower", {"red": True}),
+        (1.3, "unclear", {"light": True}),
+    ],
+)
+def test_only_what_the_comparison_supports_is_coloured(jit: float, verdict: str, markup: dict) -> None:
+    found = cell("Jit-Run", a_record(a_row(jit=jit), a_row()))
+
+    assert found.text.endswith(f" {verdict}")
+    assert found.markup == markup
+
+
+def test_a_first_run_has_no_colour() -> None:
+    assert cell("Jit-Run", a_record(a_row())).markup == {}
+
+
+def test_the_commit_is_named_where_it_is_another_one() -> None:
+    new = a_row(commit="bbbbbbb+", commit_run=3)
+
+    assert cell("C.Run", a_record(new)).text == "3"
+    assert cell("C.Run", a_record(new, a_row(commit="bbbbbbb", commit_run=1))).text == "1->3"
+    assert cell("C.Run", a_record(new, a_row(commit="aaaaaaa", commit_run=1))).text == "aaaaaaa:1->3"
+
+
+def test_a_failure_says_what_happened_where() -> None:
+    row = a_row(jit=math.nan, status="timeout", message="compile: it took longer than 2 s", compile_ms=math.nan)
+
+    assert cell("Status", a_record(row)) == table.Cell("timeout in compile", "failed")
+    assert cell("Status", a_record(a_row(message="differs"))).text == "wrong result"
+
+
+def test_means_stand_in_for_medians_in_rows_of_the_peer() -> None:
+    old = a_row(environment="", jit_mean_ms=2.0) | {f"jit_{k}_ms": math.nan for k in ("median", "low", "high", "min")}
+
+    found = cell("Jit-Run", a_record(a_row(), old))
+
+    assert found.text == "2.00->1.00+-0 ms unclear"
+
+
+def test_texts_stay_on_one_line_and_within_bounds() -> None:
+    found = cell("Tag", a_record(a_row(tag="a\nb\x1b[31m" + "x" * 10_000)))
+
+    assert found.text.startswith("a\\nb\\x1b[31mxxx")
+    assert len(found.text) == table.LONGEST
+
+
+def test_each_reason_is_given_once() -> None:
+    records = [a_record(a_row(jit=1.2), a_row()), a_record(a_row(jit=1.3), a_row())]
+
+    reasons = summary.reasons(records)
+
+    assert len(reasons) == 2  # of run times, and of compilation
+    assert all(line.startswith("unclear (2): ") for line in reasons)
+
+
+def test_a_pin_that_matches_nothing_is_said() -> None:
+    settings = Settings(pin=Pin("abc", None))
+
+    assert summary.notes([a_record(a_row())], settings, 0) == [
+        "ptjb: 1 measurements have no run abc to compare with (--ptjb-pin)"
+    ]
