@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ ON_GPU = os.environ.get("BENCHAX_TEST_GPU") == "1"
 # Before anything imports JAX; child processes inherit it.
 if not ON_GPU:
     os.environ["JAX_PLATFORMS"] = "cpu"
+
+# A shell without job control starts background commands with Ctrl-C ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: a compilation inside an example takes what it takes. In CI the same examples every time.
 settings.register_profile("benchax", deadline=None, derandomize="CI" in os.environ)
