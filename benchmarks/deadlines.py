@@ -134,9 +134,9 @@ def stops(calls: int) -> None:
         ours[name] = [list(column) for column in zip(*late, strict=True)]
     texts = [[name, *(f"{median(ms):.2f} [{max(ms):.2f}]" for ms in found)] for name, found in ours.items()]
     table(["", "partial", "raise", "waiting only"], texts)
-    late = max(median(ms) for found in ours.values() for ms in found[:2])
-    idle = max(median(found[2]) for found in ours.values())
-    print(f"latest median {late:.2f} ms (claimed: {LATE_MS:g}), of which the machine {idle:.2f}\n")
+    late = {name: max(map(median, found[:2])) for name, found in ours.items()}
+    name = max(late, key=late.__getitem__)
+    print(f"latest: {late[name]:.2f} ms ({name}; claimed: {LATE_MS:g})\n")
 
 
 def _late_ms(call: Callable[[Any], Any], argument: Any) -> float:

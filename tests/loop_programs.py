@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 WIDTH = 512
-"""XLA:CPU compiles loops over less than 1 KiB in another way, with other last digits; `strips.py` tells."""
+"""XLA:CPU compiles loops over less than 1 KiB in another way, with other last digits; `with_deadline` tells."""
 
 State = dict[str, Any]
 """x: f32[WIDTH], s: f32[], h: bf16[2], i: i32[], k: a key."""

@@ -5,7 +5,7 @@ so that a look costs little and a stop comes within about a millisecond. What th
 what `jax.lax` computes. Programs are not known here: the bodies are functions.
 
 A flag (bool[]) says whether the time was up at the last look. It is carried through all loops that hold others, so that
-these stop too. Where the program ends by itself (`must_raise`) it stays False and is not carried.
+these stop too. Where the program ends by itself (`must_raise`) it stays False.
 """
 
 from __future__ import annotations
