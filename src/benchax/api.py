@@ -178,20 +178,20 @@ def store_together(rows: Sequence[tuple[Measurement, Options]]) -> Outcome:
     outcome = Outcome()
     with ExitStack() as stack:
         for where in dict.fromkeys(options.store for _, options in rows if options.store not in (None, "off")):
-            stack.enter_context(_opened(where).held_open())
+            stack.enter_context(opened(where).held_open())
         for i, (row, options) in enumerate(rows):
             _store(row, options, i, outcome)
     return outcome
 
 
 # Holds nothing open; making it takes longer than a row.
-_opened = lru_cache(maxsize=4)(open_store)
+opened = lru_cache(maxsize=4)(open_store)
 
 
 def _store(row: Measurement, options: Options, position: int, outcome: Outcome) -> None:
     if options.store in (None, "off"):
         return
     try:
-        outcome.row_ids[position] = _opened(options.store).append(row)
+        outcome.row_ids[position] = opened(options.store).append(row)
     except StoreError as error:
         outcome.unstored.append(Unstored(row, error))

@@ -5,7 +5,6 @@ The row comes first. What follows it may fail without costing it, and without fa
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ from benchax.store.csv_text import encode_parameters
 from pytest_jax_bench import drawers, gate, graphs, history, steps
 from pytest_jax_bench.place import Place
 from pytest_jax_bench.result import BenchData
-from pytest_jax_bench.rows import row_of, wrong_results
+from pytest_jax_bench.rows import other_timers, row_of, wrong_results
 from pytest_jax_bench.steps import Call, Measured, Rounds, Wishes
 
 
 def keep(call: Call, measured: Measured, rounds: Rounds, wishes: Wishes, place: Place, *, write: bool) -> BenchData:
     """Raises `StoreError` where the CSV file cannot be written."""
     row = _row(call, measured, rounds, place)
-    notes = [text for text in (*measured.unstored, wrong_results(measured)) if text]
+    notes = [text for text in (*measured.notes, wrong_results(measured), *other_timers(measured)) if text]
     if write and place.csv is not None and jax.process_index() == 0:
         row = _append(place.csv, row, place.nodeid, notes)
         old = history.reference_of(row, place.csv, place.settings)
@@ -57,12 +56,8 @@ def _row(call: Call, measured: Measured, rounds: Rounds, place: Place) -> dict[s
 
 def _append(csv: Path, row: dict[str, Any], nodeid: str, notes: list[str]) -> dict[str, Any]:
     device = jax.devices()[0]
-    # Its warnings (a damaged line was repaired) are notes: pytest may turn warnings into errors.
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        row = csv_files.append(csv, row, nodeid=nodeid, backend=device.platform, device=device.device_kind)
-    notes += [str(warning.message) for warning in caught]
-    return row
+    with steps.warnings_into(notes):
+        return csv_files.append(csv, row, nodeid=nodeid, backend=device.platform, device=device.device_kind)
 
 
 def _alarm(

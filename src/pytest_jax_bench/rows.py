@@ -58,6 +58,18 @@ def wrong_results(measured: Measured) -> str:
     return "; ".join(r.message for m in measured.rows for r in m.remarks if r.severity == "error")
 
 
+def other_timers(measured: Measured) -> list[str]:
+    """Where the first timer that was asked for could not serve: which one is shown, and why."""
+    m = measured.jit
+    if m is None or m.failure is not None or m.options.stages != "samples" or m.options.timer == "auto":
+        return []
+    asked = m.options.timer.split(",")[0]
+    if m.headline is not None and m.headline.timer == asked:
+        return []
+    shown = f"timed by {m.headline.timer}" if m.headline else "no run time"
+    return [f"{shown}, because {asked} could not serve: {m.why_absent(f'samples.{asked}')}"]
+
+
 def _times(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
     """Of the first timer that could serve."""
     samples = m.headline if m else None

@@ -9,6 +9,7 @@ are steady, and takes at most 20 ms for each warm-up call that is asked for (one
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType, TracebackType
@@ -90,7 +91,8 @@ class Measured:
     """What the function raised, or why there is no answer."""
     kept: list[tuple[Measurement, Options]] = field(default_factory=list[tuple[Measurement, Options]])
     """Rows, until they are stored."""
-    unstored: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    """What became of storing them."""
 
     @property
     def rows(self) -> list[Measurement]:
@@ -133,8 +135,19 @@ def _measure(call: Call, rounds: Rounds, base: dict[str, Any], place: Place, mea
 def _store(measured: Measured, place: Place) -> None:
     if place.output_dir is not None and any(options.store != "off" for _, options in measured.kept):
         make_folder(place.output_dir)
-    outcome = api.store_together(measured.kept)
-    measured.unstored += [str(unstored.error) for unstored in outcome.unstored]
+    with warnings_into(measured.notes):
+        outcome = api.store_together(measured.kept)
+    measured.notes += [str(unstored.error) for unstored in outcome.unstored]
+
+
+@contextlib.contextmanager
+def warnings_into(notes: list[str]) -> Iterator[None]:
+    """What is warned about inside (a damaged file was repaired) becomes notes: pytest may turn warnings into errors,
+    and a row would be lost."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    notes += [str(warning.message) for warning in caught]
 
 
 def _base(wishes: Wishes, place: Place, store: bool) -> dict[str, Any]:
@@ -196,6 +209,8 @@ def _run(case: Case, options: dict[str, Any], defaults: dict[str, Any], place: P
     heard: dict[str, Any] = {}
     defaults = defaults | {"store": str(place.output_dir)} if place.output_dir else defaults | {"store": "off"}
     resolved = resolve(options, defaults=defaults, project=place.folder)
+    if resolved.store != "off":
+        api.opened(resolved.store)  # a place that cannot be is refused before anything is measured
     with _sent_by_value(place.module, resolved):
         (row,) = api.run(
             [replace(case, listen=heard.__setitem__)],

@@ -9,9 +9,6 @@ import pytest
 
 from pytest_jax_bench import JaxBench
 
-pytestmark = pytest.mark.serial  # real measurements
-
-
 STEPS = """
 def bench(jax_bench, **rounds):
     return jax_bench(**rounds), jnp.ones((32, 32))

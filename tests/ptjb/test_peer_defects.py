@@ -19,8 +19,6 @@ from pytest_sessions import rows_in
 from benchax.watching.compiles import watch_compiles
 from pytest_jax_bench import JaxBench, table
 
-pytestmark = pytest.mark.serial  # real measurements
-
 ODD = r"""
 VALUES = [
     jnp.float32, lambda x: x, len, "alpha", "beta", True, "True", None, "None", 1, 1.0, "1", -0.5, 1e-9,

@@ -10,8 +10,6 @@ from pytest_sessions import Project
 
 from pytest_jax_bench import load_bench_data
 
-pytestmark = pytest.mark.serial  # real measurements
-
 USAGE = """
 import jax
 import jax.numpy as jnp

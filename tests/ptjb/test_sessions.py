@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from pytest_sessions import rows_in
 
-pytestmark = pytest.mark.serial  # real measurements
-
 ONE = """
 def test_one(jax_bench):
     jb = jax_bench(jit_rounds=20)
@@ -168,6 +166,7 @@ def test_a_failure_is_a_row_and_fails_its_test_alone(ptjb) -> None:
     assert "engine.py" not in session.text.partition("test_forever")[0]
 
 
+@pytest.mark.serial  # a neighbour may hide the difference
 def test_the_gate_fails_the_session_only_when_a_second_measurement_agrees(ptjb, monkeypatch) -> None:
     ptjb.write(
         test_g="""
@@ -298,6 +297,39 @@ def test_workers_of_xdist_measure_one_at_a_time_and_the_session_says_so(ptjb) ->
     assert len({row["session"] for row in session.rows()}) == 1
 
 
+def test_plot_functions_of_markers_are_found_with_workers(ptjb) -> None:
+    pytest.importorskip("matplotlib")
+    ptjb.write(
+        test_w="""
+        def draw(data):
+            import matplotlib.pyplot as plt
+            assert list(data["n"]) == [1, 2]
+            return plt.figure()
+
+        def other(data):
+            import matplotlib.pyplot as plt
+            return plt.figure()
+
+        @pytest.mark.ptjb(plot_summary=draw)
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_w(jax_bench, n):
+            jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(n))
+
+        def inside():
+            return lambda data: None
+
+        @pytest.mark.ptjb(plot=inside())
+        def test_v(jax_bench):
+            jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(3))
+        """
+    )
+
+    session = ptjb.run("-n", "2", "--ptjb-plot")
+
+    assert (ptjb.output / "test_w.py--test_w" / "custom.png").exists()
+    assert "test_w.py::test_v: plot was not drawn, because ImportError: inside.<locals>.<lambda>" in session.text
+
+
 def test_forked_tests_are_in_the_table(ptjb) -> None:
     pytest.importorskip("pytest_forked")
     ptjb.write(
@@ -375,21 +407,30 @@ def test_warnings_that_are_errors_do_not_cost_a_row(ptjb) -> None:
     assert any("test_two" in line and "cut off" in line for line in session.table)
 
 
+@pytest.mark.serial  # a neighbour may hide the difference
 def test_jit_loops_times_the_function_inside_a_program(ptjb) -> None:
     ptjb.write(
         test_l="""
         def test_l(jax_bench):
-            f = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda i, x: x * 0.999999 + 1e-6, x))
+            f = jax.jit(lambda x: jax.lax.fori_loop(0, 5000, lambda i, x: x * 0.999999 + 1e-6, x))
             for loops in (1, 100):
                 jax_bench(jit_rounds=20, jit_loops=loops).measure(None, f, jnp.ones(()), tag=str(loops))
+
+        def test_refused(jax_bench):
+            jax_bench(jit_rounds=3, timer="in_graph,wall").measure(None, jax.jit(lambda: 1.0))
         """
     )
 
-    called, inside = ptjb.run().rows()
+    session = ptjb.run()
 
+    called, inside = session.rows("test_l/")
     assert called["timer"] == "wall"
     assert inside["timer"] in ("in_graph", "loop")
-    assert 0 < inside["jit_min_ms"] < called["jit_median_ms"]
+    # 5000 dependent steps take 5 µs and more: nothing was hoisted out of the loop.
+    assert 0.005 < inside["jit_min_ms"] < called["jit_median_ms"]
+    (refused,) = session.rows("test_refused")
+    assert refused["timer"] == "wall"
+    assert "timed by wall, because in_graph could not serve: " in session.text
 
 
 def test_the_environment_variable_of_a_test_run_is_left_alone(ptjb) -> None:

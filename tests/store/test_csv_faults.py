@@ -106,7 +106,7 @@ def test_a_reader_meets_only_whole_rows(path: Path, add: Add) -> None:
     while writer.poll() is None:
         found = tags(path)
         assert found == [str(i) for i in range(len(found))]
-        assert newest(path, 1)["tag"][0] >= found[-1] or len(newest(path, 1)["tag"][0]) > len(found[-1])
+        assert int(newest(path, 1)["tag"][0]) >= int(found[-1])
 
     finish(writer)
     assert len(tags(path)) == 201
@@ -204,6 +204,32 @@ add(tag="half")
     assert "# test_nodeid: t.py::f" in path.read_text().splitlines()
 
 
+def test_wherever_a_header_is_cut_the_file_is_of_use(path: Path, add: Add) -> None:
+    add(tag="a")
+    whole = path.read_bytes()
+    ends = [match.end() for match in re.finditer(rb"\n", whole)][:-1]
+    for cut in sorted({end + shift for end in ends for shift in (-2, -1, 0, 1)} - {ends[-1] + 1}):
+        path.write_bytes(whole[:cut])
+        assert tags(path) == []
+
+        add(tag="b")
+
+        assert tags(path) == ["b"]
+        assert [f"# {name}" for name in ("test_nodeid", "backend", "device")] == re.findall(
+            r"^# (?:test_nodeid|backend|device)(?=: .)", path.read_text(), re.MULTILINE
+        )
+
+
+def test_a_line_that_is_being_written_is_waited_for(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(tag="a")
+    add(tag="b")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-300])
+    monkeypatch.setattr("benchax.store.csv_reading.wait_for", lambda *_: path.write_bytes(whole))
+
+    assert tags(path) == ["a", "b"]
+
+
 def test_a_kill_while_an_old_file_is_rewritten_leaves_the_old_one(path: Path, add: Add) -> None:
     path.parent.mkdir()
     old = Path(shutil.copy(GOLDEN / "ptjb-0.5.0-tags.csv", path)).read_bytes()
@@ -265,6 +291,8 @@ def test_wherever_the_last_line_of_an_old_file_is_cut_nothing_else_is_lost(path:
             add(tag="next")
 
         assert [str(row) for row in read(path).tolist()][:-1] == expected
+        has_rest = bool(whole[begin:cut].strip()) and cut < len(whole) - 1
+        assert ("# cut off: " in path.read_text()) == has_rest
 
 
 def test_a_missing_last_line_break_is_no_damage(path: Path, add: Add, recwarn: pytest.WarningsRecorder) -> None:
@@ -313,6 +341,7 @@ try:
     add(tag="no room")
 except StoreError as error:
     print(str(error).splitlines()[0])
+assert path.stat().st_size == size
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 add(tag="room")
 """

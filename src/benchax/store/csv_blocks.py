@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchax.store.csv_numbers import Bytes, Mask, decimals, integers
-from benchax.store.csv_rows import COLUMNS, END, KINDS, MISSING, Form, Kind, parse
+from benchax.store.csv_rows import COLUMNS, KINDS, MISSING, Form, Kind, parse
 from benchax.store.csv_text import unword
 
 Indices = npt.NDArray[np.intp]
@@ -107,7 +107,9 @@ def _read_alike(
             continue
         of_all = rows if len(rest) == len(rows) else rows[rest]
         fits = (of_all[:, ends] == first[ends]).all(1) & (of_all[:, ends - 1] > _BLANK).all(1)
-        fits &= of_all[:, ends[-1] - 1] == ord(END) if form.has_end else True
+        if form.has_end:
+            end = slice(ends[-2], ends[-1])
+            fits &= (of_all[:, end] == first[end]).all(1)
         chosen = of_all if fits.all() else of_all[fits]
         yield rest[fits], _read_columns(chosen, ends, form, wanted)
         rest = rest[~fits]
