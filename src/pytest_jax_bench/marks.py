@@ -8,18 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pytest_jax_bench.options import MARKER as NAME
 from pytest_jax_bench.options import TIMERS
 
 if TYPE_CHECKING:
     import pytest
-
-NAME = "ptjb"
-LINE = (
-    f"{NAME}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, verify=None): "
-    "how a benchmark is measured and drawn. plot: a function of the data of this test; plot_summary: of the merged "
-    "data of all its parameters; only_last: these get only the newest run; save_graph: save the compiled graph as SVG; "
-    "timeout_s: seconds for each stage; timer, verify: as --ptjb-timer and --ptjb-verify"
-)
 
 
 def _is_seconds(value: Any) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop")
 OUTPUT_DIR = ".benchmarks"
+MARKER = "ptjb"
 
 
 class Option(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_jax_bench import marks, options
+from pytest_jax_bench import options
 
 if TYPE_CHECKING:
     from pytest_jax_bench.bench import Factory
@@ -27,13 +27,20 @@ MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
 ATTRIBUTE = "ptjb"
 """Of a report: the records as JSON."""
 
+MARKER_LINE = (
+    f"{options.MARKER}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
+    "verify=None): how a benchmark is measured and drawn. plot: a function of the data of this test; plot_summary: of "
+    "the merged data of all its parameters; only_last: these get only the newest run; save_graph: save the compiled "
+    "graph as SVG; timeout_s: seconds for each stage; timer, verify: as --ptjb-timer and --ptjb-verify"
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     options.add(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", marks.LINE)
+    config.addinivalue_line("markers", MARKER_LINE)
     config.stash[VALUES] = options.values_of(config)
     # With xdist all workers are one session, the controller's.
     config.stash[SESSION] = getattr(config, "workerinput", {}).get("ptjb_session") or os.urandom(8).hex()
@@ -52,8 +59,11 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if (why := marks.problem(item)) is not None:
-        pytest.fail(why, pytrace=False)
+    if item.get_closest_marker(options.MARKER) is not None:
+        from pytest_jax_bench import marks
+
+        if (why := marks.problem(item)) is not None:
+            pytest.fail(why, pytrace=False)
 
 
 @pytest.fixture
@@ -91,7 +101,10 @@ class Reporter:
         self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        self.config.stash[MARKED] = {item.nodeid: keywords for item in items if (keywords := marks.of(item))}
+        if marked := [item for item in items if item.get_closest_marker(options.MARKER) is not None]:
+            from pytest_jax_bench import marks
+
+            self.config.stash[MARKED] = {item.nodeid: marks.of(item) for item in marked}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -59,12 +59,16 @@ def notes(records: Sequence[Record], settings: Settings, verbosity: int) -> list
     lines += [f"{_name(r)}: {table.shortened(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
-        lines.append(f"ptjb: {len(unmatched)} measurements have no run {settings.pin} to compare with (--ptjb-pin)")
+        lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
     if settings.fail_slower is not None and unmatched:
-        lines.append(f"ptjb: {len(unmatched)} measurements have nothing to compare with (--ptjb-fail-slower)")
+        lines.append(f"ptjb: nothing to compare with (--ptjb-fail-slower): {_share(unmatched, records)}")
     if verbosity >= 1:
         lines += reasons(records)
     return lines
+
+
+def _share(some: Sequence[Record], records: Sequence[Record]) -> str:
+    return f"{len(some)} of {len(records)} measurements"
 
 
 def reasons(records: Sequence[Record]) -> list[str]:

@@ -110,5 +110,5 @@ def test_a_pin_that_matches_nothing_is_said() -> None:
     settings = Settings(pin=Pin("abc", None))
 
     assert summary.notes([a_record(a_row())], settings, 0) == [
-        "ptjb: 1 measurements have no run abc to compare with (--ptjb-pin)"
+        "ptjb: no run abc to compare with (--ptjb-pin): 1 of 1 measurements"
     ]

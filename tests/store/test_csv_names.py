@@ -16,6 +16,7 @@ from benchax.store.csv_names import file_for
 from benchax.store.csv_text import encode_parameters
 
 FOLDER = Path("out")
+GOLDEN = Path(__file__).parents[1] / "golden"
 RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 
 # Few letters, so that names that differ in one of them are often drawn together.
@@ -158,12 +159,14 @@ def test_a_file_of_0_5_0_is_continued(tmp_path: Path, nodeid: str, params: dict[
 def test_a_file_of_0_5_0_is_continued_when_it_has_the_current_form(tmp_path: Path) -> None:
     nodeid = "t.py::TestA::f"
     old = begun(tmp_path / "t.py--TestA--f" / "main.csv", nodeid)
+    golden = (GOLDEN / "ptjb-0.5.0-blank-in-tag.csv").read_text()
+    old.write_text(re.sub("# test_nodeid: .*", f"# test_nodeid: {nodeid}", golden))
 
     for _ in range(3):
         append(file_for(tmp_path, nodeid, {}), {}, nodeid=nodeid, backend="cpu", device="cpu")
 
     assert file_for(tmp_path, nodeid, {}) == old
-    assert len(read(old)) == 3
+    assert len(read(old)) == 4
 
 
 def test_a_file_of_ours_is_not_taken_for_one_of_0_5_0(tmp_path: Path) -> None:

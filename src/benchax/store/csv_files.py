@@ -29,7 +29,6 @@ from benchax.store.csv_rows import (
     complete,
     facts_of,
     header,
-    is_of_0_5,
     is_whole,
     line,
     notes_of,
@@ -144,7 +143,7 @@ def _write(descriptor: int, at: int, data: bytes) -> None:
 
 def _rewrite(path: Path, file: BinaryIO, head: Head, facts: Mapping[str, str]) -> list[str]:
     """Replaces the file by one of the current form with the same rows, in one step. Needs its lock."""
-    facts = dict(facts) | facts_of(head.comments) | (BEGUN_BY_0_5 if is_of_0_5(head.comments) else {})
+    facts = dict(facts) | facts_of(head.comments) | (BEGUN_BY_0_5 if head.form and head.form.version == 1 else {})
     remarks: list[str] = []
     temporary = path.with_name(f"{path.name}.new")
     try:
