@@ -1,8 +1,8 @@
 """A million rows in one CSV file of the plugin: the newest ones, all of them, one more.
 
     python benchmarks/csv_history.py                                  5 minutes, 1 GB of disk
-    python benchmarks/csv_history.py --rows 100000 --peer ''          a first impression, without the peer
-    python benchmarks/csv_history.py --peer /path/to/python           an interpreter that has pytest-jax-bench 0.5.0
+    python benchmarks/csv_history.py --rows 100000                    a first impression
+    python benchmarks/csv_history.py --python PATH                    beside the pytest-jax-bench of that interpreter
 
 Two files with the same rows: ours, in full precision, with jit and eager times in every row and three tags in turn;
 and the 18 columns of pytest-jax-bench 0.5.0, which both can read. Each reading is a process of its own; times are of
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peers
 from report import header, note, table
 
 from benchax.store.csv_rows import CURRENT, complete, facts_of, line
@@ -65,17 +66,19 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="(1000000)")
     parser.add_argument("--repeats", type=int, default=5, help="readings per process (5); the peer reads once")
     parser.add_argument("--folder", type=Path, help="where the files are made and removed again")
-    parser.add_argument("--peer", default=sys.executable, help="interpreter with pytest-jax-bench; '' for none")
+    peers.add_option(parser)
     options = parser.parse_args()
-    header(f"{options.rows} rows in one CSV file", ["numpy"])
+    installed = peers.versions(options.python)
+    header(f"{options.rows} rows in one CSV file", ["numpy"], peers.described(installed))
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         ours, theirs = Path(folder) / "ours.csv", Path(folder) / "theirs.csv"
         note(f"writing {options.rows} rows twice")
         write(ours, theirs, options.rows)
         results = [result("benchax", task, code, ours, options.repeats) for task, code in TASKS.items()]
         results.append(result("benchax", "read all, 18 columns", TASKS["read all"], theirs, options.repeats))
-        if options.peer:
-            results.append(result("pytest-jax-bench 0.5.0", "read all, 18 columns", PEER, theirs, 1, options.peer))
+        if version := installed["pytest-jax-bench"]:
+            name = f"pytest-jax-bench {version}"
+            results.append(result(name, "read all, 18 columns", PEER, theirs, 1, options.python))
         columns = ["what", "by", "limit ms", "best ms", "median ms", "best CPU ms", "peak MiB", "file MB"]
         table(columns, [row for row in results if row])
 

@@ -1,7 +1,6 @@
 """What a grid costs beyond its functions: 1,000 small cells, beside a plain loop in this process.
 
-    python benchmarks/grid.py           1,000 cells
-    python benchmarks/grid.py --quick   100 cells
+    python benchmarks/grid.py [--quick] [--neighbour]      1,000 cells, about a minute; --quick: 100 cells
 
 Each cell compiles a function of its own (no cache serves it) and runs one trial. Printed are the seconds per cell,
 split into what JAX takes and what the grid adds: sending, making inputs, fetching outputs, comparing, storing durably.
@@ -12,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import header, note, table
+from report import busy_neighbour, header, load, note, table
 
 import benchax
 from benchax.grids import timing
@@ -62,12 +62,18 @@ def in_process(given: list[Callable[..., Any]], data: list[str]) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="100 cells")
+    parser.add_argument("--neighbour", action="store_true", help="beside processes that compute in bursts")
     given = parser.parse_args()
-    count = 10
+    fs = functions(10)
     sizes = [f"f32[{8 + n}]" for n in range(10 if given.quick else 100)]
-    header(f"A grid of {count * len(sizes)} small cells", ["numpy", "sqlalchemy"])
+    with busy_neighbour() if given.neighbour else nullcontext():
+        beside = ", beside a busy neighbour" if given.neighbour else ""
+        header(f"A grid of {len(fs) * len(sizes)} small cells" + beside, ["numpy", "sqlalchemy"])
+        measure(fs, sizes)
+        print(load())
 
-    fs = functions(count)
+
+def measure(fs: list[Callable[..., Any]], sizes: list[str]) -> None:
     benchax.grid(fs[:1], sizes[:1], store=False, progress=False)  # the workers are there
     note("in this process")
     floor = in_process(fs, sizes)

@@ -9,7 +9,7 @@ Beside them, for scale: what the same job costs in a worker that is warm, in a c
 an empty job costs. All medians of interleaved rounds. The kills are of a function that never leaves a loop of XLA, and
 of one that never leaves Python. On a machine with other work the limits of time mean little; the ratios at the end do.
 
-    python benchmarks/isolation.py [--quick] [--busy]      about a minute; --busy: beside two processes that compute
+    python benchmarks/isolation.py [--quick] [--neighbour]      about two minutes
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import header, load, note, table
+from report import busy_neighbour, header, load, note, table
 
 from benchax.executors.jobs import Ended, Job
 from benchax.executors.pool import Pool
@@ -34,7 +35,6 @@ from benchax.executors.pool import Pool
 OVERSHOOT_S, OVERSHOOT_SHARE, NEXT_S = 0.05, 0.05, 0.1
 LIMITS_S = (0.1, 0.5, 2.0)
 ENTRY = "isolation:call"
-BUSY = "while True: pass"
 
 
 def call(function: Callable[..., Any], say: Callable[..., None]) -> tuple[dict[str, Any], tuple[Any, ...]]:
@@ -161,16 +161,12 @@ def _word(values: list[float], permitted_s: float) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 rounds instead of 8")
-    parser.add_argument("--busy", action="store_true", help="beside two processes that compute all the time")
+    parser.add_argument("--neighbour", action="store_true", help="beside processes that compute in bursts")
     given = parser.parse_args()
-    header("Limits and kills" + (", beside two busy processes" if given.busy else ""), ["psutil", "cloudpickle"])
-    neighbours = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2 * given.busy)]
-    try:
+    with busy_neighbour() if given.neighbour else nullcontext():
+        beside = ", beside a busy neighbour" if given.neighbour else ""
+        header("Limits and kills" + beside, ["psutil", "cloudpickle"])
         late, jobs = rounds(2 if given.quick else 8)
-    finally:
-        for neighbour in neighbours:
-            neighbour.kill()
-            neighbour.wait()
     is_kept = report(late, jobs)
     print(f"\n{load()}")
     return 0 if is_kept else 1

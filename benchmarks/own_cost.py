@@ -3,8 +3,8 @@
 The suite runs as `benchax run` runs it: default options, every row stored. From outside, each step is timed by a
 wrapper around it, exclusively (what a step calls and is listed itself is not counted twice). Three groups:
 
-    asked     tracing, lowering and compiling the function; building the loop that times it; the first run; warming up;
-              the time inside samples; the un-jitted run that the result is compared with
+    asked     tracing, lowering and compiling the function; building the programs that time it; the first run; warming
+              up; the time inside samples; the un-jitted run that the result is compared with
     shown     further readings that have their own place in the row: memory, transfers, dispatch, the comparison of the
               results, the compiler's plan. They can be judged by what they cost here
     own       the rest: finding how many calls make a sample, deciding when to stop, noise, environment, remarks, store
@@ -37,14 +37,15 @@ from report import header, load, note, table
 from benchax import api
 from benchax.artifacts import cost as costs
 from benchax.measuring import engine, noise, sampling, stages, verification
-from benchax.measuring.timers import loop
+from benchax.measuring.timers import in_graph, loop
 
 SHARE, START_MS = 1.05, 150.0
 BUILD = ("trace", "lower", "compile")
 REST, CALIBRATING, BETWEEN = "everything else", "calls per sample", "between samples"
 
 STEPS: tuple[tuple[str, str, Any, str], ...] = (
-    ("asked", "build the loop timer", loop, "_compiled"),
+    ("asked", "build the timers", loop, "_compiled"),
+    ("asked", "build the timers", in_graph, "_compiled"),
     ("asked", "first run", stages, "first_run"),
     ("asked", "warm-up", engine, "warm_up"),
     ("asked", "un-jitted run", verification, "_run"),
@@ -61,6 +62,7 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("own", "garbage collection", gc, "collect"),
     ("own", BETWEEN, engine, "collect"),
     ("own", "prepare timers", loop.Loop, "prepare"),
+    ("own", "prepare timers", in_graph.InGraph, "prepare"),
     ("own", "interval above zero?", engine, "believable"),
     ("own", "noise", noise, "start"),
     ("own", "noise", noise, "finish"),
@@ -141,7 +143,15 @@ def _wrap_samples(watch: Stopwatch) -> None:
                 inside_ns += perf_counter_ns() - begun
             return reading
 
-        samples = collect(timer, replace(prepared, sample=timed), *rest, **named)
+        def taken(n: int, count: int) -> list[int]:
+            nonlocal inside_ns
+            readings = prepared.take(n, count)
+            if watch.parts[-1] != CALIBRATING:
+                inside_ns += sum(readings)  # what surrounds them in their program is ours
+            return readings
+
+        take = taken if prepared.take else None
+        samples = collect(timer, replace(prepared, sample=timed, take=take), *rest, **named)
         watch.ns["samples"] += inside_ns
         watch.ns[BETWEEN] -= inside_ns
         return samples

@@ -36,7 +36,9 @@ def versions(python: str) -> dict[str, str | None]:
 
 def add_option(parser: argparse.ArgumentParser) -> None:
     """`--python`, the same in every script."""
-    parser.add_argument("--python", default=sys.executable, help="interpreter that has the peers (default: this one)")
+    help = "interpreter that has the peers (default: this one)"
+    # Absolute, since peers run in folders of their own; not resolved: only the link leads to its environment.
+    parser.add_argument("--python", default=sys.executable, type=os.path.abspath, help=help)
 
 
 def described(found: Mapping[str, str | None]) -> str:

@@ -22,6 +22,7 @@ from benchax.model import (
     Numerics,
     Opaque,
     Options,
+    Program,
     Remark,
     Samples,
     Stages,
@@ -160,6 +161,7 @@ RICH = Measurement(
         why="out[0]['x'] differs",
     ),
     noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001),
+    program=Program("0123456789abcdef" * 4, 1928),
     remarks=(Remark("slow-clock", "warning", "the clock moves in steps of 30 ns"),),
     not_measured=(Absent("stages.dispatch_s", "the call is synchronous"),),
 )
@@ -192,7 +194,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
-        return st.builds(hint, **{f.name: values_of(hints[f.name]) for f in dataclasses.fields(hint)})
+        stored = [f for f in dataclasses.fields(hint) if not f.metadata.get("is_stored_apart")]
+        return st.builds(hint, **{f.name: values_of(hints[f.name]) for f in stored})
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin in (Union, types.UnionType):

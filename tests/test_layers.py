@@ -15,14 +15,14 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"codec", "options", "case", "environment", "numerics", "artifacts", "watching", "clock"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"executors", "reporting"},
-    {"grids"},
+    {"grids", "pairing"},
     {"api"},
     {"cli"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
 MEASURES = {"numerics", "artifacts", "watching", "clock", "measuring", "executors"}
 READS = {"store", "comparing", "reporting"}
-KNOWS_BOTH = {"grids"}  # as api and cli do: a grid measures, stores each cell, and shows itself
+KNOWS_BOTH = {"grids", "pairing"}  # as api and cli do: a grid measures, stores each cell, and shows itself
 ASKS_JAX_LATE = {  # inside functions only
     "environment",  # the reading half imports it too
     "demo",  # its functions are examples of what is measured

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from benchax.case import benchmark
     from benchax.clock.deadline import with_deadline
     from benchax.comparing.break_even import BreakEven, break_even
+    from benchax.comparing.ranking import Comparisons
     from benchax.errors import (
         BenchaxError,
         DeadlineExceeded,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from benchax.grids.grid import grid
     from benchax.grids.result import GridResult
     from benchax.grids.settings import Settings
-    from benchax.model import Environment, Measurement, Options
+    from benchax.model import Comparison, Environment, Measurement, Options
+    from benchax.pairing.compare import compare
     from benchax.stats.summary import Summary
     from benchax.store.reading import Rows, load
 
@@ -38,6 +40,9 @@ _HOME = {
     "benchmark": "benchax.case",
     "BreakEven": "benchax.comparing.break_even",
     "break_even": "benchax.comparing.break_even",
+    "Comparison": "benchax.model",
+    "Comparisons": "benchax.comparing.ranking",
+    "compare": "benchax.pairing.compare",
     "clock": "benchax.clock",
     "with_deadline": "benchax.clock.deadline",
     "BenchaxError": "benchax.errors",
@@ -64,6 +69,8 @@ _HOME = {
 __all__ = [
     "BenchaxError",
     "BreakEven",
+    "Comparison",
+    "Comparisons",
     "CompiledGridResult",
     "DeadlineExceeded",
     "Environment",
@@ -83,6 +90,7 @@ __all__ = [
     "benchmark",
     "break_even",
     "clock",
+    "compare",
     "compiled_grid",
     "grid",
     "load",

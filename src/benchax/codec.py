@@ -28,7 +28,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple, NoReturn, Union, cast
 
 from benchax.errors import FormatError
-from benchax.model import Measurement, Opaque
+from benchax.model import Comparison, Measurement, Opaque
 
 FORMAT = 1
 """The version written. Every earlier one is read for ever (tests/golden).
@@ -57,11 +57,14 @@ def decode(text: str) -> Measurement:
     Raises:
         FormatError: not JSON, not one of our documents, or from a newer benchax.
     """
+    return from_document(_loaded(text))
+
+
+def _loaded(text: str) -> Any:
     try:
-        document = json.loads(text, parse_constant=_reject_constant)
+        return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not a document of benchax: {_quote(text)} ({error})", "one JSON object") from error
-    return from_document(document)
 
 
 def to_document(m: Measurement) -> dict[str, Any]:
@@ -75,11 +78,25 @@ def from_document(document: object) -> Measurement:
     Raises:
         FormatError: not one of our documents, or from a newer benchax.
     """
+    return _decoded(document, Measurement)
+
+
+def _decoded(document: object, hint: Any) -> Any:
     _check_version(document)
     try:
-        return _converter(Measurement).decode(document)
+        return _converter(hint).decode(document)
     except _Mismatch as mismatch:
         raise FormatError(f"a document of benchax is damaged: {mismatch}", mismatch.expected) from mismatch
+
+
+def encode_comparison(c: Comparison) -> str:
+    """`c` as one line of strict JSON in ASCII."""
+    return json.dumps({VERSION_KEY: FORMAT, **_converter(Comparison).encode(c)}, allow_nan=False, separators=(",", ":"))
+
+
+def decode_comparison(text: str) -> Comparison:
+    """Inverse of `encode_comparison`. Raises `FormatError` as `decode` does."""
+    return _decoded(_loaded(text), Comparison)
 
 
 def encode_params(params: tuple[tuple[str, Any], ...]) -> str:
@@ -161,7 +178,8 @@ def _converter(hint: Any) -> _Converter:
 
 def _dataclass(cls: type) -> _Converter:
     hints = typing.get_type_hints(cls)
-    fields = [(f.name, _converter(hints[f.name]), _default(f)) for f in dataclasses.fields(cls)]
+    stored = [f for f in dataclasses.fields(cls) if not f.metadata.get("is_stored_apart")]
+    fields = [(f.name, _converter(hints[f.name]), _default(f)) for f in stored]
 
     def encode(value: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}

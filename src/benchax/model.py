@@ -10,7 +10,10 @@
     Noise         what else the machine did meanwhile
     Remark        a sentence that belongs beside the numbers
     Failure       why there is no number
+    Program       the measured function, kept so that it can run again
     Measurement   one case, one environment, one run: one row
+    Block         samples of two versions, taken in turns
+    Comparison    two versions of a case, judged by one metric
 
 Seconds and bytes everywhere. `None` means *not measured*, never zero, and `Measurement.not_measured` says why.
 Raw readings are kept; everything else (`per_call_s`, summaries) is derived when asked for.
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +31,7 @@ from statistics import median
 from typing import Any, Literal
 
 from benchax.stats.summary import Summary, summarize
+from benchax.stats.verdicts import Verdict
 
 Scalar = str | int | float | bool | None
 Param = "Scalar | tuple[Param, ...] | Opaque"
@@ -40,8 +45,15 @@ FailureKind = Literal[
     "error", "out_of_memory", "wrong_output", "wrong_shape", "crashed", "timeout", "not_run", "interrupted"
 ]
 
-RENDERERS: dict[str, Callable[[Measurement], str]] = {}
-"""Filled by `benchax.reporting.display`: how a Measurement shows itself as "text" and "html"."""
+Metric = Literal["run", "compile", "peak", "constants", "flops"]
+METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constants": "B", "flops": "FLOP"}
+"""What versions are compared by, and its unit."""
+Method = Literal["one process", "process pairs", "counted"]
+"""How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
+
+RENDERERS: dict[str, Callable[[Any], str]] = {}
+"""Filled by `benchax.reporting.display`: how a Measurement shows itself as "text" and "html", and Comparisons as
+"comparisons" and "comparisons_html"."""
 
 
 @dataclass(frozen=True)
@@ -293,7 +305,7 @@ class Cost:
 class Numerics:
     """How far the compiled outputs are from a reference. Over all leaves; `worst` names the worst one."""
 
-    reference: Literal["eager", "float64"]
+    reference: Literal["eager", "float64", "baseline"]
     agrees: bool
     worst: str = ""
     max_abs: float | None = None
@@ -350,6 +362,17 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Program:
+    """The measured function as StableHLO, exported by `jax.export`: a function of its array leaves alone. A baseline is
+    kept as such a program and run again beside the candidate; stored times are not compared."""
+
+    sha256: str
+    size_bytes: int
+    content: bytes | None = field(default=None, repr=False, compare=False, metadata={"is_stored_apart": True})
+    """Only where it was just made; a store keeps it once for all rows that have it."""
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One case, one environment, one run: one row."""
 
@@ -368,6 +391,7 @@ class Measurement:
     cost: Cost | None = None
     numerics: Numerics | None = None
     noise: Noise = Noise()
+    program: Program | None = None
     remarks: tuple[Remark, ...] = ()
     not_measured: tuple[Absent, ...] = ()
 
@@ -400,3 +424,78 @@ class Measurement:
 
     def _repr_html_(self) -> str | None:
         return RENDERERS["html"](self) if "html" in RENDERERS else None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Samples of two versions on the same buffers, taken in turns: pair i is `baseline_s[i]`, `candidate_s[i]`. The
+    next block has new buffers and new executables."""
+
+    process: int
+    """Counted from 0; each is a fresh one."""
+    baseline_s: tuple[float, ...]
+    """Seconds per call."""
+    candidate_s: tuple[float, ...]
+
+    @property
+    def log_ratios(self) -> tuple[float, ...]:
+        return tuple(math.log(c / b) for b, c in zip(self.baseline_s, self.candidate_s, strict=True))
+
+
+@dataclass(frozen=True)
+class Version:
+    """One side of a comparison. Unknown is `None`."""
+
+    label: str
+    commit: str | None = None
+    is_dirty: bool | None = None
+    jax: str | None = None
+    program: str | None = None
+    """sha256 of the program that ran; None where the function itself did."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two versions of a case, judged by one metric. Ratios are candidate over baseline."""
+
+    case: CaseId
+    metric: Metric
+    baseline: Version
+    candidate: Version
+    verdict: Verdict
+    why: str = ""
+    """Why it is unclear, or what the verdict does not speak for."""
+    ratio: float | None = None
+    low: float | None = None
+    """The ends of the ratio's interval; None for what is counted, not timed."""
+    high: float | None = None
+    smallest_effect: float | None = None
+    """A change of less than this share could have been missed."""
+    baseline_value: float | None = None
+    """Seconds (median), bytes or operations."""
+    candidate_value: float | None = None
+    blocks: tuple[Block, ...] = ()
+    method: Method = "one process"
+    confirmed: bool | None = None
+    """Did a second, independent measurement say the same? None where none was taken."""
+    numerics: Numerics | None = None
+    """Of the candidate's outputs against the baseline's."""
+    failure: Failure | None = None
+    """Of the side that could not be run."""
+    remarks: tuple[Remark, ...] = ()
+    environment: Environment | None = None
+    compared_at: str = ""
+    """UTC, ISO 8601."""
+
+    @property
+    def speedup(self) -> float | None:
+        """Baseline over candidate: above 1 the candidate is faster."""
+        return 1 / self.ratio if self.ratio else None
+
+    @property
+    def pairs(self) -> int:
+        return sum(len(block.baseline_s) for block in self.blocks)
+
+    @property
+    def processes(self) -> int:
+        return len({block.process for block in self.blocks})

@@ -27,7 +27,7 @@ import numpy as np
 
 from benchax.model import Numerics
 
-Against = Literal["eager", "float64"]
+Against = Literal["eager", "float64", "baseline"]
 Kind = Literal["bool", "int", "float", "complex", "key", "float0", "object"]
 
 _PIECE = 2**18  # elements: the temporaries stay in the cache

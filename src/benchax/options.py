@@ -34,6 +34,8 @@ DEFAULTS = Options(
     store=".benchmarks",
 )
 NAMES = tuple(f.name for f in dataclasses.fields(Options))
+GATE = "gate"
+"""The table in [tool.benchax] that is no option: the limits of comparisons."""
 _PREFIX = "BENCHAX_"
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -65,8 +67,8 @@ def resolve(
         "the command line": command_line or {},
         "the environment": _from_environment(os.environ if environ is None else environ),
     }
-    path, table = _from_project(project or Path.cwd())
-    found[f"[tool.benchax] of {path}"] = table
+    path, table = project_table(project or Path.cwd())
+    found[f"[tool.benchax] of {path}"] = {name: value for name, value in table.items() if name != GATE}
     merged = dataclasses.asdict(DEFAULTS) | check(defaults or {}, "the defaults")
     for source, given in reversed(found.items()):
         merged |= {name: value for name, value in check(given, source).items() if value is not None}
@@ -97,7 +99,12 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {k.removeprefix(_PREFIX).lower(): v for k, v in environ.items() if k.startswith(_PREFIX)}
 
 
-def _from_project(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
+def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
+    """The nearest pyproject.toml from `folder` up, and its [tool.benchax]; (None, {}) where there is none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     folder = folder.absolute()  # a relative path has no parents above the working directory
     path = next((p for f in (folder, *folder.parents) if (p := f / "pyproject.toml").is_file()), None)
     if path is None:

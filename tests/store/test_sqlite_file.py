@@ -18,6 +18,7 @@ from measurement_strategies import measured
 
 from benchax.errors import StoreError
 from benchax.store.database import open_store
+from benchax.store.schema import SCHEMA
 
 PRELUDE = """
 import os, signal, sys, warnings
@@ -321,7 +322,9 @@ def test_a_newer_database_is_refused_and_left_untouched(path: Path) -> None:
         with pytest.raises(StoreError) as error:
             use()
 
-        assert error.value.problem == f"database {path} was written by a newer benchax (schema 9; this one knows 1)"
+        assert (
+            error.value.problem == f"database {path} was written by a newer benchax (schema 9; this one knows {SCHEMA})"
+        )
         assert error.value.hint == "pip install --upgrade benchax"
     assert path.read_bytes() == before
 

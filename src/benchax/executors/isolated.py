@@ -7,10 +7,12 @@ what the call may take.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+import numpy as np
 
 from benchax import codec
 from benchax.case import Case
@@ -58,14 +60,14 @@ class Isolated:
         )
         ended = self.pool.run(job, listen)
         if ended.document is not None:
-            return codec.from_document(ended.document)
+            return _with_program(codec.from_document(ended.document), ended.arrays)
         failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
         return Measurement(case.id, _environment(case, facts), options, run_id, started_at, failure=failure)
 
 
 def measure_case(
     argument: tuple[Case, Options, str, Cold], say: Callable[..., None]
-) -> tuple[dict[str, Any], tuple[()]]:
+) -> tuple[dict[str, Any], list[np.ndarray]]:
     """In the worker. Tells its environment once, when the backend has started: a row of a case that is killed later
     must still say where it ran."""
     case, options, run_id, cold = argument
@@ -79,7 +81,16 @@ def measure_case(
             has_told = True
             say(stage, share=share, environment=jax_facts())
 
-    return codec.to_document(measure(case, options, run_id=run_id, progress=progress, cold=cold)), ()
+    m = measure(case, options, run_id=run_id, progress=progress, cold=cold)
+    content = m.program.content if m.program else None
+    return codec.to_document(m), [] if content is None else [np.frombuffer(content, np.uint8)]
+
+
+def _with_program(m: Measurement, arrays: Sequence[np.ndarray]) -> Measurement:
+    """The bytes of its program travel beside the document."""
+    if m.program is None or not arrays:
+        return m
+    return replace(m, program=replace(m.program, content=arrays[0].tobytes()))
 
 
 def limit(stage: str, options: Options) -> float | None:

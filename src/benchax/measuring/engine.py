@@ -30,6 +30,7 @@ from benchax.environment import capture
 from benchax.errors import NotMeasured
 from benchax.measuring import memory, noise, stages, timers
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.remarks import Evidence, remarks
@@ -37,7 +38,7 @@ from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, w
 from benchax.measuring.stages import Built
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.verification import verify
-from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Samples, Stages
+from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Program, Samples, Stages
 from benchax.watching.compiles import watch_compiles
 
 LONG_CALL_S = 20e-3
@@ -63,6 +64,7 @@ class Record:
     memory: Memory = field(default_factory=Memory)
     cost: Any = None
     numerics: Any = None
+    program: Program | None = None
     remarks: tuple[Any, ...] = ()
     absent: list[Absent] = field(default_factory=list)
     noise: Noise = field(default_factory=Noise)
@@ -117,6 +119,7 @@ def measure(
         cost=record.cost,
         numerics=record.numerics,
         noise=record.noise if failure is None else noise.finish(reading),
+        program=record.program,
         remarks=record.remarks,
         not_measured=tuple(record.absent),
     )
@@ -160,6 +163,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
             compiles = _sample(record, subject, options, warmup)
     record.absent += _left_out(options)
     record.noise = noise.finish(reading)
+    _export(record, subject, options)
     record.remarks = remarks(_evidence(record, subject, built, warmup, compiles))
 
 
@@ -292,6 +296,15 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
             compiles += log.compiles
             record.samples.append(believable(replace(samples, answers=timer.answers)))
     return compiles
+
+
+def _export(record: Record, subject: Subject, options: Options) -> None:
+    """The program, for comparisons to come."""
+    if options.store == "off":
+        record.absent.append(Absent("program", "the row is not stored"))
+        return
+    with record.or_absent("program"):
+        record.program = exported(subject)
 
 
 def _artifacts(record: Record, built: Built) -> str:

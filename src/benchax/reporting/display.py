@@ -5,7 +5,12 @@ The renderers are loaded when something is shown, so that this import weighs not
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from benchax.model import RENDERERS, Measurement
+
+if TYPE_CHECKING:
+    from benchax.comparing.ranking import Comparisons
 
 
 def _text(m: Measurement) -> str:
@@ -20,4 +25,16 @@ def _html(m: Measurement) -> str:
     return html.measurement(m)
 
 
-RENDERERS.update(text=_text, html=_html)
+def _comparisons(found: Comparisons) -> str:
+    from benchax.reporting import comparisons
+
+    return comparisons.text(found)
+
+
+def _comparisons_html(found: Comparisons) -> str:
+    from benchax.reporting import comparisons
+
+    return comparisons.html(found)
+
+
+RENDERERS.update(text=_text, html=_html, comparisons=_comparisons, comparisons_html=_comparisons_html)

@@ -23,7 +23,18 @@ from benchax.codec import decode, decode_params, encode
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Measurement, Samples
 from benchax.store.base import Row, commit_range, is_pattern, name_matcher, row_of
-from benchax.store.schema import SCALARS, case_columns, cases, measurements, migrate, samples, version
+from benchax.store.programs import keep_program
+from benchax.store.schema import (
+    SCALARS,
+    SCHEMA,
+    case_columns,
+    cases,
+    measurements,
+    migrate,
+    said_version,
+    samples,
+    version,
+)
 from benchax.store.server import Server
 from benchax.store.sqlite_file import SqliteFile, nothing_there
 
@@ -40,6 +51,10 @@ class Place(Protocol):
 
     def write(self, work: Callable[[Connection], T]) -> T: ...
     def read(self, work: Callable[[Connection], T]) -> T: ...
+    def tables_mark(self, connection: Connection) -> int | None:
+        """A number that changes with the tables, and costs far less than looking at them; None where there is none."""
+        ...
+
     def held_open(self) -> AbstractContextManager[None]: ...
 
 
@@ -78,6 +93,8 @@ class DatabaseStore:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._current_mark: int | None = None
+        """That of tables which are up to date."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where!r})"
@@ -97,14 +114,39 @@ class DatabaseStore:
         arrays = [_arrays(s) | {"position": i} for i, s in enumerate(m.samples)]
 
         def work(connection: Connection) -> int:
-            migrate(connection, self.where)
-            case_id = _case_id(connection, case)
+            self._migrate(connection)
+            case_id = case_id_of(connection, case)
             id: int = connection.execute(_INSERT_MEASUREMENT, values | {"case_id": case_id}).scalar_one()
             if arrays:
                 connection.execute(insert(samples), [a | {"measurement_id": id} for a in arrays])
+            if m.program is not None and m.program.content is not None:
+                keep_program(connection, m.program.sha256, m.program.content)
             return id
 
         return self.place.write(work)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Runs `work` in a transaction on tables that are up to date. For what else is kept beside the rows."""
+
+        def migrated(connection: Connection) -> T:
+            self._migrate(connection)
+            return work(connection)
+
+        return self.place.write(migrated)
+
+    def read(self, work: Callable[[Connection], T], without: T) -> T:
+        """Runs `work` on one state of the tables; `without` where they are older than what it asks for."""
+
+        def current(connection: Connection) -> T:
+            return work(connection) if version(connection, self.where) == SCHEMA else without
+
+        return self._read(current)
+
+    def _migrate(self, connection: Connection) -> None:
+        mark = self.place.tables_mark(connection)
+        if mark is None or mark != self._current_mark or said_version(connection) != SCHEMA:
+            migrate(connection, self.where)
+            self._current_mark = self.place.tables_mark(connection)
 
     def query(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
@@ -162,7 +204,8 @@ def _storable(value: Any) -> Any:
     return min(value, _GREATEST) if type(value) is int else value
 
 
-def _case_id(connection: Connection, case: dict[str, str]) -> int:
+def case_id_of(connection: Connection, case: dict[str, str]) -> int:
+    """The id of a case, which is added if need be."""
     known = select(cases.c.id).where(cases.c.key == case["key"])
     found: int | None = connection.execute(known).scalar()
     if found is not None:

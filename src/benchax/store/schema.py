@@ -29,6 +29,7 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    update,
 )
 
 from benchax.codec import encode_params
@@ -117,6 +118,34 @@ samples = Table(
     Column("disturbed", LargeBinary),
 )
 
+programs = Table(
+    "programs",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    # Not unique: the newest of a name holds, and the earlier ones say what it was before.
+    Column("name", AnyText, nullable=False),
+    Column("run_id", AnyText, nullable=False),
+    Column("set_at", Text, nullable=False),
+)
+
+comparisons = Table(
+    "comparisons",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("case_id", _Id, ForeignKey("cases.id"), nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("baseline", AnyText, nullable=False),
+    Column("document", Text, nullable=False),
+    Index("comparisons_of_case", "case_id", "id"),
+)
+
 SCALARS = [c for c in measurements.columns if c.name not in ("id", "case_id", "document")]
 """In the order of the fields of `Row` from run_id on."""
 
@@ -141,11 +170,17 @@ def case_columns(case: CaseId) -> dict[str, str]:
 
 
 def _version_1(connection: Connection) -> None:
-    metadata.create_all(connection, checkfirst=False)
+    metadata.create_all(connection, tables=[meta, cases, measurements, samples], checkfirst=False)
     connection.execute(insert(meta).values(name="schema", value="1"))
 
 
-MIGRATIONS: list[Callable[[Connection], None]] = [_version_1]
+def _version_2(connection: Connection) -> None:
+    """Programs that can run again, names of baselines, and comparisons."""
+    metadata.create_all(connection, tables=[programs, baselines, comparisons], checkfirst=False)
+    connection.execute(update(meta).where(meta.c.name == "schema").values(value="2"))
+
+
+MIGRATIONS: list[Callable[[Connection], None]] = [_version_1, _version_2]
 """Step i makes version i + 1 out of version i and says so in `meta`. Steps are added, never changed."""
 
 SCHEMA = len(MIGRATIONS)
@@ -179,10 +214,15 @@ def version(connection: Connection, where: str) -> int:
             f"database {where} belongs to something else: its only tables of benchax are {', '.join(sorted(present))}",
             "a database of benchax, or a place where there is none yet",
         )
-    found = int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())
+    found = said_version(connection)
     if found > SCHEMA:
         raise StoreError(
             f"database {where} was written by a newer benchax (schema {found}; this one knows {SCHEMA})",
             hint="pip install --upgrade benchax",
         )
     return found
+
+
+def said_version(connection: Connection) -> int:
+    """What `meta` says, which must be there."""
+    return int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())

@@ -35,6 +35,9 @@ class Server:
         """Runs `work` on one consistent state of the database. Raises StoreError."""
         return self._transaction(work, "REPEATABLE READ", "read")
 
+    def tables_mark(self, connection: Connection) -> None:
+        return None
+
     def held_open(self) -> AbstractContextManager[None]:
         """Nothing to do: a server has no file to tidy up after each row."""
         return nullcontext()

@@ -78,6 +78,9 @@ class SqliteFile:
         except (sqlite3.Error, DBAPIError, OSError) as error:
             raise _in_words(error, "read", self.where) from error
 
+    def tables_mark(self, connection: Connection) -> int:
+        return connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
+
     @contextlib.contextmanager
     def held_open(self) -> Generator[None, None, None]:
         """While it lasts, a write waits for the disk once and not three times: for many rows one after the other.

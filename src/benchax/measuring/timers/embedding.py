@@ -22,13 +22,25 @@ Body = Callable[[Leaves], Any]
 
 
 def embedded(subject: Subject) -> tuple[Body, Leaves]:
+    """`function_of_leaves`, where that can be repeated inside another program.
+
+    Raises:
+        NotMeasured: it would not be the same function there, or not run every time.
+    """
+    _check(subject)
+    return function_of_leaves(subject)
+
+
+def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
     """(the function of its array leaves alone, those leaves); static arguments and other objects are closed over.
 
     Raises:
-        NotMeasured: repeated inside another program it would not be the same function, or not run every time.
+        NotMeasured: it cannot be traced.
     """
-    _check(subject)
     inner: Any = subject.program.inner
+    if inner is None:
+        kind = "un-jitted" if subject.program.kind == "eager" else "as a Compiled"
+        raise NotMeasured(f"a function that is given {kind} cannot be called inside another compiled program")
     leaves, tree = jax.tree.flatten(subject.dynamic)
     carried = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | int | float | complex)]
 
@@ -45,9 +57,6 @@ def embedded(subject: Subject) -> tuple[Body, Leaves]:
 
 
 def _check(subject: Subject) -> None:
-    if subject.program.inner is None:
-        kind = "un-jitted" if subject.program.kind == "eager" else "as a Compiled"
-        raise NotMeasured(f"a function that is given {kind} cannot be called inside another compiled program")
     if subject.donates:
         raise NotMeasured("it donates its arguments, and a program that repeats it would need them again")
     if not subject.dynamic_leaves:

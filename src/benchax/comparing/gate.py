@@ -1,0 +1,220 @@
+"""The gate: which comparisons are too much, and how the program ends.
+
+    --fail-slower 5%                        run times
+    --fail-slower run=5%,peak=0,compile=20%+50ms
+
+    [tool.benchax.gate]                     the same in pyproject.toml
+    run = "5%"
+    peak = "64KiB"
+    missing = "fail"                        new, missing, failed, unclear: "ignore" or "fail"
+
+    [tool.benchax.gate.cases."matmul*"]     for some cases; later ones win, metric by metric
+    run = "10%"
+
+A limit is a share of the baseline, an absolute amount, or both ("5%+20us": both must be exceeded). Only changes that
+are told apart from chance, and were confirmed, count: a comparison that is unclear never fails, unless it is asked to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from benchax.errors import UsageError, one_of
+from benchax.model import METRICS, CaseId, Comparison, Metric
+from benchax.options import GATE, project_table
+from benchax.units import count, number, parse_seconds, parse_size, percent, seconds, size
+
+FINE, SLOWER, ERROR, UNCLEAR = 0, 1, 2, 3
+"""Exit codes."""
+
+Event = Literal["new", "missing", "failed", "unclear"]
+DEFAULT_EVENTS: dict[Event, bool] = {"new": False, "missing": False, "failed": True, "unclear": False}
+_CODES: dict[Event, int] = {"new": SLOWER, "missing": SLOWER, "failed": ERROR, "unclear": UNCLEAR}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Exceeded where the candidate is above the baseline by more than both; None is no bound of that kind."""
+
+    relative: float | None = None
+    absolute: float | None = None
+    """In the metric's unit."""
+
+    def is_exceeded(self, before: float, after: float) -> bool:
+        is_more = self.relative is None or after > before * (1 + self.relative)
+        return after > before and is_more and (self.absolute is None or after - before > self.absolute)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What is too much. Without limits nothing is."""
+
+    limits: Mapping[Metric, Limit] = field(default_factory=dict[Metric, Limit])
+    events: Mapping[Event, bool] = field(default_factory=lambda: dict(DEFAULT_EVENTS))
+    """Whether each of them fails."""
+    cases: Sequence[tuple[str, Mapping[Metric, Limit]]] = ()
+    """Patterns of labels, and what holds there in place of `limits`."""
+
+    def limits_of(self, case: CaseId) -> dict[Metric, Limit]:
+        found = dict(self.limits)
+        for pattern, limits in self.cases:
+            if fnmatchcase(case.label, pattern.replace("[", "[[]")) or pattern == case.name:
+                found |= limits
+        return found
+
+    def alarms(self, comparisons: Iterable[Comparison]) -> list[tuple[Comparison, Limit]]:
+        """Those that are called slower (or greater) and exceed their limit."""
+        found: list[tuple[Comparison, Limit]] = []
+        for c in comparisons:
+            limit = self.limits_of(c.case).get(c.metric)
+            before, after = c.baseline_value, c.candidate_value
+            if limit is None or c.verdict != "slower" or before is None or after is None:
+                continue
+            # Of times the ratio of pairs is far better known than either median.
+            if limit.is_exceeded(before, before * c.ratio if c.ratio and c.method != "counted" else after):
+                found.append((c, limit))
+        return found
+
+    def exit_code(
+        self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
+    ) -> int:
+        """The gravest of all: an error, then a regression, then what is unclear."""
+        happened: dict[Event, bool] = {
+            "new": bool(new),
+            "missing": bool(missing),
+            "failed": any(c.failure for c in comparisons),
+            "unclear": any(
+                c.verdict == "unclear" and not c.failure and c.metric in self.limits_of(c.case) for c in comparisons
+            ),
+        }
+        codes = {_CODES[event] for event, is_so in happened.items() if is_so and self.events[event]}
+        codes |= {SLOWER} if self.alarms(comparisons) else set()
+        return next((code for code in (ERROR, SLOWER, UNCLEAR) if code in codes), FINE)
+
+
+def described(comparison: Comparison, limit: Limit) -> str:
+    """run +12 % (limit 5 %)"""
+    before, after = comparison.baseline_value or 0.0, comparison.candidate_value or 0.0
+    if comparison.method != "counted" and comparison.ratio:
+        return f"{comparison.metric} +{percent(comparison.ratio - 1)} (limit {limit_text(limit, comparison.metric)})"
+    sizes = f"{amount(before, comparison.metric)} to {amount(after, comparison.metric)}"
+    return f"{comparison.metric} {sizes} (limit {limit_text(limit, comparison.metric)})"
+
+
+def amount(value: float, metric: Metric) -> str:
+    """In the unit of `metric`."""
+    unit = METRICS[metric]
+    return seconds(value) if unit == "s" else size(value) if unit == "B" else count(value, unit)
+
+
+def limit_text(limit: Limit, metric: Metric) -> str:
+    parts = [] if limit.relative is None else [f"{number(100 * limit.relative)} %"]
+    parts += [] if limit.absolute is None else [amount(limit.absolute, metric)]
+    return " + ".join(parts)
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> dict[Metric, Limit]:
+    """ "5%" or "run=5%,peak=0".
+
+    Raises:
+        UsageError: an unknown metric, or a limit that cannot be read.
+    """
+    found: dict[Metric, Limit] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        metric = _metric(name.strip()) if equals else "run"
+        found[metric] = limit_of(value if equals else name, metric)
+    return found
+
+
+_SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
+
+
+def limit_of(text: object, metric: Metric) -> Limit:
+    """ "5%", "20us", "5%+20us"; 0 is "any increase".
+
+    Raises:
+        UsageError: anything else.
+    """
+    example = {"s": "5%, 20us or 5%+20us", "B": "5%, 64KiB, 5%+64KiB, or 0 for any", "FLOP": "5% or 1000"}[
+        METRICS[metric]
+    ]
+    wrong = UsageError(f"the limit {text!r} of {metric} cannot be read", example)
+    relative: float | None = None
+    absolute: float | None = None
+    for part in str(text).split("+"):
+        if match := _SHARE.fullmatch(part.strip()):
+            relative = float(match[1]) / 100
+        elif part.strip().replace(".", "", 1).isdigit() and METRICS[metric] == "s" and float(part):
+            raise UsageError(
+                f"the limit {text!r} of {metric} has no unit", example, f"{part.strip()}% or {part.strip()}ms"
+            )
+        else:
+            absolute = _absolute(part, metric, wrong)
+    return Limit(relative, absolute)
+
+
+def _absolute(text: str, metric: Metric, wrong: UsageError) -> float:
+    readers: dict[str, Any] = {"s": parse_seconds, "B": parse_size, "FLOP": float}
+    try:
+        value = readers[METRICS[metric]](text.strip())
+    except (UsageError, ValueError):
+        raise wrong from None
+    if value < 0 or text.strip().startswith("-"):
+        raise wrong
+    return value
+
+
+def _metric(name: str) -> Metric:
+    if name not in METRICS:
+        raise UsageError(f"there is no metric {name!r}", one_of(METRICS, name))
+    return cast("Metric", name)
+
+
+def gate_of(command_line: str | None, project: Path, events: Mapping[Event, bool] | None = None) -> Gate:
+    """What the command line says, else `[tool.benchax.gate]` of the nearest pyproject.toml.
+
+    Limits of the command line replace those of the file, for all cases.
+
+    Raises:
+        UsageError: either holds what cannot be read; names the file.
+    """
+    path, options = project_table(project)
+    table = options.get(GATE, {})
+    try:
+        written = _gate(table)
+    except UsageError as error:
+        raise UsageError(f"[tool.benchax.gate] of {path}: {error.problem}", error.expected, error.hint) from None
+    if command_line is not None:
+        written = replace(written, limits=parse(command_line), cases=())
+    return replace(written, events={**written.events, **(events or {})})
+
+
+def _gate(table: Mapping[str, Any]) -> Gate:
+    events, limits = dict(DEFAULT_EVENTS), dict[Metric, Limit]()
+    for name, value in table.items():
+        if name in DEFAULT_EVENTS:
+            events[cast("Event", name)] = _fails(name, value)
+        elif name in METRICS:
+            limits[cast("Metric", name)] = limit_of(value, cast("Metric", name))
+        elif name != "cases":
+            raise UsageError(f"unknown key {name!r}", one_of([*METRICS, *DEFAULT_EVENTS, "cases"], name))
+    cases: list[tuple[str, Mapping[Metric, Limit]]] = [
+        (pattern, {_metric(name): limit_of(value, _metric(name)) for name, value in each.items()})
+        for pattern, each in table.get("cases", {}).items()
+    ]
+    return Gate(limits, events, cases)
+
+
+def _fails(name: str, value: object) -> bool:
+    if value not in ("ignore", "fail"):
+        raise UsageError(f"{name} = {value!r} cannot be", "one of: ignore, fail")
+    return value == "fail"

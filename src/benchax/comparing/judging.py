@@ -1,0 +1,115 @@
+"""From samples that were taken in pairs, and from counts, to comparisons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Metric, Numerics, Remark, Version
+from benchax.stats.ratios import Ratio, ratio_of
+from benchax.stats.verdicts import ALPHA, LEAST_CHANGE, SAME_WITHIN, Verdict, verdict
+from benchax.units import percent
+
+BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN = 0.05, 0.20
+"""Compiling is timed once in a block."""
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What is compared: all that the comparisons of two versions of a case have in common."""
+
+    case: CaseId
+    baseline: Version
+    candidate: Version
+    method: Method = "one process"
+    numerics: Numerics | None = None
+    remarks: tuple[Remark, ...] = ()
+    environment: Environment | None = None
+    compared_at: str = ""
+
+    def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
+        return Comparison(
+            self.case, metric, self.baseline, self.candidate, verdict, why,
+            method=self.method, numerics=self.numerics, remarks=self.remarks,
+            environment=self.environment, compared_at=self.compared_at,
+        )  # fmt: skip
+
+
+@dataclass
+class Evidence:
+    """What has been seen of two versions so far."""
+
+    run: list[Block] = field(default_factory=list[Block])
+    build: list[Block] = field(default_factory=list[Block])
+    """One pair in each."""
+    counts: dict[Metric, tuple[float | None, float | None]] = field(default_factory=dict)
+    """Of the compiled programs: baseline, candidate."""
+    failure: Failure | None = None
+
+
+def timed(matter: Matter, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
+    """Run times, or times to build."""
+    if not blocks:
+        return matter.comparison(metric, "unclear", "nothing was timed")
+    limits = (LEAST_CHANGE, SAME_WITHIN) if metric == "run" else (BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN)
+    ratio = ratio_of([block.log_ratios for block in blocks], alpha)
+    found = verdict(ratio, least_change=limits[0], same_within=limits[1])
+    return replace(
+        matter.comparison(metric, found, _why(ratio, found, limits[1])),
+        ratio=ratio.ratio,
+        low=ratio.low,
+        high=ratio.high,
+        smallest_effect=ratio.smallest_effect if math.isfinite(ratio.smallest_effect) else None,
+        baseline_value=median([s for block in blocks for s in block.baseline_s]),
+        candidate_value=median([s for block in blocks for s in block.candidate_s]),
+        blocks=tuple(blocks),
+    )
+
+
+def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
+    if found == "same":
+        return f"within {percent(same_within)}"
+    if found != "unclear":
+        return ""
+    if ratio.low is None or not math.isfinite(ratio.smallest_effect):
+        return "too few samples for an interval"
+    return f"a change below {percent(ratio.smallest_effect)} could have been missed"
+
+
+def counted(matter: Matter, metric: Metric, before: float | None, after: float | None) -> Comparison:
+    """Bytes and operations, which the compiler counts: equal or not."""
+    matter = replace(matter, method="counted")
+    if before is None or after is None:
+        side = matter.baseline if before is None else matter.candidate
+        return matter.comparison(
+            metric, "unclear", f"not measured, because the compiler does not say it of {side.label}"
+        )
+    found: Verdict = "same" if before == after else "slower" if after > before else "faster"
+    ratio = after / before if before else None
+    return replace(matter.comparison(metric, found), ratio=ratio, baseline_value=before, candidate_value=after)
+
+
+def judged(matter: Matter, evidence: Evidence, alpha: float = ALPHA) -> list[Comparison]:
+    """One comparison for each metric of which anything is known; of a failure, just one."""
+    if evidence.failure is not None:
+        why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"
+        return [replace(matter.comparison("run", "unclear", why), failure=evidence.failure)]
+    found = [timed(matter, "run", evidence.run, alpha)]
+    if evidence.build:
+        found.append(timed(matter, "compile", evidence.build, alpha))
+    return found + [counted(matter, metric, *counts) for metric, counts in evidence.counts.items()]
+
+
+def confirmed(first: Comparison, second: Comparison) -> Comparison:
+    """`first`, by the light of new data: a change that they do not show too is none that can be named."""
+    if second.verdict == first.verdict:
+        return replace(first, confirmed=True)
+    why = f"{first.verdict} at first ({change(first)}), which a second measurement did not confirm ({change(second)})"
+    return replace(first, verdict="unclear", why=why, confirmed=False)
+
+
+def change(comparison: Comparison) -> str:
+    """+3.2 %"""
+    return "no ratio" if comparison.ratio is None else f"{100 * (comparison.ratio - 1):+.2g} %"

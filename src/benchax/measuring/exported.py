@@ -1,0 +1,79 @@
+"""A measured function as a program that can be kept and run again: StableHLO, exported by `jax.export`.
+
+It is a function of the array leaves alone: static arguments and other objects are part of it, so that neither custom
+pytrees nor the user's code are needed to run it. What it leaves out is the user's Python (tracing, wrappers, dispatch
+of static arguments), and donation.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import jax
+from jax import export
+
+from benchax.errors import NotMeasured
+from benchax.measuring import program as programs
+from benchax.measuring.inputs import Inputs, signature
+from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.embedding import function_of_leaves
+from benchax.model import Program
+from benchax.units import size
+
+MOST_BYTES = 64 * 2**20
+_CUSTOM_CALL = re.compile(r"custom_call @([\w.$-]+)")
+
+
+def exported(subject: Subject) -> Program:
+    """The program of `subject`.
+
+    Raises:
+        NotMeasured: it cannot be exported, or would not be the same program.
+    """
+    if subject.donates:
+        raise NotMeasured("it donates its arguments, which an exported program cannot")
+    if any(len(leaf.devices()) > 1 for leaf in subject.inputs.data):
+        raise NotMeasured("its inputs are on several devices")
+    body, leaves = function_of_leaves(subject)
+    flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))))
+    try:
+        # Only calls of this jaxlib's own libraries: the program runs here again, or with a label that says where.
+        custom = set(_CUSTOM_CALL.findall(flat.lower(*leaves).as_text()))
+        checks = [export.DisabledSafetyCheck.custom_call(name) for name in sorted(custom)]
+        content = bytes(export.export(flat, disabled_checks=checks)(*leaves).serialize())
+    except Exception as error:  # whatever a function's tracing, or jax.export, has to say
+        first_line = (str(error).splitlines() or [""])[0]
+        raise NotMeasured(f"it cannot be exported ({type(error).__name__}: {first_line})") from error
+    if len(content) > MOST_BYTES:
+        raise NotMeasured(f"its program takes {size(len(content))}, more than the {size(MOST_BYTES)} that are kept")
+    return Program(hashlib.sha256(content).hexdigest(), len(content), content)
+
+
+def leaves_of(subject: Subject) -> Inputs:
+    """The inputs of `exported(subject)`."""
+    _, leaves = function_of_leaves(subject)
+    return Inputs(tuple(leaves), {}, (), signature(tuple(leaves), {}, ()))
+
+
+class Imported:
+    """A program that was exported. Raises `ValueError` (of jax.export) for bytes that are none."""
+
+    def __init__(self, content: bytes) -> None:
+        self._exported = export.deserialize(bytearray(content))
+
+    def __call__(self, *leaves: Any) -> Any:
+        return self._exported.call(*leaves)
+
+    @property
+    def specs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """What it must be given."""
+        return tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in self._exported.in_avals)
+
+    def program(self) -> programs.Program:
+        """As something that can be built and timed; of a new function each time, so that it is compiled anew."""
+        call = self._exported.call
+        return programs.Program("plain", jax.jit(lambda *leaves: call(*leaves)), None, None)

@@ -1,0 +1,331 @@
+"""Times versions of a case side by side, in one process: the unit is a round, one sample of each in random order.
+
+    block:  new buffers, shared by all versions → each built anew → warm up → rounds
+
+What spoils the comparison of two numbers (the machine's speed, neighbours, which core, which buffers) is the same for
+all samples of a round and divides out. What is left, the luck of buffers, executables and processes, is renewed with
+each block and each process, so that it shows in the spread (`stats/ratios.py`).
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.artifacts.cost import cost, inline_flops
+from benchax.artifacts.memory_plan import memory_plan
+from benchax.case import Case
+from benchax.environment import jax_config, jax_facts
+from benchax.errors import NotMeasured, UsageError
+from benchax.measuring import stages
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.exported import Imported, exported, leaves_of
+from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, static_arguments
+from benchax.measuring.noise import paused_gc
+from benchax.measuring.program import Program, program_of
+from benchax.measuring.sampling import warm_up
+from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.wall import Wall
+from benchax.numerics import compare
+
+ENTRY = "benchax.measuring.paired:take_blocks"
+SAMPLE_NS = 100_000
+"""Samples between 50 and 200 µs mostly fall between preemptions; longer ones know 3 to 40 times less per second."""
+CALIBRATIONS = 5
+WARMUP_S = 0.2
+WAKING_NS = 1_000_000
+"""Calls shorter than this are preceded by an untimed one, which wakes threads and refills caches."""
+ROUNDS = ((10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
+"""Of a block, for calls up to so many nanoseconds."""
+REBUILD_NS = 2_000_000_000
+"""Versions that take longer to build are built once in a process."""
+PADDING_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Side:
+    """One version: a case, or the exported program of one."""
+
+    label: str
+    case: Case | None = None
+    program: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one process is asked for."""
+
+    sides: tuple[Side, ...]
+    """The baseline first. The first case gives the inputs of all; without any they are random data, of the shapes that
+    the first program wants."""
+    blocks: int = 3
+    seed: int = 0
+    """Of the data, equal in all processes."""
+    order_seed: int = 0
+    """Of the order of things, another one in each process."""
+
+
+class Unfit(Exception):
+    """A side that cannot be run; `cause` says why."""
+
+    def __init__(self, side: int, cause: BaseException, stage: str) -> None:
+        super().__init__(str(cause))
+        self.side, self.cause, self.stage = side, cause, stage
+
+
+@dataclass
+class Version:
+    """A side, ready to be built."""
+
+    label: str
+    make: Callable[[], Program]
+    inputs: Inputs
+    is_program: bool
+    sha256: str | None = None
+
+
+def take_blocks(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """(document, [nanoseconds of samples, int64[block, round, side]]).
+
+    The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, builds,
+    plan, flops, inline_flops, agreement), `not_exported` and `failure` (with the side that failed; None if all ran).
+    """
+    try:
+        with _without_cache(), paused_gc():
+            return _take(request, say)
+    except Unfit as unfit:
+        failure = diagnose(unfit.cause, unfit.stage)
+        return {"failure": dataclasses.asdict(failure), "side": unfit.side}, []
+
+
+@contextmanager
+def _without_cache() -> Iterator[None]:
+    """A persistent cache would be filled by the first block, and later ones time looking things up."""
+    was_on = jax_config(jax.config).get("jax_enable_compilation_cache", True)
+    jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", was_on)
+
+
+def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    say("inputs")
+    dice = random.Random(request.order_seed)
+    versions, why = _versions(request)
+    facts: list[dict[str, Any]] = [{"is_program": v.is_program, "sha256": v.sha256, "builds": []} for v in versions]
+    blocks: list[np.ndarray] = []
+    iterations, subjects, took_ns = 0, [], 0
+    for _ in range(request.blocks):
+        gc.collect()
+        versions, _padding = _renewed(versions, dice)
+        if not subjects or took_ns < REBUILD_NS:
+            begun = perf_counter_ns()
+            subjects = _built(versions, facts, dice, say)
+            took_ns = perf_counter_ns() - begun
+        subjects = [replace(subject, inputs=v.inputs) for subject, v in zip(subjects, versions, strict=True)]
+        say("warm-up", again=True)
+        timers = [_ready(i, subject) for i, subject in enumerate(subjects)]
+        if not iterations:
+            iterations, call_ns = _calibrated(timers)
+        say("rounds", again=True)
+        blocks.append(_rounds(timers, subjects, iterations, call_ns, dice))
+    _compare_outputs(subjects, facts)
+    document = {
+        "iterations": iterations,
+        "signature": versions[0].inputs.signature,
+        "sides": facts,
+        "not_exported": why,
+        "environment": jax_facts(),
+        "failure": None,
+    }
+    return document, [np.stack(blocks)]
+
+
+# ---- versions ---------------------------------------------------------------------------------------------------
+
+
+def _versions(request: Request) -> tuple[list[Version], list[str | None]]:
+    """The sides as versions, and per side why it runs natively beside a program.
+
+    Where all are cases they run as they are. Where one is a program, the others are exported too: then nothing but
+    the programs differs.
+    """
+    giver = next((i for i, side in enumerate(request.sides) if side.case is not None), None)
+    if giver is None:
+        inputs = _random_inputs(request)
+        return [_imported(i, side.label, _content(side), inputs) for i, side in enumerate(request.sides)], [None]
+    case = _case(request.sides[giver])
+    inputs = _guarded(giver, "inputs", lambda: make_inputs(case, request.seed))
+    if all(side.case is not None for side in request.sides):
+        return [_native(side, inputs) for side in request.sides], [None]
+    subjects = {
+        i: _guarded(i, "build", lambda side=side: _unbuilt(_case(side), inputs))
+        for i, side in enumerate(request.sides)
+        if side.case is not None
+    }
+    leaves = _guarded(giver, "inputs", lambda: leaves_of(subjects[giver]))
+    made = [_as_program(i, side, subjects.get(i), inputs, leaves) for i, side in enumerate(request.sides)]
+    return [version for version, _ in made], [why for _, why in made]
+
+
+def _case(side: Side) -> Case:
+    if side.case is None:
+        raise UsageError(f"{side.label} has no function", "a case or a program")
+    return side.case
+
+
+def _content(side: Side) -> bytes:
+    if side.program is None:
+        raise UsageError(f"{side.label} has neither a function nor a program", "a case or a program")
+    return side.program
+
+
+def _native(side: Side, inputs: Inputs) -> Version:
+    case = _case(side)
+    # The same buffers for all: `_renewed` tells by the tuple.
+    static = static_arguments(case, inputs.args, inputs.kwargs)
+    return Version(side.label, lambda: program_of(case), replace(inputs, static=static), False)
+
+
+def _random_inputs(request: Request) -> Inputs:
+    dice = np.random.default_rng(request.seed)
+    specs = _guarded(0, "import", lambda: Imported(_content(request.sides[0])).specs)
+    made = tuple(make_like(spec, dice) for spec in specs)
+    return Inputs(made, {}, (), signature(made, {}, ()))
+
+
+def _unbuilt(case: Case, inputs: Inputs) -> Subject:
+    program = program_of(case)
+    static = static_arguments(case, inputs.args, inputs.kwargs)
+    built = stages.build(program, replace(inputs, static=static), lambda stage: None)
+    return Subject(program, inputs, None, built.static, built.donates)
+
+
+def _as_program(
+    i: int, side: Side, subject: Subject | None, inputs: Inputs, leaves: Inputs
+) -> tuple[Version, str | None]:
+    if subject is None:
+        return _imported(i, side.label, _content(side), leaves), None
+    try:
+        program = exported(subject)
+    except NotMeasured as error:
+        return _native(side, inputs), error.problem
+    return _imported(i, side.label, program.content or b"", leaves), None
+
+
+def _imported(i: int, label: str, content: bytes, leaves: Inputs) -> Version:
+    found = _guarded(i, "import", lambda: Imported(content))
+    _guarded(i, "inputs", lambda: _check_inputs(found, leaves))
+    return Version(label, found.program, leaves, True, hashlib.sha256(content).hexdigest())
+
+
+def _check_inputs(found: Imported, leaves: Inputs) -> None:
+    given = [jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf for leaf in leaves.args]
+    wanted = signature(found.specs, {}, ())
+    if [(a.shape, a.dtype) for a in given] != [(s.shape, s.dtype) for s in found.specs]:
+        raise UsageError(f"the inputs are {leaves.signature}, and this version takes {wanted}")
+
+
+def _guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        raise Unfit(side, error, stage) from error
+
+
+# ---- a block ----------------------------------------------------------------------------------------------------
+
+
+def _renewed(versions: Sequence[Version], dice: random.Random) -> tuple[list[Version], np.ndarray]:
+    """On new buffers, behind a padding of random size so that they lie elsewhere; equal inputs stay shared."""
+    padding = np.ones(dice.randrange(1, PADDING_BYTES), np.uint8)
+    calls = {id(v.inputs.args): v.inputs.renewed() for v in {id(v.inputs.args): v for v in versions}.values()}
+    renewed = [
+        replace(v.inputs, args=args, kwargs=kwargs) for v in versions for args, kwargs in [calls[id(v.inputs.args)]]
+    ]
+    return [replace(v, inputs=inputs) for v, inputs in zip(versions, renewed, strict=True)], padding
+
+
+def _built(
+    versions: Sequence[Version], facts: list[dict[str, Any]], dice: random.Random, say: Callable[..., None]
+) -> list[Subject]:
+    """All versions, built in random order."""
+    found: dict[int, Subject] = {}
+    for i in dice.sample(range(len(versions)), len(versions)):
+        version = versions[i]
+        say(f"build of {version.label}", again=True)
+        found[i] = _guarded(i, "build", lambda i=i, version=version: _build(version, facts[i]))
+    return [found[i] for i in range(len(versions))]
+
+
+def _build(version: Version, facts: dict[str, Any]) -> Subject:
+    program = version.make()
+    built = stages.build(program, version.inputs, lambda stage: None)
+    facts["builds"].append(built.seconds)
+    hlo = built.compiled.as_text() or "" if built.compiled is not None else ""
+    if built.compiled is not None and "plan" not in facts:
+        facts["plan"] = dataclasses.asdict(memory_plan(built.compiled, hlo_text=hlo))
+        counted = cost(built.compiled, hlo)
+        facts["flops"] = counted.flops if counted else None
+        facts["inline_flops"] = inline_flops(built.compiled)
+    subject = Subject(program, version.inputs, None, built.static, built.donates, hlo)
+    return replace(subject, outputs=jax.block_until_ready(subject.call()))
+
+
+def _ready(i: int, subject: Subject) -> Prepared:
+    _guarded(i, "warm-up", lambda: warm_up(subject.call, WARMUP_S))
+    return Wall().prepare(subject)
+
+
+def _calibrated(timers: Sequence[Prepared]) -> tuple[int, int]:
+    """(calls in a sample of any side, so that the fastest takes SAMPLE_NS; nanoseconds of the slowest's call)."""
+    each = [_call_ns(timer) for timer in timers]
+    most = min(timer.most_iterations for timer in timers)
+    return max(1, min(most, round(SAMPLE_NS / min(each)))), round(max(each))
+
+
+def _call_ns(timer: Prepared) -> float:
+    n = 1
+    while (reading := timer.sample(n)) < SAMPLE_NS / 2 and n < timer.most_iterations:
+        n *= 2
+    if reading > 10 * SAMPLE_NS:
+        return reading / n
+    return min(reading, *(timer.sample(n) for _ in range(CALIBRATIONS - 1))) / n
+
+
+def _rounds(
+    timers: Sequence[Prepared], subjects: Sequence[Subject], iterations: int, call_ns: int, dice: random.Random
+) -> np.ndarray:
+    """int64[round, side]"""
+    count = next(rounds for limit_ns, rounds in ROUNDS if call_ns <= limit_ns)
+    taken = np.zeros((count, len(timers)), np.int64)
+    places, wakes = list(range(len(timers))), call_ns < WAKING_NS
+    for r in range(count):
+        dice.shuffle(places)
+        for i in places:
+            if wakes:
+                jax.block_until_ready(subjects[i].call())
+            taken[r, i] = timers[i].sample(iterations)
+    return taken
+
+
+def _compare_outputs(subjects: Sequence[Subject], facts: list[dict[str, Any]]) -> None:
+    """With those of the first. Of leaves: an exported program knows no other structure."""
+    first = tuple(jax.tree.leaves(subjects[0].outputs))
+    for subject, known in zip(subjects[1:], facts[1:], strict=True):
+        known["agreement"] = dataclasses.asdict(
+            compare(tuple(jax.tree.leaves(subject.outputs)), first, against="baseline")
+        )

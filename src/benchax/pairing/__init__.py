@@ -1,0 +1,1 @@
+"""Comparing versions by running them side by side: in fresh processes, until the verdict is clear or time is up."""

@@ -1,0 +1,152 @@
+"""A contest: versions of one case, and what the processes that ran them side by side have given so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from benchax.comparing.judging import Evidence, Matter, judged
+from benchax.environment import capture
+from benchax.executors.isolated import limit
+from benchax.executors.jobs import Job
+from benchax.executors.pool import Pool
+from benchax.measuring import paired
+from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
+from benchax.pairing.remarks import remarks
+from benchax.stats.verdicts import ALPHA
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Versions of one case. The first is the baseline of the others."""
+
+    case: CaseId
+    sides: tuple[paired.Side, ...]
+    versions: tuple[Version, ...]
+    options: Options
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one process gave."""
+
+    process: int
+    iterations: int
+    ns: np.ndarray
+    """int64[block, round, side], for all iterations of a sample."""
+    sides: list[dict[str, Any]]
+
+    def block(self, b: int, baseline: int, candidate: int) -> Block:
+        seconds = self.ns[b] / 1e9 / self.iterations
+        return Block(self.process, tuple(seconds[:, baseline].tolist()), tuple(seconds[:, candidate].tolist()))
+
+
+@dataclass
+class Taken:
+    """All answers about one contest."""
+
+    contest: Contest
+    method: Method = "one process"
+    answers: list[Answer] = field(default_factory=list[Answer])
+    failures: dict[int, Failure] = field(default_factory=dict[int, Failure])
+    """By side; of side 0 no other can be compared."""
+    environment: Environment | None = None
+    notes: tuple[Remark, ...] = ()
+
+    def take(self, pool: Pool, process: int, say: Callable[[str], None] = lambda stage: None) -> None:
+        """One process more."""
+        contest = self.contest
+        request = paired.Request(contest.sides, seed=contest.options.seed, order_seed=process * 7919 + 1)
+        job = Job(
+            paired.ENTRY,
+            request,
+            limits=lambda stage: limit(stage, contest.options),
+            memory_limit_bytes=contest.options.memory_limit_bytes,
+            name=f"the comparison of {contest.case.label!r}",
+        )
+        ended = pool.run(job, lambda message: say(message["stage"]))
+        if ended.document is None:
+            failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
+            self.failures[self._side_in(ended.stage)] = failure
+        elif ended.document["failure"] is not None:
+            self.failures[ended.document["side"]] = Failure(**ended.document["failure"])
+        else:
+            self._add(process, ended.document, ended.arrays[0])
+
+    def _side_in(self, stage: str) -> int:
+        """Whose fault it was, by the stage; the candidate's where it does not say."""
+        named = [i for i, version in enumerate(self.contest.versions) if stage.endswith(f" of {version.label}")]
+        return named[0] if named else len(self.contest.versions) - 1
+
+    def _add(self, process: int, document: dict[str, Any], ns: np.ndarray) -> None:
+        self.answers.append(Answer(process, document["iterations"], ns, document["sides"]))
+        if self.environment is None:
+            self.environment = replace(capture(with_jax=False), **document["environment"])
+            self.notes = remarks(document, [v.label for v in self.contest.versions])
+
+    def blocks(self, baseline: int, candidate: int) -> list[Block]:
+        return [a.block(b, baseline, candidate) for a in self.answers for b in range(len(a.ns))]
+
+    def _builds(self, baseline: int, candidate: int) -> list[Block]:
+        """Of the steps that both have (a program is traced already). A block is a process, a pair a build."""
+        found: list[Block] = []
+        for answer in self.answers:
+            builds = list(zip(answer.sides[baseline]["builds"], answer.sides[candidate]["builds"], strict=True))
+            both = set.intersection(*(set(build) for pair in builds for build in pair))
+            if "compile" in both:
+                seconds = [
+                    tuple(sum(build[step] for step in both) for build in side) for side in zip(*builds, strict=True)
+                ]
+                found.append(Block(answer.process, seconds[0], seconds[1]))
+        return found
+
+    def _counts(self, baseline: int, candidate: int) -> dict[Any, tuple[float | None, float | None]]:
+        if not self.answers:
+            return {}
+        one, other = (self.answers[0].sides[i] for i in (baseline, candidate))
+        if "plan" not in one or "plan" not in other:
+            return {}
+        return {
+            "peak": (one["plan"]["predicted_peak_bytes"], other["plan"]["predicted_peak_bytes"]),
+            "constants": (one["plan"]["constant_bytes"], other["plan"]["constant_bytes"]),
+            "flops": (one["flops"], other["flops"]),
+        }
+
+    def evidence(self, candidate: int, baseline: int = 0) -> Evidence:
+        failure = self.failures.get(baseline) or self.failures.get(candidate)
+        return Evidence(
+            self.blocks(baseline, candidate),
+            self._builds(baseline, candidate),
+            self._counts(baseline, candidate),
+            failure,
+        )
+
+    def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
+        """Of all versions with the first, by all metrics."""
+        return [c for i in range(1, len(self.contest.versions)) for c in self.judged(i, alpha)]
+
+    def judged(self, candidate: int, alpha: float = ALPHA) -> list[Comparison]:
+        return judged(self.matter(candidate), self.evidence(candidate), alpha)
+
+    def matter(self, candidate: int, baseline: int = 0) -> Matter:
+        sides = self.answers[0].sides if self.answers else []
+        agreement = sides[candidate].get("agreement") if sides else None
+        ran = [
+            replace(version, program=side["sha256"], jax=version.jax or (self.environment and self.environment.jax))
+            for version, side in zip(self.contest.versions, sides, strict=False)
+        ] or list(self.contest.versions)
+        return Matter(
+            self.contest.case,
+            ran[baseline],
+            ran[candidate],
+            self.method,
+            Numerics(**agreement) if agreement else None,
+            (*self.contest.remarks, *self.notes),
+            self.environment,
+            datetime.now(UTC).isoformat(timespec="microseconds"),
+        )

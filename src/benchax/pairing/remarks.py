@@ -1,0 +1,52 @@
+"""What belongs beside a comparison: where it is not like with like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchax.model import Remark
+from benchax.units import count
+
+INLINE_FLOPS = 1000
+
+
+def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
+    """Of what a process said about the sides (`measuring.paired.take_blocks`)."""
+    sides = list(zip(labels, document["sides"], strict=True))
+    return tuple(r for r in (*_disagreements(sides), *_unlike(document, labels), _inline(document, sides)) if r)
+
+
+def _disagreements(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Remark]:
+    return [
+        Remark(
+            "outputs-differ", "error", f"{label} gives another result than {sides[0][0]}: {side['agreement']['why']}"
+        )
+        for label, side in sides
+        if side.get("agreement") and not side["agreement"]["agrees"]
+    ]
+
+
+def _unlike(document: Mapping[str, Any], labels: Sequence[str]) -> list[Remark]:
+    return [
+        Remark("not-exported", "warning", f"{label} ran as it is beside an exported program, because {why}")
+        for label, why in zip(labels, document["not_exported"], strict=False)
+        if why
+    ]
+
+
+def _inline(document: Mapping[str, Any], sides: Sequence[tuple[str, Mapping[str, Any]]]) -> Remark | None:
+    """XLA:CPU runs small programs on the calling thread and hands the others over, which costs 10 to 50 µs."""
+    known = [(label, side["inline_flops"]) for label, side in sides if side.get("inline_flops") is not None]
+    if document["environment"].get("backend") != "cpu" or len(known) < len(sides):
+        return None
+    small = [(label, flops) for label, flops in known if flops < INLINE_FLOPS]
+    if not small or len(small) == len(known):
+        return None
+    listed = ", ".join(f"{label} {count(flops, 'FLOP')}" for label, flops in known)
+    return Remark(
+        "inline-limit",
+        "warning",
+        f"they lie on different sides of XLA:CPU's limit of {INLINE_FLOPS} FLOP, above which a call is handed to "
+        f"another thread: {listed}",
+    )

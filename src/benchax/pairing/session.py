@@ -1,0 +1,121 @@
+"""Takes contests to their verdicts: fresh processes one after the other, looks in between, and a second, independent
+measurement of every change before it is called one.
+
+Each process runs all contests that are still undecided, in random order. Looks come after 2, 3, 4, 6 and 8 processes
+(6 to 24 blocks): with one process the luck of that process could not be told from a change.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from time import monotonic
+
+from benchax.comparing.judging import confirmed
+from benchax.executors.pool import Pool
+from benchax.model import Comparison
+from benchax.pairing.contest import Contest, Taken
+from benchax.stats.verdicts import CONFIRMING_ALPHA
+
+LOOKS = (2, 3, 4, 6, 8)
+"""After how many processes."""
+CONFIRMING_LOOKS = (3,)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to go on."""
+
+    looks: tuple[int, ...] = LOOKS
+    """The last one is the end."""
+    max_time_s: float | None = None
+    """No process is begun after this long."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far a session is, for a progress display."""
+
+    process: int
+    case: str
+    stage: str
+    undecided: int
+    total: int
+
+
+Progress = Callable[[Step], None]
+
+
+def quiet(step: Step) -> None:
+    """No progress."""
+
+
+def new_process() -> AbstractContextManager[Pool]:
+    """Workers of a new Python, not forks of one another: those would share the luck of their parent."""
+    return Pool(start="spawn")
+
+
+def run(
+    contests: Sequence[Contest],
+    effort: Effort,
+    progress: Progress = quiet,
+    start: Callable[[], AbstractContextManager[Pool]] = new_process,
+    clock: Callable[[], float] = monotonic,
+) -> list[Taken]:
+    """Evidence about each contest, in their order: enough for a verdict, or all that `effort` allows.
+
+    Raises:
+        KeyboardInterrupt: passes through, and leaves no process.
+    """
+    begun, dice = clock(), random.Random(0)
+    taken = [Taken(contest) for contest in contests]
+    undecided = list(range(len(taken)))
+    for process in range(effort.looks[-1]):
+        if not undecided or (effort.max_time_s is not None and clock() - begun > effort.max_time_s):
+            break
+        with start() as pool:
+            for i in dice.sample(undecided, len(undecided)):
+                label, left = contests[i].case.label, len(undecided)
+
+                def say(stage: str, label: str = label, left: int = left, process: int = process) -> None:
+                    progress(Step(process, label, stage, left, len(taken)))
+
+                taken[i].take(pool, process, say)
+        undecided = [i for i in undecided if not is_decided(taken[i], process + 1, effort)]
+    return taken
+
+
+def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
+    """Is there nothing to be learned from another process?"""
+    if taken.failures:
+        return True
+    return processes in effort.looks and all(c.verdict != "unclear" for c in taken.comparisons() if c.metric == "run")
+
+
+def compared(
+    contests: Sequence[Contest],
+    effort: Effort,
+    progress: Progress = quiet,
+    start: Callable[[], AbstractContextManager[Pool]] = new_process,
+) -> list[list[Comparison]]:
+    """The comparisons of each contest. Of changed run times only those that a second measurement confirms keep their
+    names."""
+    found = [taken.comparisons() for taken in run(contests, effort, progress, start)]
+    changed = [i for i, comparisons in enumerate(found) if any(map(is_named, comparisons))]
+    again = run([contests[i] for i in changed], Effort(CONFIRMING_LOOKS), progress, start)
+    for i, taken in zip(changed, again, strict=True):
+        found[i] = confirmed_by(found[i], taken)
+    return found
+
+
+def is_named(comparison: Comparison) -> bool:
+    """Is it a change of the run time?"""
+    return comparison.metric == "run" and comparison.verdict in ("slower", "faster")
+
+
+def confirmed_by(first: Sequence[Comparison], second: Taken) -> list[Comparison]:
+    """`first`, its changes of run times checked against new data."""
+    again = {c.candidate.label: c for c in second.comparisons(CONFIRMING_ALPHA) if c.metric == "run"}
+    return [confirmed(c, again[c.candidate.label]) if is_named(c) and c.candidate.label in again else c for c in first]

@@ -1,0 +1,110 @@
+"""Baselines: names for runs, and what a word on the command line refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import func, insert, select
+
+from benchax.errors import UsageError, one_of
+from benchax.model import CaseId, Measurement
+from benchax.store.database import DatabaseStore
+from benchax.store.programs import program_of
+from benchax.store.schema import baselines, measurements
+
+LAST = "last"
+REMOVED = ""
+"""The run of a name that was taken back: nothing is ever deleted."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A run under a name."""
+
+    name: str
+    run_id: str
+    set_at: str
+    """UTC, ISO 8601."""
+
+
+def set_baseline(store: DatabaseStore, name: str, run_id: str) -> Baseline:
+    """From now on `name` means that run.
+
+    Raises:
+        UsageError: a name that means something else already ("last"), or is empty.
+    """
+    if not name.strip() or name == LAST:
+        raise UsageError(f"a baseline cannot be called {name!r}", f"a name other than {LAST!r}, such as v1.2")
+    found = Baseline(name, run_id, datetime.now(UTC).isoformat(timespec="microseconds"))
+    store.write(lambda c: c.execute(insert(baselines).values(vars(found))))
+    return found
+
+
+def listed(store: DatabaseStore) -> list[Baseline]:
+    """The names that hold now, oldest first."""
+    newest = select(func.max(baselines.c.id)).group_by(baselines.c.name)
+    rows = select(baselines.c.name, baselines.c.run_id, baselines.c.set_at).where(baselines.c.id.in_(newest))
+    ordered = rows.order_by(baselines.c.id)
+    found = store.read(lambda c: [Baseline(*row) for row in c.execute(ordered)], [])
+    return [baseline for baseline in found if baseline.run_id != REMOVED]
+
+
+def remove(store: DatabaseStore, name: str) -> None:
+    """`name` means nothing any more. Raises `UsageError` where it does not now."""
+    names = [baseline.name for baseline in listed(store)]
+    if name not in names:
+        raise UsageError(f"there is no baseline {name!r}", one_of(names, name) if names else "a name; there are none")
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    store.write(lambda c: c.execute(insert(baselines).values(name=name, run_id=REMOVED, set_at=now)))
+
+
+def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
+    """The newest row of each case that `reference` means: a baseline's name, "last" (the newest run), the id of a run
+    or its first digits, or a commit or its first digits; in this order.
+
+    Raises:
+        UsageError: it means nothing here.
+    """
+    for found in (_by_name, _last, _by_run, _by_commit):
+        if rows := found(store, reference):
+            return list({m.case: m for m in rows}.values())
+    names = [baseline.name for baseline in listed(store)]
+    known = f" (here: {', '.join(names)})" if names else ""
+    raise UsageError(
+        f"{reference!r} is no baseline, run or commit in {store.where}",
+        f"a name given with `benchax baseline set`{known}, {LAST!r}, or the first digits of a run or a commit",
+        "see `benchax list`",
+    )
+
+
+def _by_name(store: DatabaseStore, reference: str) -> list[Measurement]:
+    run = next((b.run_id for b in listed(store) if b.name == reference), None)
+    return store.query(run=run) if run else []
+
+
+def _last(store: DatabaseStore, reference: str) -> list[Measurement]:
+    newest = store.rows(limit=1) if reference == LAST else []
+    return store.query(run=newest[0].run_id) if newest else []
+
+
+def _by_run(store: DatabaseStore, reference: str) -> list[Measurement]:
+    statement = select(measurements.c.run_id).where(measurements.c.run_id.startswith(reference, autoescape=True))
+    runs = store.read(lambda c: c.execute(statement.order_by(measurements.c.id)).scalars().all(), [])
+    return store.query(run=runs[-1]) if runs and reference else []
+
+
+def _by_commit(store: DatabaseStore, reference: str) -> list[Measurement]:
+    is_hexadecimal = len(reference) >= 4 and not set(reference.lower()) - set("0123456789abcdef")
+    return store.query(commit=reference.lower()) if is_hexadecimal else []
+
+
+def program(store: DatabaseStore, m: Measurement) -> bytes | None:
+    """The program that `m` ran; None where none was kept."""
+    sha256 = m.program.sha256 if m.program else None
+    return store.read(lambda c: program_of(c, sha256), None) if sha256 else None
+
+
+def by_case(rows: Sequence[Measurement]) -> dict[CaseId, Measurement]:
+    return {m.case: m for m in rows}

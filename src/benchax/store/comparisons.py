@@ -1,0 +1,39 @@
+"""Comparisons in the store: the history of ratios, which may be put side by side where times may not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, insert, select
+
+from benchax.codec import decode_comparison, encode_comparison
+from benchax.model import CaseId, Comparison, Metric
+from benchax.store.database import DatabaseStore, case_id_of
+from benchax.store.schema import case_columns, case_key, cases, comparisons
+
+
+def append(store: DatabaseStore, found: Sequence[Comparison]) -> None:
+    """All or none; durable when this returns. Raises `StoreError`."""
+
+    def work(connection: Connection) -> None:
+        for c in found:
+            values = {"metric": c.metric, "baseline": c.baseline.label, "document": encode_comparison(c)}
+            case_id = case_id_of(connection, case_columns(c.case))
+            connection.execute(insert(comparisons).values(case_id=case_id, **values))
+
+    store.write(work)
+
+
+def history(
+    store: DatabaseStore, case: CaseId, metric: Metric = "run", baseline: str | None = None
+) -> list[Comparison]:
+    """Comparisons of one case, oldest first; with one baseline, or with all."""
+    statement = (
+        select(comparisons.c.document)
+        .join(cases, cases.c.id == comparisons.c.case_id)
+        .where(cases.c.key == case_key(case), comparisons.c.metric == metric)
+        .order_by(comparisons.c.id)
+    )
+    if baseline is not None:
+        statement = statement.where(comparisons.c.baseline == baseline)
+    return store.read(lambda c: [decode_comparison(text) for text in c.execute(statement).scalars()], [])
