@@ -1,7 +1,9 @@
 """`benchax`: the commands, and the one place that turns errors into exit codes.
 
     0    fine
+    1    a regression beyond the limits of a comparison
     2    an error: a wrong argument, a case that failed, rows that could not be stored
+    3    a verdict that is unclear, where that was asked for
     130  interrupted; every finished row is kept
 
 What fails inside a case is a row, not an error of the program. A cell of a grid that ran into a time limit is a result.
@@ -17,7 +19,7 @@ import sys
 
 import typer
 
-from benchax.cli import demo, doctor, env, grid, listing, run, show
+from benchax.cli import baseline, compare, demo, doctor, env, grid, listing, run, show
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
 
@@ -33,6 +35,8 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("grid")(grid.grid)
+app.command("compare")(compare.compare)
+app.add_typer(baseline.app, name="baseline")
 app.command("list")(listing.list_rows)
 app.command("show")(show.show)
 app.command("env")(env.env)

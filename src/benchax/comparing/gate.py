@@ -27,7 +27,7 @@ from typing import Any, Literal, cast
 from benchax.errors import UsageError, one_of
 from benchax.model import METRICS, CaseId, Comparison, Metric
 from benchax.options import GATE, project_table
-from benchax.units import count, number, parse_seconds, parse_size, percent, seconds, size
+from benchax.units import count, parse_seconds, parse_size, percent, seconds, size
 
 FINE, SLOWER, ERROR, UNCLEAR = 0, 1, 2, 3
 """Exit codes."""
@@ -113,7 +113,7 @@ def amount(value: float, metric: Metric) -> str:
 
 
 def limit_text(limit: Limit, metric: Metric) -> str:
-    parts = [] if limit.relative is None else [f"{number(100 * limit.relative)} %"]
+    parts = [] if limit.relative is None else [f"{100 * limit.relative:g} %"]
     parts += [] if limit.absolute is None else [amount(limit.absolute, metric)]
     return " + ".join(parts)
 

@@ -106,7 +106,7 @@ def confirmed(first: Comparison, second: Comparison) -> Comparison:
     """`first`, by the light of new data: a change that they do not show too is none that can be named."""
     if second.verdict == first.verdict:
         return replace(first, confirmed=True)
-    why = f"{first.verdict} at first ({change(first)}), which a second measurement did not confirm ({change(second)})"
+    why = f"{first.verdict} at first ({change(first)}), not confirmed ({change(second)})"
     return replace(first, verdict="unclear", why=why, confirmed=False)
 
 

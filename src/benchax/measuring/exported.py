@@ -41,16 +41,26 @@ def exported(subject: Subject) -> Program:
     body, leaves = function_of_leaves(subject)
     flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))))
     try:
-        # Only calls of this jaxlib's own libraries: the program runs here again, or with a label that says where.
-        custom = set(_CUSTOM_CALL.findall(flat.lower(*leaves).as_text()))
-        checks = [export.DisabledSafetyCheck.custom_call(name) for name in sorted(custom)]
-        content = bytes(export.export(flat, disabled_checks=checks)(*leaves).serialize())
+        content = _serialized(flat, leaves)
     except Exception as error:  # whatever a function's tracing, or jax.export, has to say
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"it cannot be exported ({type(error).__name__}: {first_line})") from error
     if len(content) > MOST_BYTES:
         raise NotMeasured(f"its program takes {size(len(content))}, more than the {size(MOST_BYTES)} that are kept")
     return Program(hashlib.sha256(content).hexdigest(), len(content), content)
+
+
+def _serialized(flat: Any, leaves: list[Any]) -> bytes:
+    try:
+        return bytes(export.export(flat)(*leaves).serialize())
+    except ValueError:
+        # Calls of libraries whose interface JAX does not promise to keep. They are those of this jaxlib: the program
+        # runs under it again, or with a label that says under which.
+        custom = set(_CUSTOM_CALL.findall(flat.lower(*leaves).as_text()))
+        if not custom:
+            raise
+        checks = [export.DisabledSafetyCheck.custom_call(name) for name in sorted(custom)]
+        return bytes(export.export(flat, disabled_checks=checks)(*leaves).serialize())
 
 
 def leaves_of(subject: Subject) -> Inputs:

@@ -181,7 +181,7 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[int |
 def _describe(value: Any, is_static: bool = False) -> str:
     if is_static:
         return getattr(value, "__name__", None) or repr(value)
-    if isinstance(value, jax.Array | np.ndarray | np.generic):
+    if isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
         is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
         return str(ArraySpec("key" if is_key else short_dtype(str(value.dtype)), tuple(value.shape)))
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Times versions of a case side by side, in one process: the unit is a round, one sample of each in random order.
 
-    block:  new buffers, shared by all versions → each built anew → warm up → rounds
+    block:  new buffers, shared by all versions → every other version built anew → warm up → rounds
 
 What spoils the comparison of two numbers (the machine's speed, neighbours, which core, which buffers) is the same for
 all samples of a round and divides out. What is left, the luck of buffers, executables and processes, is renewed with
@@ -15,7 +15,7 @@ import dataclasses
 import gc
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
@@ -47,8 +47,10 @@ CALIBRATIONS = 5
 WARMUP_S = 0.2
 WAKING_NS = 1_000_000
 """Calls shorter than this are preceded by an untimed one, which wakes threads and refills caches."""
-ROUNDS = ((10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
-"""Of a block, for calls up to so many nanoseconds."""
+MOST_ROUNDS = 25
+LEAST_ROUNDS = 6
+BLOCK_NS = 150_000_000
+"""The rounds of a block take about as long at most, between the two limits of their number."""
 REBUILD_NS = 2_000_000_000
 """Versions that take longer to build are built once in a process."""
 PADDING_BYTES = 2**20
@@ -61,6 +63,8 @@ class Side:
     label: str
     case: Case | None = None
     program: bytes | None = None
+    leaves: tuple[Any, ...] | None = None
+    """What a program is to be given: arrays of JAX and numbers, as `exported.leaves_of` has them."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ class Request:
     """What one process is asked for."""
 
     sides: tuple[Side, ...]
-    """The baseline first. The first case gives the inputs of all; without any they are random data, of the shapes that
-    the first program wants."""
+    """The baseline first. The first case gives the inputs of all, without any the first side that has leaves; without
+    these they are random data, of the shapes that the first program wants."""
     blocks: int = 3
     seed: int = 0
     """Of the data, equal in all processes."""
@@ -127,17 +131,18 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
     versions, why = _versions(request)
     facts: list[dict[str, Any]] = [{"is_program": v.is_program, "sha256": v.sha256, "builds": []} for v in versions]
     blocks: list[np.ndarray] = []
-    iterations, subjects, took_ns = 0, [], 0
-    for _ in range(request.blocks):
-        gc.collect()
+    iterations, call_ns, took_ns = 0, 0, 0
+    subjects: dict[int, Subject] = {}
+    for block in range(request.blocks):
+        gc.collect(1)  # of all objects of JAX it would take 20 ms
         versions, _padding = _renewed(versions, dice)
-        if not subjects or took_ns < REBUILD_NS:
+        if took_ns < REBUILD_NS:
             begun = perf_counter_ns()
-            subjects = _built(versions, facts, dice, say)
+            _build_anew(subjects, _due(block, len(versions), dice), versions, facts, say)
             took_ns = perf_counter_ns() - begun
-        subjects = [replace(subject, inputs=v.inputs) for subject, v in zip(subjects, versions, strict=True)]
+        subjects = {i: replace(subjects[i], inputs=version.inputs) for i, version in enumerate(versions)}
         say("warm-up", again=True)
-        timers = [_ready(i, subject) for i, subject in enumerate(subjects)]
+        timers = [_ready(i, subject) for i, subject in subjects.items()]
         if not iterations:
             iterations, call_ns = _calibrated(timers)
         say("rounds", again=True)
@@ -165,7 +170,7 @@ def _versions(request: Request) -> tuple[list[Version], list[str | None]]:
     """
     giver = next((i for i, side in enumerate(request.sides) if side.case is not None), None)
     if giver is None:
-        inputs = _random_inputs(request)
+        inputs = _inputs_of_programs(request)
         return [_imported(i, side.label, _content(side), inputs) for i, side in enumerate(request.sides)], [None]
     case = _case(request.sides[giver])
     inputs = _guarded(giver, "inputs", lambda: make_inputs(case, request.seed))
@@ -200,18 +205,20 @@ def _native(side: Side, inputs: Inputs) -> Version:
     return Version(side.label, lambda: program_of(case), replace(inputs, static=static), False)
 
 
-def _random_inputs(request: Request) -> Inputs:
-    dice = np.random.default_rng(request.seed)
-    specs = _guarded(0, "import", lambda: Imported(_content(request.sides[0])).specs)
-    made = tuple(make_like(spec, dice) for spec in specs)
-    return Inputs(made, {}, (), signature(made, {}, ()))
+def _inputs_of_programs(request: Request) -> Inputs:
+    leaves = next((side.leaves for side in request.sides if side.leaves is not None), None)
+    if leaves is None:
+        dice = np.random.default_rng(request.seed)
+        specs = _guarded(0, "import", lambda: Imported(_content(request.sides[0])).specs)
+        leaves = tuple(make_like(spec, dice) for spec in specs)
+    return Inputs(leaves, {}, (), signature(leaves, {}, ()))
 
 
 def _unbuilt(case: Case, inputs: Inputs) -> Subject:
     program = program_of(case)
     static = static_arguments(case, inputs.args, inputs.kwargs)
-    built = stages.build(program, replace(inputs, static=static), lambda stage: None)
-    return Subject(program, inputs, None, built.static, built.donates)
+    traced = stages.trace_only(program, replace(inputs, static=static))
+    return Subject(program, inputs, None, traced.static, traced.donates)
 
 
 def _as_program(
@@ -259,29 +266,36 @@ def _renewed(versions: Sequence[Version], dice: random.Random) -> tuple[list[Ver
     return [replace(v, inputs=inputs) for v, inputs in zip(versions, renewed, strict=True)], padding
 
 
-def _built(
-    versions: Sequence[Version], facts: list[dict[str, Any]], dice: random.Random, say: Callable[..., None]
-) -> list[Subject]:
-    """All versions, built in random order."""
-    found: dict[int, Subject] = {}
-    for i in dice.sample(range(len(versions)), len(versions)):
-        version = versions[i]
-        say(f"build of {version.label}", again=True)
-        found[i] = _guarded(i, "build", lambda i=i, version=version: _build(version, facts[i]))
-    return [found[i] for i in range(len(versions))]
+def _due(block: int, count: int, dice: random.Random) -> list[int]:
+    """Which versions are built for this block: all at first, then every other one. So the executables that meet are
+    others in each block, for two thirds of the builds."""
+    due = [i for i in range(count) if block == 0 or (i + block) % 2 == 0]
+    return dice.sample(due, len(due))
+
+
+def _build_anew(
+    subjects: dict[int, Subject],
+    due: Sequence[int],
+    versions: Sequence[Version],
+    facts: list[dict[str, Any]],
+    say: Callable[..., None],
+) -> None:
+    for i in due:
+        say(f"build of {versions[i].label}", again=True)
+        subjects[i] = _guarded(i, "build", lambda i=i: _build(versions[i], facts[i]))
 
 
 def _build(version: Version, facts: dict[str, Any]) -> Subject:
     program = version.make()
     built = stages.build(program, version.inputs, lambda stage: None)
     facts["builds"].append(built.seconds)
-    hlo = built.compiled.as_text() or "" if built.compiled is not None else ""
     if built.compiled is not None and "plan" not in facts:
+        hlo = built.compiled.as_text() or ""
         facts["plan"] = dataclasses.asdict(memory_plan(built.compiled, hlo_text=hlo))
         counted = cost(built.compiled, hlo)
         facts["flops"] = counted.flops if counted else None
         facts["inline_flops"] = inline_flops(built.compiled)
-    subject = Subject(program, version.inputs, None, built.static, built.donates, hlo)
+    subject = Subject(program, version.inputs, None, built.static, built.donates)
     return replace(subject, outputs=jax.block_until_ready(subject.call()))
 
 
@@ -307,10 +321,10 @@ def _call_ns(timer: Prepared) -> float:
 
 
 def _rounds(
-    timers: Sequence[Prepared], subjects: Sequence[Subject], iterations: int, call_ns: int, dice: random.Random
+    timers: Sequence[Prepared], subjects: Mapping[int, Subject], iterations: int, call_ns: int, dice: random.Random
 ) -> np.ndarray:
     """int64[round, side]"""
-    count = next(rounds for limit_ns, rounds in ROUNDS if call_ns <= limit_ns)
+    count = max(LEAST_ROUNDS, min(MOST_ROUNDS, BLOCK_NS // (len(timers) * max(call_ns * iterations, SAMPLE_NS))))
     taken = np.zeros((count, len(timers)), np.int64)
     places, wakes = list(range(len(timers))), call_ns < WAKING_NS
     for r in range(count):
@@ -322,10 +336,10 @@ def _rounds(
     return taken
 
 
-def _compare_outputs(subjects: Sequence[Subject], facts: list[dict[str, Any]]) -> None:
+def _compare_outputs(subjects: Mapping[int, Subject], facts: list[dict[str, Any]]) -> None:
     """With those of the first. Of leaves: an exported program knows no other structure."""
     first = tuple(jax.tree.leaves(subjects[0].outputs))
-    for subject, known in zip(subjects[1:], facts[1:], strict=True):
-        known["agreement"] = dataclasses.asdict(
-            compare(tuple(jax.tree.leaves(subject.outputs)), first, against="baseline")
+    for i in range(1, len(subjects)):
+        facts[i]["agreement"] = dataclasses.asdict(
+            compare(tuple(jax.tree.leaves(subjects[i].outputs)), first, against="baseline")
         )

@@ -80,6 +80,19 @@ def build(program: Program, inputs: Inputs, enter: Callable[[str], None]) -> Bui
     return built
 
 
+def trace_only(program: Program, inputs: Inputs) -> Built:
+    """What tracing tells, where compiling is of no interest."""
+    built = Built(static=inputs.static)
+    traced = _step(built, "trace", lambda stage: None, lambda: programs.trace(program, inputs.args, inputs.kwargs))
+    if traced is None:
+        built.lowered = programs.unwrapped(
+            programs.lower(program, None, inputs.args, inputs.kwargs), jax.stages.Lowered
+        )
+    built.traced = programs.unwrapped(traced, jax.stages.Traced)
+    _read_arguments(built, program, inputs)
+    return built
+
+
 def _step(built: Built, name: str, enter: Callable[[str], None], call: Callable[[], Any]) -> Any:
     enter(name)
     try:

@@ -16,7 +16,7 @@ from benchax.model import Comparison, Version
 from benchax.options import resolve
 from benchax.pairing import session
 from benchax.pairing.contest import Contest, Taken
-from benchax.pairing.session import CONFIRMING_LOOKS, Effort, Progress
+from benchax.pairing.session import CONFIRMING, Effort, Progress
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
@@ -74,9 +74,8 @@ def compare(
     effort = Effort(max_time_s=max_time_s)
     (taken,) = session.run([contest], effort, progress or session.quiet)
     found = taken.comparisons()
-    second = taken
     if any(session.is_named(c) for c in found):
-        (second,) = session.run([contest], Effort(CONFIRMING_LOOKS), progress or session.quiet)
+        (second,) = session.run([contest], CONFIRMING, progress or session.quiet)
         found = session.confirmed_by(found, second)
     return Comparisons(tuple(found), _ranking(taken, found))
 

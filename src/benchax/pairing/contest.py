@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -58,10 +59,11 @@ class Taken:
     environment: Environment | None = None
     notes: tuple[Remark, ...] = ()
 
-    def take(self, pool: Pool, process: int, say: Callable[[str], None] = lambda stage: None) -> None:
+    def take(self, pool: Pool, process: int, blocks: int = 3, say: Callable[[str], None] = lambda stage: None) -> None:
         """One process more."""
         contest = self.contest
-        request = paired.Request(contest.sides, seed=contest.options.seed, order_seed=process * 7919 + 1)
+        seed = random.randrange(2**31)
+        request = paired.Request(contest.sides, blocks=blocks, seed=contest.options.seed, order_seed=seed)
         job = Job(
             paired.ENTRY,
             request,
@@ -93,10 +95,11 @@ class Taken:
         return [a.block(b, baseline, candidate) for a in self.answers for b in range(len(a.ns))]
 
     def _builds(self, baseline: int, candidate: int) -> list[Block]:
-        """Of the steps that both have (a program is traced already). A block is a process, a pair a build."""
+        """Of the steps that both have (a program is traced already). A block is a process with one pair, the last: the
+        first builds in a process take 100 ms more, whosever they are."""
         found: list[Block] = []
         for answer in self.answers:
-            builds = list(zip(answer.sides[baseline]["builds"], answer.sides[candidate]["builds"], strict=True))
+            builds = list(zip(answer.sides[baseline]["builds"], answer.sides[candidate]["builds"], strict=False))[-1:]
             both = set.intersection(*(set(build) for pair in builds for build in pair))
             if "compile" in both:
                 seconds = [

@@ -17,11 +17,10 @@ from benchax.comparing.judging import confirmed
 from benchax.executors.pool import Pool
 from benchax.model import Comparison
 from benchax.pairing.contest import Contest, Taken
-from benchax.stats.verdicts import CONFIRMING_ALPHA
+from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 
 LOOKS = (2, 3, 4, 6, 8)
 """After how many processes."""
-CONFIRMING_LOOKS = (3,)
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,9 @@ class Effort:
     """The last one is the end."""
     max_time_s: float | None = None
     """No process is begun after this long."""
+    alpha: float = ALPHA
+    blocks: int = 3
+    """Of each process."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Step:
     total: int
 
 
+CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
+"""Of a change: a measurement of its own."""
 Progress = Callable[[Step], None]
 
 
@@ -82,7 +86,7 @@ def run(
                 def say(stage: str, label: str = label, left: int = left, process: int = process) -> None:
                     progress(Step(process, label, stage, left, len(taken)))
 
-                taken[i].take(pool, process, say)
+                taken[i].take(pool, process, effort.blocks, say)
         undecided = [i for i in undecided if not is_decided(taken[i], process + 1, effort)]
     return taken
 
@@ -91,7 +95,8 @@ def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
     """Is there nothing to be learned from another process?"""
     if taken.failures:
         return True
-    return processes in effort.looks and all(c.verdict != "unclear" for c in taken.comparisons() if c.metric == "run")
+    runs = [c for c in taken.comparisons(effort.alpha) if c.metric == "run"]
+    return processes in effort.looks and all(c.verdict != "unclear" for c in runs)
 
 
 def compared(
@@ -104,7 +109,7 @@ def compared(
     names."""
     found = [taken.comparisons() for taken in run(contests, effort, progress, start)]
     changed = [i for i, comparisons in enumerate(found) if any(map(is_named, comparisons))]
-    again = run([contests[i] for i in changed], Effort(CONFIRMING_LOOKS), progress, start)
+    again = run([contests[i] for i in changed], CONFIRMING, progress, start)
     for i, taken in zip(changed, again, strict=True):
         found[i] = confirmed_by(found[i], taken)
     return found

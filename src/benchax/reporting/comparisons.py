@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 
 from rich.console import Group, RenderableType
@@ -161,5 +162,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def remarks(found: Iterable[Comparison]) -> list[Remark]:
-    """Each once."""
-    return list({(r.code, r.message): r for c in found for r in c.remarks}.values())
+    """Each once, with its case where there are several."""
+    listed = list(found)
+    is_one_case = len({c.case for c in listed}) == 1
+    named = [
+        r if is_one_case or not r.code.startswith("outputs") else replace(r, message=f"{c.case.label}: {r.message}")
+        for c in listed
+        for r in c.remarks
+    ]
+    return list({(r.code, r.message): r for r in named}.values())

@@ -10,8 +10,9 @@ Verdict = Literal["faster", "slower", "same", "unclear"]
 
 ALPHA = 0.02
 """Of the interval at each look: with up to five looks at growing data, below 1 % of unchanged code is called slower
-(replayed: 0.2 to 0.4 %; tests/stats/test_replay.py)."""
-CONFIRMING_ALPHA = 0.01
+(tests/stats/test_replay.py), before anything is confirmed."""
+CONFIRMING_ALPHA = 0.05
+"""Of a second measurement, which only has to agree: what both call slower by chance is the product of their shares."""
 LEAST_CHANGE = 0.02
 """Smaller differences have no name: buffers and executables alone may make as much."""
 SAME_WITHIN = 0.05

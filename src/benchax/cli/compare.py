@@ -1,0 +1,233 @@
+"""`benchax compare`: the benchmarks of now against a stored baseline, another commit, or another JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchax.comparing.gate import Gate
+    from benchax.model import CaseId, Comparison, Environment
+    from benchax.pairing.session import Effort, Step
+    from benchax.pairing.stored import Pairing
+    from benchax.store.database import DatabaseStore
+
+
+def compare(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[BASELINE] [CANDIDATE | PATH... | MODULE:FUNCTION [INPUT...]]",
+            help="BASELINE: a name given by `benchax baseline`, a run, a commit, or last. It is compared with a stored CANDIDATE, "
+            "or with the benchmarks of now (as for `benchax run`). With --ref or --jax there is no BASELINE here.",
+        ),
+    ] = None,
+    ref: Annotated[str | None, typer.Option(metavar="REF", help="Compare with this commit, branch or tag.")] = None,
+    jax: Annotated[
+        str | None,
+        typer.Option(metavar="VERSIONS", help="Compare versions of JAX: 0.9.2,0.10.2; the first is the baseline."),
+    ] = None,
+    benchmarks: Annotated[
+        str, typer.Option(metavar="now|ref", help="With --ref: whose benchmark files run there.")
+    ] = "now",
+    pattern: Annotated[str, typer.Option("--filter", "-k", help="Cases whose name contains this (or matches).")] = "",
+    params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
+    fail_slower: Annotated[
+        str | None,
+        typer.Option(metavar="LIMITS", help="Exit with 1 beyond these: 5%, or run=5%+20us,peak=0,compile=20%."),
+    ] = None,
+    fail_unclear: Annotated[
+        bool, typer.Option("--fail-unclear", help="Exit with 3 where a verdict is unclear.")
+    ] = False,
+    max_time: Annotated[str | None, typer.Option(help="Begin no further process after this long: 30, 2min.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="No stage in a worker may take longer.")] = None,
+    seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
+    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per comparison on stdout.")] = False,
+) -> None:
+    """Run two versions side by side and say which is faster, and how sure that is."""
+    from benchax.cli.listing import opened
+    from benchax.comparing.gate import gate_of
+
+    if ref is not None and jax is not None:
+        raise UsageError("--ref and --jax are given together", "one of them")
+    if benchmarks not in ("now", "ref"):
+        raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
+    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
+    effort = _effort(max_time)
+    given = {"timeout_s": timeout, "seed": seed, "store": store}
+    with ExitStack() as stack:
+        progress = stack.enter_context(_Shown())
+        if jax is not None:
+            from benchax.pairing.jax_versions import compare_versions
+
+            versions = [version.strip() for version in jax.split(",")]
+            found = compare_versions(
+                versions, what or ["."], pattern, params or [], max_time_s=effort.max_time_s, progress=progress
+            )
+            new: list[CaseId] = []
+            missing: list[CaseId] = []
+        else:
+            pairing = _pairing(stack, what or [], ref, benchmarks, pattern, params or [], given, progress)
+            found = _compared(pairing, effort, progress)
+            new, missing = pairing.new, pairing.missing
+    _keep(found, opened(store) if store != "off" else None)
+    raise typer.Exit(_show(found, gate, new, missing, as_json=as_json))
+
+
+def _effort(max_time: str | None) -> Effort:
+    from benchax.pairing.session import Effort
+    from benchax.units import parse_seconds
+
+    return Effort(max_time_s=None if max_time is None else parse_seconds(max_time))
+
+
+def _pairing(
+    stack: ExitStack,
+    what: Sequence[str],
+    ref: str | None,
+    benchmarks: str,
+    pattern: str,
+    params: Sequence[str],
+    given: Mapping[str, Any],
+    progress: _Shown,
+) -> Pairing:
+    from benchax.cli.console import note
+    from benchax.cli.listing import opened
+    from benchax.environment import capture
+    from benchax.options import resolve
+    from benchax.pairing import stored
+    from benchax.pairing.worktrees import built
+    from benchax.store.baselines import by_case, rows_of
+
+    here = capture(Path.cwd())
+    if ref is not None:
+        progress.say(f"building {ref} in a worktree")
+        other = stack.enter_context(built(ref, what or ["."], pattern, params, benchmarks == "ref"))
+        if other.note:
+            note(f"note: {other.note}")
+        return _beside_now(
+            other.store, f"{ref} ({other.commit[:8]})", other.rows, what or ["."], pattern, params, here, given
+        )
+    database = opened(given["store"])
+    baseline, rest = (what[0], what[1:]) if what else ("last", [])
+    rows = _filtered(by_case(rows_of(database, baseline)), pattern)
+    if len(rest) == 1 and not Path(rest[0]).exists() and ":" not in rest[0]:
+        options = resolve(command_line=given)
+        candidate = _filtered(by_case(rows_of(database, rest[0])), pattern)
+        return stored.with_rows(database, (baseline, rest[0]), rows, candidate, here, options)
+    return _beside_now(database, baseline, rows, rest or ["."], pattern, params, here, given)
+
+
+def _beside_now(
+    store: DatabaseStore,
+    label: str,
+    rows: Mapping[CaseId, Any],
+    what: Sequence[str],
+    pattern: str,
+    params: Sequence[str],
+    here: Environment,
+    given: Mapping[str, Any],
+) -> Pairing:
+    from benchax.cli.run import _show_broken, collect, printing_to_stderr
+    from benchax.pairing import stored
+
+    cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
+    _show_broken(broken)
+    return stored.with_cases(store, label, rows, cases, here, given)
+
+
+def _filtered(rows: Mapping[CaseId, Any], pattern: str) -> dict[CaseId, Any]:
+    from benchax.discovery import matches
+
+    return {id: row for id, row in rows.items() if matches(id, pattern)}
+
+
+def _compared(pairing: Pairing, effort: Effort, progress: _Shown) -> list[Comparison]:
+    from benchax.pairing.session import compared
+
+    together = compared(pairing.contests, effort, progress)
+    return [*(c for each in together for c in each), *pairing.without]
+
+
+def _keep(found: Sequence[Comparison], store: DatabaseStore | None) -> None:
+    """For `benchax history`. What cannot be kept is still shown."""
+    from benchax.cli.console import note
+    from benchax.errors import StoreError
+    from benchax.store import comparisons
+
+    if store is None or not found:
+        return
+    try:
+        comparisons.append(store, found)
+    except StoreError as error:
+        note(f"error: the comparisons were not stored: {error}")
+
+
+def _show(
+    found: Sequence[Comparison], gate: Gate, new: Sequence[CaseId], missing: Sequence[CaseId], *, as_json: bool
+) -> int:
+    """Shows everything and returns the exit code."""
+    from benchax import codec
+    from benchax.cli.console import line, note, show
+    from benchax.comparing.gate import described
+    from benchax.comparing.ranking import Comparisons
+    from benchax.reporting import comparisons
+
+    if as_json:
+        for c in found:
+            line(codec.encode_comparison(c))
+    elif found:
+        show(comparisons.drawn(Comparisons(tuple(found))))
+    else:
+        note("nothing was compared: the two versions have no case in common")
+    for what, ids in (("new", new), ("missing now", missing)):
+        if ids:
+            note(f"{what}: {', '.join(id.label for id in ids)}")
+    for c, limit in gate.alarms(found):
+        note(f"SLOWER {c.case.label}: {described(c, limit)}")
+    return gate.exit_code(found, new, missing)
+
+
+class _Shown:
+    """Progress on stderr: one line that is replaced on a terminal, a line per process elsewhere."""
+
+    def __init__(self) -> None:
+        self.status: Any = None
+        self.last = -1
+
+    def __enter__(self) -> _Shown:
+        import sys
+
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self.status = Console(stderr=True).status("")
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+    def say(self, text: str) -> None:
+        from benchax.cli.console import note
+
+        if self.status is not None:
+            self.status.update(text)
+        else:
+            note(text)
+
+    def __call__(self, step: Step) -> None:
+        text = f"process {step.process + 1}: {step.undecided} of {step.total} undecided"
+        if self.status is not None:
+            self.status.update(f"{text} · {' '.join(step.case.split())[:40]} · {step.stage}")
+        elif step.process != self.last:
+            self.last = step.process
+            self.say(text)

@@ -1,0 +1,82 @@
+"""A case that is built once and then sampled on request, for two processes that take turns on one core.
+
+A sample is what it is in `paired.py`: calls back to back, each waited for, after an untimed one that wakes threads and
+refills the caches that the other process has used meanwhile. Buffers and executable stay: another pair of processes
+has others.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.case import Case
+from benchax.measuring import paired
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.sampling import warm_up
+from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.wall import Wall
+from benchax.model import Numerics
+from benchax.numerics import compare
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A case, warm."""
+
+    subject: Subject
+    timer: Prepared
+    facts: dict[str, Any]
+    """What building it told: builds, plan, flops, inline_flops."""
+    iterations: int
+    """Calls in a sample, so that it takes `paired.SAMPLE_NS`."""
+    call_ns: int
+
+    def sample(self, iterations: int) -> int:
+        """Nanoseconds of so many calls."""
+        if self.call_ns < paired.WAKING_NS:
+            jax.block_until_ready(self.subject.call())
+        return self.timer.sample(iterations)
+
+    @property
+    def outputs(self) -> list[Any]:
+        return jax.tree.leaves(self.subject.outputs)
+
+    def agreement(self, baseline: Sequence[np.ndarray]) -> Numerics:
+        """How far its outputs are from the leaves that the baseline gave."""
+        mine = tuple(_plain(leaf) for leaf in self.outputs)
+        return compare(mine, tuple(baseline), against="baseline")
+
+
+def _plain(leaf: Any) -> Any:
+    """As it is when it has travelled between processes: a typed key is its data there."""
+    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def prepare(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
+    """Makes the inputs, builds, warms up, and finds how many calls a sample has.
+
+    Args:
+        seed: of the data made from specs.
+        enter: called with the name of each stage before it begins.
+
+    Raises:
+        whatever the case raises.
+    """
+    enter("inputs")
+    inputs = make_inputs(case, seed)
+    enter("build")
+    facts: dict[str, Any] = {"is_program": False, "sha256": None, "builds": []}
+    subject = paired._build(paired._native(paired.Side(case.id.label, case), inputs), facts)
+    enter("warm-up")
+    warm_up(subject.call, paired.WARMUP_S)
+    timer = Wall().prepare(subject)
+    iterations, call_ns = paired._calibrated([timer])
+    return Turns(subject, timer, facts, iterations, call_ns)

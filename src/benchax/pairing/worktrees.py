@@ -1,0 +1,201 @@
+"""The benchmarks as another commit has them: built in a git worktree, kept as programs, then run beside those of now.
+
+    git worktree add --detach TMP COMMIT  →  benchax run --stages build, in TMP  →  programs  →  contests
+
+The other commit's package is imported from the worktree: every folder on sys.path that lies in the repository is
+replaced by the same folder there. Only the build happens there; what is timed runs in processes of its own later.
+Submodules are left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import psutil
+
+from benchax.discovery import files
+from benchax.errors import UsageError
+from benchax.model import CaseId, Measurement
+from benchax.store.baselines import by_case
+from benchax.store.database import DatabaseStore, open_store
+
+PREFIX = "benchax-worktree-"
+
+
+@dataclass(frozen=True)
+class Built:
+    """The rows of another commit, whose programs are in `store`."""
+
+    label: str
+    commit: str
+    rows: dict[CaseId, Measurement]
+    store: DatabaseStore
+    benchmarks: str
+    """Whose benchmark files ran there: "of now", or "of that commit"."""
+    note: str = ""
+
+
+@contextmanager
+def built(
+    ref: str, what: Sequence[str], pattern: str = "", params: Sequence[str] = (), own_benchmarks: bool = False
+) -> Generator[Built, None, None]:
+    """What `ref` makes of the benchmarks; removed afterwards.
+
+    Args:
+        what: paths, or a function and its inputs, as for `benchax run`.
+        own_benchmarks: those of `ref`; else the files of now run against the package of `ref`, and only where that
+            fails its own.
+
+    Raises:
+        UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
+    """
+    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel"))
+    commit = _commit(top, ref)
+    _remove_leftovers(top)
+    with _worktree(top, commit) as tree, tempfile.TemporaryDirectory(prefix="benchax-") as folder:
+        store = open_store(folder)
+        arguments = [*_moved_arguments(what, top, tree), *(["-k", pattern] if pattern else [])]
+        arguments += [part for param in params for part in ("-p", param)]
+        note = ""
+        if not own_benchmarks:
+            _bring(what, top, tree)
+            note = _run(arguments, top, tree, folder)
+            own_benchmarks = bool(note)
+            if own_benchmarks:
+                _git(tree, "checkout", "--quiet", "--force", commit)
+                note = f"the benchmark files of now do not run at {ref}, so its own were taken: {note}"
+        if own_benchmarks and (problem := _run(arguments, top, tree, folder)):
+            raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
+        rows = by_case(store.query())
+        yield Built(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
+
+
+def _commit(top: Path, ref: str) -> str:
+    try:
+        return _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    except UsageError:
+        known = _git(top, "for-each-ref", "--format=%(refname:short)").split()
+        near = get_close_matches(ref, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "see `git branch -a` and `git log`"
+        raise UsageError(f"there is no commit {ref!r} in {top}", "a branch, a tag or a commit", hint) from None
+
+
+@contextmanager
+def _worktree(top: Path, commit: str) -> Generator[Path, None, None]:
+    # Its name tells whose it is, so that one that a crash left behind can be removed by the next.
+    tree = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
+    try:
+        _git(top, "worktree", "add", "--quiet", "--detach", "--force", str(tree), commit)
+        yield tree
+    finally:
+        _remove(top, tree)
+
+
+def _remove(top: Path, tree: Path) -> None:
+    try:
+        _git(top, "worktree", "remove", "--force", str(tree))
+    except UsageError:
+        shutil.rmtree(tree, ignore_errors=True)
+        _git(top, "worktree", "prune")
+
+
+def _remove_leftovers(top: Path) -> None:
+    """Worktrees of ours whose process is gone."""
+    for line in _git(top, "worktree", "list", "--porcelain").splitlines():
+        path = Path(line.removeprefix("worktree "))
+        if not line.startswith("worktree ") or not path.name.startswith(PREFIX):
+            continue
+        pid = path.name.removeprefix(PREFIX).partition("-")[0]
+        if not (pid.isdecimal() and psutil.pid_exists(int(pid))):
+            _remove(top, path)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError as error:
+        raise UsageError(f"git cannot be run: {error}", "git on the PATH") from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+        raise UsageError(f"git {arguments[0]} failed in {folder}: {said}", "a git repository")
+    return done.stdout.strip()
+
+
+# ---- in the worktree --------------------------------------------------------------------------------------------
+
+
+def _moved(path: Path, top: Path, tree: Path) -> Path:
+    """The same place in the worktree; `path` itself where it is outside of the repository."""
+    inside = path.resolve()
+    return tree / inside.relative_to(top) if inside.is_relative_to(top) else path
+
+
+def _moved_arguments(what: Sequence[str], top: Path, tree: Path) -> list[str]:
+    """Relative paths mean the same in the moved working folder; absolute ones are moved."""
+    return [str(_moved(Path(text), top, tree)) if Path(text).is_absolute() else text for text in what]
+
+
+def _bring(what: Sequence[str], top: Path, tree: Path) -> None:
+    """The benchmark files of now into the worktree."""
+    if ":" in what[0] and not Path(what[0]).exists():
+        return
+    for path in (file for text in what if Path(text).exists() for file in files(Path(text))):
+        place = _moved(path, top, tree)
+        if place != path:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+
+
+def _run(arguments: Sequence[str], top: Path, tree: Path, folder: str) -> str:
+    """Builds every case there; why not even one could be, in one line; empty if all went well."""
+    command = [sys.executable, "-c", _RUN, "run", *arguments, "--stages", "build", "--store", folder]
+    done = subprocess.run(
+        command,
+        cwd=_moved(Path.cwd(), top, tree),
+        env=_environment(top, tree),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode == 0 or _has_rows(folder):
+        return ""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith("error: ")] or lines[-1:]
+    return told[0].removeprefix("error: ") if told else f"it ended with {done.returncode}"
+
+
+_RUN = "import sys; sys.argv[0] = 'benchax'; from benchax.cli.main import main; main()"
+
+
+def _has_rows(folder: str) -> bool:
+    return bool(list(Path(folder).glob("*.db"))) and bool(open_store(folder).rows(limit=1))
+
+
+def _environment(top: Path, tree: Path) -> dict[str, str]:
+    """Everything of the repository that can be imported here is imported from the worktree there.
+
+    PYTHONPATH comes before what an editable installation adds, so that it wins.
+    """
+    inside = [Path(path) for path in sys.path if path and Path(path).resolve().is_relative_to(top)]
+    # An environment that lies in the repository belongs to now: the other commit has none.
+    moved = [_moved(path, top, tree) for path in inside if "site-packages" not in path.parts]
+    usual = [tree / "src", tree]
+    paths = [str(path) for path in dict.fromkeys([*moved, *usual]) if path.is_dir()]
+    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *given])}
