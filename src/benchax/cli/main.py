@@ -19,7 +19,7 @@ import sys
 
 import typer
 
-from benchax.cli import baseline, compare, demo, doctor, env, grid, listing, run, show
+from benchax.cli import baseline, compare, demo, doctor, env, grid, history, listing, run, show
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
 
@@ -36,6 +36,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("grid")(grid.grid)
 app.command("compare")(compare.compare)
+app.command("history")(history.history)
 app.add_typer(baseline.app, name="baseline")
 app.command("list")(listing.list_rows)
 app.command("show")(show.show)
@@ -43,7 +44,10 @@ app.command("env")(env.env)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
-_ASCII = {"µ": "u", "–": "-", "·": "|", "…": "...", "±": "+-", "×": "x", "✗": "x", "━": "-", "╸": "-", "╺": "-"}
+_ASCII = {
+    "µ": "u", "–": "-", "·": "|", "…": "...", "±": "+-", "×": "x", "✗": "x", "━": "-", "╸": "-", "╺": "-",
+    "▁": "_", "▂": "_", "▃": "-", "▄": "-", "▅": "=", "▆": "=", "▇": "#", "█": "#", "┊": "|",
+}  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)

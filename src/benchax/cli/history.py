@@ -1,0 +1,165 @@
+"""`benchax history`: how a case went, commit by commit, against one baseline. Nothing is measured here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchax.errors import UsageError, one_of
+
+if TYPE_CHECKING:
+    from benchax.comparing.history import History
+    from benchax.store.database import DatabaseStore
+    from benchax.store.series import Series
+
+
+def history(
+    case: Annotated[str | None, typer.Argument(help="A case: its name or label, * and ? allowed. None: all.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="What it was compared with; default: as most lately.")] = None,
+    metric: Annotated[str, typer.Option(help="run, compile, peak, constants or flops.")] = "run",
+    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw one there: .png, .svg, .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each history on stdout.")] = False,
+) -> None:
+    """Show how comparisons with a baseline went from commit to commit, and where the level changed."""
+    from benchax.cli import console
+    from benchax.cli.listing import opened
+    from benchax.reporting import terminal
+    from benchax.reporting.history import drawn, overview
+
+    _writable(plot)
+    database = opened(store)
+    every = _series(database, metric)
+    chosen = _chosen(every, case, baseline, metric)
+    if plot is not None and len(chosen) > 1:
+        raise UsageError(
+            f"--plot {str(plot)!r} draws one case, and these are {len(chosen)}", one_of({s.case.label for s in chosen})
+        )
+    histories = [_history(database, series) for series in chosen]
+    if as_json:
+        for found in histories:
+            console.line(json.dumps(_document(found), allow_nan=False))
+    elif len(histories) == 1:
+        console.show(drawn(histories[0]))
+        _name_others(every, chosen[0])
+    else:
+        console.show(terminal.grid(overview(histories)))
+    if plot is not None:
+        _draw(histories[0], plot)
+
+
+def _writable(plot: Path | None) -> None:
+    if plot is not None and (plot.is_dir() or not plot.absolute().parent.is_dir()):
+        raise UsageError(f"cannot write to {str(plot)!r}", "a file in a folder that exists")
+
+
+def _series(store: DatabaseStore, metric: str) -> list[Series]:
+    """All of that metric.
+
+    Raises:
+        UsageError: there is no such metric, or nothing was compared by it.
+    """
+    from benchax.model import METRICS
+    from benchax.store.series import listed
+
+    if metric not in METRICS:
+        raise UsageError(f"there is no metric {metric!r}", one_of(METRICS, metric))
+    every = listed(store)
+    if not every:
+        raise UsageError(
+            f"no comparisons yet in {store.where}",
+            "comparisons with a baseline, of which a history is made",
+            "name a run with `benchax baseline set NAME`, then run `benchax compare NAME` at each commit",
+        )
+    found = [series for series in every if series.metric == metric]
+    if not found:
+        raise UsageError(f"nothing in {store.where} was compared by {metric!r}", one_of({s.metric for s in every}))
+    return found
+
+
+def _chosen(every: Sequence[Series], case: str | None, baseline: str | None, metric: str) -> list[Series]:
+    """One of each case that is meant: with the baseline asked for, or that of its newest comparison.
+
+    Raises:
+        UsageError: no such case, or it was never compared with that baseline.
+    """
+    found = [series for series in every if case is None or _is_meant(series, case)]
+    if not found:
+        labels = {s.case.label for s in every} | {s.case.name for s in every}
+        raise UsageError(
+            f"no comparison of a case {case!r} by {metric!r}",
+            one_of(labels, case),
+            "`benchax compare NAME` compares the cases that NAME, a baseline, has",
+        )
+    if baseline is not None:
+        names = {series.baseline for series in found}
+        found = [series for series in found if series.baseline == baseline]
+        if not found:
+            raise UsageError(
+                f"{case or 'no case'} was {'never ' if case else ''}compared with a baseline {baseline!r}",
+                one_of(names, baseline),
+            )
+    newest = {series.case: series for series in found}  # the last of each case: listed oldest first
+    return sorted(newest.values(), key=lambda series: series.case.label)
+
+
+def _name_others(every: Sequence[Series], shown: Series) -> None:
+    """What else the case was compared with: nothing is left out unsaid."""
+    from benchax.cli.console import note
+
+    if others := [s.baseline for s in every if s.case == shown.case and s.baseline != shown.baseline]:
+        note(f"also compared with: {', '.join(others)}; choose by --baseline")
+
+
+def _is_meant(series: Series, case: str) -> bool:
+    from benchax.store.base import name_matcher
+
+    matches = name_matcher(case)
+    return case == series.case.label or matches(series.case.name) or matches(series.case.label)
+
+
+def _history(store: DatabaseStore, series: Series) -> History:
+    from benchax.comparing.history import history as history_of
+    from benchax.store.comparisons import history as stored
+
+    return history_of(stored(store, series.case, series.metric, series.baseline))
+
+
+def _draw(found: History, plot: Path) -> None:
+    from benchax.cli.console import note
+    from benchax.reporting.history_figure import figure
+
+    try:
+        figure(found).savefig(plot)
+    except ValueError as error:  # matplotlib's, for a suffix that it does not know
+        raise UsageError(f"cannot draw to {str(plot)!r}", "a file that ends in .png, .svg or .pdf") from error
+    note(f"history drawn to {plot}")
+
+
+def _document(h: History) -> dict[str, Any]:
+    """For programs: places are indices of `points`."""
+    from benchax.codec import encode_params
+
+    case = {"name": h.case.name, "params": json.loads(encode_params(h.case.params)), "variant": h.case.variant}
+    return {
+        "case": {**case, "tag": h.case.tag, "label": h.case.label},
+        "metric": h.metric,
+        "baseline": h.baseline,
+        "points": [
+            {
+                "compared_at": c.compared_at, "commit": c.candidate.commit, "is_dirty": c.candidate.is_dirty,
+                "ratio": c.ratio, "low": c.low, "high": c.high, "verdict": c.verdict, "why": c.why,
+                "confirmed": c.confirmed, "value": c.candidate_value, "method": c.method, "jax": c.candidate.jax,
+                "fingerprint": c.environment.fingerprint if c.environment else None,
+            }
+            for c in h.points
+        ],
+        "breaks": [vars(found) for found in h.breaks],
+        "stretches": [vars(stretch) for stretch in h.stretches],
+        "changes": [vars(change) | {"factor": change.factor} for change in h.changes],
+        "jump": h.jump,
+    }  # fmt: skip

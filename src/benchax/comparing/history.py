@@ -1,0 +1,230 @@
+"""The history of one case: its ratios to one baseline, commit by commit, and where their level changed.
+
+Ratios may be put side by side where times may not: each was taken with the baseline's program in the same processes.
+Still only those of one machine, one JAX and one baseline are judged together. Each such group is a series of its own,
+also where comparisons of two machines alternate, and no change point spans two of them.
+
+Compilers count bytes and operations without noise: there every difference is a change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from benchax.model import METRICS, CaseId, Comparison, Environment, Metric
+from benchax.stats import changepoints
+from benchax.units import size
+
+LEAST_CHANGE = 0.03
+"""Smaller changes have no name, however steady they are: buffers and executables alone may make as much."""
+LEAST_JUMP = 0.05
+MOST_DIFFERENCES = 2
+"""Spelt out where machines differ."""
+
+
+@dataclass(frozen=True)
+class Break:
+    """The comparison at this place was not made where, or with what, the one before it was."""
+
+    at: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Comparisons of one group between two changes of its level."""
+
+    places: tuple[int, ...]
+    level: float
+    """The geometric mean of their ratios; of what is counted, the count."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """The level differs from the comparison at this place on."""
+
+    at: int
+    last: int
+    """The place of the comparison before it in its group: the change came after that one's commit."""
+    before: float
+    """Levels, as in `Stretch`."""
+    after: float
+    p: float | None
+    """Of the t test (`stats.changepoints`); None for what is counted."""
+
+    @property
+    def factor(self) -> float | None:
+        return self.after / self.before if self.before else None
+
+
+@dataclass(frozen=True)
+class History:
+    """Comparisons of one case with one baseline by one metric, oldest first, and what they say together. Places are
+    indices of `points`."""
+
+    case: CaseId
+    metric: Metric
+    baseline: str
+    points: tuple[Comparison, ...]
+    """Without their samples."""
+    breaks: tuple[Break, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    """Every point that has a value is in one of them."""
+    changes: tuple[Change, ...] = ()
+    jump: float | None = None
+    """By what share the newest point is above the median of those before it, where that is unusual: a first sign, for
+    a change point needs two."""
+
+    @property
+    def is_counted(self) -> bool:
+        return is_counted(self.metric)
+
+    @property
+    def values(self) -> tuple[float | None, ...]:
+        """Ratios, or counts; None where there is none."""
+        return tuple(map(value, self.points))
+
+
+@dataclass
+class _Found:
+    stretches: list[Stretch] = field(default_factory=list[Stretch])
+    changes: list[Change] = field(default_factory=list[Change])
+
+
+def is_counted(metric: Metric) -> bool:
+    return METRICS[metric] != "s"
+
+
+def value(c: Comparison) -> float | None:
+    """What a history is made of: the ratio of times, or the count itself (of 0 bytes there is no ratio)."""
+    return c.candidate_value if is_counted(c.metric) else c.ratio
+
+
+def history(comparisons: Sequence[Comparison]) -> History:
+    """Of comparisons of one case with one baseline by one metric, at least one, oldest first."""
+    newest = comparisons[-1]
+    groups = _groups(comparisons)
+    found = _Found()
+    for places in groups:
+        values = [v for i in places if (v := value(comparisons[i])) is not None]
+        _add(found, places, values, newest.metric)
+    return History(
+        newest.case,
+        newest.metric,
+        newest.baseline.label,
+        tuple(replace(c, blocks=()) for c in comparisons),
+        tuple(_breaks(comparisons, groups)),
+        tuple(sorted(found.stretches, key=lambda stretch: stretch.places)),
+        tuple(sorted(found.changes, key=lambda change: change.at)),
+        _jump(comparisons, found.stretches),
+    )
+
+
+# ---- groups -----------------------------------------------------------------------------------------------------
+
+
+def _groups(comparisons: Sequence[Comparison]) -> list[tuple[int, ...]]:
+    """Places of comparisons that may be judged together, in the order of their first ones."""
+    groups: dict[Any, list[int]] = {}
+    for i, c in enumerate(comparisons):
+        if value(c) is not None:
+            # Of a place that is not known nothing says that it is the same as another one.
+            groups.setdefault(i if c.environment is None else _circumstances(c), []).append(i)
+    return [tuple(places) for places in groups.values()]
+
+
+def _circumstances(c: Comparison) -> tuple[object, ...]:
+    fingerprint = c.environment.fingerprint if c.environment else None
+    return fingerprint, c.baseline.jax, c.candidate.jax, c.method, _identity(c)
+
+
+def _identity(c: Comparison) -> object:
+    """What a baseline's name stands for: names can be given to other runs, and branches move."""
+    b = c.baseline
+    return b.commit if b.commit and not b.is_dirty else b.program or b.commit or b.label
+
+
+def _breaks(comparisons: Sequence[Comparison], groups: Iterable[tuple[int, ...]]) -> Iterable[Break]:
+    group_of = {place: group for group, places in enumerate(groups) for place in places}
+    for one, other in pairwise(sorted(group_of)):
+        if group_of[one] != group_of[other]:
+            yield Break(other, "; ".join(_differences(comparisons[one], comparisons[other])))
+
+
+def _differences(one: Comparison, other: Comparison) -> Iterable[str]:
+    if one.environment is None or other.environment is None:
+        yield "where one of the two ran is not known"
+        return
+    here = [then(name, a, b) for name, a, b in _unlike(one.environment, other.environment)]
+    yield from here[:MOST_DIFFERENCES]
+    if len(here) > MOST_DIFFERENCES:
+        yield f"and {len(here) - MOST_DIFFERENCES} more"
+    sides = ((one.baseline.jax, other.baseline.jax), (one.candidate.jax, other.candidate.jax))
+    if not here and (jax := next(((a, b) for a, b in sides if a != b), None)):
+        yield then("jax", *jax)
+    if _identity(one) != _identity(other):
+        yield then(f"baseline {other.baseline.label}", str(_identity(one))[:8], str(_identity(other))[:8])
+    if one.method != other.method:
+        yield then("compared in", one.method, other.method)
+
+
+def then(name: str, one: object, other: object) -> str:
+    """host a, then b"""
+    return f"{name} {'unknown' if one is None else one}, then {'unknown' if other is None else other}"
+
+
+def _unlike(one: Environment, other: Environment) -> Iterable[tuple[str, object, object]]:
+    """What enters the fingerprint and differs."""
+    for f in dataclasses.fields(Environment):
+        a: Any = getattr(one, f.name)
+        b: Any = getattr(other, f.name)
+        if replace(one, **{f.name: b}).fingerprint == one.fingerprint:
+            continue
+        if f.name == "memory_bytes":
+            yield "memory", a and size(a), b and size(b)
+        elif f.name in ("config", "flags"):
+            yield from ((key, a.get(key), b.get(key)) for key in sorted({*a, *b}) if a.get(key) != b.get(key))
+        else:
+            yield f.name.replace("_", " "), a, b
+
+
+# ---- levels -----------------------------------------------------------------------------------------------------
+
+
+def _add(found: _Found, places: Sequence[int], values: Sequence[float], metric: Metric) -> None:
+    """The stretches and changes of one group."""
+    cuts = _steps(values) if is_counted(metric) else _change_points(values)
+    ends = [0, *cuts, len(values)]
+    stretches = [Stretch(tuple(places[a:b]), _level(values[a:b], metric)) for a, b in pairwise(ends)]
+    found.stretches += stretches
+    for (before, after), p in zip(pairwise(stretches), cuts.values(), strict=True):
+        found.changes.append(Change(after.places[0], before.places[-1], before.level, after.level, p))
+
+
+def _steps(counts: Sequence[float]) -> dict[int, float | None]:
+    return {i: None for i, (one, other) in enumerate(pairwise(counts), 1) if one != other}
+
+
+def _change_points(ratios: Sequence[float]) -> dict[int, float | None]:
+    logs = [math.log(ratio) for ratio in ratios]
+    return {c.index: c.p for c in changepoints.change_points(logs, least_change=math.log(1 + LEAST_CHANGE))}
+
+
+def _level(values: Sequence[float], metric: Metric) -> float:
+    return values[0] if is_counted(metric) else math.exp(fmean(map(math.log, values)))
+
+
+def _jump(comparisons: Sequence[Comparison], stretches: Iterable[Stretch]) -> float | None:
+    """Of the newest comparison, beside the others since the last change."""
+    places = next((stretch.places for stretch in stretches if stretch.places[-1] == len(comparisons) - 1), ())
+    if not places or is_counted(comparisons[0].metric):
+        return None
+    logs = [math.log(ratio) for i in places if (ratio := comparisons[i].ratio)]
+    above = changepoints.jump(logs, math.log(1 + LEAST_JUMP))
+    return None if above is None else math.expm1(above)

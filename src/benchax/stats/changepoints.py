@@ -1,0 +1,171 @@
+"""Where a series of numbers changes its level, and whether its last number stands out.
+
+`change_points` looks back over a whole series: E-divisive means (Matteson & James 2014, A Nonparametric Approach for
+Multiple Change Point Analysis of Multivariate Data, JASA 109, arXiv 1306.4933), made deterministic and fit for long
+series as in Hunter (Fleming et al., ICPE 2023, arXiv 2301.03034; Apache Otava is its code): Student's t test in place
+of permutations, windows that overlap by half, and weak points first, of which the stricter test keeps the good ones.
+
+Four details differ from Otava 0.8. The t test of the first pass takes the values up to where the divergence is the
+greatest, not all that follow, which may be at a third level: of steps of 10 % in series with four of them it finds all,
+not 90 %. A point has at least two values on either side. Variances divide by n - 1. When a point is left out, both its
+neighbours are tested anew. (Without these the points were the same in 60 simulated series.)
+
+`jump` asks only of the newest value whether it is far above those before it, which needs no later ones.
+
+Both expect values whose noise is alike from one to the next, such as logarithms of ratios taken in pairs. On raw
+times of different sessions they find the machine's moods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+WINDOW = 50
+P = 0.001
+WEAK = 10
+"""Points of the first pass may have a p this many times as great."""
+LEAST = 2
+"""Values on either side of a point: one value is no level. With one, as in Otava, more than twice as many values with
+heavy tails are called changes when they are the newest (of Student's t with 3 degrees of freedom 1.4 %, not 0.5 %)."""
+
+JUMP_WINDOW = 30
+JUMP_LEAST = 10
+"""Fewer values say too little about their own spread."""
+JUMP_CHANGE = 0.05
+JUMP_SPREADS = 3
+MAD_TO_SD = 1.4826
+"""Of the median absolute deviation, for normal data."""
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """The level differs from `index` on."""
+
+    index: int
+    """Of the first value after the change."""
+    before: float
+    """Mean of the values since the change before it, or the start."""
+    after: float
+    """Mean of the values up to the next change, or the end."""
+    p: float
+    """Of Student's t test on the two, as if the place had been named beforehand. It was looked for, so this is no rate
+    of false alarms; those are counted in tests/stats/test_changepoints.py."""
+
+    @property
+    def change(self) -> float:
+        return self.after - self.before
+
+
+def change_points(
+    values: Sequence[float], *, window: int = WINDOW, p: float = P, least_change: float = 0.0
+) -> tuple[ChangePoint, ...]:
+    """Where the mean of `values` changes, in their order. The same values always give the same points.
+
+    Args:
+        values: finite, in the order of time.
+        window: at least 2; what is found depends on no more values than these at a time.
+        p: the greatest that a point may have.
+        least_change: points whose means differ by no more are left out.
+    """
+    return _merged(values, _weak_points(values, window, WEAK * p), p, least_change)
+
+
+def jump(values: Sequence[float], least_change: float = JUMP_CHANGE) -> float | None:
+    """How far the last value is above the median of the up to 30 before it; None if that is nothing unusual.
+
+    Unusual is more than `least_change` and more than 3 standard deviations, estimated as 1.4826 MAD. None as well with
+    fewer than 10 values before it.
+    """
+    *before, last = values[-JUMP_WINDOW - 1 :] if values else [0.0]
+    if len(before) < JUMP_LEAST:
+        return None
+    centre = median(before)
+    spread = MAD_TO_SD * median([abs(v - centre) for v in before])
+    return last - centre if last - centre > max(least_change, JUMP_SPREADS * spread) else None
+
+
+def _weak_points(values: Sequence[float], window: int, p: float) -> list[int]:
+    """Candidates: the first pass of Hunter. A window begins at the last point found, or half a window
+    on, so that no change is seen only at the edge of one."""
+    found, start = set[int](), 0
+    while start < len(values):
+        inside = [start + i for i in _divided(values[start : start + window], p)]
+        found.update(inside)
+        start = max([start + window // 2, *inside])
+    return sorted(found)
+
+
+def _divided(values: Sequence[float], p: float) -> list[int]:
+    """Splits where the divergence is greatest, then the parts, for as long as the t test says that a split is one."""
+    if len(values) < 2 * LEAST:
+        return []
+    at, end = _best_split(values)
+    if _tested(values, 0, at, end).p > p:
+        return []
+    return [*_divided(values[:at], p), at, *(at + i for i in _divided(values[at:], p))]
+
+
+def _best_split(values: Sequence[float]) -> tuple[int, int]:
+    """(place, end): those with the greatest Q of the values before `place` and the ones from there to `end`. What comes
+    after `end` may be at a third level. There must be 2 `LEAST` values.
+
+    Q = mn / (m + n) E (Matteson & James 2014, with alpha = 1), where E is twice the mean distance between the n values
+    before and the m values after, less the mean distances within each. All of them come from one table of sums over
+    rectangles of the matrix of distances.
+    """
+    # Here, as SciPy below, because they take 0.1 s to import, and few commands look at histories.
+    import numpy as np  # noqa: PLC0415
+
+    series = np.asarray(values, dtype=float)
+    size = len(series)
+    sums = np.zeros((size + 1, size + 1))
+    sums[1:, 1:] = np.abs(series[:, None] - series[None, :]).cumsum(axis=0).cumsum(axis=1)
+    split, end = np.triu_indices(size + 1, k=1)
+    inside = (split >= LEAST) & (end - split >= LEAST)
+    split, end = split[inside], end[inside]
+    n, m = split, end - split
+    within_first = sums[split, split] / 2
+    between = sums[split, end] - sums[split, split]
+    within_second = (sums[end, end] - sums[split, split]) / 2 - between
+    inner = m * within_first / (n - 1) + n * within_second / (m - 1)
+    best = int((2 / (n + m) * (between - inner)).argmax())
+    return int(split[best]), int(end[best])
+
+
+def _merged(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:
+    """Leaves out the weakest point, then looks again, since its neighbours now have more values on one side (the
+    second pass of Hunter): first by p, then by size."""
+    while True:
+        ends = [0, *indices, len(values)]
+        points = [_tested(values, a, at, b) for a, at, b in zip(ends, ends[1:], ends[2:], strict=False)]
+        if not points:
+            return ()
+        weakest = max(points, key=lambda point: point.p)
+        if weakest.p < p:
+            weakest = min(points, key=lambda point: abs(point.change))
+            if abs(weakest.change) > least_change:
+                return tuple(points)
+        indices = [i for i in indices if i != weakest.index]
+
+
+def _tested(values: Sequence[float], start: int, at: int, end: int) -> ChangePoint:
+    before, after = values[start:at], values[at:end]
+    means = fmean(before), fmean(after)
+    return ChangePoint(at, *means, p=_student(before, after, *means))
+
+
+def _student(one: Sequence[float], other: Sequence[float], mean_one: float, mean_other: float) -> float:
+    """Two-sided p of Student's t test with a pooled variance; 1 where a side has too few values."""
+    from scipy.special import stdtr  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
+
+    if min(len(one), len(other)) < LEAST or mean_one == mean_other:
+        return 1.0
+    squares = sum((v - mean_one) ** 2 for v in one) + sum((v - mean_other) ** 2 for v in other)
+    if squares == 0:
+        return 0.0
+    degrees = len(one) + len(other) - 2
+    error = math.sqrt(squares / degrees * (1 / len(one) + 1 / len(other)))
+    return float(2 * stdtr(degrees, -abs(mean_one - mean_other) / error))

@@ -1,0 +1,203 @@
+"""`benchax history`: stored comparisons, shown as a series. Nothing is measured here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from comparisons_by_hand import BASELINE, CASE, commit_of, counted, series, stepping
+from measurement_strategies import measured
+
+from benchax.cli.main import main
+from benchax.model import CaseId, Comparison
+from benchax.store import comparisons
+from benchax.store.database import open_store
+
+LARGE = CaseId("matmul", (("n", 512),))
+FFT = CaseId("fft")
+ALL = "one of: fft, matmul, matmul[n=256], matmul[n=512]"
+
+
+@dataclass(frozen=True)
+class Done:
+    code: object
+    out: str
+    err: str
+
+
+Benchax = Callable[..., Done]
+
+
+@pytest.fixture
+def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
+    """Runs the command line in this process, whose output has no width of its own."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
+
+    def run(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["benchax", "history", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return Done(end.value.code, captured.out, captured.err)
+
+    return run
+
+
+def stored(project: Path, *listed: Sequence[Comparison]) -> None:
+    store = open_store(project / ".benchmarks")
+    for each in listed:
+        comparisons.append(store, each)
+
+
+@pytest.fixture
+def three(project: Path) -> None:
+    """Histories of three cases; one of them by its peak of memory as well."""
+    stored(
+        project,
+        series(stepping([(20, 1.0), (20, 1.12)], sd=0.001)),
+        series([1.0, 1.0], case=LARGE),
+        series([1.0], case=FFT),
+        [counted(n, size, case=FFT) for n, size in enumerate([2.0**20, 2.0**21])],
+    )
+
+
+# ---- shown ------------------------------------------------------------------------------------------------------
+
+
+def test_one_case_is_shown_with_its_changes_the_newest_last(benchax: Benchax, three: None) -> None:
+    done = benchax("matmul[n=256]")
+
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[:2] == ["matmul[n=256]", "run time against v1.2 · 40 comparisons"]
+    assert lines[3].startswith("▁" * 20 + "█" * 20)
+    assert [commit_of(39)[:8] in line for line in lines].index(True) == len(lines) - 5
+    assert f"from {commit_of(20)[:8]} on 12 % slower (p < 0.001); the last before it is {commit_of(19)[:8]}" in lines
+    assert lines[-1].endswith("not judged")
+
+
+def test_without_a_case_all_are_listed(benchax: Benchax, three: None) -> None:
+    done = benchax()
+
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["case", "fft", "matmul[n=256]", "matmul[n=512]"]
+    assert lines[2].rstrip().endswith(f"12 % slower from {commit_of(20)[:8]} on")
+
+
+@pytest.mark.parametrize("pattern", ["matmul", "mat*", "*[n=*"])
+def test_a_name_of_several_cases_lists_them(pattern: str, benchax: Benchax, three: None) -> None:
+    done = benchax(pattern)
+
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["matmul[n=256]", "matmul[n=512]"]
+
+
+def test_another_metric_can_be_asked_for(benchax: Benchax, three: None) -> None:
+    done = benchax("--metric", "peak")
+
+    assert (done.code, done.err) == (0, "")
+    assert f"from {commit_of(1)[:8]} on 2.00 MiB in place of 1.00 MiB" in done.out
+
+
+def test_the_baseline_of_the_newest_comparison_is_taken_and_others_are_named(benchax: Benchax, project: Path) -> None:
+    older = replace(BASELINE, label="v1.1")
+    stored(project, series([1.0]), series([1.0, 1.1], baseline=older), series([1.0, 1.0, 1.0]))
+
+    done, other = benchax("matmul"), benchax("matmul", "--baseline", "v1.1")
+
+    assert "against v1.2 · 4 comparisons" in done.out
+    assert done.err == "also compared with: v1.1; choose by --baseline\n"
+    assert "against v1.1 · 2 comparisons" in other.out
+
+
+def test_json_holds_the_whole_history_of_each_case_one_per_line(benchax: Benchax, three: None) -> None:
+    done = benchax("matmul", "--json")
+
+    one, other = map(json.loads, done.out.splitlines())
+    assert one["case"] == {
+        "name": "matmul", "params": [["n", 256]], "variant": "", "tag": "", "label": "matmul[n=256]",
+    }  # fmt: skip
+    assert (one["metric"], one["baseline"], len(one["points"]), one["breaks"]) == ("run", "v1.2", 40, [])
+    assert [(c["at"], c["last"]) for c in one["changes"]] == [(20, 19)]
+    assert one["changes"][0]["factor"] == pytest.approx(1.12, abs=0.01)
+    point = other["points"][1]
+    assert (point["commit"], point["ratio"], point["verdict"]) == (commit_of(1), 1.0, "same")
+    assert point["fingerprint"] == one["points"][0]["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    "case", [CaseId('a,b\n"c" 🦊', (("gap", float("nan")), ("limit", float("inf")))), CaseId("[*?")]
+)
+def test_any_case_has_a_history(case: CaseId, benchax: Benchax, project: Path) -> None:
+    stored(project, series([1.0, 1.1], case=case))
+
+    assert [benchax(*words).code for words in ([], [case.name], [case.label], ["--json"])] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_a_figure_is_drawn_on_request(suffix: str, benchax: Benchax, three: None, project: Path) -> None:
+    done = benchax("fft", "--plot", f"out.{suffix}")
+
+    assert (done.code, done.err) == (0, f"history drawn to out.{suffix}\n")
+    assert (project / f"out.{suffix}").stat().st_size > 1000
+
+
+# ---- bad input --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["mathmul"], f"no comparison of a case 'mathmul' by 'run'\nexpected 'matmul'? Permitted is {ALL}\n\nhint: "),
+        (["fft", "--baseline", "v1.3"], "fft was never compared with a baseline 'v1.3'\nexpected 'v1.2'? Permitted is"),
+        (["--baseline", "x"], "no case was compared with a baseline 'x'\nexpected one of: v1.2"),
+        (["--metric", "speed"], "there is no metric 'speed'\nexpected one of: compile, constants, flops, peak, run"),
+        (
+            ["--metric", "flops"],
+            "nothing in .benchmarks/benchax.db was compared by 'flops'\nexpected one of: peak, run",
+        ),
+        (
+            ["--plot", "x.png"],
+            "--plot 'x.png' draws one case, and these are 3\nexpected one of: fft, matmul[n=256], matmul[n=512]",
+        ),
+        (["fft", "--plot", "no/x.png"], "cannot write to 'no/x.png'\nexpected a file in a folder that exists"),
+        (["fft", "--plot", "x.xyz"], "cannot draw to 'x.xyz'\nexpected a file that ends in .png, .svg or .pdf"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_slip_is_answered_with_what_there_is(words: list[str], message: str, benchax: Benchax, three: None) -> None:
+    done = benchax(*words)
+
+    assert done.code == 2
+    assert done.err.startswith(f"error: {message}")
+
+
+def test_where_nothing_was_compared_yet_it_says_how_to(benchax: Benchax, project: Path) -> None:
+    open_store(project / ".benchmarks").append(measured())
+
+    done = benchax("f")
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: no comparisons yet in .benchmarks/benchax.db\n"
+        "expected comparisons with a baseline, of which a history is made\n\n"
+        "hint: name a run with `benchax baseline set NAME`, then run `benchax compare NAME` at each commit\n"
+    )
+
+
+def test_a_place_without_a_database_is_named_and_left_as_it_is(benchax: Benchax, project: Path) -> None:
+    done = benchax()
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: no database at .benchmarks/benchax.db\n")
+    assert list(project.iterdir()) == []
+
+
+def test_cases_that_share_a_label_are_both_there(benchax: Benchax, project: Path) -> None:
+    stored(project, series([1.0]), series([1.0], case=replace(CASE, params=(("n", "256"),))))
+
+    assert [line.split()[0] for line in benchax("matmul[n=256]").out.splitlines()[1:]] == ["matmul[n=256]"] * 2
