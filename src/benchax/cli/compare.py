@@ -13,7 +13,7 @@ from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.comparing.gate import Gate
-    from benchax.model import CaseId, Comparison, Environment
+    from benchax.model import CaseId, Comparison
     from benchax.pairing.session import Effort, Step
     from benchax.pairing.stored import Pairing
     from benchax.store.database import DatabaseStore
@@ -24,7 +24,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[BASELINE] [CANDIDATE | PATH... | MODULE:FUNCTION [INPUT...]]",
-            help="BASELINE: a name given by `benchax baseline`, a run, a commit, or last. It is compared with a stored CANDIDATE, "
+            help="BASELINE: a name given by `benchax baseline`, a run, a commit, or last. Compared with a stored CANDIDATE, "
             "or with the benchmarks of now (as for `benchax run`). With --ref or --jax there is no BASELINE here.",
         ),
     ] = None,
@@ -53,7 +53,7 @@ def compare(
 ) -> None:
     """Run two versions side by side and say which is faster, and how sure that is."""
     from benchax.cli.listing import opened
-    from benchax.comparing.gate import gate_of
+    from benchax.comparing.gate import ERROR, gate_of
 
     if ref is not None and jax is not None:
         raise UsageError("--ref and --jax are given together", "one of them")
@@ -73,12 +73,14 @@ def compare(
             )
             new: list[CaseId] = []
             missing: list[CaseId] = []
+            broken = 0
         else:
             pairing = _pairing(stack, what or [], ref, benchmarks, pattern, params or [], given, progress)
             found = _compared(pairing, effort, progress)
-            new, missing = pairing.new, pairing.missing
+            new, missing, broken = pairing.new, pairing.missing, pairing.broken
     _keep(found, opened(store) if store != "off" else None)
-    raise typer.Exit(_show(found, gate, new, missing, as_json=as_json))
+    code = _show(found, gate, new, missing, as_json=as_json)
+    raise typer.Exit(ERROR if broken else code)
 
 
 def _effort(max_time: str | None) -> Effort:
@@ -106,23 +108,21 @@ def _pairing(
     from benchax.pairing.worktrees import built
     from benchax.store.baselines import by_case, rows_of
 
-    here = capture(Path.cwd())
     if ref is not None:
         progress.say(f"building {ref} in a worktree")
         other = stack.enter_context(built(ref, what or ["."], pattern, params, benchmarks == "ref"))
         if other.note:
             note(f"note: {other.note}")
-        return _beside_now(
-            other.store, f"{ref} ({other.commit[:8]})", other.rows, what or ["."], pattern, params, here, given
-        )
+        label = f"{ref} ({other.commit[:8]})"
+        return _beside_now(other.store, label, other.rows, what or ["."], pattern, params, given)
     database = opened(given["store"])
     baseline, rest = (what[0], what[1:]) if what else ("last", [])
     rows = _filtered(by_case(rows_of(database, baseline)), pattern)
     if len(rest) == 1 and not Path(rest[0]).exists() and ":" not in rest[0]:
         options = resolve(command_line=given)
         candidate = _filtered(by_case(rows_of(database, rest[0])), pattern)
-        return stored.with_rows(database, (baseline, rest[0]), rows, candidate, here, options)
-    return _beside_now(database, baseline, rows, rest or ["."], pattern, params, here, given)
+        return stored.with_rows(database, (baseline, rest[0]), rows, candidate, capture(Path.cwd()), options)
+    return _beside_now(database, baseline, rows, rest or ["."], pattern, params, given)
 
 
 def _beside_now(
@@ -132,15 +132,17 @@ def _beside_now(
     what: Sequence[str],
     pattern: str,
     params: Sequence[str],
-    here: Environment,
     given: Mapping[str, Any],
 ) -> Pairing:
-    from benchax.cli.run import _show_broken, collect, printing_to_stderr
+    from benchax.cli.run import collect, printing_to_stderr, show_broken
+    from benchax.environment import capture
     from benchax.pairing import stored
 
     cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
-    _show_broken(broken)
-    return stored.with_cases(store, label, rows, cases, here, given)
+    show_broken(broken)
+    found = stored.with_cases(store, label, rows, cases, capture(Path.cwd()), given)
+    found.broken = len(broken)
+    return found
 
 
 def _filtered(rows: Mapping[CaseId, Any], pattern: str) -> dict[CaseId, Any]:

@@ -96,7 +96,7 @@ def run(
 
         for case in cases:
             line(case.id.label)
-        _show_broken(broken)
+        show_broken(broken)
         raise typer.Exit(2 if broken else 0)
     raise typer.Exit(measure(cases, given, broken, as_json=as_json))
 
@@ -159,7 +159,7 @@ def measure(
         if not as_json:
             _show(rows)
     finally:  # also when stdout is closed or full
-        _show_broken(broken)
+        show_broken(broken)
         rescue(outcome)
     if interrupted:
         note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
@@ -198,7 +198,7 @@ def break_evens(rows: Sequence[Measurement]) -> list[str]:
     return [f"{fast.case.label}: {result}" if len(sentences) > 1 else str(result) for fast, result in sentences]
 
 
-def _show_broken(broken: Sequence[Broken]) -> None:
+def show_broken(broken: Sequence[Broken]) -> None:
     from benchax.cli.console import note
 
     for each in broken:

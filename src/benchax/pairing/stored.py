@@ -28,6 +28,8 @@ class Pairing:
     """Only the candidate has them."""
     missing: list[CaseId] = field(default_factory=list[CaseId])
     """Only the baseline has them."""
+    broken: int = 0
+    """Files of benchmarks that cannot be imported now."""
 
 
 def with_cases(

@@ -1,0 +1,201 @@
+"""`benchax compare` and `benchax baseline`, as programs: what they say, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchax.model import CaseId
+from benchax.store.comparisons import history
+from benchax.store.database import open_store
+
+pytestmark = pytest.mark.serial
+
+BENCH = """
+import benchax, jax, jax.numpy as jnp
+
+def work(x, turns):
+    return jax.lax.fori_loop(0, turns, lambda i, y: jnp.sin(y) + x, x)
+
+@benchax.benchmark(args=("f32[256]",))
+def steady(x):
+    return work(x, 100)
+
+@benchax.benchmark(args=("f32[256]",))
+def changing(x):
+    return work(x, {turns})
+"""
+
+
+class Project:
+    """A folder with benchmarks, and benchax run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, turns: int = 100, more: str = "") -> None:
+        (self.folder / "bench_work.py").write_text(BENCH.format(turns=turns) + more, encoding="utf-8")
+
+    def benchax(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from benchax.cli.main import main; main()", *arguments]
+        environ = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+        return subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, check=False
+        )
+
+    def baseline(self, name: str = "v1") -> None:
+        done = self.benchax("run", "--stages", "build")
+        assert done.returncode == 0, done.stderr
+        assert self.benchax("baseline", "set", name).returncode == 0
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.write()
+    return made
+
+
+@pytest.fixture(scope="module")
+def with_baseline(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """For what changes nothing."""
+    made = Project(tmp_path_factory.mktemp("project"))
+    made.write()
+    made.baseline()
+    return made
+
+
+def verdicts(text: str) -> dict[str, str]:
+    """Of each case, from what `--json` wrote."""
+    found = [json.loads(line) for line in text.splitlines()]
+    return {c["case"]["name"]: c["verdict"] for c in found if c["metric"] == "run"}
+
+
+def test_unchanged_code_is_fine_and_a_regression_ends_with_1(project: Project) -> None:
+    project.baseline()
+
+    fine = project.benchax("compare", "v1", "--fail-slower", "20%")
+    assert (fine.returncode, fine.stdout.count("slower"), fine.stdout.count("faster")) == (0, 0, 0)
+
+    project.write(turns=200)
+    slower = project.benchax("compare", "v1", "--fail-slower", "20%")
+    assert slower.returncode == 1
+    assert "slower, confirmed" in slower.stdout
+    assert re.search(r"^SLOWER changing: run \+\d+ % \(limit 20 %\)$", slower.stderr, re.MULTILINE)
+    assert "Traceback" not in slower.stderr
+
+    permitted = project.benchax("compare", "v1", "--json")  # nobody set a limit
+    assert permitted.returncode == 0
+    assert verdicts(permitted.stdout) == {"steady": "same", "changing": "slower"}
+
+
+def test_two_stored_versions_run_on_random_data(project: Project) -> None:
+    project.baseline("before")
+    project.write(turns=300)
+    project.baseline("after")
+
+    done = project.benchax("compare", "before", "after", "-k", "changing")
+
+    assert done.returncode == 0
+    assert "slower, confirmed" in done.stdout
+    assert "random data of the shapes that they take" in " ".join(done.stdout.split())
+    assert "steady" not in done.stdout
+
+
+def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: Project) -> None:
+    project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef gone(x):\n    return x\n')
+    project.baseline()
+    project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef added(x):\n    return x\n')
+
+    told = project.benchax("compare", "v1", "-k", "*e*d*", "--fail-slower", "50%")
+    assert "new: added" in told.stderr
+    assert told.returncode == 0
+
+    (project.folder / "pyproject.toml").write_text('[tool.benchax.gate]\nmissing = "fail"\n')
+    missing = project.benchax("compare", "v1", "-k", "*n*")
+    assert "missing now: gone" in missing.stderr
+    assert missing.returncode == 1
+
+
+def test_a_candidate_that_no_longer_runs_ends_with_2(project: Project) -> None:
+    project.baseline()
+    path = project.folder / "bench_work.py"
+    path.write_text(
+        path.read_text().replace("return work(x, 100)\n\n@benchax", "raise ValueError('no more')\n\n@benchax", 1)
+    )
+
+    done = project.benchax("compare", "v1", "--fail-slower", "50%")
+
+    assert done.returncode == 2
+    assert "ValueError: no more" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
+    callback = "\n    return jax.pure_callback(lambda v: v, x, x)\n"
+    project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef calls_back(x):' + callback)
+    project.baseline()
+
+    done = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%", "--fail-unclear")
+
+    assert done.returncode == 3
+    assert "has no program that could run again, because it cannot be exported" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["v2"], "'v2' is no baseline, run or commit"),
+        (["v1", "--fail-slower", "5"], "the limit '5' of run has no unit"),
+        (["v1", "--fail-slower", "-3%"], "the limit '-3%' of run cannot be read"),
+        (["v1", "--fail-slower", "abc"], "the limit 'abc' of run cannot be read"),
+        (["v1", "--fail-slower", "speed=5%"], "there is no metric 'speed'"),
+        (["--ref", "main", "--jax", "0.9.2"], "--ref and --jax are given together"),
+        (["--ref", "main", "--benchmarks", "theirs"], "--benchmarks 'theirs' cannot be"),
+        (["--ref", "main"], "not a git repository"),
+        (["v1", "-k", "nothing"], "no case matches 'nothing'"),
+    ],
+)
+def test_bad_input_ends_with_2_and_a_message(with_baseline: Project, arguments: list[str], text: str) -> None:
+    done = with_baseline.benchax("compare", *arguments)
+
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_any_rows_it_is_said(project: Project) -> None:
+    done = project.benchax("compare", "v1")
+
+    assert done.returncode == 2
+    assert "no database at" in done.stderr
+
+
+def test_comparisons_are_kept_for_the_history(with_baseline: Project) -> None:
+    assert with_baseline.benchax("compare", "v1", "-k", "steady").returncode == 0
+
+    (kept,) = history(open_store(with_baseline.folder / ".benchmarks"), CaseId("steady"))
+    assert (kept.baseline.label, kept.candidate.label, kept.verdict) == ("v1", "now", "same")
+    assert kept.pairs > 100
+
+
+def test_names_of_baselines_are_listed_replaced_and_removed(project: Project) -> None:
+    project.baseline("v1")
+    first = project.benchax("baseline", "list").stdout
+    project.baseline("v1")
+    second = project.benchax("baseline", "list").stdout
+
+    assert first.startswith("v1  run ")
+    assert second.startswith("v1  run ")
+    assert first != second
+    assert project.benchax("baseline", "remove", "v1").returncode == 0
+    assert project.benchax("baseline", "list").stdout == ""
+    wrong = project.benchax("baseline", "remove", "v1")
+    assert (wrong.returncode, "there is no baseline 'v1'" in wrong.stderr) == (2, True)
+    assert "cannot be called 'last'" in project.benchax("baseline", "set", "last").stderr

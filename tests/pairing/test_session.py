@@ -1,0 +1,195 @@
+"""How long a session goes on, and what it makes of what it sees: with workers whose times are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchax.executors.jobs import Ended, Job
+from benchax.measuring.paired import Request, Side
+from benchax.model import CaseId, Failure, Version
+from benchax.options import DEFAULTS
+from benchax.pairing import session
+from benchax.pairing.contest import Contest
+from benchax.pairing.session import Effort, Step
+
+Times = Callable[[int, np.random.Generator], float]
+"""(number of the process, dice) -> how many times as long the candidate takes there, in one pair."""
+
+
+class Workers:
+    """In place of processes. Remembers what was asked for."""
+
+    def __init__(self, times: dict[str, Times], ended: dict[str, Ended] | None = None) -> None:
+        self.times = times
+        self.ended = ended or {}
+        self.processes = 0
+        self.asked: list[tuple[int, str, Request]] = []
+        self.dice = np.random.default_rng(5)
+
+    @contextmanager
+    def start(self) -> Iterator[Workers]:
+        self.processes += 1
+        yield self
+
+    def run(self, job: Job, on_message: Callable[[dict[str, Any]], None]) -> Ended:
+        request: Request = job.argument
+        label = request.sides[-1].label
+        self.asked.append((self.processes, label, request))
+        on_message({"stage": "rounds"})
+        return self.ended.get(label) or self.answer(self.times[label], request)
+
+    def answer(self, times: Times, request: Request) -> Ended:
+        ns = np.full((request.blocks, 25, 2), 100_000, np.int64)
+        for b in range(request.blocks):
+            for r in range(25):
+                ns[b, r, 1] = 100_000 * times(self.processes, self.dice)
+        side = {"is_program": True, "sha256": None, "builds": [{"compile": 0.1}] * request.blocks}
+        document = {"iterations": 10, "sides": [side, side], "not_exported": [None], "environment": {}, "failure": None}
+        return Ended(document, (ns,))
+
+
+def steady(factor: float, scatter: float = 0.02) -> Times:
+    return lambda process, dice: factor * float(np.exp(scatter * dice.standard_normal()))
+
+
+def contest(label: str) -> Contest:
+    versions = (Version("baseline"), Version(label))
+    return Contest(CaseId(label), (Side("baseline", program=b""), Side(label, program=b"")), versions, DEFAULTS)
+
+
+def verdicts(workers: Workers, effort: Effort = Effort(), **more: Any) -> dict[str, str]:  # noqa: B008
+    contests = [contest(label) for label in workers.times]
+    found = session.compared(contests, effort, start=workers.start, **more)
+    return {c.case.name: c.verdict for each in found for c in each if c.metric == "run"}
+
+
+def test_equal_versions_are_clear_after_two_processes() -> None:
+    workers = Workers({"equal": steady(1.0)})
+
+    assert verdicts(workers) == {"equal": "same"}
+    assert workers.processes == 2
+
+
+def test_a_change_is_measured_a_second_time_in_processes_of_its_own() -> None:
+    workers = Workers({"slow": steady(1.1), "fast": steady(0.8), "equal": steady(1.0)})
+
+    assert verdicts(workers) == {"slow": "slower", "fast": "faster", "equal": "same"}
+    again = [label for process, label, _ in workers.asked if process > 2]
+    assert set(again) == {"slow", "fast"}
+    assert workers.processes == 4
+
+
+def test_a_change_that_does_not_show_again_has_no_name() -> None:
+    workers = Workers({"lucky": lambda process, dice: 1.1 if process <= 2 else steady(1.0)(process, dice)})
+    found = session.compared([contest("lucky")], Effort(), start=workers.start)
+
+    run = next(c for c in found[0] if c.metric == "run")
+    assert (run.verdict, run.confirmed) == ("unclear", False)
+    assert run.why.startswith("slower at first (+10 %), not confirmed (")
+
+
+def test_what_is_unclear_goes_on_alone_and_ends_unclear() -> None:
+    workers = Workers({"equal": steady(1.0), "wild": steady(1.02, 0.6)})
+
+    assert verdicts(workers) == {"equal": "same", "wild": "unclear"}
+    assert workers.processes == session.LOOKS[-1]
+    assert [label for process, label, _ in workers.asked if process > 2] == ["wild"] * 6
+
+
+def test_verdicts_come_at_the_looks_only() -> None:
+    """After five processes nobody looks, so the sixth runs."""
+    workers = Workers({"late": lambda process, dice: steady(1.0, 0.5 if process < 5 else 0.001)(process, dice)})
+
+    verdicts(workers)
+
+    assert workers.processes in session.LOOKS
+
+
+def test_no_process_begins_after_the_time_that_was_granted() -> None:
+    workers = Workers({"wild": steady(1.02, 0.6)})
+    now = iter(range(100))
+
+    session.run([contest("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
+
+    assert workers.processes == 1
+
+
+def test_each_process_has_an_order_of_its_own_and_the_same_data() -> None:
+    workers = Workers({"slow": steady(1.1)})
+
+    verdicts(workers)
+
+    requests = [request for _, _, request in workers.asked]
+    assert len({request.order_seed for request in requests}) == len(requests)
+    assert {request.seed for request in requests} == {DEFAULTS.seed}
+
+
+def test_cases_come_in_random_order() -> None:
+    workers = Workers({f"case{i}": steady(1.0) for i in range(8)})
+
+    verdicts(workers)
+
+    orders = [[label for process, label, _ in workers.asked if process == p] for p in (1, 2)]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize(
+    ("ended", "why"),
+    [
+        (
+            Ended(None, failure=Failure("timeout", "build of stuck", "took longer than 1 s")),
+            "timeout in build of stuck",
+        ),
+        (Ended(None, failure=None, stage="warm-up"), "crashed in warm-up: the process gave no answer"),
+        (
+            Ended({"failure": vars(Failure("error", "build", "ValueError: no")), "side": 1}),
+            "error in build: ValueError: no",
+        ),
+    ],
+)
+def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Ended, why: str) -> None:
+    workers = Workers({"stuck": steady(1.0), "equal": steady(1.0)}, {"stuck": ended})
+
+    found = session.compared([contest("stuck"), contest("equal")], Effort(), start=workers.start)
+
+    ((failed,), others) = found
+    assert failed.verdict == "unclear"
+    assert failed.failure is not None
+    assert failed.why.startswith(why)
+    assert [c.verdict for c in others if c.metric == "run"] == ["same"]
+    assert [label for _, label, _ in workers.asked].count("stuck") == 1
+
+
+def test_progress_is_told_before_each_stage() -> None:
+    workers, steps = Workers({"equal": steady(1.0)}), list[Step]()
+
+    session.compared([contest("equal")], Effort(), steps.append, workers.start)
+
+    assert steps[0] == Step(0, "equal", "rounds", 1, 1)
+
+
+def test_ctrl_c_passes_through() -> None:
+    workers = Workers({"equal": steady(1.0)})
+
+    def interrupted(step: Step) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        session.run([contest("equal")], Effort(), interrupted, workers.start)
+
+
+def test_compile_times_are_pairs_too() -> None:
+    workers = Workers({"slow": steady(1.1)})
+    found = session.run([contest("slow")], Effort(), start=workers.start)
+
+    compiling = next(c for c in found[0].comparisons() if c.metric == "compile")
+    assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
+    assert compiling.ratio == 1
+    assert replace(compiling, blocks=()).verdict == "unclear"  # equal readings tell of a coarse clock

@@ -1,0 +1,161 @@
+"""Benchmarks of another commit, in real git repositories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchax.errors import UsageError
+from benchax.pairing import worktrees
+from benchax.pairing.worktrees import built
+
+PACKAGE = "import jax.numpy as jnp\n\ndef double(x):\n    return {expression}\n"
+BENCH = """
+import benchax
+from doubling import double
+
+@benchax.benchmark(args=("f32[8]",))
+def bench_double(x):
+    return double(x)
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    author = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True, env=os.environ | author
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package in src/ and its benchmarks; the last change is not committed."""
+    folder = (tmp_path / "a project").resolve()
+    (folder / "src").mkdir(parents=True)
+    (folder / "benchmarks").mkdir()
+    (folder / "src" / "doubling.py").write_text(PACKAGE.format(expression="x + x"))
+    (folder / "benchmarks" / "bench_doubling.py").write_text(BENCH)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    (folder / "src" / "doubling.py").write_text(PACKAGE.format(expression="x * 2 + jnp.sin(x)"))
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder / "src"), *sys.path])
+    return folder
+
+
+def hlo(content: bytes) -> str:
+    from jax import export
+
+    return export.deserialize(bytearray(content)).mlir_module()
+
+
+@pytest.mark.serial
+def test_the_package_of_the_other_commit_is_what_is_built(project: Path) -> None:
+    with built("main", ["benchmarks"]) as other:
+        (row,) = other.rows.values()
+        content = worktrees_program(other)
+
+        assert row.case.name == "bench_double"
+        assert row.environment.commit == git(project, "rev-parse", "main")
+        assert other.benchmarks == "of now"
+    assert "sine" not in hlo(content)
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+    assert git(project, "status", "--porcelain") == "M src/doubling.py"
+
+
+def worktrees_program(other: worktrees.Built) -> bytes:
+    from benchax.store.baselines import program
+
+    (row,) = other.rows.values()
+    return program(other.store, row) or b""
+
+
+@pytest.mark.serial
+def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> None:
+    (project / "src" / "doubling.py").write_text("def renamed(x):\n    return x\n")
+    bench = project / "benchmarks" / "bench_doubling.py"
+    bench.write_text(BENCH.replace("double", "renamed").replace("f32[8]", "f32[9]"))
+
+    with built("main", ["benchmarks"]) as other:
+        (row,) = other.rows.values()
+
+        assert (row.case.name, row.signature) == ("bench_double", "f32[8]")
+        assert other.benchmarks == "of that commit"
+        assert "the benchmark files of now do not run at main" in other.note
+        assert "cannot import name 'renamed'" in other.note
+
+
+def test_a_commit_that_does_not_exist_is_named_with_the_nearest(project: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no commit 'mian'") as error, built("mian", ["benchmarks"]):
+        pass
+
+    assert error.value.hint == "did you mean 'main'?"
+
+
+def test_a_commit_that_looks_like_an_option_is_none(project: Path) -> None:
+    with pytest.raises(UsageError, match="there is no commit '--help'"), built("--help", ["benchmarks"]):
+        pass
+
+
+def test_outside_of_a_repository_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError, match="not a git repository"), built("main", ["."]):
+        pass
+
+
+@pytest.mark.serial
+def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay(project: Path, tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left, alive, foreign = (
+        tmp_path / f"{worktrees.PREFIX}{gone.pid}-x",
+        tmp_path / f"{worktrees.PREFIX}{os.getpid()}-y",
+        tmp_path / "mine",
+    )
+    for tree in (left, alive, foreign):
+        git(project, "worktree", "add", "-q", "--detach", str(tree), "main")
+
+    with built("main", ["benchmarks"]):
+        listed = git(project, "worktree", "list")
+
+    assert str(left) not in listed
+    assert not left.exists()
+    assert str(alive) in listed
+    assert str(foreign) in listed
+
+
+@pytest.mark.serial
+def test_benchmarks_that_run_nowhere_are_an_error_in_words(project: Path) -> None:
+    git(project, "stash", "-q")
+    bench = project / "benchmarks" / "bench_doubling.py"
+    bench.write_text("raise ValueError('broken since ever')\n")
+    git(project, "commit", "-qam", "broken")
+
+    with pytest.raises(UsageError, match=r"the benchmarks cannot be built at main .*broken since ever"):  # noqa: SIM117
+        with built("main", ["benchmarks"]):
+            pass
+
+
+def test_an_environment_inside_of_the_repository_is_not_moved(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = project / ".venv" / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    tree = project.parent / "tree"
+    (tree / "src").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(project / "src"), str(packages), "/usr/lib"])
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+
+    paths = worktrees._environment(project, tree)["PYTHONPATH"].split(os.pathsep)
+
+    assert paths == [str(tree / "src"), str(tree), "/somewhere"]
