@@ -44,6 +44,32 @@ class Found:
     broken: tuple[Broken, ...] = ()
 
 
+def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], Sequence[Broken]]:
+    """The cases that the arguments of the command line name, and the files that could not be imported.
+
+    Args:
+        what: folders and files, or a target and its inputs.
+        params: texts such as "n=128,256".
+    """
+    values = dict(map(_values_of, params))
+    if ":" in what[0] and not Path(what[0]).exists():
+        cases = target_cases(what[0], what[1:], values)
+        kept = [case for case in cases if matches(case.id, pattern)]
+        if not kept:
+            raise UsageError(f"no case matches {pattern!r}", one_of({case.id.label for case in cases}, pattern))
+        return kept, ()
+    found = find([Path(path) for path in what], values, pattern)
+    return list(found.cases), found.broken
+
+
+def _values_of(text: str) -> tuple[str, list[Any]]:
+    name, equals, values = text.partition("=")
+    if not equals or not name or not values:
+        raise UsageError(f"cannot read -p {text!r}", "NAME=VALUES, such as -p n=128,256")
+    together = literal(f"[{values}]")
+    return name, together if isinstance(together, list) else [literal(value) for value in values.split(",")]
+
+
 def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = None, pattern: str = "") -> Found:
     """All cases below `paths` (folders are searched for bench_*.py), in order of path and definition.
 

@@ -24,8 +24,8 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[BASELINE] [CANDIDATE | PATH... | MODULE:FUNCTION [INPUT...]]",
-            help="BASELINE: a name given by `benchax baseline`, a run, a commit, or last. Compared with a stored CANDIDATE, "
-            "or with the benchmarks of now (as for `benchax run`). With --ref or --jax there is no BASELINE here.",
+            help="BASELINE: a name given by `benchax baseline`, a run, a commit, or last. Compared with a stored "
+            "CANDIDATE, or with the benchmarks of now (as for `benchax run`). With --ref or --jax it is left out.",
         ),
     ] = None,
     ref: Annotated[str | None, typer.Option(metavar="REF", help="Compare with this commit, branch or tag.")] = None,
@@ -134,7 +134,8 @@ def _beside_now(
     params: Sequence[str],
     given: Mapping[str, Any],
 ) -> Pairing:
-    from benchax.cli.run import collect, printing_to_stderr, show_broken
+    from benchax.cli.run import printing_to_stderr, show_broken
+    from benchax.discovery import collect
     from benchax.environment import capture
     from benchax.pairing import stored
 
@@ -227,6 +228,9 @@ class _Shown:
             note(text)
 
     def __call__(self, step: Step) -> None:
+        if not step.total:  # something is prepared
+            self.say(step.stage)
+            return
         text = f"process {step.process + 1}: {step.undecided} of {step.total} undecided"
         if self.status is not None:
             self.status.update(f"{text} · {' '.join(step.case.split())[:40]} · {step.stage}")

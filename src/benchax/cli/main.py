@@ -19,7 +19,7 @@ import sys
 
 import typer
 
-from benchax.cli import baseline, compare, demo, doctor, env, grid, history, listing, run, show
+from benchax.cli import baseline, bisect, compare, demo, doctor, env, grid, history, listing, run, show
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
 
@@ -37,6 +37,7 @@ app.command("run")(run.run)
 app.command("grid")(grid.grid)
 app.command("compare")(compare.compare)
 app.command("history")(history.history)
+app.command("bisect")(bisect.bisect)
 app.add_typer(baseline.app, name="baseline")
 app.command("list")(listing.list_rows)
 app.command("show")(show.show)

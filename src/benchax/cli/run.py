@@ -7,13 +7,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
-from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-
-from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
     from benchax.api import Outcome
@@ -88,6 +85,8 @@ def run(
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
         "stages": stages,
     }  # fmt: skip
+    from benchax.discovery import collect
+
     cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
     if eager:
         cases = [variant for case in cases for variant in with_eager(case)]
@@ -99,31 +98,6 @@ def run(
         show_broken(broken)
         raise typer.Exit(2 if broken else 0)
     raise typer.Exit(measure(cases, given, broken, as_json=as_json))
-
-
-def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], Sequence[Broken]]:
-    """The cases that the arguments name, and the files that could not be imported."""
-    from benchax.discovery import find, matches, target_cases
-
-    values = dict(map(_param, params))
-    if ":" in what[0] and not Path(what[0]).exists():
-        cases = target_cases(what[0], what[1:], values)
-        kept = [case for case in cases if matches(case.id, pattern)]
-        if not kept:
-            raise UsageError(f"no case matches {pattern!r}", one_of({case.id.label for case in cases}, pattern))
-        return kept, ()
-    found = find([Path(path) for path in what], values, pattern)
-    return list(found.cases), found.broken
-
-
-def _param(text: str) -> tuple[str, list[Any]]:
-    from benchax.discovery import literal
-
-    name, equals, values = text.partition("=")
-    if not equals or not name or not values:
-        raise UsageError(f"cannot read -p {text!r}", "NAME=VALUES, such as -p n=128,256")
-    together = literal(f"[{values}]")
-    return name, together if isinstance(together, list) else [literal(value) for value in values.split(",")]
 
 
 def with_eager(case: Case) -> tuple[Case, ...]:

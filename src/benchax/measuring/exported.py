@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -25,6 +27,7 @@ from benchax.model import Program
 from benchax.units import size
 
 MOST_BYTES = 64 * 2**20
+_LOCATIONS = "jax_traceback_in_locations_limit"
 _CUSTOM_CALL = re.compile(r"custom_call @([\w.$-]+)")
 
 
@@ -41,13 +44,26 @@ def exported(subject: Subject) -> Program:
     body, leaves = function_of_leaves(subject)
     flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))))
     try:
-        content = _serialized(flat, leaves)
+        with _without_locations():
+            content = _serialized(flat, leaves)
     except Exception as error:  # whatever a function's tracing, or jax.export, has to say
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"it cannot be exported ({type(error).__name__}: {first_line})") from error
     if len(content) > MOST_BYTES:
         raise NotMeasured(f"its program takes {size(len(content))}, more than the {size(MOST_BYTES)} that are kept")
     return Program(hashlib.sha256(content).hexdigest(), len(content), content)
+
+
+@contextmanager
+def _without_locations() -> Iterator[None]:
+    """Else a line added above the function, or another folder, makes another program of it, which names the user's
+    paths as well."""
+    limit: int = getattr(jax.config, _LOCATIONS)
+    jax.config.update(_LOCATIONS, 0)
+    try:
+        yield
+    finally:
+        jax.config.update(_LOCATIONS, limit)
 
 
 def _serialized(flat: Any, leaves: list[Any]) -> bytes:

@@ -144,7 +144,7 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
         say("warm-up", again=True)
         timers = [_ready(i, subject) for i, subject in subjects.items()]
         if not iterations:
-            iterations, call_ns = _calibrated(timers)
+            iterations, call_ns = calibrated(timers)
         say("rounds", again=True)
         blocks.append(_rounds(timers, subjects, iterations, call_ns, dice))
     _compare_outputs(subjects, facts)
@@ -175,7 +175,7 @@ def _versions(request: Request) -> tuple[list[Version], list[str | None]]:
     case = _case(request.sides[giver])
     inputs = _guarded(giver, "inputs", lambda: make_inputs(case, request.seed))
     if all(side.case is not None for side in request.sides):
-        return [_native(side, inputs) for side in request.sides], [None]
+        return [native(side, inputs) for side in request.sides], [None]
     subjects = {
         i: _guarded(i, "build", lambda side=side: _unbuilt(_case(side), inputs))
         for i, side in enumerate(request.sides)
@@ -198,7 +198,7 @@ def _content(side: Side) -> bytes:
     return side.program
 
 
-def _native(side: Side, inputs: Inputs) -> Version:
+def native(side: Side, inputs: Inputs) -> Version:
     case = _case(side)
     # The same buffers for all: `_renewed` tells by the tuple.
     static = static_arguments(case, inputs.args, inputs.kwargs)
@@ -229,7 +229,7 @@ def _as_program(
     try:
         program = exported(subject)
     except NotMeasured as error:
-        return _native(side, inputs), error.problem
+        return native(side, inputs), error.problem
     return _imported(i, side.label, program.content or b"", leaves), None
 
 
@@ -282,10 +282,10 @@ def _build_anew(
 ) -> None:
     for i in due:
         say(f"build of {versions[i].label}", again=True)
-        subjects[i] = _guarded(i, "build", lambda i=i: _build(versions[i], facts[i]))
+        subjects[i] = _guarded(i, "build", lambda i=i: build(versions[i], facts[i]))
 
 
-def _build(version: Version, facts: dict[str, Any]) -> Subject:
+def build(version: Version, facts: dict[str, Any]) -> Subject:
     program = version.make()
     built = stages.build(program, version.inputs, lambda stage: None)
     facts["builds"].append(built.seconds)
@@ -304,7 +304,7 @@ def _ready(i: int, subject: Subject) -> Prepared:
     return Wall().prepare(subject)
 
 
-def _calibrated(timers: Sequence[Prepared]) -> tuple[int, int]:
+def calibrated(timers: Sequence[Prepared]) -> tuple[int, int]:
     """(calls in a sample of any side, so that the fastest takes SAMPLE_NS; nanoseconds of the slowest's call)."""
     each = [_call_ns(timer) for timer in timers]
     most = min(timer.most_iterations for timer in timers)

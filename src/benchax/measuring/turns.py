@@ -60,6 +60,11 @@ def _plain(leaf: Any) -> Any:
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
+def imported_jax() -> str:
+    """Of the module itself: what is installed may not be what was found first."""
+    return jax.__version__
+
+
 def prepare(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     """Makes the inputs, builds, warms up, and finds how many calls a sample has.
 
@@ -74,9 +79,9 @@ def prepare(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     inputs = make_inputs(case, seed)
     enter("build")
     facts: dict[str, Any] = {"is_program": False, "sha256": None, "builds": []}
-    subject = paired._build(paired._native(paired.Side(case.id.label, case), inputs), facts)
+    subject = paired.build(paired.native(paired.Side(case.id.label, case), inputs), facts)
     enter("warm-up")
     warm_up(subject.call, paired.WARMUP_S)
     timer = Wall().prepare(subject)
-    iterations, call_ns = paired._calibrated([timer])
+    iterations, call_ns = paired.calibrated([timer])
     return Turns(subject, timer, facts, iterations, call_ns)

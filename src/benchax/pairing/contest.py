@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -40,7 +40,11 @@ class Answer:
     iterations: int
     ns: np.ndarray
     """int64[block, round, side], for all iterations of a sample."""
-    sides: list[dict[str, Any]]
+    sides: Sequence[dict[str, Any] | None]
+    """None of those that did not run, whose samples are zero."""
+
+    def facts(self, side: int) -> dict[str, Any]:
+        return self.sides[side] or {}
 
     def block(self, b: int, baseline: int, candidate: int) -> Block:
         seconds = self.ns[b] / 1e9 / self.iterations
@@ -60,10 +64,21 @@ class Taken:
     notes: tuple[Remark, ...] = ()
 
     def take(self, pool: Pool, process: int, blocks: int = 3, say: Callable[[str], None] = lambda stage: None) -> None:
-        """One process more."""
+        """One process more. A side that fails is left out from then on, and the others run without it."""
+        while len(sides := self.running) > 1 and 0 in sides:
+            if self._has_run(pool, process, sides, blocks, say):
+                return
+
+    @property
+    def running(self) -> list[int]:
+        """The sides that have not failed."""
+        return [i for i in range(len(self.contest.versions)) if i not in self.failures]
+
+    def _has_run(self, pool: Pool, process: int, sides: Sequence[int], blocks: int, say: Callable[[str], None]) -> bool:
         contest = self.contest
+        chosen = tuple(contest.sides[i] for i in sides)
         seed = random.randrange(2**31)
-        request = paired.Request(contest.sides, blocks=blocks, seed=contest.options.seed, order_seed=seed)
+        request = paired.Request(chosen, blocks=blocks, seed=contest.options.seed, order_seed=seed)
         job = Job(
             paired.ENTRY,
             request,
@@ -76,30 +91,41 @@ class Taken:
             failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
             self.failures[self._side_in(ended.stage)] = failure
         elif ended.document["failure"] is not None:
-            self.failures[ended.document["side"]] = Failure(**ended.document["failure"])
+            self.failures[sides[ended.document["side"]]] = Failure(**ended.document["failure"])
         else:
-            self._add(process, ended.document, ended.arrays[0])
+            self._add(process, sides, ended.document, ended.arrays[0])
+            return True
+        return False
 
     def _side_in(self, stage: str) -> int:
-        """Whose fault it was, by the stage; the candidate's where it does not say."""
-        named = [i for i, version in enumerate(self.contest.versions) if stage.endswith(f" of {version.label}")]
-        return named[0] if named else len(self.contest.versions) - 1
+        """Whose fault it was, by the stage; where it does not say, it spoils all comparisons, as the baseline's."""
+        label = stage.partition(" of ")[2]
+        return next((i for i in self.running if self.contest.versions[i].label == label), 0)
 
-    def _add(self, process: int, document: dict[str, Any], ns: np.ndarray) -> None:
-        self.answers.append(Answer(process, document["iterations"], ns, document["sides"]))
+    def _add(self, process: int, sides: Sequence[int], document: dict[str, Any], ns: np.ndarray) -> None:
+        facts = dict(zip(sides, document["sides"], strict=True))
+        count = len(self.contest.versions)
+        wide = np.zeros((*ns.shape[:2], count), np.int64)
+        wide[:, :, list(sides)] = ns
+        self.answers.append(Answer(process, document["iterations"], wide, [facts.get(i) for i in range(count)]))
         if self.environment is None:
             self.environment = replace(capture(with_jax=False), **document["environment"])
-            self.notes = remarks(document, [v.label for v in self.contest.versions])
+            self.notes = remarks(document, [self.contest.versions[i].label for i in sides])
 
     def blocks(self, baseline: int, candidate: int) -> list[Block]:
-        return [a.block(b, baseline, candidate) for a in self.answers for b in range(len(a.ns))]
+        answers = self._with_both(baseline, candidate)
+        return [a.block(b, baseline, candidate) for a in answers for b in range(len(a.ns))]
+
+    def _with_both(self, baseline: int, candidate: int) -> list[Answer]:
+        return [a for a in self.answers if a.sides[baseline] and a.sides[candidate]]
 
     def _builds(self, baseline: int, candidate: int) -> list[Block]:
         """Of the steps that both have (a program is traced already). A block is a process with one pair, the last: the
         first builds in a process take 100 ms more, whosever they are."""
         found: list[Block] = []
-        for answer in self.answers:
-            builds = list(zip(answer.sides[baseline]["builds"], answer.sides[candidate]["builds"], strict=False))[-1:]
+        for answer in self._with_both(baseline, candidate):
+            one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
+            builds = list(zip(one, other, strict=False))[-1:]
             both = set.intersection(*(set(build) for pair in builds for build in pair))
             if "compile" in both:
                 seconds = [
@@ -109,9 +135,10 @@ class Taken:
         return found
 
     def _counts(self, baseline: int, candidate: int) -> dict[Any, tuple[float | None, float | None]]:
-        if not self.answers:
+        answers = self._with_both(baseline, candidate)
+        if not answers:
             return {}
-        one, other = (self.answers[0].sides[i] for i in (baseline, candidate))
+        one, other = (answers[0].facts(i) for i in (baseline, candidate))
         if "plan" not in one or "plan" not in other:
             return {}
         return {
@@ -137,19 +164,21 @@ class Taken:
         return judged(self.matter(candidate), self.evidence(candidate), alpha)
 
     def matter(self, candidate: int, baseline: int = 0) -> Matter:
-        sides = self.answers[0].sides if self.answers else []
-        agreement = sides[candidate].get("agreement") if sides else None
-        ran = [
-            replace(version, program=side["sha256"], jax=version.jax or (self.environment and self.environment.jax))
-            for version, side in zip(self.contest.versions, sides, strict=False)
-        ] or list(self.contest.versions)
+        agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None
         return Matter(
             self.contest.case,
-            ran[baseline],
-            ran[candidate],
+            self._as_it_ran(baseline),
+            self._as_it_ran(candidate),
             self.method,
             Numerics(**agreement) if agreement else None,
             (*self.contest.remarks, *self.notes),
             self.environment,
             datetime.now(UTC).isoformat(timespec="microseconds"),
         )
+
+    def _as_it_ran(self, side: int) -> Version:
+        version = self.contest.versions[side]
+        if not self.answers or self.answers[0].sides[side] is None:
+            return version
+        jax = version.jax or (self.environment and self.environment.jax)
+        return replace(version, program=self.answers[0].facts(side)["sha256"], jax=jax)

@@ -93,10 +93,8 @@ def run(
 
 def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
     """Is there nothing to be learned from another process?"""
-    if taken.failures:
-        return True
-    runs = [c for c in taken.comparisons(effort.alpha) if c.metric == "run"]
-    return processes in effort.looks and all(c.verdict != "unclear" for c in runs)
+    runs = [c for c in taken.comparisons(effort.alpha) if c.metric == "run" and c.failure is None]
+    return not runs or (processes in effort.looks and all(c.verdict != "unclear" for c in runs))
 
 
 def compared(

@@ -83,13 +83,15 @@ def with_rows(
             continue
         rows = (baseline[id], row)
         versions = (_version(rows[0], labels[0]), _version(rows[1], labels[1]))
-        programs = [_program(store, each, here) for each in rows]
+        whose = ("its baseline", labels[1])
+        programs = [_program(store, each, here, name) for each, name in zip(rows, whose, strict=True)]
         if missing := next((why for content, why in programs if content is None), ""):
             found.without.append(Comparison(id, "run", versions[0], versions[1], "unclear", missing))
             continue
         sides = tuple(Side(v.label, program=content) for v, (content, _) in zip(versions, programs, strict=True))
         data = Remark("random-data", "info", "both ran on random data of the shapes that they take")
-        found.contests.append(Contest(id, sides, versions, options, (data, *_remarks(rows[0], here))))
+        notes = (*_remarks(rows[0], here), *_remarks(row, here, labels[1]))
+        found.contests.append(Contest(id, sides, versions, options, (data, *notes)))
     found.missing = [id for id in baseline if id not in candidate]
     return found
 
@@ -99,23 +101,25 @@ def _version(row: Measurement, label: str) -> Version:
     return Version(label, env.commit, env.is_dirty, None, row.program.sha256 if row.program else None)
 
 
-def _program(store: DatabaseStore, row: Measurement, here: Environment) -> tuple[bytes | None, str]:
+def _program(
+    store: DatabaseStore, row: Measurement, here: Environment, whose: str = "its baseline"
+) -> tuple[bytes | None, str]:
     """(content, "") or (None, why there is nothing that could run)."""
     was = row.environment
     if was.backend != here.backend:
-        return None, f"its baseline was measured on {was.backend}, and this is {here.backend}"
+        return None, f"{whose} was measured on {was.backend}, and this is {here.backend}"
     content = program(store, row)
     if content is not None:
         return content, ""
     if row.failure is not None:
-        return None, f"its baseline ended with {row.failure.kind.replace('_', ' ')} in {row.failure.stage}"
+        return None, f"{whose} ended with {row.failure.kind.replace('_', ' ')} in {row.failure.stage}"
     why = row.why_absent("program") or "it was stored by a benchax that kept none"
-    return None, f"its baseline has no program that could run again, because {why}"
+    return None, f"{whose} has no program that could run again, because {why}"
 
 
-def _remarks(row: Measurement, here: Environment) -> tuple[Remark, ...]:
+def _remarks(row: Measurement, here: Environment, whose: str = "the baseline") -> tuple[Remark, ...]:
     was = row.environment
     if was.jax == here.jax and was.jaxlib == here.jaxlib:
         return ()
-    text = f"the baseline was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
+    text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
     return (Remark("other-jax", "info", text),)

@@ -58,8 +58,8 @@ def built(
     Raises:
         UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
     """
-    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel"))
-    commit = _commit(top, ref)
+    top = Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
+    commit = commit_of(top, ref)
     _remove_leftovers(top)
     with _worktree(top, commit) as tree, tempfile.TemporaryDirectory(prefix="benchax-") as folder:
         store = open_store(folder)
@@ -71,7 +71,7 @@ def built(
             note = _run(arguments, top, tree, folder)
             own_benchmarks = bool(note)
             if own_benchmarks:
-                _git(tree, "checkout", "--quiet", "--force", commit)
+                git(tree, "checkout", "--quiet", "--force", commit)
                 note = f"the benchmark files of now do not run at {ref}, so its own were taken: {note}"
         if own_benchmarks and (problem := _run(arguments, top, tree, folder)):
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
@@ -79,11 +79,11 @@ def built(
         yield Built(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
 
 
-def _commit(top: Path, ref: str) -> str:
+def commit_of(top: Path, ref: str) -> str:
     try:
-        return _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        return git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     except UsageError:
-        known = _git(top, "for-each-ref", "--format=%(refname:short)").split()
+        known = git(top, "for-each-ref", "--format=%(refname:short)").split()
         near = get_close_matches(ref, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see `git branch -a` and `git log`"
         raise UsageError(f"there is no commit {ref!r} in {top}", "a branch, a tag or a commit", hint) from None
@@ -94,7 +94,7 @@ def _worktree(top: Path, commit: str) -> Generator[Path, None, None]:
     # Its name tells whose it is, so that one that a crash left behind can be removed by the next.
     tree = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
     try:
-        _git(top, "worktree", "add", "--quiet", "--detach", "--force", str(tree), commit)
+        git(top, "worktree", "add", "--quiet", "--detach", "--force", str(tree), commit)
         yield tree
     finally:
         _remove(top, tree)
@@ -102,15 +102,15 @@ def _worktree(top: Path, commit: str) -> Generator[Path, None, None]:
 
 def _remove(top: Path, tree: Path) -> None:
     try:
-        _git(top, "worktree", "remove", "--force", str(tree))
+        git(top, "worktree", "remove", "--force", str(tree))
     except UsageError:
         shutil.rmtree(tree, ignore_errors=True)
-        _git(top, "worktree", "prune")
+        git(top, "worktree", "prune")
 
 
 def _remove_leftovers(top: Path) -> None:
     """Worktrees of ours whose process is gone."""
-    for line in _git(top, "worktree", "list", "--porcelain").splitlines():
+    for line in git(top, "worktree", "list", "--porcelain").splitlines():
         path = Path(line.removeprefix("worktree "))
         if not line.startswith("worktree ") or not path.name.startswith(PREFIX):
             continue
@@ -119,7 +119,7 @@ def _remove_leftovers(top: Path) -> None:
             _remove(top, path)
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def git(folder: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],

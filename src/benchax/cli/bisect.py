@@ -1,0 +1,95 @@
+"""`benchax bisect`: which commit, or which version of JAX, made a case slower."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchax.pairing.bisect import Bisected, Judge
+    from benchax.stats.verdicts import Verdict
+
+FOUND, SEVERAL_LEFT = 0, 3
+"""Exit codes."""
+
+
+def bisect(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[GOOD BAD] [PATH... | MODULE:FUNCTION [INPUT...]]",
+            help="Two commits, the first of them fast enough, and what to measure, as for `benchax run`. With --jax "
+            "there are no commits here.",
+        ),
+    ] = None,
+    pattern: Annotated[str, typer.Option("--filter", "-k", help="Cases whose name contains this (or matches).")] = "",
+    params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
+    jax: Annotated[
+        str | None,
+        typer.Option(metavar="VERSIONS", help="Search between two versions of JAX, or in this list: 0.9.0,0.10.2."),
+    ] = None,
+    max_time: Annotated[
+        str | None, typer.Option(help="Of each comparison: begin no further process after this long.")
+    ] = None,
+) -> None:
+    """Find the commit, or the version of JAX, that made cases slower."""
+    from benchax.cli.console import note
+    from benchax.pairing import judges
+    from benchax.pairing.bisect import bisect as search
+    from benchax.pairing.partners import Chosen
+    from benchax.pairing.session import Effort
+    from benchax.units import parse_seconds
+
+    max_time_s = None if max_time is None else parse_seconds(max_time)
+    if jax is not None:
+        row = _versions(jax)
+        chosen = Chosen(tuple(what or ["."]), pattern, tuple(params or []))
+        judge = judges.of_jax(row[0], chosen, max_time_s, note)
+        found = search(row, _telling(judge, lambda version: f"jax {version}"))
+        raise typer.Exit(_show(found, lambda version: f"jax {version}"))
+    if what is None or len(what) < 2:
+        raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
+    row = judges.commits(what[0], what[1])
+    note(f"{len(row) - 1} commit{'s' * (len(row) != 2)} from {what[0]} to {what[1]}")
+    chosen = Chosen(tuple(what[2:] or ["."]), pattern, tuple(params or []))
+    with judges.of_commits(row[0], chosen, Effort(max_time_s=max_time_s), note) as judge:
+        found = search(row, _telling(judge, judges.described))
+    raise typer.Exit(_show(found, judges.described))
+
+
+def _versions(text: str) -> list[str]:
+    from benchax.pairing import judges
+
+    listed = [version.strip() for version in text.split(",")]
+    if len(listed) < 2 or len(set(listed)) < len(listed) or not all(listed):
+        raise UsageError(f"--jax {text!r} cannot be searched", "two versions or more, all different: 0.9.0,0.10.2")
+    return judges.versions(*listed) if len(listed) == 2 else listed
+
+
+def _telling(judge: Judge, name: Callable[[str], str]) -> Judge:
+    """`judge`, with a line on stderr for each verdict."""
+    from benchax.cli.console import note
+
+    def telling(one: str) -> Verdict:
+        verdict = judge(one)
+        note(f"{verdict:8} {name(one)}")
+        return verdict
+
+    return telling
+
+
+def _show(found: Bisected, name: Callable[[str], str]) -> int:
+    from benchax.cli.console import line
+
+    if found.first_bad is not None:
+        line(f"{name(found.first_bad)} is the first that is slower")
+        return FOUND
+    line(f"one of these {len(found.left)} is the first that is slower; nothing clear can be said of those between:")
+    for one in found.left:
+        line(f"  {name(one)}")
+    return SEVERAL_LEFT

@@ -1,0 +1,149 @@
+"""Judges for `bisect`: of commits by their programs side by side in one process, of versions of JAX by process pairs.
+
+A commit whose programs are those of one that was judged needs no measurement: the same StableHLO under the same JAX is
+the same work. What a commit changes in Python alone is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchax.errors import BenchaxError, UsageError
+from benchax.measuring.paired import Side
+from benchax.model import CaseId, Comparison, Options, Version
+from benchax.options import resolve
+from benchax.pairing import session, worktrees
+from benchax.pairing.bisect import Judge
+from benchax.pairing.contest import Contest
+from benchax.pairing.environments import available, order
+from benchax.pairing.jax_versions import compare_versions
+from benchax.pairing.partners import Chosen
+from benchax.pairing.session import Effort, Progress, quiet
+from benchax.pairing.worktrees import Built, built
+from benchax.stats.verdicts import Verdict
+from benchax.store.baselines import program
+
+Tell = Callable[[str], None]
+
+
+def commits(good: str, bad: str) -> list[str]:
+    """Full hashes from `good` to `bad`, along the first parents.
+
+    Raises:
+        UsageError: no git repository, no such commit, or `good` is not among the ancestors of `bad`.
+    """
+    top = Path(worktrees.git(Path.cwd(), "rev-parse", "--show-toplevel"))
+    first, last = worktrees.commit_of(top, good), worktrees.commit_of(top, bad)
+    between = worktrees.git(top, "rev-list", "--first-parent", "--reverse", f"{first}..{last}").split()
+    base = worktrees.git(top, "rev-parse", f"{between[0]}^") if between else ""
+    if base != first:
+        hint = f"git merge-base {good} {bad} finds where they part"
+        raise UsageError(f"{bad} does not come after {good} along first parents", "GOOD BAD, the older one first", hint)
+    return [first, *between]
+
+
+def described(commit: str) -> str:
+    """3f2a1b0 "its subject" """
+    return worktrees.git(Path.cwd(), "show", "--no-patch", '--format=%h "%s"', commit)
+
+
+def versions(first: str, last: str) -> list[str]:
+    """The releases of JAX from `first` to `last`.
+
+    Raises:
+        UsageError: they are not two releases, the older one first.
+        NotAvailable: they cannot be listed.
+    """
+    listed = available()
+    for version in (first, last):
+        if version not in listed:
+            raise UsageError(f"there is no release {version!r} of JAX", "such as " + ", ".join(listed[-3:]))
+    if order(first) >= order(last):
+        raise UsageError(f"jax {last} does not come after jax {first}", "A,B, the older one first")
+    return [version for version in listed if order(first) <= order(version) <= order(last)]
+
+
+@contextmanager
+def of_commits(
+    good: str, chosen: Chosen, effort: Effort, tell: Tell = lambda text: None, progress: Progress = quiet
+) -> Generator[Judge, None, None]:
+    """A judge that compares commits with `good`. One that cannot be built is unclear, and `tell` is told why."""
+    options, known = resolve(), dict[tuple[str, ...], Verdict]()
+    with built(good, chosen.what, chosen.pattern, chosen.params) as baseline:
+        cases = _with_programs(baseline)
+        known[_programs(baseline, cases)] = "same"
+
+        def judge(commit: str) -> Verdict:
+            try:
+                with built(commit, chosen.what, chosen.pattern, chosen.params) as candidate:
+                    key = _programs(candidate, cases)
+                    if not any(key):
+                        raise UsageError(f"no case of {good} has a program at {commit[:8]}")
+                    if key not in known:
+                        contests = _contests(baseline, candidate, cases, options)
+                        found = session.compared(contests, effort, progress)
+                        known[key] = verdict_of([c for each in found for c in each])
+                    return known[key]
+            except UsageError as error:
+                tell(error.problem)
+                return "unclear"
+
+        yield judge
+
+
+def _with_programs(baseline: Built) -> list[CaseId]:
+    """Raises `UsageError` where no case has one."""
+    found = [case for case in baseline.rows if _content(baseline, case) is not None]
+    if not found:
+        reasons = [row.why_absent("program") or "it failed" for row in baseline.rows.values()]
+        why = f", because {reasons[0]}" if reasons else ""
+        raise UsageError(f"no case of {baseline.label} has a program that could run again{why}")
+    return found
+
+
+def _programs(built: Built, cases: Sequence[CaseId]) -> tuple[str, ...]:
+    """What runs there of these cases; empty texts where there is nothing."""
+    rows = [built.rows.get(case) for case in cases]
+    return tuple(row.program.sha256 if row is not None and row.program else "" for row in rows)
+
+
+def _content(built: Built, case: CaseId) -> bytes | None:
+    row = built.rows.get(case)
+    return None if row is None else program(built.store, row)
+
+
+def _contests(baseline: Built, candidate: Built, cases: Sequence[CaseId], options: Options) -> list[Contest]:
+    found: list[Contest] = []
+    for case in cases:
+        contents = (_content(baseline, case), _content(candidate, case))
+        if all(contents):
+            names = (baseline.commit[:8], candidate.commit[:8])
+            sides = tuple(Side(name, program=content) for name, content in zip(names, contents, strict=True))
+            found.append(Contest(case, sides, tuple(map(Version, names)), options))
+    return found
+
+
+def of_jax(first: str, chosen: Chosen, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
+    """A judge that compares versions of JAX with `first`. One that cannot be installed is unclear."""
+
+    def judge(version: str) -> Verdict:
+        try:
+            found = compare_versions(
+                [first, version], chosen.what, chosen.pattern, chosen.params, max_time_s=max_time_s
+            )
+        except BenchaxError as error:
+            tell(error.problem)
+            return "unclear"
+        return verdict_of(found)
+
+    return judge
+
+
+def verdict_of(found: Sequence[Comparison]) -> Verdict:
+    """Of the run times of several cases: slower if one is, else unclear if one is, or there is none."""
+    verdicts: list[Verdict] = [c.verdict for c in found if c.metric == "run"]
+    if "slower" in verdicts or "unclear" in verdicts or not verdicts:
+        return "slower" if "slower" in verdicts else "unclear"
+    return "same"

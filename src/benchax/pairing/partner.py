@@ -1,0 +1,149 @@
+"""One of two processes that take turns: it loads the cases in its own environment, and does what it is told.
+
+Asked over its standard input, which is a socket; what the user's code prints goes elsewhere and disturbs nothing.
+
+                                 unasked   ⇒   {"cases", "broken", "environment", "jax"} or {"refused"}
+    {"do": "prepare", "case": i}           ⇒   {"stage"} …, {"facts", "iterations", "call_ns"} or {"failure"}
+    {"do": "sample", "iterations": n}      ⇒   {"ns"} or {"failure"}
+    {"do": "outputs"}                      ⇒   {"leaves"} with their bytes, or {"failure"}
+    {"do": "agree", "leaves"} with bytes   ⇒   {"agreement"} or {"failure"}
+
+It ends when the connection ends, or whoever started it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchax import codec
+from benchax.case import Case
+from benchax.discovery import Broken, collect
+from benchax.environment import capture
+from benchax.errors import BenchaxError, UsageError
+from benchax.executors import process_tree
+from benchax.executors.arrays import described, rebuilt
+from benchax.executors.channel import Channel, Closed, Message
+from benchax.measuring import turns
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.noise import paused_gc
+from benchax.measuring.paired import _without_cache
+from benchax.measuring.turns import Turns
+from benchax.options import resolve
+
+
+def begin(told: dict[str, Any]) -> None:
+    """Serves until the connection ends. `told`: what, pattern, params as for `benchax run`, and the starter's pid."""
+    process_tree.die_with_parent()
+    if os.getppid() != told["parent"]:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this
+    channel = _take_over_stdin()
+    faulthandler.enable(2)
+    try:
+        _serve(channel, told)
+    except Closed:
+        pass
+    finally:
+        sys.stdout.flush()
+
+
+def _take_over_stdin() -> Channel:
+    """Descriptor 0 becomes /dev/null: a function that asks for input gets none, instead of our messages."""
+    channel = Channel(socket.socket(fileno=os.dup(0)))
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return channel
+
+
+def _serve(channel: Channel, told: dict[str, Any]) -> None:
+    try:
+        cases, broken = collect(told["what"], told["pattern"], told["params"])
+    except UsageError as error:
+        channel.send({"refused": [error.problem, error.expected, error.hint]})
+        return
+    channel.send(_listing(cases, broken))
+    with paused_gc(), _without_cache():
+        service = Service(cases, lambda stage: channel.send({"stage": stage}))
+        while (message := channel.receive()) is not None:
+            channel.send(*service.answer(message))
+
+
+def _listing(cases: Sequence[Case], broken: Sequence[Broken]) -> dict[str, Any]:
+    return {
+        "cases": [
+            [case.id.name, codec.encode_params(case.id.params), case.id.variant, case.id.tag, _options(case).timeout_s]
+            for case in cases
+        ],
+        "broken": [dataclasses.asdict(each.failure) for each in broken],
+        "environment": dataclasses.asdict(capture()),
+        "jax": turns.imported_jax(),
+    }
+
+
+def _options(case: Case) -> Any:
+    return resolve(None, case.options, project=case.folder)
+
+
+class Service:
+    """Answers requests, about one case at a time."""
+
+    def __init__(self, cases: Sequence[Case], enter: Callable[[str], None]) -> None:
+        self.cases = cases
+        self.enter = enter
+        self.stage = ""
+        self.turns: Turns | None = None
+
+    def answer(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
+        request = message.document
+        if request["do"] == "sample" and self.turns is not None:  # first, since it is asked for in the rounds
+            return self._guarded("rounds", lambda turns: ({"ns": turns.sample(request["iterations"])}, ()))
+        if request["do"] == "prepare":
+            return self._prepare(self.cases[request["case"]])
+        if request["do"] == "outputs":
+            return self._guarded("outputs", _outputs)
+        return self._guarded("outputs", lambda turns: _agreement(turns, message))
+
+    def _prepare(self, case: Case) -> tuple[dict[str, Any], Sequence[Any]]:
+        self.turns = None
+        gc.collect()
+        try:
+            self.turns = turns.prepare(case, _options(case).seed, self._enter)
+        except (Exception, SystemExit) as error:
+            return _failed(error, self.stage)
+        ready = self.turns
+        return {"facts": ready.facts, "iterations": ready.iterations, "call_ns": ready.call_ns}, ()
+
+    def _enter(self, stage: str) -> None:
+        self.stage = stage
+        self.enter(stage)
+
+    def _guarded(self, stage: str, call: Callable[[Turns], Any]) -> tuple[dict[str, Any], Sequence[Any]]:
+        try:
+            if self.turns is None:
+                raise BenchaxError("no case was prepared")
+            return call(self.turns)
+        except (Exception, SystemExit) as error:
+            return _failed(error, stage)
+
+
+def _failed(error: BaseException, stage: str) -> tuple[dict[str, Any], Sequence[Any]]:
+    return {"failure": dataclasses.asdict(diagnose(error, stage))}, ()
+
+
+def _outputs(ready: Turns) -> tuple[dict[str, Any], Sequence[Any]]:
+    both = [described(leaf) for leaf in ready.outputs]
+    return {"leaves": [description for description, _ in both]}, [content for _, content in both]
+
+
+def _agreement(ready: Turns, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
+    leaves = rebuilt(message.document["leaves"], message.sections)
+    return {"agreement": dataclasses.asdict(ready.agreement(leaves))}, ()

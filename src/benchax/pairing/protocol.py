@@ -1,0 +1,71 @@
+"""How often is benchax wrong on this machine? Comparisons whose right answer is known: `benchax doctor --aa`.
+
+    a round:  a kernel as it is, against  an unchanged copy · another one · 5 % more turns · 10 % more turns
+
+The kernels take turns. A round is judged as `benchax compare` judges a suite: fresh processes, looks in between,
+confirmation. It is finished or does not count, since verdicts that are cut short would be others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from time import monotonic
+
+from benchax.case import make_case
+from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Trial, planted_name
+from benchax.measuring import noise
+from benchax.measuring.paired import Side
+from benchax.measuring.planted import KERNELS, Kernel
+from benchax.model import Comparison, Version
+from benchax.options import DEFAULTS
+from benchax.pairing import session
+from benchax.pairing.contest import Contest
+from benchax.pairing.session import Effort, Progress, quiet
+
+PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
+"""Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""
+MAX_TIME_S = 180.0
+Judge = Callable[[Sequence[Contest], Effort, Progress], list[list[Comparison]]]
+
+
+def rounds(
+    max_time_s: float = MAX_TIME_S,
+    progress: Progress = quiet,
+    *,
+    kernels: Sequence[Kernel] = KERNELS,
+    judge: Judge = session.compared,
+    clock: Callable[[], float] = monotonic,
+) -> Iterator[ErrorRates]:
+    """What is known after each round. The first one is always made; another only if it can be expected to end in time.
+
+    Raises:
+        KeyboardInterrupt: passes through; what the rounds before it found has been given.
+    """
+    begun, machine = clock(), noise.start()
+    trials: list[Trial] = []
+    elapsed_s = longest_s = 0.0
+    for kernel in cycle(kernels):
+        if trials and elapsed_s + longest_s > max_time_s:
+            break
+        found = judge([_contest(kernel, planted) for planted in PLANTED], Effort(), progress)
+        trials += [
+            Trial(kernel.name, planted, c)
+            for planted, comparisons in zip(PLANTED, found, strict=True)
+            for c in comparisons
+            if c.metric == "run"
+        ]
+        before_s, elapsed_s = elapsed_s, clock() - begun
+        longest_s = max(longest_s, elapsed_s - before_s)
+        yield ErrorRates(tuple(trials), elapsed_s, noise.finish(machine))
+
+
+def _contest(kernel: Kernel, planted: float) -> Contest:
+    versions = {"as it is": kernel.slower(UNCHANGED), planted_name(planted): kernel.slower(planted)}
+    cases = {label: make_case(fn, kernel.specs, name=kernel.name) for label, fn in versions.items()}
+    return Contest(
+        cases["as it is"].id,
+        tuple(Side(label, case) for label, case in cases.items()),
+        tuple(Version(label) for label in cases),
+        DEFAULTS,  # not those of the project in which the doctor happens to be asked
+    )

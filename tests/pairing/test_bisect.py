@@ -1,0 +1,160 @@
+"""The search for the first that is slower: with judges that know, and with commits of a real repository."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.errors import UsageError
+from benchax.pairing.bisect import NEIGHBOURS, bisect
+from benchax.pairing.judges import commits, of_commits, verdict_of
+from benchax.pairing.partners import Chosen
+from benchax.pairing.session import Effort
+from benchax.stats.verdicts import Verdict
+
+
+class Judge:
+    """Knows which is the first bad one, and says nothing of some."""
+
+    def __init__(self, first_bad: int, unclear: set[int] = frozenset()) -> None:  # pyright: ignore[reportArgumentType]
+        self.first_bad, self.unclear = first_bad, unclear
+        self.asked: list[int] = []
+
+    def __call__(self, one: str) -> Verdict:
+        self.asked.append(int(one))
+        if int(one) in self.unclear:
+            return "unclear"
+        return "slower" if int(one) >= self.first_bad else "same"
+
+
+def row(n: int) -> list[str]:
+    return [str(i) for i in range(n)]
+
+
+@given(st.data())
+def test_the_first_bad_one_is_found_in_few_steps(data: st.DataObject) -> None:
+    n = data.draw(st.integers(2, 300))
+    judge = Judge(data.draw(st.integers(1, n - 1)))
+
+    found = bisect(row(n), judge)
+
+    assert found.first_bad == str(judge.first_bad)
+    assert found.last_good == str(judge.first_bad - 1)
+    assert len(judge.asked) <= 1 + (n - 1).bit_length()
+
+
+@given(st.data())
+def test_what_is_left_holds_the_first_bad_one_whatever_is_unclear(data: st.DataObject) -> None:
+    n = data.draw(st.integers(2, 40))
+    unclear = data.draw(st.sets(st.integers(1, n - 1))) - {n - 1}
+    judge = Judge(data.draw(st.integers(1, n - 1)), unclear)
+
+    found = bisect(row(n), judge)
+
+    assert str(judge.first_bad) in found.left
+    assert int(found.left[0]) == int(found.last_good) + 1
+    assert len(judge.asked) == len(set(judge.asked))
+    assert list(found.verdicts) == [str(i) for i in judge.asked]
+
+
+def test_neighbours_are_asked_where_the_middle_is_unclear() -> None:
+    judge = Judge(first_bad=7, unclear={4, 5})
+
+    found = bisect(row(10), judge)
+
+    assert found.first_bad == "7"
+    assert judge.asked[:4] == [9, 4, 3, 5] or judge.asked[:3] == [9, 4, 3]
+
+
+def test_the_search_ends_where_the_neighbours_are_unclear_too() -> None:
+    judge = Judge(first_bad=50, unclear=set(range(1, 99)))
+
+    found = bisect(row(100), judge)
+
+    assert found.first_bad is None
+    assert found.left == tuple(row(100)[1:])
+    assert len(judge.asked) == 1 + 1 + NEIGHBOURS
+
+
+@pytest.mark.parametrize(
+    ("n", "first_bad", "words"), [(5, 9, "4 is not slower than 0: same"), (1, 1, "0 is not slower")]
+)
+def test_nothing_is_searched_between_two_that_are_alike(n: int, first_bad: int, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        bisect(row(n), Judge(first_bad))
+
+
+def test_several_cases_are_slower_if_one_is() -> None:
+    assert verdict_of([]) == "unclear"
+
+
+# ---- commits ------------------------------------------------------------------------------------------------------
+
+BENCH = "import benchax, work\n@benchax.benchmark(args=('f32[1000]',))\ndef f(x): return work.f(x)\n"
+WORK = "import jax, jax.numpy as jnp\n# {}\ndef f(x): return jax.lax.fori_loop(0, {}, lambda i, x: jnp.sin(x), x)\n"
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    git("init", "-q", "-b", "main")
+    git("config", "user.email", "a@b.c")
+    git("config", "user.name", "a")
+    (project / "bench_work.py").write_text(BENCH)
+    for subject, steps in [("first", 50), ("words", 50), ("slower", 200), ("more words", 200)]:
+        commit(subject, steps)
+    return project
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def commit(subject: str, steps: int) -> None:
+    Path("work.py").write_text(WORK.format(subject, steps))
+    git("add", ".")
+    git("commit", "-q", "-m", subject)
+
+
+def test_commits_are_listed_from_good_to_bad(repository: Path) -> None:
+    found = commits("HEAD~2", "main")
+
+    assert [git("show", "-s", "--format=%s", each) for each in found] == ["words", "slower", "more words"]
+
+
+def test_only_first_parents_are_listed(repository: Path) -> None:
+    git("checkout", "-q", "-b", "side", "HEAD~1")
+    commit("beside", 50)
+    git("checkout", "-q", "main")
+    git("merge", "-q", "-s", "ours", "--no-edit", "side")
+
+    assert [git("show", "-s", "--format=%s", each) for each in commits("HEAD~1", "HEAD")][1:] == ["Merge branch 'side'"]
+
+
+@pytest.mark.parametrize(("good", "bad"), [("main", "HEAD~1"), ("main", "main"), ("side", "main")])
+def test_good_must_come_before_bad(good: str, bad: str, repository: Path) -> None:
+    git("branch", "side", "HEAD~1")
+    git("checkout", "-q", "side")
+    commit("beside", 50)
+
+    with pytest.raises(UsageError, match="does not come after"):
+        commits(good, bad)
+
+
+@pytest.mark.serial
+def test_a_commit_whose_programs_are_known_is_not_measured_again(repository: Path) -> None:
+    first, words, slower, more_words = commits("HEAD~3", "HEAD")
+    measured: list[object] = []
+
+    with of_commits(first, Chosen(("bench_work.py",)), Effort(), progress=measured.append) as judge:
+        same = judge(words)
+        assert measured == []
+        verdicts = [judge(slower)]
+        steps = len(measured)
+        verdicts.append(judge(more_words))
+
+    assert (same, verdicts) == ("same", ["slower", "slower"])
+    assert len(measured) == steps

@@ -1,0 +1,178 @@
+"""Environments with another JAX: made once, made anew where half-made, and errors in words."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from benchax.errors import BenchaxError, NotAvailable, UsageError
+from benchax.model import Version
+from benchax.pairing import environments
+from benchax.pairing.environments import MARK, check, environment
+from benchax.pairing.jax_versions import compare_versions, labels
+from benchax.pairing.partners import Chosen, Launch, started
+
+OLD = "0.9.2"
+# As uv 0.9 and pip 23 say it.
+NOT_THERE_UV = (
+    "error: No solution found when resolving dependencies\n  cause: Because there is no version of jax==9.9.9 and you "
+    "require jax==9.9.9, we can conclude that your requirements are unsatisfiable."
+)
+NOT_THERE_PIP = (
+    "ERROR: Could not find a version that satisfies the requirement jax==9.9.9 (from versions: 0.9.1, 0.9.2)\n"
+    "ERROR: No matching distribution found for jax==9.9.9"
+)
+NO_NETWORK_PIP = (
+    "WARNING: Retrying after connection broken by 'NewConnectionError(... Failed to establish a new connection')'\n"
+    "ERROR: Could not find a version that satisfies the requirement jax==9.9.9 (from versions: none)\n"
+    "ERROR: No matching distribution found for jax==9.9.9"
+)
+NO_NETWORK_UV = "error: Failed to fetch: `jax`\n  Caused by: dns error: failed to lookup address information"
+FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+
+
+def fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, install: str) -> Path:
+    """A program called uv, first on the PATH: `uv venv` makes a folder that holds a python, anything else does
+    `install`. Returns the file in which it keeps what it was asked."""
+    bin = folder / "uv-bin"
+    bin.mkdir()
+    log = folder / "asked"
+    (bin / "uv").write_text(
+        f'#!/bin/sh\necho "$*" >> {log}\n'
+        'if [ "$1" = venv ]; then\n  for p; do :; done\n  mkdir -p "$p/bin"\n'
+        f'  ln -s {sys.executable} "$p/bin/python"\n  exit\nfi\n'
+        f"{install}\n"
+    )
+    (bin / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", str(bin), prepend=":")
+    return log
+
+
+def made(log: Path) -> int:
+    return sum(line.startswith("venv ") for line in log.read_text().splitlines())
+
+
+@pytest.mark.parametrize("version", ["", "latest", "--index-url=x", "0.9.2 jaxlib", "0.9.2;", "v0.9.2", "../x"])
+def test_what_is_no_version_is_refused(version: str) -> None:
+    with pytest.raises(UsageError, match="is no version of JAX"):
+        check(version)
+
+
+def test_a_jax_that_benchax_does_not_run_with_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"0\.4\.30\nexpected 0\.6 or newer"):
+        check("0.4.30")
+
+
+@pytest.mark.parametrize("versions", [[], ["0.9.2"], ["0.9.2", ""]])
+def test_one_version_is_not_enough(versions: list[str]) -> None:
+    with pytest.raises(UsageError, match="two versions or more"):
+        compare_versions(versions, ["."])
+
+
+def test_a_version_compared_with_itself_has_two_labels() -> None:
+    assert labels(["0.9.2", "0.10.2", "0.9.2"]) == ["jax 0.9.2", "jax 0.10.2", "jax 0.9.2 again"]
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        (NOT_THERE_UV, UsageError, "there is no jax 9.9.9"),
+        (NOT_THERE_PIP, UsageError, "one of: 0.9.1, 0.9.2"),
+        (NO_NETWORK_PIP, NotAvailable, "for want of a network"),
+        (NO_NETWORK_UV, NotAvailable, "dns error"),
+        (FULL_DISK, NotAvailable, "No space left on device"),
+    ],
+)
+def test_what_goes_wrong_is_said_and_leaves_nothing(
+    said: str, error: type[BenchaxError], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_uv(tmp_path, monkeypatch, f"cat >&2 <<'END'\n{said}\nEND\nexit 1")
+
+    with pytest.raises(error) as caught:
+        environment("9.9.9", folder=tmp_path / "made")
+
+    assert words in str(caught.value)
+    assert [path for path in (tmp_path / "made").iterdir() if path.is_dir()] == []
+
+
+def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = fake_uv(tmp_path, monkeypatch, "exit 0")
+
+    first, again = (environment(OLD, folder=tmp_path / "made") for _ in range(2))
+
+    assert first == again
+    assert made(log) == 1
+    assert f"jax=={OLD}" in log.read_text()
+
+
+@pytest.mark.parametrize("missing", [MARK, "bin/python"])
+def test_a_half_made_environment_is_made_anew(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = fake_uv(tmp_path, monkeypatch, "exit 0")
+    place = environment(OLD, folder=tmp_path / "made").parents[1]
+    (place / missing).unlink()
+    (place / "rest").touch()
+
+    environment(OLD, folder=tmp_path / "made")
+
+    assert not (place / "rest").exists()
+    assert made(log) == 2
+
+
+def test_two_at_once_make_one_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = fake_uv(tmp_path, monkeypatch, f"until [ -e {tmp_path}/go ]; do sleep 0.01; done")
+    making = [threading.Thread(target=environment, args=(OLD,), kwargs={"folder": tmp_path / "made"}) for _ in range(2)]
+
+    for each in making:
+        each.start()
+    (tmp_path / "go").touch()
+    for each in making:
+        each.join(20)
+
+    assert made(log) == 1
+
+
+def test_another_python_has_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = environments._name(OLD)
+    monkeypatch.setattr(sys, "base_prefix", "/elsewhere")
+
+    assert environments._name(OLD) != mine
+
+
+@pytest.mark.serial
+def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made by venv and pip, about 10 s; a process there takes its turns with JAX 0.9.2 and this benchax."""
+    only = tmp_path / "only"
+    only.mkdir()
+    (only / "sh").symlink_to(shutil.which("sh") or "/bin/sh")
+    monkeypatch.setenv("PATH", str(only))  # no uv
+    try:
+        python = environment(OLD, folder=tmp_path / "made")
+    except NotAvailable as error:
+        pytest.skip(error.problem)
+    (tmp_path / "bench_mine.py").write_text(
+        "import benchax, hypothesis\n@benchax.benchmark(args=('f32[8]',))\ndef mine(x): return x\n"
+    )
+
+    with started([Launch(Version("old", jax=OLD), str(python), tmp_path)], Chosen(("bench_mine.py",)), None) as (one,):
+        listing = one.listing()
+        failed = one.ask({"do": "prepare", "case": 0}).document.get("failure")
+
+    assert listing.environment is not None
+    assert (listing.environment.jax, [case.name for case in listing.cases]) == (OLD, ["mine"])
+    assert failed is None
+    assert subprocess.run([python, "-c", "import benchax"], capture_output=True, check=False).returncode == 1
+
+
+def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
+    launch = Launch(Version("jax 0.9.1", jax="0.9.1"), folder=tmp_path)
+
+    with started([launch], Chosen(("jax.numpy:sin", "f32[8]")), None) as (one,):
+        listing = one.listing()
+
+    assert listing.refused is not None
+    assert "jax 0.9.1 was asked for" in str(listing.refused)

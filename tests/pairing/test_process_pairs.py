@@ -1,0 +1,244 @@
+"""Versions that cannot share a process: pairs of real processes that take turns on one core."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchax.errors import UsageError
+from benchax.model import Comparison, Version
+from benchax.pairing.partners import Chosen, Launch
+from benchax.pairing.process_pairs import NOT_PINNED, ONE_CORE, Pairs
+from benchax.pairing.session import Effort
+
+pytestmark = pytest.mark.serial
+
+TWO_PAIRS = Effort((2,), alpha=0.01)
+CASES = """
+import os, pathlib, sys, time
+import benchax, jax, jax.numpy as jnp
+import work
+
+print('{"ns": 1}', flush=True)
+pathlib.Path("cores").open("a").write(f"{os.getpid()} {sorted(os.sched_getaffinity(0))}\\n")
+
+
+@benchax.benchmark(args=("f32[1000]",))
+def depends(x):
+    print("traced", sys.stdin.read())
+    return jax.lax.fori_loop(0, work.STEPS, lambda i, x: jnp.sin(x), x)
+
+
+@benchax.benchmark(args=("f32[8]",))
+def differs(x):
+    return x + work.STEPS
+
+
+@benchax.benchmark(args=("f32[8]",))
+def breaks(x):
+    return work.broken(x)
+
+
+@benchax.benchmark(args=("f32[8]",))
+def crashes(x):
+    return work.crash(x)
+
+
+@benchax.benchmark(args=("f32[8]",), options={"timeout_s": 2.0})
+def hangs(x):
+    work.wait()
+    return x
+
+
+if work.HAS_MORE:
+    @benchax.benchmark(args=("f32[8]",))
+    def new(x):
+        return x
+"""
+BASELINE = """
+STEPS, HAS_MORE = 50, False
+def broken(x): return x
+def crash(x): return x
+def wait(): pass
+"""
+CANDIDATE = """
+import os, time
+STEPS, HAS_MORE = 200, True
+def broken(x): raise ValueError("not in this version")
+def crash(x): os._exit(7)
+def wait(): time.sleep(1000)
+"""
+
+
+def sides(folder: Path, **versions: str) -> tuple[Launch, Launch]:
+    """Two versions of a module `work`, beside which the same cases run."""
+    for name, text in versions.items():
+        (folder / name).mkdir()
+        (folder / name / "work.py").write_text(text)
+    baseline, candidate = (Launch(Version(n), folder=folder, before=(str(folder / n),)) for n in versions)
+    return baseline, candidate
+
+
+def children() -> list[psutil.Process]:
+    found = psutil.Process().children(recursive=True)
+    return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    """Two pairs of processes for all the cases above."""
+    folder = tmp_path_factory.mktemp("pairs")
+    (folder / "bench_cases.py").write_text(CASES)
+    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Chosen(("bench_cases.py",)), TWO_PAIRS)
+    taken.run()
+    return taken
+
+
+@pytest.fixture
+def judged(pairs: Pairs) -> Callable[[str], dict[str, Comparison]]:
+    return lambda name: {c.metric: c for seen in pairs.seen.values() for c in pairs.judged(seen) if c.case.name == name}
+
+
+def test_python_code_that_makes_more_work_is_slower(judged) -> None:
+    found = judged("depends")["run"]
+
+    assert (found.verdict, found.method, found.processes) == ("slower", "process pairs", 2)
+    assert found.ratio is not None
+    assert found.ratio > 2
+
+
+def test_compile_times_and_counts_are_compared_too(judged) -> None:
+    found = judged("depends")
+
+    assert set(found) == {"run", "compile", "peak", "constants", "flops"}
+    assert [found["compile"].pairs, found["compile"].processes] == [2, 2]
+
+
+def test_a_result_says_that_one_core_is_all_it_speaks_of(judged) -> None:
+    pinned = hasattr(os, "sched_getaffinity")
+
+    assert (ONE_CORE if pinned else NOT_PINNED) in judged("depends")["run"].remarks
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no process to a core")
+def test_the_two_of_a_pair_share_one_core(pairs: Pairs) -> None:
+    lines = (pairs.sides[0].folder / "cores").read_text().splitlines()
+
+    # Of each pair and of each that took its place after a crash.
+    cores = [line.split(maxsplit=1)[1] for line in lines]
+    assert cores[0::2] == cores[1::2]
+    assert all("," not in core for core in cores)
+
+
+def test_outputs_that_differ_are_told(judged) -> None:
+    found = judged("differs")["run"]
+
+    assert found.numerics is not None
+    assert not found.numerics.agrees
+    assert "outputs-differ" in [remark.code for remark in found.remarks]
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "stage", "message"),
+    [
+        ("breaks", "error", "build of new", "not in this version"),
+        ("crashes", "crashed", "build of new", "exit code 7"),
+        ("hangs", "timeout", "build of new", "no end within 2 s"),
+        ("new", "not_run", "import of old", "old has no such case"),
+    ],
+)
+def test_a_case_that_fails_on_one_side_says_so_and_the_others_go_on(judged, case, kind, stage, message) -> None:
+    failure = judged(case)["run"].failure
+
+    assert (failure.kind, failure.stage) == (kind, stage)
+    assert message in failure.message
+    assert judged("differs")["run"].pairs > 0
+
+
+def test_no_process_is_left(pairs: Pairs) -> None:
+    assert pairs.count == 2
+    assert children() == []
+
+
+def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: Path) -> None:
+    (tmp_path / "bench_one.py").write_text(
+        "import work, benchax\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): return x\n"
+    )
+    taken = Pairs(sides(tmp_path, old="", new="raise ImportError('too new')"), Chosen(("bench_one.py",)), TWO_PAIRS)
+
+    taken.run()
+
+    (found,) = [c for seen in taken.seen.values() for c in taken.judged(seen)]
+    assert found.failure is not None
+    assert found.failure.stage == "import of new"
+    assert "too new" in found.failure.message
+
+
+def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
+    taken = Pairs(sides(tmp_path, old="", new=""), Chosen((str(tmp_path),)), TWO_PAIRS)
+
+    with pytest.raises(UsageError, match="no benchmarks in"):
+        taken.run()
+    assert children() == []
+
+
+def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
+    """Whatever the samples of a single pair say: the luck of two processes would be taken for a change."""
+    effort = Effort((8,), max_time_s=0.001, alpha=0.01)
+    taken = Pairs(sides(tmp_path, old="", new=""), Chosen(("jax.numpy:sin", "f32[8]")), effort)
+
+    taken.run()
+    found = [c for seen in taken.seen.values() for c in taken.judged(seen) if c.metric == "run"]
+
+    assert [(c.verdict, c.pairs > 0) for c in found] == [("unclear", True)]
+    assert "1 pair of processes, and 8 are the least" in found[0].why
+
+
+# ---- an end that comes too early ----------------------------------------------------------------------------------
+
+PROGRAM = """
+from pathlib import Path
+from benchax.model import Version
+from benchax.pairing.partners import Chosen, Launch
+from benchax.pairing.process_pairs import compared
+sides = Launch(Version("a")), Launch(Version("b"))
+compared(sides, Chosen(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
+"""
+WAITS = "import benchax, time\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): time.sleep(1000)\n"
+
+
+@pytest.fixture
+def program(project: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program in the middle of a comparison."""
+    (project / "bench_wait.py").write_text(WAITS)
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if line.startswith("build"):
+                    break
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_a_program_that_is_ended(program: subprocess.Popen[str], how: signal.Signals) -> None:
+    partners = psutil.Process(program.pid).children(recursive=True)
+
+    program.send_signal(how)
+    program.wait(20)
+
+    assert len(partners) == 2
+    gone_by = time.monotonic() + 10
+    while left := [each for each in partners if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]:
+        assert time.monotonic() < gone_by, left
