@@ -1,8 +1,8 @@
 """Six kernels from 8 µs to 20 ms with planted slowdowns: what `verdicts.py` has tools judge.
 
-They cover what a call can be: so short that it runs on the calling thread (k2), handed over (k20), a scan (k200), memory
-traffic (k2m), allocation of the output (kal), matrix products (k20m). A slowdown is more turns of the compiled work; how
-much longer they really take is measured, not assumed.
+They cover what a call can be: so short that it runs on the calling thread (k2), handed over (k20), a scan (k200),
+memory traffic (k2m), allocation of the output (kal), matrix products (k20m). A slowdown is more turns of the compiled
+work; how much longer they really take is measured, not assumed.
 """
 
 from __future__ import annotations

@@ -74,6 +74,14 @@ def test_case(jax_bench, i):
 """
 
 
+READ = """
+import json, sys
+from pytest_jax_bench import load_bench_data
+rows = [load_bench_data(path)[-1] for path in sys.argv[1:]]
+print(json.dumps([[float(row["jit_mean_ms"]), float(row["jit_std_ms"])] for row in rows]))
+"""
+
+
 @dataclass(frozen=True)
 class Told:
     """What a tool said of one case."""
@@ -138,10 +146,8 @@ def pytest_benchmark(folder: Path, python: str) -> Judge:
 def pytest_jax_bench(folder: Path, python: str) -> Judge:
     def measured(is_candidate: bool) -> dict[int, tuple[float, float]]:
         session(python, folder, PYTEST_JAX_BENCH, is_candidate)
-        read = "import json, sys; from pytest_jax_bench import load_bench_data as l; d = [l(p)[-1] for p in sys.argv[1:]]; "
-        read += "print(json.dumps([[float(r['jit_mean_ms']), float(r['jit_std_ms'])] for r in d]))"
         files = [next((folder / ".benchmarks").rglob(f"i-{i}.csv")) for i in range(len(CASES))]
-        done = subprocess.run([python, "-c", read, *map(str, files)], check=True, capture_output=True, text=True)
+        done = subprocess.run([python, "-c", READ, *map(str, files)], check=True, capture_output=True, text=True)
         return dict(enumerate(map(tuple, json.loads(done.stdout))))
 
     before = measured(False)
@@ -221,9 +227,8 @@ def report(told: dict[str, list[Told]], spent: dict[str, list[float]]) -> None:
     ours = told["benchax"]
     print("\n".join(effects(ours)))
     aa = [t.verdict for t in ours if CASES[t.case][1] == "A/A"]
-    print(
-        f"\nbenchax, unchanged: {', '.join(f'{word} {aa.count(word)}' for word in ('same', 'unclear', 'slower', 'faster'))}"
-    )
+    counts = ", ".join(f"{word} {aa.count(word)}" for word in ("same", "unclear", "slower", "faster"))
+    print(f"\nbenchax, unchanged: {counts}")
     table(["seconds a verdict", "median"], [[tool, f"{median(many):.2f}"] for tool, many in spent.items()])
 
 

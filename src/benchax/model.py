@@ -51,9 +51,9 @@ METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constant
 Method = Literal["one process", "process pairs", "counted"]
 """How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
 
-RENDERERS: dict[str, Callable[[Any], str]] = {}
+RENDERERS: dict[str, Callable[[Any], Any]] = {}
 """Filled by `benchax.reporting.display`: how a Measurement shows itself as "text" and "html", and Comparisons as
-"comparisons" and "comparisons_html"."""
+"comparisons", "comparisons_html" and "comparisons_figure"."""
 
 
 @dataclass(frozen=True)

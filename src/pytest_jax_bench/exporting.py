@@ -4,6 +4,7 @@
      "results": [{"nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements"}, …]}
 
 `row` and `reference` have the columns of the CSV file, null for NaN; `verdicts` says for each metric [verdict, why];
+`gate` is what --ptjb-fail-slower came to, {"against", "verdict", "text", "alarms", "notes"}, null without it;
 `measurements` are the documents of benchax with every reading, as `benchax run --json` writes them.
 """
 

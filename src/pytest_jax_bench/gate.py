@@ -1,55 +1,160 @@
-"""--ptjb-fail-slower: an alarm counts when a second, fresh measurement raises it too.
+"""--ptjb-fail-slower: the reference's program runs again, beside that of now, and nothing else decides.
 
-An alarm is what `benchax.comparing.stored` calls slower, and more than the limit that was given. Run times only: a
-compilation is a single reading.
+Times of two sessions tell no change below a factor of 2.5. So both programs are run side by side, in fresh processes
+(`benchax.pairing`), and a change counts when a second measurement confirms it. This is done in the test and not at the
+end of the session: how long a program takes may depend on the values that it is given, and only here are they at hand;
+later, random data of their shapes would have to do. Programs that are equal but for names of files and numbers of lines
+are the same, and need not run.
+
+What has no program is not compared, and says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from benchax.comparing.stored import TIMES
-from pytest_jax_bench.history import Row, judged, number_of
+from benchax import api
+from benchax.case import Case
+from benchax.comparing import gate
+from benchax.errors import BenchaxError, NotMeasured
+from benchax.measuring.exported import Imported, leaves_of
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.program import program_of, trace
+from benchax.measuring.stages import trace_only
+from benchax.measuring.timers.base import Subject
+from benchax.model import Comparison, Measurement, Metric
+from benchax.pairing import session
+from benchax.pairing.contest import Contest
+from benchax.pairing.stored import with_rows
+from benchax.reporting.comparisons import interval, verdict
+from benchax.store.database import DatabaseStore
+from benchax.store.schema import case_key
+from pytest_jax_bench.history import Row, has
+
+Limits = Mapping[Metric, gate.Limit]
+SAME_PROGRAM = "same: the program is the same"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What became of the alarms of one measurement."""
+    """What became of one measurement."""
 
-    is_slower: bool
-    message: str
+    against: str
+    """The reference, as --ptjb-pin takes it."""
+    verdict: str | None
+    """Of the run time; None: not compared."""
+    text: str
+    """The verdict with its numbers, or why there is none."""
+    alarms: tuple[str, ...] = ()
+    """What exceeds its limit."""
+    notes: tuple[str, ...] = ()
+    """What must be known of the comparison, or that there is none."""
 
 
-def check(old: Row, new: Row, limit: float, again: Callable[[], Row | None]) -> Gate | None:
-    """None where there is no alarm.
+def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, limits: Limits) -> Gate:
+    """Compares a measurement of a jitted function, which is stored, with the one that the row `old` stands for.
 
     Args:
-        limit: as a share: 0.1 is 10 %.
-        again: measures once more; None where that failed.
+        measured, case: of the jitted function; None where there is none.
     """
-    first = alarms(old, new, limit)
-    if not first:
-        return None
-    second = again()
-    confirmed = first.keys() & alarms(old, second, limit).keys() if second is not None else set[str]()
-    listed = "; ".join(text for metric, text in first.items() if metric in confirmed or not confirmed)
-    if confirmed:
-        return Gate(True, f"{listed}, in two measurements")
-    return Gate(False, f"{listed}, which a second measurement did not confirm")
+    labels = (label(old), label(new))
+    try:
+        contest = _contest(old, labels, measured, case)
+        if _is_same_program(*(side.program or b"" for side in contest.sides)):
+            return Gate(labels[0], "same", SAME_PROGRAM)
+        found = judged(contest, limits)
+    except Exception as error:  # whatever it is: the row is there, and the test has done its work
+        # The last one completes a sentence, as all that are raised here.
+        why = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
+        return _not_compared(labels[0], why)
+    run = next(c for c in found if c.metric == "run")
+    if run.failure is not None:
+        return _not_compared(labels[0], run.why)
+    alarms = gate.Gate(limits).alarms(found)
+    text = f"{interval(run)} {verdict(run)}".strip()
+    notes = tuple(remark.message for remark in run.remarks)
+    return Gate(labels[0], run.verdict, text, tuple(gate.described(c, limit) for c, limit in alarms), notes)
 
 
-def alarms(old: Row, new: Row, limit: float) -> dict[str, str]:
-    """The run times that are slower, and by how much, in words."""
-    verdicts = judged(old, new)
-    ratios = {
-        metric: number_of(new, metric) / number_of(old, metric)
-        for metric in TIMES
-        if metric in verdicts and verdicts[metric].verdict == "slower"
-    }
-    return {metric: f"{metric} {ratio:.3g} times as slow" for metric, ratio in ratios.items() if ratio > 1 + limit}
+def label(row: Row) -> str:
+    """6bc9501:2"""
+    return f"{row['commit']}:{row['commit_run']}"
 
 
-def as_record(gate: Gate | None) -> dict[str, Any] | None:
-    return asdict(gate) if gate else None
+def _not_compared(against: str, why: str) -> Gate:
+    text = f"not compared with {against}, because {' '.join(why.split())}"
+    return Gate(against, None, text, notes=(text,))
+
+
+# ---- what is compared -------------------------------------------------------------------------------------------
+
+
+def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: Case | None) -> Contest:
+    """Raises `NotMeasured` where there is none, which says why."""
+    if new is None or case is None:
+        raise NotMeasured("only jitted functions have a program that could run again")
+    if new.headline is None:
+        raise NotMeasured("its run time was not measured")
+    if not old["session"]:
+        raise NotMeasured("the reference was kept by pytest-jax-bench, without its program")
+    if not has(old, "jit"):
+        raise NotMeasured("the run time of the reference was not measured")
+    if new.program is None:
+        raise NotMeasured(f"it has {_no_program(new)}")
+    store = api.opened(new.options.store)
+    reference = _stored(store, old, new)
+    if reference.program is None:
+        raise NotMeasured(f"the reference has {_no_program(reference)}")
+    pairing = with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
+    if pairing.without:
+        raise NotMeasured(pairing.without[0].why)
+    (contest,) = pairing.contests
+    leaves = _leaves(case, new.options.seed)
+    return replace(
+        contest,
+        sides=tuple(replace(side, leaves=leaves) for side in contest.sides),
+        remarks=tuple(remark for remark in contest.remarks if remark.code != "random-data"),
+    )
+
+
+def _no_program(m: Measurement) -> str:
+    return f"no program that could run again: {m.why_absent('program') or 'it was stored by a benchax that kept none'}"
+
+
+def _stored(store: DatabaseStore, old: Row, new: Measurement) -> Measurement:
+    """The measurement of a jitted function that the row `old` was made of."""
+    rows = store.query(case=new.case.name, run=old["session"])
+    # A session may measure the same thing twice; the row bears the time at which the first of its parts began.
+    mine = [m for m in rows if case_key(m.case) == case_key(new.case) and m.started_at >= old["created"]]
+    if not mine:
+        raise NotMeasured(f"the program of the reference is not in {store.where}")
+    return mine[0]
+
+
+def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
+    """What the program of `case` is given: the test's own inputs."""
+    program, inputs = program_of(case), make_inputs(case, seed)
+    traced = trace_only(program, inputs)
+    return leaves_of(Subject(program, inputs, None, traced.static, traced.donates)).args
+
+
+def _is_same_program(one: bytes, other: bytes) -> bool:
+    return one == other or _text(one) == _text(other)
+
+
+def _text(program: bytes) -> str:
+    """Without files and lines."""
+    found = Imported(program)
+    return trace(found.program(), found.specs, {}).lower().as_text()
+
+
+# ---- and how ----------------------------------------------------------------------------------------------------
+
+
+def judged(contest: Contest, limits: Limits) -> list[Comparison]:
+    """Until the run time is clear, and compiling where it has a limit; changes of them are confirmed."""
+    metrics: frozenset[Metric] = frozenset({*session.RUN, "compile"}) if "compile" in limits else session.RUN
+    (found,) = session.compared([contest], session.Effort(metrics=metrics))
+    return found

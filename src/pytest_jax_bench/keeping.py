@@ -5,8 +5,9 @@ The row comes first. What follows it may fail without costing it, and without fa
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -15,11 +16,14 @@ from benchax.comparing.stored import Judged
 from benchax.store import csv_files
 from benchax.store.csv_rows import complete
 from benchax.store.csv_text import encode_parameters
-from pytest_jax_bench import drawers, gate, graphs, history, steps
+from pytest_jax_bench import drawers, graphs, history, steps
 from pytest_jax_bench.place import Place
 from pytest_jax_bench.result import BenchData
 from pytest_jax_bench.rows import other_timers, row_of, wrong_results
 from pytest_jax_bench.steps import Call, Measured, Rounds, Wishes
+
+if TYPE_CHECKING:
+    from pytest_jax_bench import gate
 
 
 def keep(call: Call, measured: Measured, rounds: Rounds, wishes: Wishes, place: Place, *, write: bool) -> BenchData:
@@ -30,9 +34,10 @@ def keep(call: Call, measured: Measured, rounds: Rounds, wishes: Wishes, place: 
         row = _append(place.csv, row, place.nodeid, notes)
         old = history.reference_of(row, place.csv, place.settings)
         verdicts = history.judged(old, row) if old else {}
-        alarm = _alarm(call, rounds, wishes, place, old, row)
         notes += graphs.save_if_wanted(call, measured, wishes, place, row)
-        place.keep(_record(row, old, verdicts, alarm, notes, measured, place))
+        gated = _gated(call, measured, place, old, row)
+        notes += gated.notes if gated else ()
+        place.keep(_record(row, old, verdicts, gated, notes, measured, place))
     return BenchData(complete(row), measured.jit, measured.eager, place.nodeid, tuple(notes))
 
 
@@ -60,29 +65,25 @@ def _append(csv: Path, row: dict[str, Any], nodeid: str, notes: list[str]) -> di
         return csv_files.append(csv, row, nodeid=nodeid, backend=device.platform, device=device.device_kind)
 
 
-def _alarm(
-    call: Call, rounds: Rounds, wishes: Wishes, place: Place, old: history.Row | None, new: history.Row
+def _gated(
+    call: Call, measured: Measured, place: Place, old: dict[str, Any] | None, new: dict[str, Any]
 ) -> gate.Gate | None:
-    limit = place.settings.fail_slower
-    if limit is None or old is None or new["status"] != "ok":
+    """None where nobody asked, or there is nothing to compare with."""
+    limits = place.settings.fail_slower
+    if limits is None or old is None or new["status"] != "ok":
         return None
+    # Here, because comparing needs more than measuring does, and few sessions compare.
+    from pytest_jax_bench import gate
 
-    def again() -> history.Row | None:
-        """In a process of its own, so that nothing of this one is in both readings; here where that cannot be."""
-        for fresh in (True, False):
-            measured = steps.measure(call, rounds, wishes, place, store=False, fresh=fresh)
-            if measured.error is None:
-                return complete(_row(call, measured, rounds, place))
-        return None
-
-    return gate.check(old, new, limit, again)
+    case = None if call.fn_jit is None else steps.case_of(call, call.fn_jit, place, jit=True)
+    return gate.check(old, new, measured.jit, case, limits)
 
 
 def _record(
     row: dict[str, Any],
     old: dict[str, Any] | None,
     verdicts: dict[str, Judged],
-    alarm: gate.Gate | None,
+    gated: gate.Gate | None,
     notes: list[str],
     measured: Measured,
     place: Place,
@@ -95,7 +96,7 @@ def _record(
         "row": row,
         "reference": old,
         "verdicts": {metric: [judged.verdict, judged.why] for metric, judged in verdicts.items()},
-        "gate": gate.as_record(alarm),
+        "gate": asdict(gated) if gated else None,
         "notes": notes,
         "only_last": bool(place.marker.get("only_last")),
         "plots": drawers.addresses(place.marker),

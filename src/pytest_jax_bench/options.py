@@ -3,7 +3,7 @@
     --ptjb-timer wall        beside        [pytest] ptjb_timer = wall
 
 The command line wins. What benchax itself understands (timer, verify, timeout) may also stand in `[tool.benchax]`,
-which both override. Nothing of benchax is imported here, and no dataclass is made (1 ms each): pytest loads this in
+which both override. Nothing of benchax is imported with this, and no dataclass is made (1 ms each): pytest loads it in
 every session.
 """
 
@@ -72,11 +72,15 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _percent(text: str) -> float:
-    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%?", text.strip())
-    if not match:
-        raise ValueError("a percentage, such as 10%")
-    return float(match[1]) / 100
+def _limits(text: str) -> Any:
+    """By metric; the same as `benchax compare --fail-slower`."""
+    from benchax.comparing.gate import parse
+    from benchax.errors import UsageError
+
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise ValueError(f"{error.expected} ({error.problem})") from None
 
 
 def _text(text: str) -> str:
@@ -106,7 +110,7 @@ OPTIONS = (
         "HOW",
     ),
     Option("timeout", "For each stage; a process of its own is killed then (default: none)", _seconds, "SECONDS"),
-    Option("fail_slower", "Exit with 1 if slower by more than this, found twice (default: never)", _percent, "PERCENT"),
+    Option("fail_slower", "Exit with 1 beyond 10%, or run=5%,peak=0,compile=20% (default: never)", _limits, "LIMITS"),
     Option("json", "Write all results of this session to this file (default: none)", _path, "FILE"),
     Option("only", "Measure only this part of NODEID#TAG, or pattern with * ? (default: all)", _text, "PATTERN"),
     Option("skip", "Do not measure this part of NODEID#TAG, or pattern (default: none)", _text, "PATTERN"),

@@ -108,7 +108,7 @@ class Reporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if not exitstatus and any(record["gate"] and record["gate"]["is_slower"] for record in self.records):
+        if not exitstatus and any(record["gate"] and record["gate"]["alarms"] for record in self.records):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

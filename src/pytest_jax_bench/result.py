@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from benchax.model import Measurement
 
 NAME_WIDTH = 12
-UNASKED = math.nan
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,9 @@ from pytest_jax_bench.options import OUTPUT_DIR
 
 if TYPE_CHECKING:
     import pytest
+
+    from benchax.comparing.gate import Limit
+    from benchax.model import Metric
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Settings:
     timer: str | None = None
     verify: str | None = None
     timeout: float | None = None
-    fail_slower: float | None = None
+    fail_slower: Mapping[Metric, Limit] | None = None
     json: Path | None = None
     only: str | None = None
     skip: str | None = None

@@ -99,20 +99,18 @@ class Measured:
         return [m for m in (self.eager, self.jit) if m is not None]
 
 
-def measure(call: Call, rounds: Rounds, wishes: Wishes, place: Place, *, store: bool, fresh: bool = False) -> Measured:
+def measure(call: Call, rounds: Rounds, wishes: Wishes, place: Place, *, store: bool) -> Measured:
     """Takes the steps that were asked for, and stops at the first that fails.
 
     Args:
         store: keep the rows in the database (with several processes of JAX, the first one's).
-        fresh: in a process of its own, where that can be done.
 
     Raises:
         UsageError: an option that is not permitted. What the functions do wrong is in the answer.
     """
     measured = Measured()
-    base = _base(wishes, place, store) | ({"isolate": True} if fresh else {})
     try:
-        _measure(call, rounds, base, place, measured)
+        _measure(call, rounds, _base(wishes, place, store), place, measured)
     finally:
         _store(measured, place)
     return measured
@@ -120,11 +118,11 @@ def measure(call: Call, rounds: Rounds, wishes: Wishes, place: Place, *, store: 
 
 def _measure(call: Call, rounds: Rounds, base: dict[str, Any], place: Place, measured: Measured) -> None:
     if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
-        case = _case(call, call.fn, place, jit=False)
+        case = case_of(call, call.fn, place, jit=False)
         options = base | _eager_options(rounds)
         measured.eager = _run(case, options, {}, place, measured)
     if call.fn_jit is not None and measured.error is None:
-        case = _case(call, call.fn_jit, place, jit=True)
+        case = case_of(call, call.fn_jit, place, jit=True)
         has_reference = measured.eager is not None and measured.out is not None
         reference = measured.out
         case = replace(case, reference=(lambda: reference) if has_reference else None)
@@ -186,7 +184,7 @@ def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:
     }
 
 
-def _case(call: Call, fn: Callable[..., Any], place: Place, *, jit: bool) -> Case:
+def case_of(call: Call, fn: Callable[..., Any], place: Place, *, jit: bool) -> Case:
     # A text among the arguments is meant as it is. To benchax it might be the spec of an array to be made.
     texts = [i for i, value in enumerate(call.args) if isinstance(value, str)]
     names = [name for name, value in call.kwargs.items() if isinstance(value, str)]

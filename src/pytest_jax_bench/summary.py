@@ -6,6 +6,7 @@ drawn and why comparisons are unclear.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pytest_jax_bench import drawers, exporting, plugin, table
 from pytest_jax_bench.settings import Settings, settings_of
 
 Record = Mapping[str, Any]
+VERDICTS = ("slower", "faster", "same", "unclear")
 TITLE = "Pytest Jax Benchmark (PTJB) results"
 
 
@@ -32,7 +34,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         reporter.write_line(
             f"ptjb: {workers} workers measured one at a time; other tests ran beside them and may have disturbed them"
         )
-    for line in gate_lines(records, settings):
+    for line in gate_lines(records, verbosity):
         reporter.write_line(line)
     if settings.json is not None:
         exporting.write(settings.json, records, session=config.stash[plugin.SESSION])
@@ -67,7 +69,7 @@ def notes(records: Sequence[Record], settings: Settings, verbosity: int) -> list
     return lines
 
 
-def _share(some: Sequence[Record], records: Sequence[Record]) -> str:
+def _share(some: Sequence[Any], records: Sequence[Record]) -> str:
     return f"{len(some)} of {len(records)} measurements"
 
 
@@ -81,12 +83,20 @@ def reasons(records: Sequence[Record]) -> list[str]:
     return [f"unclear ({count}): {why}" for why, count in counts.items()]
 
 
-def gate_lines(records: Sequence[Record], settings: Settings) -> list[str]:
-    """One line for each alarm; the first word says whether it fails the session."""
-    alarms = [(r, r["gate"]) for r in records if r["gate"]]
-    limit = f"limit {100 * (settings.fail_slower or 0):g} %"
-    return [
-        f"{'SLOWER' if gate['is_slower'] else 'ptjb:'} {_name(r)}: {gate['message']} ({limit})" for r, gate in alarms
+def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
+    """How many were compared, with -v how each ended; and one line for each case that fails the session."""
+    compared = [(r, r["gate"]) for r in records if r["gate"] and r["gate"]["verdict"]]
+    counts = Counter(gate["verdict"] for _, gate in compared)
+    lines: list[str] = []
+    if compared and verbosity >= 0:
+        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+        lines.append(f"ptjb: {_share(compared, records)} compared side by side (--ptjb-fail-slower): {listed}")
+    if verbosity >= 1:
+        lines += [f"{_name(r)}: {gate['text']}, against {gate['against']}" for r, gate in compared]
+    return lines + [
+        f"SLOWER {_name(r)}: {'; '.join(gate['alarms'])}, against {gate['against']}"
+        for r, gate in compared
+        if gate["alarms"]
     ]
 
 

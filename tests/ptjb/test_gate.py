@@ -1,45 +1,209 @@
-"""--ptjb-fail-slower: two measurements must say so."""
+"""--ptjb-fail-slower: programs are run side by side, and only what that shows fails a session."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import pytest
 from csv_rows_by_hand import a_row
 
+from benchax.comparing.gate import parse
+from benchax.measuring.paired import Side
+from benchax.model import CaseId, Version
+from benchax.options import resolve
+from benchax.pairing import session
+from benchax.pairing.contest import Answer, Contest, Taken
 from pytest_jax_bench import gate
 
+PLANTED = """
+import os
 
-def never():
-    raise AssertionError("measured again without an alarm")
+def steps(n):  # so many dependent steps
+    return lambda x: jax.lax.fori_loop(0, n, lambda i, x: x * 0.999 + 1e-6, x)
 
+IS_CHANGED = "CHANGED" in os.environ
+"""
 
-def test_without_an_alarm_nothing_is_measured_again() -> None:
-    assert gate.check(a_row(), a_row(jit=1.5), 0.1, never) is None
-    assert gate.check(a_row(), a_row(jit=0.1), 0.1, never) is None
+SLOWDOWNS = (
+    PLANTED
+    + """
+def measure(jax_bench, f, *args):
+    jax_bench(jit_rounds=20, jit_warmup=1).measure(None, jax.jit(f), *args)
 
+def test_by_value(jax_bench):
+    scale = 2 if IS_CHANGED else 1
+    measure(jax_bench, lambda x, n: jax.lax.fori_loop(0, n * scale, lambda i, x: x * 0.999, x), jnp.ones(8), 30_000)
 
-def test_a_slowdown_below_the_limit_is_no_alarm() -> None:
-    assert gate.check(a_row(), a_row(jit=4.0), 4.0, never) is None
+def test_by_a_third(jax_bench):
+    measure(jax_bench, steps(40_000 if IS_CHANGED else 30_000), jnp.ones(8))
 
-
-def test_two_measurements_that_agree_fail() -> None:
-    found = gate.check(a_row(), a_row(jit=4.0), 0.1, lambda: a_row(jit=5.0))
-
-    assert found == gate.Gate(True, "jit 4 times as slow, in two measurements")
-
-
-def test_a_second_measurement_that_disagrees_passes() -> None:
-    found = gate.check(a_row(), a_row(jit=4.0), 0.1, lambda: a_row(jit=1.1))
-
-    assert found == gate.Gate(False, "jit 4 times as slow, which a second measurement did not confirm")
-
-
-def test_a_second_measurement_that_fails_confirms_nothing() -> None:
-    found = gate.check(a_row(), a_row(jit=4.0), 0.1, lambda: None)
-
-    assert found is not None
-    assert not found.is_slower
+def test_rewritten(jax_bench):
+    measure(jax_bench, lambda x: steps(30_000)(x - 1 if IS_CHANGED else x + 1), jnp.ones(8))
+"""
+)
 
 
-def test_memory_and_compilation_raise_no_alarm() -> None:
-    new = a_row(jit_peak_bytes=2**30, compile_ms=4000.0)
+@pytest.mark.serial
+def test_a_slower_program_fails_the_session_and_one_that_is_as_fast_does_not(ptjb, monkeypatch) -> None:
+    """Also where only the test's own inputs show it: of random whole numbers, all below 100, it would take no time."""
+    ptjb.write(test_g=SLOWDOWNS)
+    ptjb.commit()
+    ptjb.run()
 
-    assert gate.check(a_row(), new, 0.1, never) is None
+    monkeypatch.setenv("CHANGED", "1")
+    session = ptjb.run("--ptjb-fail-slower", "10%", code=1)
+
+    slower = [line for line in session.text.splitlines() if line.startswith("SLOWER")]
+    assert [line.split()[1] for line in slower] == ["test_g.py::test_by_value", "test_g.py::test_by_a_third"]
+    assert all("(limit 10 %), against" in line for line in slower)
+    assert "3 of 3 measurements compared side by side (--ptjb-fail-slower): 2 slower, 1 same" in session.text
+    assert any("test_by_value #base: " in line and "gives another result than" in line for line in session.table)
+    assert "Traceback" not in session.text
+    assert "3 passed" in session.text
+
+
+BIGGER = (
+    PLANTED
+    + """
+def test_bigger(jax_bench):
+    def f(x):
+        y = steps(30_000)(x)
+        return y, jnp.broadcast_to(y[0], (1000 if IS_CHANGED else 10,))
+
+    jax_bench(jit_rounds=20, jit_warmup=1).measure(None, jax.jit(f), jnp.ones(8))
+"""
+)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("how", [["-n", "2"], ["--forked"]], ids=["xdist", "forked"])
+def test_a_greater_program_fails_the_session_from_any_process(how: list[str], ptjb, monkeypatch) -> None:
+    pytest.importorskip("xdist" if "-n" in how else "pytest_forked")
+    ptjb.write(test_m=BIGGER)
+    ptjb.commit()
+    ptjb.run()
+
+    monkeypatch.setenv("CHANGED", "1")
+    session = ptjb.run("--ptjb-fail-slower", "peak=0", *how, code=1)
+
+    (line,) = [line for line in session.text.splitlines() if line.startswith("SLOWER")]
+    assert "test_m.py::test_bigger #base: peak " in line
+    assert "(limit 0 B)" in line
+
+
+def taken_with(compile_s: float) -> Taken:
+    """Four processes in which the candidate ran as fast as the baseline, and compiled in so many seconds, not 0.1."""
+    versions = (Version("old"), Version("new"))
+    contest = Contest(CaseId("f"), tuple(Side(v.label) for v in versions), versions, resolve({}))
+    ns = 1_000_000 + np.arange(3 * 25 * 2).reshape(3, 25, 2) % 7 * 1000
+    answers = [Answer(i, 1, ns, [built_in(0.1), built_in(compile_s + i / 1000)]) for i in range(4)]
+    return Taken(contest, answers=answers)
+
+
+def built_in(compile_s: float) -> dict[str, Any]:
+    return {"builds": [{"compile": compile_s}], "sha256": None}
+
+
+@pytest.mark.parametrize(("second_s", "is_alarm"), [(0.2, True), (0.1, False)])
+def test_a_longer_compilation_counts_when_new_processes_confirm_it(
+    second_s: float, is_alarm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = iter([taken_with(0.2), taken_with(second_s)])
+    monkeypatch.setattr(session, "run", lambda contests, *_: [next(runs)] if contests else [])
+
+    found = gate.judged(taken_with(0.2).contest, parse("run=5%,compile=50%"))
+
+    compilation = next(c for c in found if c.metric == "compile")
+    assert compilation.confirmed is is_alarm
+    assert (compilation.verdict == "slower") is is_alarm
+
+
+def test_without_a_limit_of_compiling_nothing_is_run_again_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = iter([taken_with(0.2)])
+    monkeypatch.setattr(session, "run", lambda contests, *_: [next(runs)] if contests else [])
+
+    found = gate.judged(taken_with(0.2).contest, parse("5%"))
+
+    assert {c.metric: c.verdict for c in found} == {"run": "same", "compile": "slower"}
+
+
+UNCOMPARED = """
+import os
+
+def test_moved(jax_bench):
+    jax_bench(jit_rounds=3).measure(None, jax.jit(lambda x, n: x * n, static_argnums=1), jnp.ones(8), 3, tag="moved")
+
+def test_eager(jax_bench):
+    jax_bench(eager_rounds=3).measure(double, x=jnp.ones(3))
+
+def test_calls_back(jax_bench):
+    jax_bench(jit_rounds=3).measure(None, lambda x: jax.pure_callback(lambda v: v, x, x), jnp.ones(3))
+
+def test_donates(jax_bench):
+    jax_bench(jit_rounds=3).measure(None, jax.jit(double, donate_argnums=0), jnp.ones(3))
+
+def test_untimed(jax_bench):
+    jax_bench(jit_warmup=1).measure(None, double, jnp.ones(3))
+
+def test_other_inputs(jax_bench):
+    jax_bench(jit_rounds=3).measure(None, double, jnp.ones(4 if "CHANGED" in os.environ else 3))
+"""
+
+
+def test_what_cannot_be_compared_says_why_and_fails_nothing(ptjb, monkeypatch) -> None:
+    ptjb.write(test_u=UNCOMPARED)
+    ptjb.commit()
+    ptjb.run()
+
+    ptjb.write(test_u="\n# further down\n" + UNCOMPARED)
+    monkeypatch.setenv("CHANGED", "1")
+    session = ptjb.run("--ptjb-fail-slower", "0%", "-v")
+
+    assert "test_moved #moved: same: the program is the same, against" in session.text
+    assert "1 of 6 measurements compared side by side" in session.text
+    for test, why in {
+        "test_eager": "only jitted functions have a program",
+        "test_calls_back": "it has no program that could run again: it cannot be exported",
+        "test_donates": "it has no program that could run again: it donates its arguments",
+        "test_untimed": "its run time was not measured",
+        "test_other_inputs": "error in inputs: the inputs are f32[4], and this version takes f32[3]",
+    }.items():
+        (line,) = [line for line in session.table if f"{test} #base: not compared" in line]
+        assert f"because {why}" in line
+
+
+def test_without_the_database_nothing_is_compared(ptjb) -> None:
+    """People keep the CSV files under git; the programs are not there."""
+    ptjb.write(test_u=UNCOMPARED)
+    ptjb.run("-k", "moved")
+    for file in ptjb.output.glob("benchax.db*"):
+        file.unlink()
+
+    session = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%")
+
+    assert "because the program of the reference is not in" in session.text
+
+
+def test_a_reference_of_pytest_jax_bench_has_no_program(project) -> None:
+    """Its rows name no session."""
+    import jax
+    import jax.numpy as jnp
+
+    from benchax.case import make_case
+    from pytest_jax_bench import JaxBench
+
+    f, x = jax.jit(jnp.sin), jnp.ones(3)
+    res, _ = JaxBench(path="new", jit_rounds=3).measure(None, f, x)
+
+    found = gate.check(a_row(session=""), res.asdict(), res.jit, make_case(f, (x,)), {})
+
+    assert found.verdict is None
+    assert "because the reference was kept by pytest-jax-bench, without its program" in found.text
+
+
+def test_an_error_while_comparing_costs_the_comparison_alone() -> None:
+    found = gate.check(a_row(), a_row(commit_run=1), None, object(), {})  # pyright: ignore[reportArgumentType]
+
+    assert (found.verdict, found.alarms) == (None, ())
+    assert found.notes == (found.text,)

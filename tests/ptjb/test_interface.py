@@ -4,9 +4,15 @@ out, the result and the output."""
 from __future__ import annotations
 
 import math
+import os
+import socket
+import subprocess
+import sys
 
 import pytest
+from pytest_sessions import rows_in
 
+import benchax
 from pytest_jax_bench import JaxBench
 
 STEPS = """
@@ -189,6 +195,40 @@ def test_outside_of_pytest_rows_go_to_the_path(project) -> None:
 
     assert (res.run_id, res.commit) == (1, "unknown")
     assert {p.name for p in (project / "sub").iterdir()} >= {"benchax.db", "x.csv"}
+
+
+ONE_OF_TWO = """
+import sys
+import jax
+jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
+import jax.numpy as jnp
+from pytest_jax_bench import JaxBench
+
+assert jax.process_count() == 2
+JaxBench(path="x", jit_rounds=3, eager_rounds=3).measure(jnp.sin, jax.jit(jnp.sin), jnp.ones(10))
+print(jax.process_index())
+"""
+
+
+def test_of_several_processes_the_first_one_writes(project) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", ONE_OF_TWO, address]
+    both = [
+        subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        for i in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=120) for process in both]
+    finally:
+        for process in both:
+            process.kill()
+
+    assert [out.strip() for out, _ in said] == ["0", "1"], said
+    assert len(rows_in(project / "x.csv")) == 1
+    assert len(benchax.load(project)) == 2  # eager and jitted
 
 
 def test_what_cannot_be_meant_is_refused_before_anything_is_measured(project) -> None:

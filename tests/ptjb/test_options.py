@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from benchax.comparing.gate import Limit
 from benchax.measuring.timers import TIMERS
 from pytest_jax_bench import marks, options
 from pytest_jax_bench.settings import Settings
@@ -35,8 +36,8 @@ def test_the_timers_that_are_permitted_are_those_that_there_are() -> None:
         ("timer", "in_graph, wall", "in_graph,wall"),
         ("timeout", "500ms", 0.5),
         ("timeout", "2", 2.0),
-        ("fail_slower", "10%", 0.1),
-        ("fail_slower", "7.5", 0.075),
+        ("fail_slower", "10%", {"run": Limit(0.1)}),
+        ("fail_slower", "run=5%+1ms,peak=0", {"run": Limit(0.05, 1e-3), "peak": Limit(absolute=0)}),
         ("plot_format", "svg", "svg"),
     ],
 )
@@ -53,7 +54,10 @@ def test_a_text_is_read_as_its_value(name: str, text: str, value: object) -> Non
         ("timer", "auto,wall", "auto"),
         ("timeout", "0", "above 0"),
         ("timeout", "soon", "500ms"),
-        ("fail_slower", "much", "10%"),
+        ("fail_slower", "much", "5%, 20us or 5%+20us (the limit 'much' of run cannot be read)"),
+        ("fail_slower", "5", "the limit '5' of run has no unit"),
+        ("fail_slower", "-3%", "the limit '-3%' of run cannot be read"),
+        ("fail_slower", "speed=5%", "there is no metric 'speed'"),
         ("plot_format", "gif", "png, pdf, svg"),
         ("plot_xaxis", "tag", "run, commit"),
         ("verify", "yes", "eager"),

@@ -13,7 +13,7 @@ from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.comparing.gate import Gate
-    from benchax.model import CaseId, Comparison
+    from benchax.model import CaseId, Comparison, Environment, Metric
     from benchax.pairing.session import Effort, Step
     from benchax.pairing.stored import Pairing
     from benchax.store.database import DatabaseStore
@@ -50,6 +50,7 @@ def compare(
     seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
     store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per comparison on stdout.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios there: .png, .svg, .pdf.")] = None,
 ) -> None:
     """Run two versions side by side and say which is faster, and how sure that is."""
     from benchax.cli.listing import opened
@@ -59,8 +60,9 @@ def compare(
         raise UsageError("--ref and --jax are given together", "one of them")
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
+    _check_drawable(plot)
     gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
-    effort = _effort(max_time)
+    effort = _effort(max_time, gate)
     given = {"timeout_s": timeout, "seed": seed, "store": store}
     with ExitStack() as stack:
         progress = stack.enter_context(_Shown())
@@ -79,15 +81,41 @@ def compare(
             found = _compared(pairing, effort, progress)
             new, missing, broken = pairing.new, pairing.missing, pairing.broken
     _keep(found, opened(store) if store != "off" else None)
+    if plot is not None:
+        _draw(found, plot)
     code = _show(found, gate, new, missing, as_json=as_json)
     raise typer.Exit(ERROR if broken else code)
 
 
-def _effort(max_time: str | None) -> Effort:
-    from benchax.pairing.session import Effort
+def _check_drawable(plot: Path | None) -> None:
+    """A slip in a path is told before minutes of measuring, not after them."""
+    if plot is None:
+        return
+    if plot.suffix not in (".png", ".svg", ".pdf") or plot.is_dir() or not plot.absolute().parent.is_dir():
+        raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
+    from benchax.errors import require
+
+    require("matplotlib", extra="plot", doing="--plot")
+
+
+def _draw(found: Sequence[Comparison], plot: Path) -> None:
+    from benchax.cli.console import note
+    from benchax.comparing.ranking import Comparisons
+    from benchax.reporting.comparison_figure import figure
+
+    if not any(c.metric == "run" for c in found):
+        note("nothing was drawn: no run times were compared")
+        return
+    figure(Comparisons(tuple(found))).savefig(plot)
+    note(f"figure drawn to {plot}")
+
+
+def _effort(max_time: str | None, gate: Gate) -> Effort:
+    from benchax.pairing.session import RUN, Effort
     from benchax.units import parse_seconds
 
-    return Effort(max_time_s=None if max_time is None else parse_seconds(max_time))
+    metrics: frozenset[Metric] = frozenset({*RUN, "compile"}) if gate.has_limit("compile") else RUN
+    return Effort(max_time_s=None if max_time is None else parse_seconds(max_time), metrics=metrics)
 
 
 def _pairing(
@@ -102,7 +130,6 @@ def _pairing(
 ) -> Pairing:
     from benchax.cli.console import note
     from benchax.cli.listing import opened
-    from benchax.environment import capture
     from benchax.options import resolve
     from benchax.pairing import stored
     from benchax.pairing.worktrees import built
@@ -113,7 +140,7 @@ def _pairing(
         other = stack.enter_context(built(ref, what or ["."], pattern, params, benchmarks == "ref"))
         if other.note:
             note(f"note: {other.note}")
-        label = f"{ref} ({other.commit[:8]})"
+        label = other.commit[:8] if other.commit.startswith(ref) else f"{ref} ({other.commit[:8]})"
         return _beside_now(other.store, label, other.rows, what or ["."], pattern, params, given)
     database = opened(given["store"])
     baseline, rest = (what[0], what[1:]) if what else ("last", [])
@@ -121,7 +148,7 @@ def _pairing(
     if len(rest) == 1 and not Path(rest[0]).exists() and ":" not in rest[0]:
         options = resolve(command_line=given)
         candidate = _filtered(by_case(rows_of(database, rest[0])), pattern)
-        return stored.with_rows(database, (baseline, rest[0]), rows, candidate, capture(Path.cwd()), options)
+        return stored.with_rows(database, (baseline, rest[0]), rows, candidate, _here(given), options)
     return _beside_now(database, baseline, rows, rest or ["."], pattern, params, given)
 
 
@@ -136,14 +163,22 @@ def _beside_now(
 ) -> Pairing:
     from benchax.cli.run import printing_to_stderr, show_broken
     from benchax.discovery import collect
-    from benchax.environment import capture
     from benchax.pairing import stored
 
     cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
     show_broken(broken)
-    found = stored.with_cases(store, label, rows, cases, capture(Path.cwd()), given)
+    found = stored.with_cases(store, label, rows, cases, _here(given), given)
     found.broken = len(broken)
     return found
+
+
+def _here(given: Mapping[str, Any]) -> Environment:
+    """The store lies in the repository as a rule, and makes no tree dirty."""
+    from benchax.environment import capture
+    from benchax.options import resolve
+
+    store = resolve(command_line=given).store
+    return capture(Path.cwd(), besides=None if store == "off" or "://" in store else Path(store))
 
 
 def _filtered(rows: Mapping[CaseId, Any], pattern: str) -> dict[CaseId, Any]:

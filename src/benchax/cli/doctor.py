@@ -1,4 +1,5 @@
-"""`benchax doctor`: how well this machine can measure right now, what disturbs it, and what to do."""
+"""`benchax doctor`: how well this machine can measure right now, what disturbs it, and what to do; with --aa, how often
+verdicts are wrong here."""
 
 from __future__ import annotations
 
@@ -8,16 +9,36 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchax.errors import UsageError
+
 if TYPE_CHECKING:
+    from benchax.comparing.error_rates import ErrorRates
     from benchax.measuring.doctor import Diagnosis
+    from benchax.pairing.session import Step
     from benchax.reporting.tables import Row, Section
 
 
 def doctor(
     seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, help="How long to look.")] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    aa: Annotated[
+        bool,
+        typer.Option("--aa", help="Judge unchanged and slowed-down kernels, and say how often that goes wrong here."),
+    ] = False,
+    max_time: Annotated[
+        str | None, typer.Option(help="With --aa: no further round that would end after this long (default 3min).")
+    ] = None,
 ) -> None:
     """Look at the clock, the noise of this machine, and the settings that disturb measurements."""
+    if max_time is not None and not aa:
+        raise UsageError(f"--max-time {max_time} has no meaning here", "it together with --aa; else --seconds")
+    if aa:
+        _error_rates(max_time, as_json)
+    else:
+        _examined(seconds, as_json)
+
+
+def _examined(seconds: float, as_json: bool) -> None:
     from benchax.cli.console import line, note, show
     from benchax.measuring.doctor import examine
     from benchax.reporting import terminal
@@ -29,6 +50,65 @@ def doctor(
         return
     show(terminal.measured(_section(found)))
     show(terminal.remarks(found.advice))
+
+
+# ---- --aa -------------------------------------------------------------------------------------------------------
+
+
+def _error_rates(max_time: str | None, as_json: bool) -> None:
+    """Shows what the finished rounds say, after Ctrl-C as well.
+
+    Raises:
+        UsageError: `max_time` is no time.
+        KeyboardInterrupt: again, after everything was shown; then the exit code is 130.
+    """
+    from benchax.cli.console import line, note, show
+    from benchax.pairing import protocol
+    from benchax.reporting import error_rates
+
+    limit_s = protocol.MAX_TIME_S if max_time is None else _positive(max_time)
+    found: ErrorRates | None = None
+    stopped: KeyboardInterrupt | None = None
+    note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
+    try:
+        for found in protocol.rounds(limit_s, _Progress()):
+            note(f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s")
+    except KeyboardInterrupt as interrupt:
+        stopped = interrupt
+    if found is None:
+        note("no round was finished, so that nothing is known")
+    elif as_json:
+        line(json.dumps(error_rates.as_document(found), indent=2))
+    else:
+        show(error_rates.drawn(found))
+    if stopped is not None:
+        raise stopped
+
+
+def _positive(text: str) -> float:
+    from benchax.units import parse_seconds
+
+    value = parse_seconds(text)
+    if value <= 0:
+        raise UsageError(f"--max-time {text} leaves no time", "a time above 0, such as 3min")
+    return value
+
+
+class _Progress:
+    """A line on stderr for each process."""
+
+    def __init__(self) -> None:
+        self.last = (-1, -1)
+
+    def __call__(self, step: Step) -> None:
+        from benchax.cli.console import note
+
+        if (step.process, step.total) != self.last:
+            self.last = (step.process, step.total)
+            note(f"  {step.case}, process {step.process + 1}: {step.undecided} of {step.total} undecided")
+
+
+# ---- this machine -----------------------------------------------------------------------------------------------
 
 
 def _compiled_clock(found: Diagnosis) -> Row:

@@ -19,7 +19,21 @@ import sys
 
 import typer
 
-from benchax.cli import baseline, bisect, compare, demo, doctor, env, grid, history, listing, run, show
+from benchax.cli import (
+    baseline,
+    bisect,
+    compare,
+    demo,
+    doctor,
+    env,
+    export,
+    grid,
+    history,
+    importing,
+    listing,
+    run,
+    show,
+)
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
 
@@ -38,6 +52,8 @@ app.command("grid")(grid.grid)
 app.command("compare")(compare.compare)
 app.command("history")(history.history)
 app.command("bisect")(bisect.bisect)
+app.command("export")(export.export)
+app.command("import")(importing.import_file)
 app.add_typer(baseline.app, name="baseline")
 app.command("list")(listing.list_rows)
 app.command("show")(show.show)

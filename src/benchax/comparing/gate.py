@@ -17,6 +17,7 @@ are told apart from chance, and were confirmed, count: a comparison that is uncl
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,10 @@ class Gate:
             if fnmatchcase(case.label, pattern.replace("[", "[[]")) or pattern == case.name:
                 found |= limits
         return found
+
+    def has_limit(self, metric: Metric) -> bool:
+        """For any case?"""
+        return metric in self.limits or any(metric in limits for _, limits in self.cases)
 
     def alarms(self, comparisons: Iterable[Comparison]) -> list[tuple[Comparison, Limit]]:
         """Those that are called slower (or greater) and exceed their limit."""
@@ -135,6 +140,7 @@ def parse(text: str) -> dict[Metric, Limit]:
     return found
 
 
+_NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 _SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 
 
@@ -152,11 +158,15 @@ def limit_of(text: object, metric: Metric) -> Limit:
     absolute: float | None = None
     for part in str(text).split("+"):
         if match := _SHARE.fullmatch(part.strip()):
+            if relative is not None:
+                raise wrong
             relative = float(match[1]) / 100
-        elif part.strip().replace(".", "", 1).isdigit() and METRICS[metric] == "s" and float(part):
+        elif _NUMBER.fullmatch(part.strip()) and METRICS[metric] == "s" and float(part):
             raise UsageError(
                 f"the limit {text!r} of {metric} has no unit", example, f"{part.strip()}% or {part.strip()}ms"
             )
+        elif absolute is not None:
+            raise wrong
         else:
             absolute = _absolute(part, metric, wrong)
     return Limit(relative, absolute)
@@ -168,7 +178,7 @@ def _absolute(text: str, metric: Metric, wrong: UsageError) -> float:
         value = readers[METRICS[metric]](text.strip())
     except (UsageError, ValueError):
         raise wrong from None
-    if value < 0 or text.strip().startswith("-"):
+    if not 0 <= value < math.inf or text.strip().startswith("-"):
         raise wrong
     return value
 
@@ -188,9 +198,8 @@ def gate_of(command_line: str | None, project: Path, events: Mapping[Event, bool
         UsageError: either holds what cannot be read; names the file.
     """
     path, options = project_table(project)
-    table = options.get(GATE, {})
     try:
-        written = _gate(table)
+        written = _gate(_table(options.get(GATE, {}), "it"))
     except UsageError as error:
         raise UsageError(f"[tool.benchax.gate] of {path}: {error.problem}", error.expected, error.hint) from None
     if command_line is not None:
@@ -207,11 +216,19 @@ def _gate(table: Mapping[str, Any]) -> Gate:
             limits[cast("Metric", name)] = limit_of(value, cast("Metric", name))
         elif name != "cases":
             raise UsageError(f"unknown key {name!r}", one_of([*METRICS, *DEFAULT_EVENTS, "cases"], name))
-    cases: list[tuple[str, Mapping[Metric, Limit]]] = [
-        (pattern, {_metric(name): limit_of(value, _metric(name)) for name, value in each.items()})
-        for pattern, each in table.get("cases", {}).items()
-    ]
-    return Gate(limits, events, cases)
+    patterns = _table(table.get("cases", {}), "cases")
+    cases = [(pattern, _limits(_table(each, f"cases.{pattern}"))) for pattern, each in patterns.items()]
+    return Gate(limits, events, tuple(cases))
+
+
+def _limits(table: Mapping[str, Any]) -> dict[Metric, Limit]:
+    return {_metric(name): limit_of(value, _metric(name)) for name, value in table.items()}
+
+
+def _table(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} is {value!r}", "a table, such as [tool.benchax.gate]")
+    return cast("Mapping[str, Any]", value)
 
 
 def _fails(name: str, value: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 from benchax.model import RENDERERS, Comparison, Metric
 from benchax.stats.verdicts import Verdict
@@ -55,8 +55,17 @@ class Comparisons(Sequence[Comparison]):
     def of(self, metric: Metric) -> tuple[Comparison, ...]:
         return tuple(c for c in self.comparisons if c.metric == metric)
 
+    def plot(self) -> Any:
+        """A matplotlib figure: the ratio of each run time with its interval.
+
+        Raises:
+            UsageError: there is no comparison of run times.
+            MissingPackage: matplotlib is not installed.
+        """
+        return RENDERERS["comparisons_figure"](self)
+
     def __str__(self) -> str:
-        return RENDERERS["comparisons"](self)
+        return RENDERERS["comparisons"](self) if "comparisons" in RENDERERS else repr(self)
 
     def _repr_html_(self) -> str:
         return RENDERERS["comparisons_html"](self)

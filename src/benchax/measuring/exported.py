@@ -80,9 +80,9 @@ def _serialized(flat: Any, leaves: list[Any]) -> bytes:
 
 
 def leaves_of(subject: Subject) -> Inputs:
-    """The inputs of `exported(subject)`."""
-    _, leaves = function_of_leaves(subject)
-    return Inputs(tuple(leaves), {}, (), signature(tuple(leaves), {}, ()))
+    """The inputs of `exported(subject)`, which also a subject has that cannot be exported."""
+    leaves = tuple(subject.dynamic_leaves)
+    return Inputs(leaves, {}, (), signature(leaves, {}, ()))
 
 
 class Imported:

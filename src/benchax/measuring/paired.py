@@ -217,7 +217,10 @@ def _inputs_of_programs(request: Request) -> Inputs:
 def _unbuilt(case: Case, inputs: Inputs) -> Subject:
     program = program_of(case)
     static = static_arguments(case, inputs.args, inputs.kwargs)
-    traced = stages.trace_only(program, replace(inputs, static=static))
+    try:
+        traced = stages.trace_only(program, replace(inputs, static=static))
+    except NotMeasured:  # un-jitted, or built already: it runs as it is, and `exported` says why
+        return Subject(program, inputs, None, static)
     return Subject(program, inputs, None, traced.static, traced.donates)
 
 

@@ -49,7 +49,7 @@ def compare(
         baseline: the label that the others are compared with; default: the first.
         name: of the case; default: of the baseline's function.
         static, donate, jit: as for `bench`, for all functions.
-        max_time_s: begin no further process after this long.
+        max_time_s: begin no further process after this long, but for confirming a change.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
         seed: of the data made from specs.
         progress: told how far it is.
@@ -74,7 +74,7 @@ def compare(
     effort = Effort(max_time_s=max_time_s)
     (taken,) = session.run([contest], effort, progress or session.quiet)
     found = taken.comparisons()
-    if any(session.is_named(c) for c in found):
+    if any(session.is_change(c) for c in found):
         (second,) = session.run([contest], CONFIRMING, progress or session.quiet)
         found = session.confirmed_by(found, second)
     return Comparisons(tuple(found), _ranking(taken, found))

@@ -10,17 +10,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from benchax.comparing.judging import confirmed
 from benchax.executors.pool import Pool
-from benchax.model import Comparison
+from benchax.model import Comparison, Metric
 from benchax.pairing.contest import Contest, Taken
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 
 LOOKS = (2, 3, 4, 6, 8)
 """After how many processes."""
+
+
+RUN: frozenset[Metric] = frozenset({"run"})
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Effort:
     alpha: float = ALPHA
     blocks: int = 3
     """Of each process."""
+    metrics: frozenset[Metric] = RUN
+    """It goes on until these are clear, and confirms their changes: run times, and times to compile if asked for."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ def run(
     taken = [Taken(contest) for contest in contests]
     undecided = list(range(len(taken)))
     for process in range(effort.looks[-1]):
-        if not undecided or (effort.max_time_s is not None and clock() - begun > effort.max_time_s):
+        is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
+        if not undecided or (is_over and process):
             break
         with start() as pool:
             for i in dice.sample(undecided, len(undecided)):
@@ -93,8 +99,8 @@ def run(
 
 def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
     """Is there nothing to be learned from another process?"""
-    runs = [c for c in taken.comparisons(effort.alpha) if c.metric == "run" and c.failure is None]
-    return not runs or (processes in effort.looks and all(c.verdict != "unclear" for c in runs))
+    judged = [c for c in taken.comparisons(effort.alpha) if c.metric in effort.metrics and c.failure is None]
+    return not judged or (processes in effort.looks and all(c.verdict != "unclear" for c in judged))
 
 
 def compared(
@@ -103,22 +109,31 @@ def compared(
     progress: Progress = quiet,
     start: Callable[[], AbstractContextManager[Pool]] = new_process,
 ) -> list[list[Comparison]]:
-    """The comparisons of each contest. Of changed run times only those that a second measurement confirms keep their
-    names."""
+    """The comparisons of each contest. Of the changes that `effort` is about only those that a second measurement
+    confirms keep their names."""
     found = [taken.comparisons() for taken in run(contests, effort, progress, start)]
-    changed = [i for i, comparisons in enumerate(found) if any(map(is_named, comparisons))]
-    again = run([contests[i] for i in changed], CONFIRMING, progress, start)
+    changed = [i for i, each in enumerate(found) if any(is_change(c, effort.metrics) for c in each)]
+    again = run([contests[i] for i in changed], confirming(effort.metrics), progress, start)
     for i, taken in zip(changed, again, strict=True):
-        found[i] = confirmed_by(found[i], taken)
+        found[i] = confirmed_by(found[i], taken, effort.metrics)
     return found
 
 
-def is_named(comparison: Comparison) -> bool:
-    """Is it a change of the run time?"""
-    return comparison.metric == "run" and comparison.verdict in ("slower", "faster")
+def confirming(metrics: frozenset[Metric]) -> Effort:
+    """A second measurement. The first two builds of a process are not compared, so compiling needs a third block."""
+    return replace(CONFIRMING, metrics=metrics, blocks=3 if "compile" in metrics else CONFIRMING.blocks)
 
 
-def confirmed_by(first: Sequence[Comparison], second: Taken) -> list[Comparison]:
-    """`first`, its changes of run times checked against new data."""
-    again = {c.candidate.label: c for c in second.comparisons(CONFIRMING_ALPHA) if c.metric == "run"}
-    return [confirmed(c, again[c.candidate.label]) if is_named(c) and c.candidate.label in again else c for c in first]
+def is_change(comparison: Comparison, metrics: frozenset[Metric] = RUN) -> bool:
+    return comparison.metric in metrics and comparison.verdict in ("slower", "faster")
+
+
+def confirmed_by(first: Sequence[Comparison], second: Taken, metrics: frozenset[Metric] = RUN) -> list[Comparison]:
+    """`first`, its changes checked against new data."""
+    again = {(c.metric, c.candidate.label): c for c in second.comparisons(CONFIRMING_ALPHA)}
+    return [
+        confirmed(c, again[c.metric, c.candidate.label])
+        if is_change(c, metrics) and (c.metric, c.candidate.label) in again
+        else c
+        for c in first
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -17,6 +18,11 @@ from benchax.reporting.tables import Grid, Style
 from benchax.units import number, seconds
 
 STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
+ADVICE = "advice"
+OF_A_CASE = ("outputs-differ", ADVICE)
+"""Remarks that are about one case."""
+COLUMN = 24
+"""Longest name of a column."""
 COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "unclear"}
 
 
@@ -74,10 +80,12 @@ def ranking_grid(found: Comparisons) -> Grid:
         (str(rank.place), rank.label, seconds(rank.median_s), *_against(runs.get(rank.label), rank.label == baseline))
         for rank in found.ranking
     ]
-    styles: tuple[Style, ...] = tuple(
-        STYLES[runs[rank.label].verdict] if rank.label in runs else "" for rank in found.ranking
-    )
-    return Grid(("place", "case", "median", f"against {baseline}", "verdict"), tuple(lines), styles)
+    # Those that have no place, because they could not be run.
+    without = [label for label in runs if label not in {rank.label for rank in found.ranking}]
+    lines += [("", label, "", *_against(runs[label], False)) for label in without]
+    labels = [*(rank.label for rank in found.ranking), *without]
+    styles: tuple[Style, ...] = tuple(STYLES[runs[label].verdict] if label in runs else "" for label in labels)
+    return Grid(("place", "case", "median", f"against {_column(baseline)}", "verdict"), tuple(lines), styles)
 
 
 def _against(c: Comparison | None, is_baseline: bool) -> tuple[str, str]:
@@ -102,7 +110,13 @@ def case_grid(found: Comparisons) -> Grid:
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
     styles: tuple[Style, ...] = tuple(STYLES[c.verdict] for c in runs)
-    return Grid(("case", one, other, "change", "verdict"), tuple(lines), styles)
+    return Grid(("case", _column(one), _column(other), "change", "verdict"), tuple(lines), styles)
+
+
+def _column(label: str) -> str:
+    """As the name of a column, which is never folded: a long one would leave no room for the numbers."""
+    line = " ".join(label.split())
+    return line if cell_len(line) <= COLUMN else set_cell_size(line, COLUMN - 1).rstrip() + "…"
 
 
 def interval(c: Comparison) -> str:
@@ -162,12 +176,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def remarks(found: Iterable[Comparison]) -> list[Remark]:
-    """Each once, with its case where there are several."""
+    """Each once, with its case where there are several; and what to do about failures."""
     listed = list(found)
     is_one_case = len({c.case for c in listed}) == 1
     named = [
-        r if is_one_case or not r.code.startswith("outputs") else replace(r, message=f"{c.case.label}: {r.message}")
+        r if is_one_case or r.code not in OF_A_CASE else replace(r, message=f"{c.case.label}: {r.message}")
         for c in listed
-        for r in c.remarks
+        for r in (*c.remarks, *_advice(c))
     ]
     return list({(r.code, r.message): r for r in named}.values())
+
+
+def _advice(c: Comparison) -> list[Remark]:
+    return [Remark(ADVICE, "info", c.failure.advice)] if c.failure and c.failure.advice else []

@@ -5,7 +5,7 @@ The renderers are loaded when something is shown, so that this import weighs not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchax.model import RENDERERS, Measurement
 
@@ -37,4 +37,16 @@ def _comparisons_html(found: Comparisons) -> str:
     return comparisons.html(found)
 
 
-RENDERERS.update(text=_text, html=_html, comparisons=_comparisons, comparisons_html=_comparisons_html)
+def _comparisons_figure(found: Comparisons) -> Any:
+    from benchax.reporting import comparison_figure
+
+    return comparison_figure.figure(found)
+
+
+RENDERERS.update(
+    text=_text,
+    html=_html,
+    comparisons=_comparisons,
+    comparisons_html=_comparisons_html,
+    comparisons_figure=_comparisons_figure,
+)

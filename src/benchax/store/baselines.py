@@ -91,7 +91,7 @@ def _last(store: DatabaseStore, reference: str) -> list[Measurement]:
 
 def _by_run(store: DatabaseStore, reference: str) -> list[Measurement]:
     statement = select(measurements.c.run_id).where(measurements.c.run_id.startswith(reference, autoescape=True))
-    runs = store.read(lambda c: c.execute(statement.order_by(measurements.c.id)).scalars().all(), [])
+    runs = store.read(lambda c: c.execute(statement.order_by(measurements.c.id)).scalars().all(), [], since=1)
     return store.query(run=runs[-1]) if runs and reference else []
 
 

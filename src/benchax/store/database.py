@@ -134,11 +134,11 @@ class DatabaseStore:
 
         return self.place.write(migrated)
 
-    def read(self, work: Callable[[Connection], T], without: T) -> T:
-        """Runs `work` on one state of the tables; `without` where they are older than what it asks for."""
+    def read(self, work: Callable[[Connection], T], without: T, since: int = SCHEMA) -> T:
+        """Runs `work` on one state of the tables; `without` where they are of a version before `since`."""
 
         def current(connection: Connection) -> T:
-            return work(connection) if version(connection, self.where) == SCHEMA else without
+            return work(connection) if version(connection, self.where) >= since else without
 
         return self._read(current)
 

@@ -1,0 +1,114 @@
+"""`benchax export`: a stored run in the format of another tool, on stdout or in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchax.model import Comparison, Measurement
+    from benchax.reporting.exports.entries import Entry
+    from benchax.store.database import DatabaseStore
+
+
+def export(
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help="asv, bencher, csv, github-action, google-benchmark, json, junit, markdown, pytest-benchmark.",
+        ),
+    ],
+    reference: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="A baseline's name, a run, a commit, or: last.")
+    ] = "last",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="PATH", help="A file, not stdout; for asv a folder.")
+    ] = None,
+    timer: Annotated[str | None, typer.Option(help="Whose times; default: of each case the headline.")] = None,
+    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
+) -> None:
+    """Write stored results in the format of another tool."""
+    from benchax.cli.console import line, note
+    from benchax.cli.listing import opened
+    from benchax.reporting.exports import ASV, FORMATS, check_format
+    from benchax.reporting.exports.entries import entries
+    from benchax.store.baselines import rows_of
+
+    check_format(format)
+    if format == ASV and output is None:
+        raise UsageError("asv's results are several files", "--output FOLDER", "the results_dir of asv.conf.json")
+    database = opened(store)
+    rows = rows_of(database, reference)
+    found = entries(rows, compared(database, rows), timer)
+    if format == ASV and output is not None:
+        _write_asv(output, found)
+    elif output is not None:
+        _write(output, FORMATS[format](found))
+    else:
+        line(FORMATS[format](found).removesuffix("\n"))
+    without = sum(entry.samples is None for entry in found)
+    where = f" to {output}" if output else ""
+    note(f"{len(found)} case{'s' * (len(found) != 1)}{where}" + (f", {without} of them without times" * bool(without)))
+
+
+def compared(store: DatabaseStore, rows: Sequence[Measurement]) -> list[Comparison]:
+    """The newest comparison by each metric that speaks of what `rows` measured."""
+    from benchax.model import METRICS
+    from benchax.store.comparisons import history
+
+    found: list[Comparison] = []
+    for m in rows:
+        for metric in METRICS:
+            found += [c for c in history(store, m.case, metric) if is_of(c, m)][-1:]
+    return found
+
+
+def is_of(c: Comparison, m: Measurement) -> bool:
+    """Did the candidate of `c` run what `m` ran? The same program, or the same commit without changes (of which the
+    two commands may keep programs that differ in a name)."""
+    if c.candidate.program is not None and m.program is not None and c.candidate.program == m.program.sha256:
+        return True
+    env = m.environment
+    is_clean = env.is_dirty is False and c.candidate.is_dirty is False
+    return env.commit is not None and is_clean and c.candidate.commit == env.commit
+
+
+def _write_asv(folder: Path, found: Sequence[Entry]) -> None:
+    from benchax.reporting.exports import asv
+
+    commits = {entry.m.environment.commit for entry in found} - {None}
+    for path, text in asv.files(found, {commit: _date(commit) for commit in commits if commit}).items():
+        file = folder / path
+        _write(file, asv.merged(file.read_text("utf-8"), text) if file.exists() else text)
+
+
+def _date(commit: str) -> int:
+    """When it was committed, in seconds since 1970. Raises `UsageError` where git cannot say."""
+    import subprocess
+
+    command = ["git", "show", "--no-patch", "--format=%ct", commit, "--"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, text=True)
+        return int(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise UsageError(
+            f"git does not know commit {commit[:12]} here, and asv wants its date",
+            "a working directory inside the repository that was measured",
+        ) from error
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot.
+        file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+    except OSError as error:
+        raise UsageError(f"cannot write {str(file)!r}: {error}", "a place that can be written") from error

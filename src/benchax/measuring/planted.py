@@ -1,0 +1,88 @@
+"""Kernels whose slowness is known, because it was planted: more turns of one and the same compiled loop.
+
+What `pairing/protocol.py` has benchax judge. They cover what calls spend their time on: many small steps, matrix
+products, memory that is read, memory that is newly allocated. All of them compute long enough that what a call costs
+beside the loop hardly dilutes the plant; how much longer a call really takes is measured, never assumed.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+_PIECE = 2**14
+_PIECES = 64
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function of arrays, in as many turns as are asked for."""
+
+    name: str
+    make: Callable[[int], Callable[..., Any]]
+    """A new function each time, of so many turns. Made in here, it travels to other processes by value."""
+    specs: tuple[str, ...]
+    """Of its arrays."""
+    turns: int
+    """Of the baseline; a multiple of 20, so that +5 % is exactly so many turns more."""
+
+    def slower(self, share: float) -> Callable[..., Any]:
+        """With `share` of the turns added; 0 makes an unchanged copy."""
+        return self.make(round(self.turns * (1 + share)))
+
+
+def steps(turns: int) -> Callable[..., Any]:
+    """Many small steps, one after the other."""
+
+    def steps(x: Any) -> Any:
+        return lax.fori_loop(0, turns, lambda _, y: 0.5 * jnp.sin(y) + x, x)
+
+    return steps
+
+
+def products(turns: int) -> Callable[..., Any]:
+    """Products of small matrices."""
+
+    def products(x: Any, w: Any) -> Any:
+        return lax.fori_loop(0, turns, lambda _, y: jnp.tanh(y @ w), x)
+
+    return products
+
+
+def reading(turns: int) -> Callable[..., Any]:
+    """4 MiB of memory, read piece by piece."""
+
+    def reading(x: Any) -> Any:
+        return _total(x, turns)
+
+    return reading
+
+
+def allocating(turns: int) -> Callable[..., Any]:
+    """The same, with a result of 4 MiB, for which each call takes new memory."""
+
+    def allocating(x: Any) -> Any:
+        return x + _total(x, turns)[0]
+
+    return allocating
+
+
+def _total(x: Any, turns: int) -> Any:
+    def add(i: Any, total: Any) -> Any:
+        return total + 0.5 * lax.dynamic_slice(x, ((i % _PIECES) * _PIECE,), (_PIECE,))
+
+    return lax.fori_loop(0, turns, add, jnp.zeros(_PIECE, x.dtype))
+
+
+KERNELS = (
+    Kernel("steps", steps, ("f32[64]",), 2000),
+    Kernel("products", products, ("f32[8,32]", "f32[32,32]"), 500),
+    Kernel("reading", reading, (f"f32[{_PIECE * _PIECES}]",), 300),
+    Kernel("allocating", allocating, (f"f32[{_PIECE * _PIECES}]",), 600),
+)

@@ -1,0 +1,149 @@
+"""How often benchax was wrong, in tables and sentences: what was planted, what was said, and what may be claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
+from benchax.model import Environment
+from benchax.reporting import terminal
+from benchax.reporting.tables import Grid
+from benchax.stats.ratios import Ratio
+from benchax.stats.verdicts import Verdict
+from benchax.units import number, percent, seconds
+
+WORDS: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
+
+
+def drawn(found: ErrorRates) -> RenderableType:
+    """For the terminal."""
+    parts: list[RenderableType] = [Text(line, style="dim") for line in about(found)]
+    parts += [Text(), terminal.grid(verdict_grid(found)), Text(), terminal.grid(effect_grid(found)), Text()]
+    return Group(*parts, *(Text(sentence) for sentence in sentences(found)))
+
+
+def as_document(found: ErrorRates) -> dict[str, Any]:
+    """For JSON: counts and shares with 95 % intervals, effects as ratios, times in seconds. Not measured is None."""
+    return {
+        "changes": [_tally_document(tally) for tally in found.tallies()],
+        "effects": [
+            {"kernel": kernel, "planted": planted, **_effect_document(found.effect(kernel, planted))}
+            for kernel in found.kernels
+            for planted in found.planted
+        ],
+        "elapsed_s": found.elapsed_s,
+        "per_verdict_s": found.per_verdict_s,
+        "noise": asdict(found.noise),
+    }
+
+
+def _tally_document(tally: Tally) -> dict[str, Any]:
+    counts = {word: tally.verdicts[word] for word in WORDS}
+    intervals = {word: tally.interval(word) for word in WORDS}
+    return {"planted": tally.planted, "judged": tally.judged, "failed": tally.failed, **counts, "intervals": intervals}
+
+
+def _effect_document(ratio: Ratio | None) -> dict[str, float | None]:
+    return {end: getattr(ratio, end, None) for end in ("ratio", "low", "high")}
+
+
+def about(found: ErrorRates) -> Iterator[str]:
+    """The machine, and what else it did."""
+    env = next((t.comparison.environment for t in found.trials if t.comparison.environment), None)
+    if env is not None:
+        yield " · ".join(_machine(env))
+    noise = found.noise
+    others = "not measured" if noise.others_share is None else percent(noise.others_share)
+    stolen = "not measured" if noise.steal_share is None else percent(noise.steal_share)
+    load = "not measured" if noise.load_1m is None else f"{noise.load_1m:.2f}"
+    yield f"load {load}, benchax included · CPU time of others {others} · taken by the hypervisor {stolen}"
+
+
+def _machine(env: Environment) -> list[str]:
+    device = env.processor if env.backend == "cpu" else env.device_kind
+    cores = f"{env.cores} cores" if env.cores else None
+    return [part for part in (env.host, env.backend, device, cores, f"jax {env.jax}" if env.jax else None) if part]
+
+
+def verdict_grid(found: ErrorRates) -> Grid:
+    """Shares with their exact 95 % intervals."""
+    lines = [
+        (planted_name(tally.planted), str(tally.judged), *(_share(tally, word) for word in WORDS))
+        for tally in found.tallies()
+    ]
+    return Grid(("case", "judged", *WORDS), tuple(lines), ("",) * len(lines))
+
+
+def _share(tally: Tally, word: Verdict) -> str:
+    """3: 7.5 % (1.6 – 20)"""
+    if not tally.judged:
+        return ""
+    low, high = (number(100 * end, 2) for end in tally.interval(word))
+    return f"{tally.verdicts[word]}: {number(100 * tally.verdicts[word] / tally.judged, 2)} % ({low} – {high})"
+
+
+def effect_grid(found: ErrorRates) -> Grid:
+    """What was really there: the work beside the loop makes a planted change smaller."""
+    lines = [
+        (kernel, _time(found, kernel), *(_effect(found, kernel, planted) for planted in found.planted))
+        for kernel in found.kernels
+    ]
+    names = (f"really, of {planted_name(planted)}" for planted in found.planted)
+    return Grid(("case", "median", *names), tuple(lines), ("",) * len(lines))
+
+
+def _time(found: ErrorRates, kernel: str) -> str:
+    value = found.baseline_s(kernel)
+    return "" if value is None else seconds(value)
+
+
+def _effect(found: ErrorRates, kernel: str, planted: float) -> str:
+    """+4.8 % (+4.7 to +5.0 %), by all that was timed."""
+    ratio = found.effect(kernel, planted)
+    if ratio is None:
+        return ""
+    middle, low, high = (None if r is None else f"{100 * (r - 1):+.1f}" for r in (ratio.ratio, ratio.low, ratio.high))
+    return f"{middle} %" if low is None else f"{middle} % ({low} to {high})"
+
+
+def sentences(found: ErrorRates) -> Iterator[str]:
+    """What follows, one thought each."""
+    for tally in found.tallies():
+        if tally.judged:
+            yield _false_alarms(tally) if tally.planted == UNCHANGED else _caught(tally)
+        if tally.failed:
+            yield f"{_comparisons(tally.failed)} of {planted_name(tally.planted)} could not be run: not counted."
+    if found.per_verdict_s is not None:
+        yield f"A verdict took {seconds(found.per_verdict_s, 2)}. The limits hold if comparisons err independently."
+
+
+def _false_alarms(tally: Tally) -> str:
+    """The one that matters most: nobody listens to a tool that cries wolf."""
+    slower, faster = tally.verdicts["slower"], tally.verdicts["faster"]
+    return (
+        f"In {_comparisons(tally.judged)} of unchanged code benchax said slower {_times(slower)} and faster "
+        f"{_times(faster)}: on this machine, as it was now, it says slower of at most "
+        f"{percent(tally.at_most('slower'))} of unchanged code (at 95 % confidence)."
+    )
+
+
+def _caught(tally: Tally) -> str:
+    slower = tally.verdicts["slower"]
+    low, _ = tally.interval("slower", 0.90)
+    return (
+        f"Of {_comparisons(tally.judged)} with {planted_name(tally.planted)} planted it called {slower} slower: "
+        f"it finds at least {percent(low)} of such changes (at 95 % confidence)."
+    )
+
+
+def _comparisons(n: int) -> str:
+    return f"{n} comparison{'s' * (n != 1)}"
+
+
+def _times(n: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(n, f"{n} times")

@@ -1,0 +1,42 @@
+"""Stored results in the formats of other tools. A new one is one file here and one line in FORMATS.
+
+Each is a function of entries (`entries.py`), and pure: what a format cannot say is left out, never made up.
+docs/exports.md says for each which of its fields are filled, and by which reader it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchax.errors import UsageError, one_of
+from benchax.reporting.exports import (
+    bencher,
+    csv_table,
+    documents,
+    github_action,
+    google_benchmark,
+    junit,
+    markdown,
+    pytest_benchmark,
+)
+from benchax.reporting.exports.entries import Entry
+
+FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {
+    "bencher": bencher.text,
+    "csv": csv_table.text,
+    "github-action": github_action.text,
+    "google-benchmark": google_benchmark.text,
+    "json": documents.text,
+    "junit": junit.text,
+    "markdown": markdown.text,
+    "pytest-benchmark": pytest_benchmark.text,
+}
+ASV = "asv"
+"""The one that is a folder of files (`asv.py`)."""
+NAMES = (*FORMATS, ASV)
+
+
+def check_format(name: str) -> None:
+    """Raises `UsageError` for a format that does not exist."""
+    if name not in NAMES:
+        raise UsageError(f"unknown format {name!r}", one_of(NAMES, name))

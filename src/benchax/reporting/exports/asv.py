@@ -1,0 +1,227 @@
+"""airspeed velocity (asv) results: a `results_dir` for its compare, show and publish. Read by asv 0.6.6.
+
+    benchmarks.json                     what benchmarks there are
+    <machine>/machine.json
+    <machine>/<commit>-<environment>.json
+
+A benchmark is a name with variant and tag; its parameters are asv's parameters. asv has a cell for every combination
+of their values: one that was not measured is NaN (asv's "skipped"), one that failed is null. Readings are left out, as
+asv itself leaves them out by default: it would test those of one process as if they were independent, and alarm on
+unchanged code. Its 99 % interval is given instead, by our own rule; infinite where there are too few readings, as asv
+writes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchax.errors import UsageError
+from benchax.model import CaseId, Environment, Opaque
+from benchax.reporting.exports.entries import Entry, known
+from benchax.stats.intervals import median_interval
+
+LEVEL = 0.99
+STATS = ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")
+COLUMNS = ("result", "params", "version", "started_at", "duration", *(f"stats_{name}" for name in STATS))
+VERSION = "1"
+"""Of every benchmark. In asv it is a digest of the benchmark's code, and results of two versions are not compared."""
+SPARSE = 10
+"""With more cells than so many per case, a grid becomes one axis of combinations."""
+ABSENT = "-"
+"""The value of a parameter that a case does not have."""
+
+
+def files(found: Sequence[Entry], dates: Mapping[str, int]) -> dict[str, str]:
+    """Texts by their paths.
+
+    Args:
+        dates: of the commits, in seconds since 1970. asv orders by them.
+
+    Raises:
+        UsageError: a row whose commit is not known; asv keeps results by commit.
+    """
+    for entry in found:
+        if entry.m.environment.commit is None:
+            raise UsageError(
+                f"{entry.label!r} was measured outside of any commit", "rows with a commit, by which asv keeps results"
+            )
+    groups = _by_name(found)
+    grids = {name: grid_of([entry.m.case for entry in group]) for name, group in groups.items()}
+    written = {"benchmarks.json": _json({name: _described(name, grid) for name, grid in grids.items()}, 2)}
+    for (machine, stem), rows in _by_file(found).items():
+        env = rows[0].m.environment
+        written[f"{machine}/machine.json"] = _json(_machine(env), 1)
+        written[f"{machine}/{stem}.json"] = _json(_results(rows, grids, 1000 * dates[env.commit or ""]), 2)
+    return written
+
+
+def merged(old: str, new: str) -> str:
+    """What a file of the folder holds already stays, but for the benchmarks that are written anew.
+
+    Raises:
+        UsageError: the old one is not JSON.
+    """
+    try:
+        before, after = json.loads(old), json.loads(new)
+    except ValueError as error:
+        raise UsageError("a file in the folder is not JSON", "an empty folder, or one of asv") from error
+    if "results" in after:
+        return _dumped(after | {"results": before.get("results", {}) | after["results"]})
+    return _dumped(before | after)
+
+
+# ---- benchmarks and their grids ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The parameters of one benchmark. asv wants all values as texts."""
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    """Of each parameter."""
+    is_joined: bool = False
+    """The combinations that there are make one axis."""
+
+    @property
+    def axes(self) -> tuple[list[str], list[list[str]]]:
+        """(names, values), as asv has them."""
+        if self.is_joined:
+            return [", ".join(self.names)], [[", ".join(combination) for combination in self.values]]
+        return list(self.names), [list(values) for values in self.values]
+
+    @property
+    def cells(self) -> list[tuple[str, ...]]:
+        """Combinations in asv's order: the last parameter varies fastest."""
+        return list(self.values) if self.is_joined else list(itertools.product(*self.values))
+
+    def cell(self, case: CaseId) -> tuple[str, ...]:
+        """Where `case` belongs."""
+        params = dict(case.params)
+        return tuple(_text(params[name]) if name in params else ABSENT for name in self.names)
+
+
+def grid_of(cases: Sequence[CaseId]) -> Grid:
+    names = tuple(dict.fromkeys(key for case in cases for key, _ in case.params))
+    combinations = [Grid(names, ()).cell(case) for case in cases]
+    values = tuple(tuple(dict.fromkeys(column)) for column in zip(*combinations, strict=True))
+    if math.prod(map(len, values)) > SPARSE * len(cases):
+        return Grid(names, tuple(combinations), is_joined=True)
+    return Grid(names, values)
+
+
+def _text(value: Any) -> str:
+    """As Python writes it, which tells 1 from "1"."""
+    return f"<{value.type} {value.text}>" if isinstance(value, Opaque) else repr(value)
+
+
+def _by_name(found: Sequence[Entry]) -> dict[str, list[Entry]]:
+    groups: dict[str, list[Entry]] = {}
+    for entry in found:
+        case = entry.m.case
+        name = CaseId(case.name, variant=case.variant, tag=case.tag).label or "(no name)"
+        groups.setdefault(name, []).append(entry)
+    return groups
+
+
+def _described(name: str, grid: Grid) -> dict[str, Any]:
+    names, values = grid.axes
+    about = {"code": "", "type": "time", "unit": "seconds", "version": VERSION}
+    return {"name": name, "param_names": names, "params": values} | about
+
+
+# ---- results ----------------------------------------------------------------------------------------------------
+
+
+def _by_file(found: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in found:
+        env = entry.m.environment
+        stem = f"{(env.commit or '')[:8]}-{_environment(env)}"
+        groups.setdefault((_machine_name(env), stem), []).append(entry)
+    return groups
+
+
+def _machine_name(env: Environment) -> str:
+    """The host, as a folder can be called."""
+    safe = re.sub(r"[^\w.-]", "_", env.host)[:100].strip(".") or "unnamed"
+    return safe if safe == env.host else f"{safe}-{hashlib.sha256(env.host.encode()).hexdigest()[:8]}"
+
+
+def _environment(env: Environment) -> str:
+    """asv has no word for a dirty working tree: it is an environment of its own there."""
+    return f"benchax-{env.fingerprint}" + "-dirty" * bool(env.is_dirty)
+
+
+def _machine(env: Environment) -> dict[str, Any]:
+    cores = str(env.cores) if env.cores is not None else None
+    ram = str(env.memory_bytes // 1024) if env.memory_bytes is not None else None
+    facts = {"machine": _machine_name(env), "os": env.os, "cpu": env.processor, "num_cpu": cores, "ram": ram}
+    return known(facts)
+
+
+def _results(rows: Sequence[Entry], grids: Mapping[str, Grid], date_ms: int) -> dict[str, Any]:
+    env = rows[0].m.environment
+    versions = known({"jax": env.jax, "jaxlib": env.jaxlib, "numpy": env.numpy})
+    state = {"is_dirty": "yes"} if env.is_dirty else {}
+    device = known({"backend": env.backend, "device_kind": env.device_kind})
+    return {
+        "commit_hash": env.commit,
+        "env_name": _environment(env),
+        "date": date_ms,
+        "params": _machine(env) | versions | device | state,
+        "python": env.python,
+        "requirements": versions,
+        "env_vars": {},
+        "result_columns": list(COLUMNS),
+        "results": {name: _columns(group, grids[name]) for name, group in _by_name(rows).items()},
+        "durations": {},
+    }
+
+
+def _columns(group: Sequence[Entry], grid: Grid) -> list[Any]:
+    """Of one benchmark, in the order of COLUMNS."""
+    there = {grid.cell(entry.m.case): entry for entry in group}
+    found = [there.get(cell) for cell in grid.cells]
+    stats = [_stats(entry) if entry else {} for entry in found]
+    result = [_result(entry) for entry in found]
+    started = _milliseconds(group[0].m.started_at)
+    return [result, grid.axes[1], VERSION, started, None, *([each.get(name) for each in stats] for name in STATS)]
+
+
+def _result(entry: Entry | None) -> float | None:
+    """NaN: skipped. None: failed."""
+    if entry is not None and entry.summary is not None:
+        return entry.summary.median_s
+    return None if entry is not None and entry.m.failure else math.nan
+
+
+def _stats(entry: Entry) -> dict[str, Any]:
+    if entry.samples is None or entry.summary is None:
+        return {}
+    low, high = median_interval(entry.samples.per_call_s, LEVEL) or (-math.inf, math.inf)
+    s = entry.summary
+    return dict(zip(STATS, (low, high, s.q25_s, s.q75_s, entry.samples.iterations, s.n), strict=True))
+
+
+def _milliseconds(started_at: str) -> int:
+    """JavaScript's time."""
+    when = datetime.fromisoformat(started_at)
+    return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _json(document: dict[str, Any], version: int) -> str:
+    return _dumped(document | {"version": version})
+
+
+def _dumped(document: Any) -> str:
+    """NaN and infinities stand as asv writes and reads them."""
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"

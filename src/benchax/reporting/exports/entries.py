@@ -1,0 +1,180 @@
+"""What all exports have in common: which number of a case may leave the house, and under which name.
+
+A number that cannot be stood behind is told as none: times of a case that failed, readings that are no times (not
+finite, not above the clock's own cost), a "compile time" for which nothing was compiled, operations of a program with
+loops. Formats then leave out what is `None`; none of them writes a 0 in its place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from benchax.errors import UsageError, one_of
+from benchax.model import CaseId, Comparison, Measurement, Opaque, Samples
+from benchax.stats.summary import Summary
+from benchax.store.schema import case_key
+
+LEAST_S, GREATEST_S = 1e-18, 1e18
+"""No clock reads less than an attosecond, or more than the age of the universe; in between no unit overflows."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A case, as exports tell of it."""
+
+    label: str
+    """Its own in this file."""
+    m: Measurement
+    samples: Samples | None
+    """Of the timer asked for; None where it has no times."""
+    why: str = ""
+    """Why it has no times."""
+    comparisons: tuple[Comparison, ...] = ()
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        return self.samples.summary if self.samples else None
+
+    @property
+    def compile_s(self) -> float | None:
+        """None where it was read from a cache, too."""
+        stages = self.m.stages
+        is_one = stages.compile_s is not None and _is_time(stages.compile_s)
+        return stages.compile_s if is_one and not self.m.failure and stages.cache not in ("hit", "warm") else None
+
+    @property
+    def counted(self) -> dict[str, float]:
+        """Bytes and operations that are known, by names that say their unit."""
+        if self.m.failure:
+            return {}
+        memory, cost = self.m.memory, self.m.cost
+        found = {
+            "observed_peak_bytes": memory.observed_peak_bytes,
+            "predicted_peak_bytes": memory.predicted_peak_bytes,
+            "constant_bytes": memory.constant_bytes,
+            # XLA counts the body of a loop once, however often it runs.
+            "flops": cost.flops if cost and not cost.has_loops else None,
+        }
+        return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+
+    @property
+    def run(self) -> Comparison | None:
+        """The comparison of run times."""
+        return next((c for c in self.comparisons if c.metric == "run"), None)
+
+    @property
+    def detail(self) -> str:
+        """median of 812 samples of 4 calls by wall: latency a caller sees"""
+        s = self.samples
+        if s is None:
+            return f"not measured, because {self.why}"
+        calls = f" of {s.iterations} calls" if s.iterations != 1 else ""
+        answers = f": {s.answers}" if s.answers else ""
+        return f"median of {len(s.elapsed_s)} samples{calls} by {s.timer}{answers}"
+
+
+def entries(
+    measurements: Sequence[Measurement], comparisons: Sequence[Comparison] = (), timer: str | None = None
+) -> list[Entry]:
+    """One for each measurement, in their order, with the comparisons of its case.
+
+    Args:
+        timer: whose times; default: of each measurement the headline.
+
+    Raises:
+        UsageError: no measurement has samples of `timer`.
+    """
+    known = {s.timer for m in measurements for s in m.samples}
+    if timer is not None and timer not in known:
+        raise UsageError(
+            f"no case was timed by {timer!r}", one_of(known, timer) if known else "no --timer: nothing was timed"
+        )
+    labels = unique([m.case for m in measurements])
+    return [
+        Entry(label, m, *_times(m, timer), tuple(c for c in comparisons if c.case == m.case))
+        for label, m in zip(labels, measurements, strict=True)
+    ]
+
+
+def unique(cases: Sequence[CaseId]) -> list[str]:
+    """Labels, where need be with digits of the identity: n=1 and n="1" read the same, and readers go by the name."""
+    plain = [case.label or "(no name)" for case in cases]
+    often = Counter(plain)
+    return [
+        f"{label} ~{case_key(case)[:8]}" if often[label] > 1 else label
+        for label, case in zip(plain, cases, strict=True)
+    ]
+
+
+def _times(m: Measurement, timer: str | None) -> tuple[Samples | None, str]:
+    if m.failure is not None:
+        return None, f"it ended with {m.failure.kind.replace('_', ' ')} in {m.failure.stage}: {m.failure.message}"
+    samples = m.samples_of(timer) if timer else m.headline
+    if samples is None or not samples.elapsed_s:
+        what = f"samples.{timer}" if timer else "samples"
+        absent = [a.why for a in m.not_measured if a.what.startswith(what)]
+        return None, m.why_absent(what) or (absent[0] if absent else f"it was not timed by {timer or 'any timer'}")
+    if samples.iterations < 1 or not all(map(_is_time, samples.per_call_s)):
+        return None, f"the readings of {samples.timer} are no times"
+    if min(sum(samples.per_call_s), samples.summary.median_s) < LEAST_S:
+        return None, f"the readings of {samples.timer} are not above the clock's own cost"
+    return samples, ""
+
+
+def _is_time(seconds: float) -> bool:
+    """NaN is none. What is below 0 may be one that the timer's cost was taken off from."""
+    return -GREATEST_S < seconds < GREATEST_S
+
+
+def is_alarm(c: Comparison) -> bool:
+    """Called slower, and not taken back by the second measurement."""
+    return c.verdict == "slower" and c.confirmed is not False
+
+
+def common_environment(measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """The facts that are the same for all, by the names of `Environment`: a file that says where it was measured, once,
+    must not say it of a row from elsewhere. Unknown facts are left out."""
+    if not measurements:
+        return {}
+    first = measurements[0].environment
+    facts = {f.name: getattr(first, f.name) for f in dataclasses.fields(first)}
+    return {
+        name: value
+        for name, value in facts.items()
+        if value is not None and all(getattr(m.environment, name) == value for m in measurements)
+    }
+
+
+def plain(value: Any) -> Any:
+    """A parameter as strict JSON: what JSON has no word for, as text."""
+    if isinstance(value, Opaque):
+        return value.text
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return [plain(v) for v in value] if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def known(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Without those that are None."""
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def nanoseconds(seconds: float) -> float:
+    """To the femtosecond: 392.0, where the product of floats is 391.99999999999994."""
+    return round(1e9 * seconds, 6)
+
+
+def strict_json(document: Any, indent: int | None = 2) -> str:
+    """In ASCII. A NaN or an infinity is a mistake of ours and raises ValueError.
+
+    Args:
+        indent: None where there may be many readings, each of which would be a line.
+    """
+    return json.dumps(document, indent=indent, allow_nan=False) + "\n"

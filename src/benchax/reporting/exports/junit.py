@@ -1,0 +1,87 @@
+"""JUnit XML: a case is a test. A failed one is an <error>, one that was never run is skipped, and one that a comparison
+calls slower is a <failure>.
+
+`time` is the median in seconds per call, and is left out where there is none. XML 1.0 cannot hold most control
+characters, not even escaped: they are written as \\x1b, and a lone half of a surrogate pair as \\ud800.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from benchax.model import Comparison, Failure
+from benchax.reporting.comparisons import sentence
+from benchax.reporting.exports.entries import Entry, common_environment, is_alarm, known
+
+# Everything outside of Char in XML 1.0, 2.2.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def text(found: Sequence[Entry]) -> str:
+    root = Element("testsuites", name="benchax")
+    suite = SubElement(root, "testsuite", name="benchax")
+    env = common_environment([entry.m for entry in found])
+    if "host" in env:
+        suite.set("hostname", xml_text(env["host"]))
+    if found:
+        # JUnit's schema has no time zone; ours is UTC.
+        suite.set("timestamp", xml_text(min(entry.m.started_at for entry in found)[:19]))
+    for entry in found:
+        suite.append(_case(entry))
+    _count(suite)
+    for name in ("tests", "failures", "errors", "skipped"):
+        root.set(name, suite.get(name, "0"))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def xml_text(content: str) -> str:
+    """What XML cannot hold, spelled out."""
+    return _FORBIDDEN.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", content)
+
+
+def _count(suite: Element) -> None:
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
+
+
+def _case(entry: Entry) -> Element:
+    case = Element("testcase", classname=xml_text(entry.m.case.name), name=xml_text(entry.label))
+    if entry.summary:
+        case.set("time", f"{entry.summary.median_s:.9f}")
+    _properties(case, entry)
+    if entry.m.failure:
+        _failed(case, entry.m.failure)
+    elif alarms := [c for c in entry.comparisons if is_alarm(c)]:
+        _slower(case, alarms)
+    elif entry.samples is None:
+        SubElement(case, "skipped", message=xml_text(entry.detail))
+    SubElement(case, "system-out").text = xml_text("\n".join([entry.detail, *map(sentence, entry.comparisons)]))
+    return case
+
+
+def _failed(case: Element, failure: Failure) -> None:
+    tag = "skipped" if failure.kind == "not_run" else "error"
+    found = SubElement(case, tag, type=failure.kind, message=xml_text(f"in {failure.stage}: {failure.message}"))
+    found.text = xml_text("\n".join(part for part in (failure.advice, failure.traceback) if part))
+
+
+def _slower(case: Element, alarms: Sequence[Comparison]) -> None:
+    """One element: the schema has no room for more."""
+    said = [sentence(c) for c in alarms]
+    SubElement(case, "failure", type="slower", message=xml_text(said[0])).text = xml_text("\n".join(said))
+
+
+def _properties(case: Element, entry: Entry) -> None:
+    s = entry.summary
+    times = {"median_s": s.median_s, "low_95_s": s.low_s, "high_95_s": s.high_s} if s else {}
+    numbers = known(times | {"compile_s": entry.compile_s} | entry.counted)
+    if numbers:
+        properties = SubElement(case, "properties")
+        for name, value in numbers.items():
+            SubElement(properties, "property", name=name, value=repr(value))

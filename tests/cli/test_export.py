@@ -1,0 +1,230 @@
+"""`benchax export` and `benchax import`: stored runs to other tools, and those of pytest-benchmark back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from exported_rows import SLOWER
+from measurement_strategies import HOST, measured
+
+from benchax.cli.export import is_of
+from benchax.cli.main import main
+from benchax.codec import from_document
+from benchax.model import Failure, Measurement, Program, Version
+from benchax.reporting.exports import FORMATS
+from benchax.store import baselines, comparisons
+from benchax.store.database import DatabaseStore, open_store
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "pytest-benchmark-5.3.1.json"
+
+
+@dataclass(frozen=True)
+class Done:
+    code: object
+    out: str
+    err: str
+
+
+Benchax = Callable[..., Done]
+
+
+@pytest.fixture
+def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
+    """Runs the command line in this process."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
+
+    def run(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["benchax", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return Done(end.value.code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def store(project: Path) -> DatabaseStore:
+    """Two runs: v1 of one case, and the last of three, one of them failed."""
+    found = open_store(project / ".benchmarks")
+    found.append(measured("matmul", run="run-1", commit="a" * 40, n=8))
+    for m in (measured("matmul", run="run-2", n=8), measured("naïve | 🦊", run="run-2")):
+        found.append(m)
+    found.append(replace(measured("bad", run="run-2"), samples=(), failure=Failure("timeout", "compile", "over 3 s")))
+    baselines.set_baseline(found, "v1", "run-1")
+    return found
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_data_go_to_stdout_and_words_to_stderr(format: str, benchax: Benchax, store: DatabaseStore) -> None:
+    done = benchax("export", "--format", format)
+
+    assert (done.code, done.err) == (0, "3 cases, 1 of them without times\n")
+    assert "matmul" in done.out
+    assert done.out.endswith("\n")
+
+
+def test_a_file_holds_what_stdout_would(benchax: Benchax, store: DatabaseStore, project: Path) -> None:
+    out = benchax("export", "--format", "csv").out
+
+    done = benchax("export", "--format", "csv", "--output", "new folder/rows.csv")
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "3 cases to new folder/rows.csv, 1 of them without times\n"
+    assert (project / "new folder/rows.csv").read_bytes().decode() == out
+
+
+@pytest.mark.parametrize(("reference", "run"), [((), "run-2"), (("v1",), "run-1"), (("aaaa",), "run-1")])
+def test_a_run_is_named_as_elsewhere(
+    reference: tuple[str, ...], run: str, benchax: Benchax, store: DatabaseStore
+) -> None:
+    found = json.loads(benchax("export", *reference, "--format", "json").out)
+
+    assert {from_document(m).run_id for m in found["measurements"]} == {run}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--format", "xml"), "error: unknown format 'xml'\nexpected one of: asv, bencher, csv, "),
+        (("--format", "asv"), "error: asv's results are several files\nexpected --output FOLDER\n"),
+        (("v9", "--format", "csv"), "error: 'v9' is no baseline, run or commit in "),
+        (("--format", "csv", "--timer", "lop"), "error: no case was timed by 'lop'\nexpected one of: wall\n"),
+        (("--format", "csv", "-o", ".benchmarks"), "error: cannot write '.benchmarks': "),
+        (("v1", "--format", "asv", "-o", "x"), "error: git does not know commit aaaaaaaaaaaa here, and asv wants"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(
+    words: tuple[str, ...], message: str, benchax: Benchax, store: DatabaseStore
+) -> None:
+    done = benchax("export", *words)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(message)
+
+
+def test_a_format_has_to_be_named(benchax: Benchax, store: DatabaseStore) -> None:
+    done = benchax("export")
+
+    assert done.code == 2
+    assert "Missing option '--format'" in done.err
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_asv_gets_the_date_of_the_commit_and_later_runs_join_it(benchax: Benchax, project: Path) -> None:
+    git(project, "init", "--quiet")
+    git(project, "commit", "--quiet", "--allow-empty", "-m", "one", "--date", "2025-01-01T00:00:00Z")
+    commit = git(project, "rev-parse", "HEAD")
+    for name in ("f", "g"):
+        open_store(project / ".benchmarks").append(measured(name, run=name, commit=commit))
+        assert benchax("export", "--format", "asv", "-o", "results").code == 0
+
+    (file,) = project.glob(f"results/host/{commit[:8]}-*.json")
+    found = json.loads(file.read_text())
+
+    assert found["date"] == 1000 * int(git(project, "show", "-s", "--format=%ct"))
+    assert found["results"].keys() == {"f", "g"}
+    assert json.loads((project / "results/benchmarks.json").read_text()).keys() == {"f", "g", "version"}
+
+
+# ---- comparisons ------------------------------------------------------------------------------------------------
+
+
+def with_program(m: Measurement, sha256: str) -> Measurement:
+    return replace(m, program=Program(sha256, 1, b"x"))
+
+
+def test_what_the_newest_comparison_calls_slower_fails_in_junit(benchax: Benchax, project: Path) -> None:
+    store = open_store(project / ".benchmarks")
+    m = with_program(measured("f", run="r"), "a" * 64)
+    store.append(m)
+    slower = replace(SLOWER, case=m.case, candidate=Version("now", program="a" * 64))
+    comparisons.append(store, [slower, replace(slower, metric="peak", verdict="same")])
+
+    failing = ElementTree.fromstring(benchax("export", "--format", "junit").out)
+    comparisons.append(store, [replace(slower, verdict="same", ratio=1.0)])
+    fine = ElementTree.fromstring(benchax("export", "--format", "junit").out)
+
+    assert [suite.get("failures") for suite in (failing, fine)] == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        (Version("now", program="a" * 64), True),
+        (Version("now", program="b" * 64), False),
+        (Version("now", commit="c0ffee", is_dirty=False), True),
+        (Version("now", commit="c0ffee", is_dirty=False, program="b" * 64), True),
+        (Version("now", commit="c0ffee", is_dirty=True), False),
+        (Version("now", commit="decade", is_dirty=False), False),
+        (Version("now"), False),
+    ],
+)
+def test_a_comparison_belongs_to_what_its_candidate_ran(candidate: Version, expected: bool) -> None:
+    m = with_program(measured("f"), "a" * 64)
+    m = replace(m, environment=replace(HOST, commit="c0ffee", is_dirty=False))
+
+    assert is_of(replace(SLOWER, case=m.case, candidate=candidate), m) is expected
+
+
+# ---- import -----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_pytest_benchmark_becomes_a_run(benchax: Benchax, project: Path) -> None:
+    done = benchax("import", str(GOLDEN))
+
+    rows = open_store(project / ".benchmarks").query()
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"5 rows stored in .benchmarks/benchax.db as run {rows[0].run_id[:12]}\n"
+    assert len(rows) == 5
+    assert "test_x.py::test_rounds[rounds=5, what=x,y] #rounds" in benchax("list").out
+
+
+def test_a_file_is_stored_once(benchax: Benchax, project: Path) -> None:
+    benchax("import", str(GOLDEN))
+
+    done = benchax("import", str(GOLDEN))
+
+    assert done.code == 0
+    assert done.err.startswith("0 rows stored in ")
+    assert done.err.endswith(", 5 were there already\n")
+    assert len(open_store(project / ".benchmarks").query()) == 5
+
+
+def test_a_file_without_readings_is_stored_and_said_to_be_one(benchax: Benchax, project: Path) -> None:
+    done = benchax("import", str(GOLDEN.with_name("pytest-benchmark-5.3.1-saved.json")))
+
+    assert done.err.endswith("1 of them without readings: the file holds statistics only\n")
+    assert "not measured because the file holds statistics without readings" in " ".join(benchax("show").out.split())
+
+
+def test_what_is_no_such_file_is_refused_and_nothing_stored(benchax: Benchax, project: Path) -> None:
+    (project / "x.json").write_text("[]")
+
+    done = benchax("import", "x.json")
+
+    assert done.code == 2
+    assert done.err.startswith("error: x.json: not a file of pytest-benchmark: it has no machine_info\n")
+    assert not (project / ".benchmarks").exists()
+
+
+def test_what_was_imported_can_be_exported_again(benchax: Benchax, project: Path) -> None:
+    benchax("import", str(GOLDEN))
+
+    found = json.loads(benchax("export", "--format", "pytest-benchmark").out)
+
+    theirs = json.loads(GOLDEN.read_text("utf-8"))["benchmarks"]
+    assert [b["stats"]["median"] for b in found["benchmarks"]] == pytest.approx(
+        [b["stats"]["median"] for b in theirs], rel=1e-12
+    )

@@ -1,0 +1,370 @@
+"""Which comparisons are too much, how limits are written, and how the program ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.comparing.gate import (
+    DEFAULT_EVENTS,
+    ERROR,
+    FINE,
+    SLOWER,
+    UNCLEAR,
+    Gate,
+    Limit,
+    described,
+    gate_of,
+    limit_of,
+    limit_text,
+    parse,
+)
+from benchax.errors import UsageError
+from benchax.model import METRICS, CaseId, Comparison, Failure, Version
+
+
+def compared(verdict: str = "slower", ratio: float = 1.1, *, metric: str = "run", case: str = "f") -> Comparison:
+    found = Comparison(CaseId(case), "run", Version("old"), Version("new"), "slower", ratio=ratio)
+    return replace(found, metric=metric, verdict=verdict, baseline_value=1e-3, candidate_value=1e-3 * ratio)
+
+
+def in_bytes(before: float, after: float, metric: str = "peak") -> Comparison:
+    verdict = "same" if before == after else "slower" if after > before else "faster"
+    found = compared(verdict, 1.0, metric=metric)
+    ratio = after / before if before else None
+    return replace(found, method="counted", ratio=ratio, baseline_value=before, candidate_value=after)
+
+
+FAILED = replace(compared("unclear"), failure=Failure("error", "build", "broken"), ratio=None)
+
+
+# ---- how limits are written -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "limit"),
+    [
+        ("5%", "run", Limit(0.05)),
+        (" 2.5 % ", "run", Limit(0.025)),
+        (".5%", "run", Limit(0.005)),
+        ("100%", "compile", Limit(1.0)),
+        ("20us", "run", Limit(None, 20e-6)),
+        ("5%+20us", "run", Limit(0.05, 20e-6)),
+        ("20 us + 5 %", "run", Limit(0.05, 20e-6)),
+        ("20%+50ms", "compile", Limit(0.2, 0.05)),
+        ("0", "run", Limit(None, 0.0)),
+        ("0%", "run", Limit(0.0)),
+        ("0", "peak", Limit(None, 0.0)),
+        (0, "peak", Limit(None, 0.0)),
+        ("64KiB", "peak", Limit(None, 65536.0)),
+        ("4096", "constants", Limit(None, 4096.0)),
+        (4096, "constants", Limit(None, 4096.0)),
+        ("5%+64KiB", "peak", Limit(0.05, 65536.0)),
+        ("1000", "flops", Limit(None, 1000.0)),
+        ("1e6", "flops", Limit(None, 1e6)),
+    ],
+)
+def test_a_limit_is_a_share_an_amount_or_both(text: object, metric: str, limit: Limit) -> None:
+    found = limit_of(text, metric)  # type: ignore[arg-type]
+
+    assert found.relative == (limit.relative if limit.relative is None else pytest.approx(limit.relative))
+    assert found.absolute == (limit.absolute if limit.absolute is None else pytest.approx(limit.absolute))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-3%",
+        "abc",
+        "5%%",
+        "",
+        " ",
+        "%",
+        "5%+",
+        "+5%",
+        "nan",
+        "inf",
+        "-1ms",
+        "5% 3%",
+        "5 parsecs",
+        "1e999",
+        "nan%",
+        "--5%",
+    ],
+)
+@pytest.mark.parametrize("metric", METRICS)
+def test_what_is_no_limit_is_refused_with_an_example(text: str, metric: str) -> None:
+    with pytest.raises(UsageError) as error:
+        limit_of(text, metric)  # type: ignore[arg-type]
+
+    assert error.value.problem == f"the limit {text!r} of {metric} cannot be read"
+    assert "5%" in error.value.expected
+
+
+@pytest.mark.parametrize("text", ["5%+6%", "1ms+2ms"])
+def test_two_limits_of_one_kind_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        limit_of(text, "run")
+
+
+@pytest.mark.parametrize("text", ["5", "0.5", "5.", ".5"])
+def test_a_time_without_a_unit_is_asked_for_it(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        limit_of(text, "run")
+
+    assert str(error.value) == (
+        f"the limit '{text}' of run has no unit\nexpected 5%, 20us or 5%+20us\n\nhint: {text}% or {text}ms"
+    )
+
+
+def test_one_limit_is_of_run_times_and_others_are_named() -> None:
+    assert parse("5%") == {"run": Limit(0.05)}
+    assert parse("run=5%,peak=0, compile = 20%+50ms") == {
+        "run": Limit(0.05),
+        "peak": Limit(None, 0.0),
+        "compile": Limit(0.2, 0.05),
+    }
+    assert parse("5%,peak=1KiB") == {"run": Limit(0.05), "peak": Limit(None, 1024.0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the limit '' of run cannot be read"),
+        ("run=", "the limit '' of run cannot be read"),
+        ("x=5%", "there is no metric 'x'"),
+        ("=5%", "there is no metric ''"),
+        ("runs=5%", "there is no metric 'runs'"),
+        ("5%,", "the limit '' of run cannot be read"),
+        ("run=5%=6%", "the limit '5%=6%' of run cannot be read"),
+    ],
+)
+def test_a_list_of_limits_that_cannot_be_read_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse(text)
+
+    assert error.value.problem == said
+
+
+def test_an_unknown_metric_is_told_the_nearest() -> None:
+    with pytest.raises(
+        UsageError, match=r"expected 'compile'\? Permitted is one of: compile, constants, flops, peak, run"
+    ):
+        parse("compiled=5%")
+
+
+@given(st.text() | st.text("0123456789.%+-=,us KiBrunpeak"))
+def test_any_text_is_read_or_refused_and_never_a_negative_limit(text: str) -> None:
+    try:
+        found = parse(text)
+    except UsageError:
+        return
+
+    for limit in found.values():
+        assert limit.relative is None or 0 <= limit.relative < float("inf")
+        assert limit.absolute is None or 0 <= limit.absolute < float("inf")
+        assert (limit.relative, limit.absolute) != (None, None)
+
+
+# ---- what exceeds a limit ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "after", "is_exceeded"),
+    [
+        (Limit(0.05), 100, 105, False),
+        (Limit(0.05), 100, 106, True),
+        (Limit(0.0), 100, 100, False),
+        (Limit(None, 0.0), 100, 100, False),
+        (Limit(None, 0.0), 100, 100.1, True),
+        (Limit(None, 0.0), 100, 99, False),
+        (Limit(None, 10.0), 100, 110, False),
+        (Limit(None, 10.0), 100, 111, True),
+        (Limit(0.05, 10.0), 100, 108, False),  # above 5 %, not above 10
+        (Limit(0.05, 10.0), 1000, 1020, False),  # above 10, not above 5 %
+        (Limit(0.05, 10.0), 1000, 1060, True),
+        (Limit(0.05), 0, 1, True),
+        (Limit(0.05), 0, 0, False),
+    ],
+)
+def test_both_parts_of_a_limit_must_be_exceeded(limit: Limit, before: float, after: float, is_exceeded: bool) -> None:
+    assert limit.is_exceeded(before, after) is is_exceeded
+
+
+def test_only_what_is_called_slower_is_an_alarm() -> None:
+    gate = Gate({"run": Limit(0.05)})
+    listed = [compared(verdict, 1.5) for verdict in ("slower", "faster", "same", "unclear")]
+
+    assert [c.verdict for c, _ in gate.alarms(listed)] == ["slower"]
+
+
+def test_times_are_held_against_the_limit_by_their_ratio_not_by_their_medians() -> None:
+    """Medians of two sides come from all blocks together; pairs know far better."""
+    by_medians = replace(compared(ratio=1.04), candidate_value=2e-3)
+    by_ratio = replace(compared(ratio=1.2), candidate_value=1e-3)
+
+    assert Gate({"run": Limit(0.05)}).alarms([by_medians]) == []
+    assert Gate({"run": Limit(0.05)}).alarms([by_ratio]) == [(by_ratio, Limit(0.05))]
+
+
+def test_counts_are_held_against_the_limit_as_they_are_also_where_there_were_none_before() -> None:
+    gate = Gate({"peak": Limit(None, 0.0), "constants": Limit(None, 64.0)})
+
+    assert gate.alarms([in_bytes(0, 8)]) == [(in_bytes(0, 8), Limit(None, 0.0))]
+    assert gate.alarms([in_bytes(8, 8), in_bytes(9, 8)]) == []
+    assert gate.alarms([in_bytes(0, 64, "constants")]) == []
+    assert len(gate.alarms([in_bytes(0, 65, "constants")])) == 1
+
+
+def test_metrics_without_a_limit_are_free() -> None:
+    assert Gate({"run": Limit(0.05)}).alarms([in_bytes(1, 100), compared(metric="compile", ratio=9.0)]) == []
+    assert Gate().alarms([compared(ratio=100.0)]) == []
+
+
+def test_an_alarm_in_words() -> None:
+    assert described(compared(ratio=1.123), Limit(0.05)) == "run +12 % (limit 5 %)"
+    assert described(compared(ratio=1.123), Limit(0.05, 20e-6)) == "run +12 % (limit 5 % + 20.0 µs)"
+    assert described(in_bytes(1024, 2048), Limit(None, 0.0)) == "peak 1.00 KiB to 2.00 KiB (limit 0 B)"
+    assert described(in_bytes(0, 5, "flops"), Limit(0.025)) == "flops 0 FLOP to 5 FLOP (limit 2.5 %)"
+    assert limit_text(Limit(0.05, 65536.0), "peak") == "5 % + 64.0 KiB"
+
+
+# ---- how the program ends ---------------------------------------------------------------------------------------
+
+STRICT = dict.fromkeys(DEFAULT_EVENTS, True)
+LENIENT = dict.fromkeys(DEFAULT_EVENTS, False)
+LIMITS = {"run": Limit(0.05)}
+
+
+@pytest.mark.parametrize(
+    ("found", "events", "code"),
+    [
+        ([compared("same")], STRICT, FINE),
+        ([compared("faster", 0.5)], STRICT, FINE),
+        ([compared("slower", 1.02)], STRICT, FINE),
+        ([compared("slower", 1.1)], LENIENT, SLOWER),
+        ([compared("unclear")], DEFAULT_EVENTS, FINE),
+        ([compared("unclear")], STRICT, UNCLEAR),
+        ([FAILED], DEFAULT_EVENTS, ERROR),
+        ([FAILED], LENIENT, FINE),
+        ([FAILED, compared("slower", 1.1), compared("unclear")], STRICT, ERROR),
+        ([FAILED, compared("slower", 1.1)], LENIENT, SLOWER),
+        ([compared("unclear"), compared("slower", 1.1)], STRICT, SLOWER),
+        ([compared("unclear", metric="compile")], STRICT, FINE),  # nobody set a limit to it
+        ([], STRICT, FINE),
+    ],
+)
+def test_the_gravest_decides(found: list[Comparison], events: dict[str, bool], code: int) -> None:
+    assert Gate(LIMITS, events).exit_code(found) == code  # type: ignore[arg-type]
+
+
+def test_a_failure_is_no_unclear_comparison() -> None:
+    assert Gate(LIMITS, {**LENIENT, "unclear": True}).exit_code([FAILED]) == FINE
+
+
+def test_new_and_missing_cases_fail_where_that_is_asked_for() -> None:
+    case = [CaseId("g")]
+
+    assert Gate(LIMITS).exit_code([], new=case, missing=case) == FINE
+    assert Gate(LIMITS, {**LENIENT, "new": True}).exit_code([], new=case) == SLOWER
+    assert Gate(LIMITS, {**LENIENT, "missing": True}).exit_code([], missing=case) == SLOWER
+    assert Gate(LIMITS, STRICT).exit_code([FAILED], missing=case) == ERROR
+
+
+def test_exit_codes_are_those_that_are_promised() -> None:
+    assert (FINE, SLOWER, ERROR, UNCLEAR) == (0, 1, 2, 3)
+
+
+# ---- in pyproject.toml ------------------------------------------------------------------------------------------
+
+
+def write(project: Path, text: str) -> Path:
+    (project / "pyproject.toml").write_text(text, encoding="utf-8")
+    return project
+
+
+TABLE = """
+[tool.benchax.gate]
+run = "5%"
+peak = "64KiB"
+missing = "fail"
+failed = "ignore"
+
+[tool.benchax.gate.cases."matmul*"]
+run = "10%"
+
+[tool.benchax.gate.cases."matmul[n=8]"]
+run = "20%+1ms"
+compile = "50%"
+"""
+
+
+def test_without_a_file_nothing_is_too_much(project: Path) -> None:
+    assert gate_of(None, project) == Gate()
+
+
+def test_the_file_says_limits_and_events(project: Path) -> None:
+    gate = gate_of(None, write(project, TABLE))
+
+    assert gate.limits == {"run": Limit(0.05), "peak": Limit(None, 65536.0)}
+    assert gate.events == {"new": False, "missing": True, "failed": False, "unclear": False}
+
+
+def test_patterns_replace_limits_metric_by_metric_and_later_ones_win(project: Path) -> None:
+    gate = gate_of(None, write(project, TABLE))
+
+    assert gate.limits_of(CaseId("fft"))["run"] == Limit(0.05)
+    assert gate.limits_of(CaseId("matmul", (("n", 16),))) == {"run": Limit(0.1), "peak": Limit(None, 65536.0)}
+    assert gate.limits_of(CaseId("matmul", (("n", 8),))) == {
+        "run": Limit(0.2, 1e-3),
+        "peak": Limit(None, 65536.0),
+        "compile": Limit(0.5),
+    }
+
+
+def test_a_pattern_that_is_a_name_holds_for_all_its_parameters(project: Path) -> None:
+    gate = gate_of(None, write(project, '[tool.benchax.gate.cases.fft]\nrun = "1%"\n'))
+
+    assert gate.limits_of(CaseId("fft", (("n", 8),))) == {"run": Limit(0.01)}
+    assert gate.limits_of(CaseId("fft2")) == {}
+
+
+def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Path) -> None:
+    gate = gate_of("run=7%", write(project, TABLE), {"unclear": True})
+
+    assert (gate.limits, gate.cases) == ({"run": Limit(0.07)}, ())
+    assert gate.events == {"new": False, "missing": True, "failed": False, "unclear": True}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('[tool.benchax.gate]\nruns = "5%"', "unknown key 'runs'"),
+        ('[tool.benchax.gate]\nrun = "5"', "the limit '5' of run has no unit"),
+        ("[tool.benchax.gate]\nrun = 5", "the limit 5 of run has no unit"),
+        ("[tool.benchax.gate]\nrun = true", "the limit True of run cannot be read"),
+        ("[tool.benchax.gate]\nrun = -0.5", "the limit -0.5 of run cannot be read"),
+        ('[tool.benchax.gate]\nmissing = "maybe"', "missing = 'maybe' cannot be"),
+        ("[tool.benchax.gate]\nmissing = true", "missing = True cannot be"),
+        ('[tool.benchax.gate.cases.f]\nspeed = "5%"', "there is no metric 'speed'"),
+        ('[tool.benchax.gate.cases.f]\nnew = "fail"', "there is no metric 'new'"),
+        ('[tool.benchax]\ngate = "5%"', "it is '5%'"),
+        ('[tool.benchax.gate]\ncases = "5%"', "cases is '5%'"),
+        ('[tool.benchax.gate.cases]\nf = "5%"', "cases.f is '5%'"),
+    ],
+)
+def test_a_table_that_cannot_be_read_names_the_file(project: Path, table: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        gate_of(None, write(project, table))
+
+    assert error.value.problem == f"[tool.benchax.gate] of {project / 'pyproject.toml'}: {said}"
+    assert error.value.expected
+
+
+def test_a_table_that_cannot_be_read_is_an_error_beside_a_command_line_too(project: Path) -> None:
+    with pytest.raises(UsageError, match="has no unit"):
+        gate_of("5%", write(project, '[tool.benchax.gate]\nrun = "5"'))

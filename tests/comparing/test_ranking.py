@@ -1,0 +1,99 @@
+"""Who is fastest, with ties where nothing tells versions apart: by hand-made comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+from benchax.comparing.ranking import Comparisons, Rank, ranked
+from benchax.model import CaseId, Comparison, Version
+from benchax.reporting import display  # noqa: F401  # what print needs
+from benchax.stats.verdicts import Verdict
+
+
+def versus(one: str, other: str, verdict: Verdict, ratio: float, **fields: object) -> Comparison:
+    compared = Comparison(CaseId("f"), "run", Version(one), Version(other), verdict, ratio=ratio)
+    return replace(compared, low=ratio - 0.01, high=ratio + 0.01, **fields)  # type: ignore[arg-type]
+
+
+def among(times: dict[str, float], told_apart_at: float) -> dict[tuple[str, str], Comparison]:
+    """All pairs; a difference of that share is clear, a smaller one is not."""
+    against = {}
+    for one, other in permutations(times, 2):
+        ratio = times[other] / times[one]
+        verdict: Verdict = (
+            "slower" if ratio > 1 + told_apart_at else "faster" if 1 / ratio > 1 + told_apart_at else "same"
+        )
+        against[one, other] = versus(one, other, verdict, ratio)
+    return against
+
+
+def places(times: dict[str, float], told_apart_at: float = 0.05) -> list[tuple[int, str]]:
+    return [(rank.place, rank.label) for rank in ranked(times, among(times, told_apart_at))]
+
+
+def test_the_fastest_is_first() -> None:
+    assert places({"a": 3.0, "b": 1.0, "c": 2.0}) == [(1, "b"), (2, "c"), (3, "a")]
+
+
+def test_what_cannot_be_told_apart_shares_a_place_and_the_next_one_is_free() -> None:
+    assert places({"a": 1.0, "b": 1.01, "c": 2.0}) == [(1, "a"), (1, "b"), (3, "c")]
+    assert places({"a": 1.0, "b": 2.0, "c": 2.01, "d": 4.0}) == [(1, "a"), (2, "b"), (2, "c"), (4, "d")]
+
+
+def test_all_may_share_the_first_place() -> None:
+    assert places({"a": 1.02, "b": 1.01, "c": 1.0}) == [(1, "c"), (1, "b"), (1, "a")]
+
+
+def test_a_chain_of_small_differences_ends_where_the_first_of_the_place_is_told_apart() -> None:
+    """b and c each take 4 % longer than the one before: c is told apart from a, though not from b."""
+    assert places({"a": 1.0, "b": 1.04, "c": 1.08}) == [(1, "a"), (1, "b"), (3, "c")]
+
+
+def test_what_was_not_compared_is_not_told_apart() -> None:
+    assert [rank.place for rank in ranked({"a": 1.0, "b": 2.0}, {})] == [1, 1]
+
+
+def test_a_rank_has_its_ratio_to_the_fastest_with_the_interval() -> None:
+    first, second = ranked({"a": 2.0, "b": 1.0}, among({"a": 2.0, "b": 1.0}, 0.05))
+
+    assert first == Rank(1, "b", 1.0, 1.0, None, None)
+    assert second == Rank(2, "a", 2.0, 2.0, 1.99, 2.01)
+
+
+def test_nothing_has_no_ranks() -> None:
+    assert ranked({}, {}) == ()
+
+
+# ---- as one result ----------------------------------------------------------------------------------------------
+
+
+def test_verdicts_go_by_version_where_there_is_one_case_and_by_case_where_there_are_several() -> None:
+    slower, same = versus("a", "b", "slower", 2.0), versus("a", "c", "same", 1.0)
+    other = replace(versus("a", "b", "faster", 0.5), case=CaseId("g", (("n", 8),)))
+
+    assert Comparisons((slower, same)).verdicts == {"b": "slower", "c": "same"}
+    assert Comparisons((slower, other)).verdicts == {"f": "slower", "g[n=8]": "faster"}
+    assert Comparisons().verdicts == {}
+
+
+def test_verdicts_are_those_of_run_times() -> None:
+    compiled = replace(versus("a", "b", "slower", 2.0), metric="compile")
+
+    assert Comparisons((versus("a", "b", "same", 1.0), compiled)).verdicts == {"b": "same"}
+
+
+def test_comparisons_are_a_sequence() -> None:
+    one, other = versus("a", "b", "slower", 2.0), replace(versus("a", "b", "same", 1.0), metric="peak")
+    found = Comparisons((one, other))
+
+    assert (len(found), found[0], found[-1], found[:1], list(found)) == (2, one, other, (one,), [one, other])
+    assert found.of("peak") == (other,)
+    assert found.of("flops") == ()
+
+
+def test_comparisons_show_themselves() -> None:
+    found = Comparisons((versus("a", "b", "slower", 2.0),))
+
+    assert "slower" in str(found)
+    assert "<table" in found._repr_html_()

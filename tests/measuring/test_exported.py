@@ -1,0 +1,360 @@
+"""Exported programs give what the function gives, are the same bytes for the same function, and else say why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from measuring.conftest import SHORT
+
+from benchax.case import make_case
+from benchax.errors import NotMeasured
+from benchax.executors.isolated import Isolated
+from benchax.executors.pool import Pool
+from benchax.measuring import exported as exporting
+from benchax.measuring import stages
+from benchax.measuring.engine import measure, quiet
+from benchax.measuring.exported import Imported, exported, leaves_of
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.program import program_of
+from benchax.measuring.timers.base import Subject
+from benchax.model import Measurement
+
+STORED = replace(SHORT, store="somewhere", stages="build", memory=False)
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Layer:
+    """A pytree of the user's own, which whoever runs the program later does not have."""
+
+    weight: Any
+    bias: Any
+
+
+def built(fn: Any, *args: Any, kwargs: Any = None, **of_the_case: Any) -> Subject:
+    case = make_case(fn, args, kwargs, **of_the_case)
+    inputs, program = make_inputs(case, seed=0), program_of(case)
+    made = stages.build(program, inputs, lambda stage: None)
+    return Subject(program, inputs, None, made.static, made.donates)
+
+
+def row(fn: Any, *args: Any, **of_the_case: Any) -> Measurement:
+    return measure(make_case(fn, args, **of_the_case), STORED, run_id="test")
+
+
+def normalized(x: Any, *, eps: float = 1e-6) -> Any:
+    return x / jnp.sqrt(jnp.mean(x * x) + eps)
+
+
+def dense(layer: Layer, x: dict[str, Any]) -> dict[str, Any]:
+    return {"y": x["left"] @ layer.weight + layer.bias, "n": (x["left"].sum(), [x["right"]])}
+
+
+X = jnp.linspace(-2, 3, 24, dtype=jnp.float32).reshape(4, 6)
+CONSTANT = np.arange(24.0, dtype=np.float32).reshape(4, 6)
+LAYER = Layer(jnp.ones((6, 3)) * 0.5, jnp.arange(3.0))
+
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "plain": (lambda x: jnp.sin(x) @ x.T, X),
+    "jitted": (jax.jit(lambda x: jnp.sin(x) @ x.T), X),
+    "two inputs, one left out of the program": (lambda x, y: x + 1, X, X),
+    "no inputs": (lambda: jnp.arange(5.0),),
+    "nested": (dense, LAYER, {"left": X, "right": jnp.int32(3)}),
+    "none among the inputs": (lambda x, mask: x if mask is None else x * mask, X, None),
+    "weak float": (lambda x, factor: x * factor, X, 2.5),
+    "weak int": (lambda x, n: x * n, X.astype(jnp.bfloat16), 3),
+    "python bool": (lambda x, flag: jnp.where(flag, x, -x), X, True),
+    "python complex": (lambda x, z: x * z, X, 1 + 2j),
+    "bool": (lambda m: ~m, X > 0),
+    "int8": (lambda n: n * n, jnp.arange(9, dtype=jnp.int8)),
+    "complex": (jnp.conj, jnp.arange(4) * (1 + 1j)),
+    "typed key": (lambda key: jax.random.normal(key, (3,)), jax.random.key(7)),
+    "another kind of key": (lambda key: jax.random.bits(key, (3,)), jax.random.key(7, impl="rbg")),
+    "raw key": (lambda key: jax.random.normal(key, (3,)), jax.random.PRNGKey(7)),
+    "loop": (lambda x: jax.lax.fori_loop(0, 5, lambda i, c: c * 0.5 + i, x), X),
+    "captured constants": (lambda x: x + CONSTANT, X),
+    "custom call of jaxlib": (lambda x: jnp.linalg.svd(x, compute_uv=False), X),
+    "two custom calls": (lambda x: jnp.linalg.qr(x)[1] + jnp.linalg.eigvalsh(x.T @ x)[0], X),
+    "numpy": (jnp.cumsum, np.arange(8.0, dtype=np.float32)),
+    "spec": (lambda x: jnp.fft.fft(x), "f32[16]"),
+}
+
+
+def assert_same(outputs: Any, expected: Any) -> None:
+    one, other = jax.tree.leaves(outputs), jax.tree.leaves(expected)
+    assert [(x.shape, x.dtype) for x in one] == [(x.shape, x.dtype) for x in other]
+    for x, y in zip(one, other, strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_program_gives_what_the_function_gives(name: str) -> None:
+    subject = built(*FUNCTIONS[name])
+
+    program = exported(subject)
+    assert program.content is not None
+    imported, leaves = Imported(program.content), leaves_of(subject)
+
+    assert_same(imported(*leaves.args), subject.call())
+    assert_same(imported.program().call(*leaves.args), subject.call())
+    assert (program.size_bytes, len(program.sha256)) == (len(program.content), 64)
+
+
+def test_static_arguments_by_position_and_name_are_part_of_the_program() -> None:
+    def power(x: Any, n: int, *, keep: bool) -> Any:
+        return x**n if keep else x
+
+    declared = built(power, X, 3, kwargs={"keep": True}, static=[1, "keep"])
+    known = built(jax.jit(power, static_argnums=1, static_argnames="keep"), X, 3, kwargs={"keep": True})
+
+    for subject in (declared, known):
+        program = exported(subject)
+        assert program.content is not None
+        assert_same(Imported(program.content)(*leaves_of(subject).args), X**3)
+        assert leaves_of(subject).signature == "f32[4,6]"
+
+
+def test_keyword_arguments_are_leaves_like_others() -> None:
+    subject = built(normalized, kwargs={"x": X, "eps": 0.5})
+
+    program = exported(subject)
+
+    assert program.content is not None
+    assert_same(Imported(program.content)(*leaves_of(subject).args), normalized(X, eps=0.5))
+
+
+def test_an_equinox_module_and_its_wrapper_are_exported() -> None:
+    equinox = pytest.importorskip("equinox")
+    model = equinox.nn.MLP(6, 2, 8, 1, key=jax.random.key(0))
+
+    subject = built(equinox.filter_jit(lambda m, x: m(x)), model, X[0])
+    program = exported(subject)
+
+    assert program.content is not None
+    assert_same(Imported(program.content)(*leaves_of(subject).args), model(X[0]))
+
+
+def test_a_flax_module_and_its_wrapper_are_exported() -> None:
+    nnx = pytest.importorskip("flax.nnx")
+    model = nnx.Linear(6, 2, rngs=nnx.Rngs(0))
+
+    subject = built(nnx.jit(lambda x: model(x)), X)
+    program = exported(subject)
+
+    assert program.content is not None
+    assert_same(Imported(program.content)(*leaves_of(subject).args), model(X))
+
+
+def test_a_program_says_what_it_wants() -> None:
+    program = exported(built(lambda x, key, n: x[0] * n + jax.random.uniform(key), X, jax.random.key(0), 2.0))
+
+    assert program.content is not None
+    specs = Imported(program.content).specs
+
+    assert [(s.shape, str(s.dtype)) for s in specs] == [((4, 6), "float32"), ((), "key<fry>"), ((), "float32")]
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing of the kind", bytes(100)])
+def test_bytes_that_are_no_program_are_refused(content: bytes) -> None:
+    with pytest.raises(Exception):  # noqa: B017, PT011  # whatever flatbuffers makes of them; `paired` tells whose they are
+        Imported(content)
+
+
+# ---- the same program, the same bytes ---------------------------------------------------------------------------
+
+
+def test_the_same_function_is_the_same_program_each_time() -> None:
+    def make() -> Callable[[Any], Any]:
+        return lambda x: jnp.tanh(x) @ x.T
+
+    here = exported(built(make(), X))
+    elsewhere = exported(built(make(), X))
+
+    assert here.sha256 == elsewhere.sha256
+
+
+def test_a_program_does_not_tell_where_its_code_lay() -> None:
+    program = exported(built(lambda x: jnp.tanh(x), X))
+
+    assert program.content is not None
+    assert b"test_exported" not in program.content
+    assert jax.config.jax_traceback_in_locations_limit > 0
+
+
+def test_the_data_are_no_part_of_the_program_and_the_shapes_are() -> None:
+    def double(x: Any) -> Any:
+        return x * 2
+
+    here = exported(built(double, X)).sha256
+
+    assert exported(built(double, X + 1)).sha256 == here
+    assert exported(built(double, X[:2])).sha256 != here
+    assert exported(built(lambda x: x * 3, X)).sha256 != here
+
+
+SCRIPT = """
+import jax.numpy as jnp
+from benchax.case import make_case
+from benchax.measuring.engine import measure
+from benchax.options import resolve
+def halves(x):
+    return jnp.sin(x) / 2
+options = resolve({"stages": "build", "store": "somewhere", "memory": False}, environ={})
+print(measure(make_case(halves, ("f32[8]",)), options, run_id="").program.sha256)
+"""
+
+
+def test_two_processes_make_the_same_program() -> None:
+    said = [
+        subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True) for _ in range(2)
+    ]
+
+    one, other = (each.stdout.strip() for each in said)
+    assert one == other
+    assert len(one) == 64
+
+
+# ---- refused ----------------------------------------------------------------------------------------------------
+
+
+def called_back(x: Any) -> Any:
+    return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def printing(x: Any) -> Any:
+    jax.debug.print("{}", x.sum())
+    return x
+
+
+REFUSED: dict[str, tuple[Callable[[], Subject], str]] = {
+    "un-jitted": (
+        lambda: built(lambda x: x + 1, X, jit=False),
+        "a function that is given un-jitted cannot be called inside another compiled program",
+    ),
+    "a Compiled": (
+        lambda: built(jax.jit(lambda x: x + 1).lower(X).compile(), X),
+        "a function that is given as a Compiled cannot be called inside another compiled program",
+    ),
+    "donated": (
+        lambda: built(lambda x: x + 1, X, donate=[0]),
+        "it donates its arguments, which an exported program cannot",
+    ),
+    "donated by its jit": (
+        lambda: built(jax.jit(lambda x: x + 1, donate_argnums=0), X),
+        "it donates its arguments, which an exported program cannot",
+    ),
+    "a callback": (lambda: built(called_back, X), "it cannot be exported (NotImplementedError: "),
+    "a debugging print": (lambda: built(printing, X), "it cannot be exported (NotImplementedError: "),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_exported_says_why(name: str) -> None:
+    make, why = REFUSED[name]
+    subject = make()
+
+    with pytest.raises(NotMeasured) as error:
+        exported(subject)
+
+    assert error.value.problem.startswith(why)
+    assert "\n" not in error.value.problem
+
+
+def test_a_program_with_too_much_data_in_it_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
+    subject = built(lambda x: x + weights, jnp.ones(2000))
+    monkeypatch.setattr(exporting, "MOST_BYTES", 4096)
+
+    with pytest.raises(NotMeasured) as error:
+        exported(subject)
+
+    assert error.value.problem.startswith("its program takes ")
+    assert error.value.problem.endswith(", more than the 4.00 KiB that are kept")
+
+
+SEVERAL = """
+import jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from benchax.case import make_case
+from benchax.measuring.engine import measure
+from benchax.options import resolve
+x = jax.device_put(jnp.ones(8), NamedSharding(Mesh(jax.devices(), "d"), PartitionSpec("d")))
+options = resolve({"stages": "build", "store": "somewhere", "memory": False}, environ={})
+m = measure(make_case(lambda x: x * 2, (x,)), options, run_id="")
+print(jax.device_count(), m.status, m.program, m.why_absent("program"))
+"""
+
+
+def test_inputs_on_several_devices_are_not_exported() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", SEVERAL],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+    )
+
+    assert said.stdout.strip() == "2 ok None its inputs are on several devices"
+
+
+# ---- in a row ---------------------------------------------------------------------------------------------------
+
+
+def test_a_row_that_will_be_stored_has_its_program() -> None:
+    found = row(lambda x: x @ x.T, X)
+
+    assert found.program is not None
+    assert found.program.content is not None
+    assert found.why_absent("program") is None
+    assert_same(Imported(found.program.content)(X), X @ X.T)
+
+
+def test_a_row_that_is_not_stored_says_so(short: Any) -> None:
+    found = measure(make_case(jnp.sin, (X,)), replace(short, stages="build"), run_id="test")
+
+    assert found.program is None
+    assert found.why_absent("program") == "the row is not stored"
+
+
+@pytest.mark.parametrize("fn", [called_back, printing])
+def test_an_export_that_fails_costs_no_row(fn: Any) -> None:
+    found = row(fn, X)
+
+    assert found.status == "ok"
+    assert found.program is None
+    assert (found.why_absent("program") or "").startswith("it cannot be exported (NotImplementedError: ")
+    assert found.stages.compile_s is not None
+
+
+def test_whatever_an_export_raises_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("flatbuffers is not what it was\nand more")
+
+    monkeypatch.setattr(exporting.export, "export", broken)
+
+    found = row(lambda x: x + 1, X)
+
+    assert found.status == "ok"
+    assert found.why_absent("program") == "it cannot be exported (RuntimeError: flatbuffers is not what it was)"
+
+
+@pytest.mark.serial
+def test_the_program_comes_back_from_a_worker_process() -> None:
+    case = make_case(lambda x: jnp.cos(x) * 3, (X,))
+
+    with Pool() as pool:
+        found = Isolated(pool=pool).run(case, STORED, run_id="test", progress=quiet)
+
+    assert found.failure is None
+    assert found.program is not None
+    assert found.program.content is not None
+    assert_same(Imported(found.program.content)(X), jnp.cos(X) * 3)

@@ -1,0 +1,430 @@
+"""Versions side by side in one process: on buffers that they share and that are renewed; or the failure of a side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.case import make_case
+from benchax.measuring import paired, stages
+from benchax.measuring.exported import exported
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, Request, Side, take_blocks
+from benchax.measuring.program import program_of
+from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.wall import Wall
+
+# Times are taken, and none is looked at: alone, so that a sample that waits for others does not make the tests long.
+pytestmark = pytest.mark.serial
+
+X = "f32[64]"
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paired, "WARMUP_S", 0.001)
+    monkeypatch.setattr(paired, "BLOCK_NS", 5_000_000)
+
+
+def sine(x: Any) -> Any:
+    return jnp.sin(x) + 1
+
+
+def twice(x: Any) -> Any:
+    return jnp.sin(x) + jnp.ones((), x.dtype)
+
+
+def off(x: Any) -> Any:
+    return jnp.sin(x) + 1.5
+
+
+def host_sine(x: Any) -> Any:
+    return jax.pure_callback(lambda v: np.sin(v) + 1, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def native(label: str, fn: Any, *args: Any, **of_the_case: Any) -> Side:
+    return Side(label, make_case(fn, args or (X,), **of_the_case))
+
+
+def program(fn: Any, *args: Any) -> bytes:
+    case = make_case(fn, args or (X,))
+    inputs, made = make_inputs(case, seed=0), program_of(case)
+    built = stages.build(made, inputs, lambda stage: None)
+    content = exported(Subject(made, inputs, None, built.static, built.donates)).content
+    assert content is not None
+    return content
+
+
+def taken(*sides: Side, blocks: int = 1, **request: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
+    return take_blocks(Request(sides, blocks=blocks, **request), lambda stage, **facts: None)
+
+
+def failure(*sides: Side) -> tuple[int, dict[str, Any]]:
+    document, arrays = taken(*sides)
+    assert arrays == []
+    return document["side"], document["failure"]
+
+
+# ---- what comes back --------------------------------------------------------------------------------------------
+
+
+def test_each_round_of_each_block_has_a_sample_of_each_side() -> None:
+    document, (ns,) = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
+
+    assert (ns.shape[0], ns.shape[2], ns.dtype) == (2, 3, np.int64)
+    assert LEAST_ROUNDS <= ns.shape[1] <= MOST_ROUNDS
+    assert (ns > 0).all()
+    assert document["failure"] is None
+    assert document["iterations"] >= 1
+    assert document["signature"] == "f32[64]"
+
+
+def test_the_document_can_travel_as_json_and_tells_of_each_side() -> None:
+    document, _ = taken(native("a", sine), native("b", sine), blocks=3)
+
+    for side in json.loads(json.dumps(document))["sides"]:
+        assert (side["is_program"], side["sha256"]) == (False, None)
+        assert {"trace", "lower", "compile"} <= set(side["builds"][0])
+        assert side["plan"]["argument_bytes"] == 256
+        assert side["flops"] > 0
+    assert document["environment"]["backend"] == "cpu"
+
+
+def test_all_are_built_at_first_and_every_other_one_in_each_block_thereafter() -> None:
+    document, _ = taken(native("a", sine), native("b", sine), blocks=4)
+
+    assert [len(side["builds"]) for side in document["sides"]] == [2, 3]
+
+
+def test_versions_that_take_long_to_build_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paired, "REBUILD_NS", 1)
+
+    document, (ns,) = taken(native("a", sine), native("b", sine), blocks=4)
+
+    assert [len(side["builds"]) for side in document["sides"]] == [1, 1]
+    assert len(ns) == 4
+
+
+def test_a_stage_is_told_of_before_it_begins_and_builds_name_their_side() -> None:
+    told: list[str] = []
+    request = Request((native("a", sine), native("b", sine)), blocks=1)
+
+    take_blocks(request, lambda stage, **facts: told.append(stage))
+
+    assert told[0] == "inputs"
+    assert sorted(told[1:3]) == ["build of a", "build of b"]
+    assert told[3:] == ["warm-up", "rounds"]
+
+
+# ---- functions and programs -------------------------------------------------------------------------------------
+
+
+def test_functions_run_as_they_are_beside_functions() -> None:
+    document, _ = taken(native("a", jax.jit(sine)), native("b", twice))
+
+    assert [side["is_program"] for side in document["sides"]] == [False, False]
+    assert document["not_exported"] == [None]
+    assert document["sides"][1]["agreement"]["agrees"]
+
+
+@pytest.mark.parametrize("program_first", [True, False])
+def test_beside_a_program_a_function_becomes_one_too(program_first: bool) -> None:
+    content = program(sine)
+    sides = [Side("old", program=content), native("now", sine)]
+
+    document, _ = taken(*(sides if program_first else reversed(sides)))
+
+    assert [side["is_program"] for side in document["sides"]] == [True, True]
+    assert len({side["sha256"] for side in document["sides"]}) == 1
+    assert document["not_exported"] == [None, None]
+    assert document["sides"][1]["agreement"]["agrees"]
+
+
+def test_programs_alone_run_on_random_data_of_their_shapes() -> None:
+    first, second = program(sine), program(twice)
+
+    document, _ = taken(Side("old", program=first), Side("new", program=second))
+
+    assert document["signature"] == "f32[64]"
+    assert [side["is_program"] for side in document["sides"]] == [True, True]
+    assert document["sides"][1]["agreement"]["agrees"]
+
+
+def test_random_data_are_made_of_keys_and_integers_too() -> None:
+    content = program(lambda key, n: jax.random.normal(key, (4,)) * n.sum(), "key", "i32[3]")
+
+    document, _ = taken(Side("old", program=content), Side("new", program=content))
+
+    assert document["signature"] == "key, i32[3]"
+    assert document["sides"][1]["agreement"]["agrees"]
+
+
+def test_programs_may_be_given_their_leaves() -> None:
+    content = program(lambda x: jnp.where(x > 0, x, 1 / x), X)
+
+    document, _ = taken(Side("old", program=content), Side("new", program=content, leaves=(jnp.zeros(64) - 0.5,)))
+
+    assert document["failure"] is None
+    assert document["signature"] == "f32[64]"
+
+
+UNEXPORTED = {
+    "calls back": (native("now", host_sine), "it cannot be exported (NotImplementedError: "),
+    "donates": (native("now", sine, donate=[0]), "it donates its arguments, which an exported program cannot"),
+    "un-jitted": (native("now", sine, jit=False), "a function that is given un-jitted cannot be called inside"),
+    "a Compiled": (
+        native("now", jax.jit(sine).lower(jax.ShapeDtypeStruct((64,), "float32")).compile()),
+        "a function that is given as a Compiled cannot be called inside",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNEXPORTED)
+def test_a_function_that_cannot_be_exported_runs_as_it_is_and_says_why(name: str) -> None:
+    side, why = UNEXPORTED[name]
+
+    document, (ns,) = taken(Side("old", program=program(sine)), side, blocks=2)
+
+    assert [side["is_program"] for side in document["sides"]] == [True, False]
+    assert document["sides"][1]["sha256"] is None
+    assert document["not_exported"][0] is None
+    assert document["not_exported"][1].startswith(why)
+    assert document["sides"][1]["agreement"]["agrees"]
+    assert (ns > 0).all()
+
+
+def test_static_arguments_and_pytrees_meet_their_program() -> None:
+    def power(x: dict[str, Any], n: int) -> Any:
+        return x["a"] ** n + x["b"]
+
+    case = make_case(power, ({"a": X, "b": "f32[]"}, 3), static=[1])
+    made, inputs = program_of(case), make_inputs(case, seed=0)
+    content = exported(Subject(made, inputs, None, (1,))).content
+
+    document, _ = taken(Side("old", program=content), Side("now", case))
+
+    assert document["failure"] is None
+    assert document["sides"][1]["agreement"]["agrees"]
+
+
+def test_donating_functions_run_beside_each_other() -> None:
+    document, (ns,) = taken(native("a", sine, donate=[0]), native("b", twice, donate=[0]), blocks=2)
+
+    assert document["failure"] is None
+    assert (ns > 0).all()
+    assert document["sides"][1]["agreement"]["agrees"]
+
+
+def test_unjitted_functions_run_beside_jitted_ones() -> None:
+    document, _ = taken(native("eager", sine, jit=False), native("jitted", sine))
+
+    assert document["failure"] is None
+    assert "plan" not in document["sides"][0]
+    assert document["sides"][1]["agreement"]["agrees"]
+
+
+# ---- outputs ----------------------------------------------------------------------------------------------------
+
+
+def test_outputs_that_differ_are_told_of_the_side_that_differs() -> None:
+    document, _ = taken(native("a", sine), native("same", twice), native("off", off))
+
+    same, differs = (side["agreement"] for side in document["sides"][1:])
+    assert same["agrees"]
+    assert not differs["agrees"]
+    assert differs["reference"] == "baseline"
+    assert differs["max_abs"] == pytest.approx(0.5, rel=1e-3)
+    assert differs["why"]
+
+
+def test_outputs_of_another_shape_differ() -> None:
+    document, _ = taken(native("a", sine), native("b", lambda x: sine(x)[:2]))
+
+    assert not document["sides"][1]["agreement"]["agrees"]
+    assert document["sides"][1]["agreement"]["why"] == "leaf [0] is float32[2] where the reference is float32[64]"
+
+
+# ---- what goes wrong --------------------------------------------------------------------------------------------
+
+
+def test_a_side_that_cannot_be_traced_fails_in_its_build() -> None:
+    def broken(x: Any) -> Any:
+        raise ValueError("it is broken")
+
+    side, told = failure(native("a", sine), native("b", broken))
+
+    assert (side, told["kind"], told["stage"]) == (1, "error", "build")
+    assert told["message"].startswith("ValueError: it is broken (at ")
+
+
+def test_a_side_that_fails_when_it_runs_is_named() -> None:
+    def late(x: Any) -> Any:
+        def fail(value: Any) -> Any:
+            raise ValueError("only at run time")
+
+        return jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    side, told = failure(native("a", late), native("b", sine))
+
+    assert (side, told["stage"]) == (0, "build")
+    assert "only at run time" in told["traceback"]
+
+
+def test_a_side_that_fails_after_its_first_calls_fails_in_the_warm_up() -> None:
+    calls = iter(range(1))
+
+    def tired(x: Any) -> Any:
+        next(calls)
+        return sine(x)
+
+    side, told = failure(native("a", sine), native("b", tired, jit=False))
+
+    assert (side, told["stage"]) == (1, "warm-up")
+    assert "StopIteration" in told["message"]
+
+
+def test_a_function_that_ends_the_program_ends_itself() -> None:
+    def leave(x: Any) -> Any:
+        raise SystemExit(3)
+
+    assert failure(native("a", sine), native("b", leave))[0] == 1
+
+
+def test_inputs_that_cannot_be_made_are_the_failure_of_who_gives_them() -> None:
+    def broken() -> Any:
+        raise FileNotFoundError("weights.npz")
+
+    giver = make_case(sine, (X,))
+    side, told = failure(Side("old", program=program(sine)), Side("now", type(giver)(sine, broken, giver.id)))
+
+    assert (side, told["stage"]) == (1, "inputs")
+    assert "weights.npz" in told["message"]
+
+
+def test_a_program_that_takes_other_inputs_is_named_with_both() -> None:
+    side, told = failure(Side("old", program=program(sine, "f32[32]")), native("now", sine))
+
+    assert (side, told["stage"]) == (0, "inputs")
+    assert "the inputs are f32[64], and this version takes f32[32]" in told["message"]
+
+
+def test_bytes_that_are_no_program_are_a_failure_to_import() -> None:
+    side, told = failure(Side("old", program=b"nothing of the kind"), native("now", sine))
+
+    assert (side, told["stage"]) == (0, "import")
+
+
+# ---- rounds -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("block_ns", "rounds"), [(1, LEAST_ROUNDS), (10**12, MOST_ROUNDS)], ids=["long calls", "short calls"]
+)
+def test_rounds_stay_within_their_limits(block_ns: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paired, "BLOCK_NS", block_ns)
+
+    _, (ns,) = taken(native("a", sine), native("b", sine))
+
+    assert ns.shape == (1, rounds, 2)
+
+
+def test_all_blocks_have_as_many_calls_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    rounds = paired._rounds
+
+    def listening(timers: Any, subjects: Any, iterations: int, call_ns: int, dice: Any) -> np.ndarray:
+        asked.append(iterations)
+        return rounds(timers, subjects, iterations, call_ns, dice)
+
+    monkeypatch.setattr(paired, "_rounds", listening)
+    document, _ = taken(native("a", sine), native("b", sine), blocks=3)
+
+    assert asked == [document["iterations"]] * 3
+
+
+# ---- buffers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pointers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where the first input of each side lies when it is timed. The arrays are held, so that no place is used twice."""
+    seen: list[int] = []
+    held: list[Any] = []
+    prepare = Wall.prepare
+
+    def looking(self: Wall, subject: Subject) -> Prepared:
+        held.append(subject.inputs.args[0])
+        seen.append(held[-1].unsafe_buffer_pointer())
+        return prepare(self, subject)
+
+    monkeypatch.setattr(Wall, "prepare", looking)
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["functions", "programs", "mixed"])
+def test_buffers_are_shared_by_the_sides_and_new_in_each_block(kind: str, pointers: list[int]) -> None:
+    sides = {
+        "functions": (native("a", sine), native("b", twice)),
+        "programs": (Side("a", program=program(sine)), Side("b", program=program(twice))),
+        "mixed": (Side("a", program=program(sine)), native("b", twice)),
+    }[kind]
+
+    taken(*sides, blocks=3)
+
+    assert pointers[::2] == pointers[1::2]
+    assert len(set(pointers)) == 3
+
+
+def test_the_data_are_the_same_in_all_processes_and_the_order_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    data: list[np.ndarray] = []
+    prepare = Wall.prepare
+
+    def looking(self: Wall, subject: Subject) -> Prepared:
+        data.append(np.asarray(subject.inputs.args[0]))
+        return prepare(self, subject)
+
+    monkeypatch.setattr(Wall, "prepare", looking)
+    for order_seed in (1, 2):
+        taken(native("a", sine), native("b", sine), order_seed=order_seed)
+
+    assert all((each == data[0]).all() for each in data)
+
+
+# ---- the persistent cache ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_persistent_cache_is_off_meanwhile_and_as_it_was_afterwards(
+    was_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {
+        "jax_compilation_cache_dir": str(tmp_path),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_enable_compilation_cache": was_on,
+    }
+    before = {name: getattr(jax.config, name) for name in names}
+    meanwhile: list[bool] = []
+    try:
+        for name, value in names.items():
+            jax.config.update(name, value)
+
+        def traced(x: Any) -> Any:
+            meanwhile.append(jax.config.jax_enable_compilation_cache)
+            return sine(x)
+
+        taken(native("a", traced), native("b", sine))
+        taken(native("a", sine), native("b", lambda x: x.nothing))  # also where it fails
+
+        assert meanwhile
+        assert not any(meanwhile)
+        assert jax.config.jax_enable_compilation_cache is was_on
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)

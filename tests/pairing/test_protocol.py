@@ -1,0 +1,142 @@
+"""The protocol of `benchax doctor --aa`: what is planted, when it ends, what it keeps. Judges are made up."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+import jax
+import numpy as np
+import pytest
+
+from benchax.comparing.error_rates import Trial
+from benchax.executors import pickling
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.planted import KERNELS, Kernel
+from benchax.model import Comparison
+from benchax.pairing import protocol
+from benchax.pairing.contest import Contest
+from benchax.pairing.session import Effort, Progress
+
+
+class Judge:
+    """Gives every contest a verdict, by the label of the candidate, and takes 10 s for it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.contests: list[Contest] = []
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def __call__(self, contests: Sequence[Contest], effort: Effort, progress: Progress) -> list[list[Comparison]]:
+        self.now_s += 10.0
+        self.contests += contests
+        return [self.judged(contest) for contest in contests]
+
+    def judged(self, contest: Contest) -> list[Comparison]:
+        verdict = "same" if contest.versions[1].label == "unchanged" else "slower"
+        run = Comparison(contest.case, "run", *contest.versions, verdict)
+        return [run, replace(run, metric="compile")]
+
+
+def last(judge: Judge, max_time_s: float) -> Sequence[Trial]:
+    return list(protocol.rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
+
+
+def test_a_round_has_two_unchanged_copies_and_two_slower_ones() -> None:
+    trials = last(Judge(), 10.0)
+
+    said = [(t.planted, t.comparison.verdict, t.comparison.metric) for t in trials]
+    assert said == [(0.0, "same", "run"), (0.0, "same", "run"), (0.05, "slower", "run"), (0.1, "slower", "run")]
+
+
+def test_kernels_take_turns() -> None:
+    trials = last(Judge(), 10.0 * (len(KERNELS) + 1))
+
+    names = [kernel.name for kernel in KERNELS]
+    assert [t.kernel for t in trials][::4] == [*names, names[0]]
+
+
+@pytest.mark.parametrize(("max_time_s", "rounds"), [(0.001, 1), (19.9, 1), (20.0, 2), (95.0, 9)])
+def test_a_round_is_begun_only_if_it_can_end_in_time_but_one_is_always_made(max_time_s: float, rounds: int) -> None:
+    judge = Judge()
+
+    last(judge, max_time_s)
+
+    assert judge.now_s == 10.0 * rounds
+
+
+def test_each_round_tells_all_that_is_known_by_then() -> None:
+    judge = Judge()
+
+    found = list(islice(protocol.rounds(1000.0, judge=judge, clock=judge.clock), 3))
+
+    assert [(len(f.trials), f.elapsed_s) for f in found] == [(4, 10.0), (8, 20.0), (12, 30.0)]
+    assert found[0].per_verdict_s == 2.5
+
+
+def test_settings_of_a_project_do_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHAX_TIMEOUT_S", "0.001")
+    judge = Judge()
+
+    last(judge, 1.0)
+
+    assert {contest.options.timeout_s for contest in judge.contests} == {None}
+
+
+def test_functions_travel_by_value() -> None:
+    """No worker has to find them by name; a plain pickle could not send them at all."""
+    judge = Judge()
+    last(judge, 1.0)
+    sides = judge.contests[0].sides
+
+    sent = pickling.loads(pickling.dumps(sides))
+
+    assert [side.label for side in sent] == ["as it is", "unchanged"]
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(sides)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
+def test_a_plant_is_exactly_so_many_turns_more(kernel: Kernel) -> None:
+    turns: list[int] = []
+    counted = replace(kernel, make=lambda n: turns.append(n) or kernel.make(n))
+
+    for share in protocol.PLANTED:
+        counted.slower(share)
+
+    assert turns == [kernel.turns, kernel.turns, kernel.turns * 21 // 20, kernel.turns * 11 // 10]
+    assert kernel.turns % 20 == 0
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
+def test_every_turn_is_computed(kernel: Kernel) -> None:
+    """The compiler has not removed the loop: fewer turns give another result, which is finite."""
+    judge = Judge()
+    next(protocol.rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
+    case = judge.contests[0].sides[0].case
+    assert case is not None
+    args = make_inputs(case, 0).args
+
+    one, two = (jax.jit(kernel.make(turns))(*args) for turns in (1, 2))
+
+    assert np.isfinite(one).all()
+    assert not np.array_equal(one, two)
+
+
+@pytest.mark.serial
+def test_a_real_round_judges_all_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In real processes, with so much planted that no machine can miss it."""
+    monkeypatch.setattr(protocol, "PLANTED", (0.0, 3.0))
+
+    (found,) = protocol.rounds(0.001, kernels=KERNELS[:1])
+
+    unchanged, slower = found.tallies()
+    assert (unchanged.judged, unchanged.failed, slower.failed) == (1, 0, 0)
+    assert dict(slower.verdicts) == {"slower": 1}
+    effect = found.effect("steps", 3.0)
+    assert effect is not None
+    assert effect.ratio > 1.5

@@ -1,0 +1,340 @@
+"""How comparisons read: words, tables and HTML; whatever is missing is left out, not printed as None or nan."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from measurement_strategies import RICH, values_of
+from rich.cells import cell_len
+
+from benchax.comparing.ranking import Comparisons, Rank
+from benchax.model import Block, CaseId, Comparison, Failure, Remark, Version
+from benchax.reporting import terminal
+from benchax.reporting.comparisons import (
+    case_grid,
+    drawn,
+    heading,
+    html,
+    interval,
+    ranking_grid,
+    remarks,
+    sentence,
+    summary,
+    text,
+    verdict,
+)
+
+FIVE = (1e-4,) * 5
+ENVIRONMENT = replace(RICH.environment, processor="EPYC", jax="0.10.2", backend="cpu")
+SLOWER = Comparison(
+    CaseId("fft", (("n", 8),)),
+    "run",
+    Version("naive"),
+    Version("fused"),
+    "slower",
+    ratio=1.1,
+    low=1.05,
+    high=1.152,
+    baseline_value=1e-4,
+    candidate_value=1.1e-4,
+    blocks=(Block(0, FIVE, FIVE), Block(1, FIVE, FIVE)),
+    confirmed=True,
+    environment=ENVIRONMENT,
+)
+SAME = replace(
+    SLOWER,
+    candidate=Version("third"),
+    verdict="same",
+    why="within 5.0 %",
+    ratio=0.999,
+    low=0.99,
+    high=1.01,
+    confirmed=None,
+)
+FAILED = Comparison(
+    CaseId("broken"),
+    "run",
+    Version("naive"),
+    Version("fused"),
+    "unclear",
+    "error in build: it is broken",
+    failure=Failure("error", "build", "it is broken", "mend it"),
+)
+PEAK = replace(
+    SLOWER, metric="peak", method="counted", ratio=2.0, low=None, high=None, baseline_value=2**20, candidate_value=2**21
+)
+RANKED = Comparisons(
+    (SLOWER, SAME),
+    (
+        Rank(1, "third", 0.999e-4, 1.0, None, None),
+        Rank(1, "naive", 1e-4, 1.001, 0.99, 1.01),
+        Rank(3, "fused", 1.1e-4, 1.101, 1.05, 1.152),
+    ),
+)
+
+
+def several(*comparisons: Comparison) -> Comparisons:
+    return Comparisons(comparisons)
+
+
+def solid(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+# ---- words ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "said"),
+    [
+        (1.032, 1.021, 1.044, "+3.2 % (+2.1 to +4.4 %)"),
+        (0.5, 0.45, 0.56, "-50 % (-55 to -44 %)"),
+        (1.0, 0.99, 1.01, "+0 % (-1.0 to +1.0 %)"),
+        (3.5, 3.4, 3.6, "+250 % (+240 to +260 %)"),
+        (2.0, None, None, "+100 %"),
+        (None, None, None, ""),
+    ],
+)
+def test_a_change_with_its_interval(ratio: float | None, low: float | None, high: float | None, said: str) -> None:
+    assert interval(replace(SLOWER, ratio=ratio, low=low, high=high)) == said
+
+
+def test_a_verdict_says_whether_it_was_confirmed_and_why() -> None:
+    assert verdict(SLOWER) == "slower, confirmed"
+    assert verdict(SAME) == "same: within 5.0 %"
+    assert verdict(FAILED) == "unclear: error in build: it is broken"
+
+
+def test_what_is_counted_is_more_or_less_not_slower_or_faster() -> None:
+    assert [verdict(replace(PEAK, verdict=word, confirmed=None)) for word in ("slower", "faster", "same")] == [
+        "more",
+        "less",
+        "same",
+    ]
+
+
+def test_other_metrics_in_a_sentence() -> None:
+    assert sentence(PEAK) == "peak memory of fft[n=8]: 2.00 MiB in fused, 1.00 MiB in naive"
+    assert sentence(replace(SLOWER, metric="compile", confirmed=None)) == (
+        "compiling of fft[n=8]: fused slower, +10 % (+5.0 to +15 %)"
+    )
+
+
+def test_the_summary_names_the_fastest_with_ties_and_how_many_times_as_long_the_others_take() -> None:
+    assert summary(RANKED) == (
+        "third and naive are fastest, and cannot be told apart; fused takes 1.10 (1.05 – 1.15) times as long."
+    )
+
+
+def test_the_summary_of_one_winner_and_of_none() -> None:
+    first, second, third = RANKED.ranking
+    winner = replace(RANKED, ranking=(first, replace(second, place=2, low=None, high=None), third))
+    tie = replace(RANKED, ranking=tuple(replace(rank, place=1) for rank in RANKED.ranking))
+
+    assert summary(winner) == (
+        "third is fastest; naive takes 1.00 times as long; fused takes 1.10 (1.05 – 1.15) times as long."
+    )
+    assert summary(tie) == "third, naive and fused are fastest, and cannot be told apart."
+
+
+# ---- where, and with how much data ------------------------------------------------------------------------------
+
+
+def test_the_heading_says_where_and_how_many_pairs() -> None:
+    assert heading(RANKED) == "fft[n=8]: cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes"
+
+
+def test_of_several_cases_each_has_its_own_number_of_pairs_so_none_is_told() -> None:
+    other = replace(SLOWER, case=CaseId("g"))
+
+    assert heading(several(SLOWER, other)) == "cpu · EPYC · jax 0.10.2"
+
+
+def test_without_data_there_is_no_heading() -> None:
+    assert heading(several(FAILED)) == ""
+    assert heading(Comparisons()) == ""
+
+
+# ---- tables -----------------------------------------------------------------------------------------------------
+
+
+def test_the_ranking_as_a_table() -> None:
+    grid = ranking_grid(RANKED)
+
+    assert grid.columns == ("place", "case", "median", "against naive", "verdict")
+    assert grid.lines == (
+        ("1", "third", "99.9 µs", "-0.10 % (-1.0 to +1.0 %)", "same: within 5.0 %"),
+        ("1", "naive", "100 µs", "baseline", ""),
+        ("3", "fused", "110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"),
+    )
+
+
+def test_a_version_that_could_not_be_run_has_a_line_without_a_place() -> None:
+    broken = replace(FAILED, case=SLOWER.case, candidate=Version("broken"))
+    found = replace(RANKED, comparisons=(SLOWER, broken, SAME))
+
+    assert ranking_grid(found).lines[-1] == ("", "broken", "", "", "unclear: error in build: it is broken")
+    assert len(ranking_grid(found).styles) == 4
+    assert "it is broken" in text(found)
+
+
+def test_cases_as_a_table() -> None:
+    grid = case_grid(several(SLOWER, FAILED, PEAK))
+
+    assert grid.columns == ("case", "naive", "fused", "change", "verdict")
+    assert grid.lines == (
+        ("fft[n=8]", "100 µs", "110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"),
+        ("broken", "", "", "", "unclear: error in build: it is broken"),
+    )
+
+
+def test_where_versions_differ_from_case_to_case_the_columns_are_called_by_their_part() -> None:
+    assert case_grid(several(SLOWER, SAME)).columns[1:3] == ("baseline", "candidate")
+
+
+def test_everything_in_one_text() -> None:
+    lines = text(several(SLOWER, FAILED, PEAK)).splitlines()
+
+    assert lines[0] == "cpu · EPYC · jax 0.10.2"
+    assert solid("fft[n=8] 100 µs 110 µs +10 % (+5.0 to +15 %) slower, confirmed") in map(solid, lines)
+    assert "peak memory of fft[n=8]: 2.00 MiB in fused, 1.00 MiB in naive" in lines
+
+
+def test_a_failure_tells_what_to_do() -> None:
+    for shown in (text(several(SLOWER, FAILED)), html(several(SLOWER, FAILED))):
+        assert "error in build: it is broken" in shown
+        assert "mend it" in shown
+
+
+def test_metrics_that_did_not_change_take_no_lines() -> None:
+    assert "peak" not in text(several(SLOWER, replace(PEAK, verdict="same")))
+
+
+def test_remarks_are_told_once_and_name_the_case_only_where_there_are_several() -> None:
+    differ = Remark("outputs-differ", "error", "fused gives another result")
+    limit = Remark("inline-limit", "warning", "on different sides")
+    one = replace(SLOWER, remarks=(differ, limit))
+    other = replace(one, case=CaseId("g"))
+
+    assert [r.message for r in remarks([one, replace(one, metric="peak")])] == [differ.message, limit.message]
+    assert [r.message for r in remarks([one, other])] == [
+        "fft[n=8]: fused gives another result",
+        "on different sides",
+        "g: fused gives another result",
+    ]
+    assert "fused gives another result" in text(several(one))
+
+
+@pytest.mark.parametrize("width", [30, 40, 72, 100])
+@pytest.mark.parametrize("found", [RANKED, several(SLOWER, FAILED, PEAK)], ids=["ranking", "cases"])
+def test_no_window_is_too_narrow(width: int, found: Comparisons) -> None:
+    shown = terminal.to_text(drawn(found), width)
+
+    assert max(map(cell_len, shown.splitlines())) <= width
+    for part in ("fused", "100 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"):
+        assert solid(part) in solid(shown)
+
+
+@pytest.mark.parametrize("label", ["f" * 2000, "数学 🦊 " * 40, "two\nlines", "[bold]x[/bold]", "<b>&amp;"])
+def test_any_label_is_shown_whole_and_as_it_is(label: str) -> None:
+    named = replace(SLOWER, case=CaseId(label), candidate=Version(label))
+    ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=label))
+
+    for found in (several(named), Comparisons((named,), ranking)):
+        shown = solid(terminal.to_text(drawn(found), 60))
+        assert solid(label) in shown
+        for part in ("110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"):
+            assert solid(part) in shown
+
+
+@pytest.mark.parametrize("label", ["f" * 2000, "数学 🦊 " * 40, "two\nlines"])
+def test_a_column_has_a_short_name(label: str) -> None:
+    named = replace(SLOWER, baseline=Version(label), candidate=Version(label))
+
+    for grid in (case_grid(several(named)), ranking_grid(Comparisons((named,), RANKED.ranking))):
+        assert all(cell_len(name) <= 32 and "\n" not in name for name in grid.columns)
+
+
+def test_nothing_can_be_shown_too() -> None:
+    assert "None" not in text(Comparisons())
+    assert html(Comparisons()).startswith("<div")
+
+
+# ---- HTML -------------------------------------------------------------------------------------------------------
+
+
+class Reader(HTMLParser):
+    """The texts and the tags of a fragment; complains of what is left open."""
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.feed(fragment)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_fragment_holds_what_the_text_holds() -> None:
+    read = Reader(html(RANKED))
+
+    assert [cell for line in ranking_grid(RANKED).lines for cell in line if cell and cell not in read.texts] == []
+    assert summary(RANKED) in read.texts
+
+
+def test_names_are_no_html() -> None:
+    evil = "<script>alert('x')</script>&lt;"
+    named = replace(SLOWER, case=CaseId(evil), candidate=Version(evil), remarks=(Remark("x", "info", evil),))
+    ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=evil))
+
+    for found in (several(named, FAILED), several(replace(FAILED, why=evil)), Comparisons((named,), ranking)):
+        read = Reader(html(found))
+        assert read.tags <= {"div", "table", "tr", "td", "th"}
+        assert any(evil in t for t in read.texts)
+
+
+# ---- whatever there is ------------------------------------------------------------------------------------------
+
+
+NUMBERS = st.none() | st.floats(1e-12, 1e12)
+
+
+@given(
+    comparisons=st.lists(
+        st.builds(
+            replace,
+            values_of(Comparison),
+            **dict.fromkeys(("ratio", "low", "high", "baseline_value", "candidate_value"), NUMBERS),
+            why=st.just(""),
+            remarks=st.just(()),
+            failure=st.none(),
+            case=st.just(CaseId("f")),
+            baseline=st.just(Version("a")),
+            candidate=st.just(Version("b")),
+            environment=st.just(ENVIRONMENT),
+        ),
+        max_size=3,
+    )
+)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+def test_what_is_missing_is_never_printed(comparisons: list[Comparison]) -> None:
+    found = Comparisons(tuple(comparisons))
+
+    for shown in (text(found), html(found)):
+        assert "None" not in shown
+        assert "nan" not in shown

@@ -1,0 +1,138 @@
+"""The example project and the recipes for CI: what the pages show are the files, and every command in them runs.
+
+In real git repositories, by the shell that CI uses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+GITHUB, GITLAB = EXAMPLES / "github-actions.yml", EXAMPLES / "gitlab-ci.yml"
+QUICK = {"BENCHAX_MAX_TIME_S": "0.02", "BENCHAX_MIN_TIME_S": "0.01", "BENCHAX_MEMORY": "off", "BENCHAX_VERIFY": "off"}
+
+
+def shell(script: str, folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """As GitHub runs a step."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | QUICK | settings | {"PATH": path}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=300)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def github_steps() -> list[dict[str, Any]]:
+    return yaml.safe_load(GITHUB.read_text(encoding="utf-8"))["jobs"]["compare"]["steps"]
+
+
+def commands_of_github() -> str:
+    return "\n".join(step["run"] for step in github_steps() if "run" in step)
+
+
+def commands_of_gitlab() -> str:
+    job = yaml.safe_load(GITLAB.read_text(encoding="utf-8"))["benchmarks"]
+    return "\n".join([*job["script"], *job["after_script"]])
+
+
+def without_installing(commands: str) -> str:
+    """What is under test is installed; the project lies on PYTHONPATH."""
+    return "\n".join(line for line in commands.splitlines() if not line.startswith("pip install"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The example project as its README makes it, with two commits, and then without its unchanged benchmark, of which
+    a busy machine might take long to be sure."""
+    folder = tmp_path / "project"
+    setting_up, *_ = blocks(EXAMPLES / "compare_refs" / "README.md", "sh")
+    done = shell(setting_up, ROOT, PROJECT=str(folder))
+    assert done.returncode == 0, done.stderr
+    bench = folder / "benchmarks" / "bench_distances.py"
+    bench.write_text(bench.read_text().rpartition("@benchax.benchmark")[0].rstrip() + "\n")
+    git(folder, "commit", "--quiet", "--all", "--message", "One benchmark")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def make_slower(project: Path) -> None:
+    """What the last commit gained is undone."""
+    git(project, "checkout", "--quiet", "v1", "--", "src")
+    git(project, "commit", "--quiet", "--all", "--message", "Back to differences")
+
+
+def test_the_page_shows_the_files_as_they_are() -> None:
+    shown = blocks(ROOT / "docs" / "ci.md", "yaml")
+
+    assert shown == [GITHUB.read_text(encoding="utf-8"), GITLAB.read_text(encoding="utf-8")]
+
+
+def test_github_gets_the_whole_history_and_may_change_nothing() -> None:
+    workflow = yaml.safe_load(GITHUB.read_text(encoding="utf-8"))
+    checkout = github_steps()[0]
+
+    assert checkout["with"] == {"fetch-depth": 0}
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow[True] == "pull_request"  # YAML 1.1 reads the key `on` as true, and GitHub does not mind
+
+
+def test_no_text_of_a_pull_request_is_pasted_into_a_script() -> None:
+    """A branch may be called `$(rm -rf .)`: it comes as a variable."""
+    assert "${{" not in commands_of_github()
+
+
+@pytest.mark.serial
+def test_the_example_shows_what_its_last_commit_changed(project: Path) -> None:
+    comparing = blocks(EXAMPLES / "compare_refs" / "README.md", "sh")[1]
+
+    done = shell(f"export PYTHONPATH=src\n{comparing}", project)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"squared_distances\[n=256\].* faster, confirmed", done.stdout)
+    assert git(project, "worktree", "list").count("\n") == 0
+
+
+@pytest.mark.serial
+def test_the_steps_of_github_fail_the_job_and_still_write_the_summary(project: Path, tmp_path: Path) -> None:
+    git(project, "update-ref", "refs/remotes/origin/main", "HEAD")
+    make_slower(project)
+    summary = tmp_path / "summary.md"
+    *steps, last = without_installing(commands_of_github()).strip().splitlines()
+
+    settings = {"PYTHONPATH": "src", "BASE": "main", "GITHUB_STEP_SUMMARY": str(summary)}
+    judged = shell("\n".join(steps), project, **settings)
+    summed_up = shell(last, project, **settings)
+
+    assert (judged.returncode, summed_up.returncode) == (1, 0), judged.stderr + summed_up.stderr
+    assert "SLOWER squared_distances[n=256]: run +" in judged.stderr
+    assert re.search(r"\| `squared_distances\[n=256\]` \| .*slower, confirmed", summary.read_text(encoding="utf-8"))
+
+
+@pytest.mark.serial
+def test_the_commands_of_gitlab_pass_where_nothing_is_slower(project: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", str(project), "clone")
+
+    done = shell(
+        without_installing(commands_of_gitlab()),
+        tmp_path / "clone",
+        PYTHONPATH="src",
+        CI_MERGE_REQUEST_TARGET_BRANCH_NAME="v1",
+    )
+
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "clone" / "benchmarks.md").read_text(encoding="utf-8")
+    assert re.search(r"\| `squared_distances\[n=256\]` \| .*faster, confirmed", page)
