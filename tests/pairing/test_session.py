@@ -193,3 +193,24 @@ def test_compile_times_are_pairs_too() -> None:
     assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
     assert compiling.ratio == 1
     assert replace(compiling, blocks=()).verdict == "unclear"  # equal readings tell of a coarse clock
+
+
+def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
+    """0.1 s against 0.2 s in every process, and a little scatter."""
+
+    class Compiling(Workers):
+        def answer(self, times: Times, request: Request) -> Ended:
+            ended = super().answer(times, request)
+            for side, seconds in zip((0, 1), (0.1, 0.2), strict=True):
+                builds = [{"compile": seconds * float(np.exp(0.01 * self.dice.standard_normal()))} for _ in range(3)]
+                ended.document["sides"][side] = ended.document["sides"][side] | {"builds": builds}  # type: ignore
+            return ended
+
+    def verdict(effort: Effort) -> tuple[str, bool | None]:
+        workers = Compiling({"equal": steady(1.0)})
+        ((*found,),) = session.compared([contest("equal")], effort, start=workers.start)
+        compiling = next(c for c in found if c.metric == "compile")
+        return compiling.verdict, compiling.confirmed
+
+    assert verdict(Effort()) == ("unclear", None)
+    assert verdict(Effort(metrics=frozenset({"run", "compile"}))) == ("slower", True)

@@ -77,7 +77,7 @@ def compare(
     if any(session.is_change(c) for c in found):
         (second,) = session.run([contest], CONFIRMING, progress or session.quiet)
         found = session.confirmed_by(found, second)
-    return Comparisons(tuple(found), _ranking(taken, found))
+    return Comparisons(tuple(session.unasked(found, session.RUN)), _ranking(taken, found))
 
 
 def _labelled(functions: Any) -> dict[str, Callable[..., Any]]:

@@ -116,7 +116,18 @@ def compared(
     again = run([contests[i] for i in changed], confirming(effort.metrics), progress, start)
     for i, taken in zip(changed, again, strict=True):
         found[i] = confirmed_by(found[i], taken, effort.metrics)
-    return found
+    return [unasked(each, effort.metrics) for each in found]
+
+
+def unasked(found: Sequence[Comparison], metrics: frozenset[Metric]) -> list[Comparison]:
+    """Times that the session was not about were looked at once, and confirmed by nothing: no change has a name."""
+    why = "seen once and not confirmed: give it a limit to have it measured"
+    return [
+        replace(c, verdict="unclear", why=why)
+        if c.method != "counted" and c.metric not in metrics and c.verdict in ("slower", "faster")
+        else c
+        for c in found
+    ]
 
 
 def confirming(metrics: frozenset[Metric]) -> Effort:
