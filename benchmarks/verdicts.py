@@ -217,7 +217,7 @@ def report(told: dict[str, list[Told]], spent: dict[str, list[float]]) -> None:
             change: [t.verdict for t in verdicts if CASES[t.case][1] == change] for change in ("A/A", "+5 %", "+10 %")
         }
         cells = [
-            share(by[change].count(word), len(by[change]))
+            share(by[change].count(word), len(by[change])) if word == "slower" or reading == "benchax" else "–"
             for change, word in (
                 ("A/A", "slower"), ("A/A", "faster"), ("+5 %", "slower"), ("+10 %", "slower"), ("+10 %", "unclear"),
             )

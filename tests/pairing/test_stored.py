@@ -214,6 +214,17 @@ def test_of_two_rows_each_is_labelled_by_its_jax(store: DatabaseStore, here: Env
     ]
 
 
+def test_a_baseline_of_another_device_is_labelled(store: DatabaseStore, here: Environment) -> None:
+    def elsewhere(m: Measurement) -> Measurement:
+        return replace(m, environment=replace(m.environment, device_kind="another cpu"))
+
+    (contest,) = with_cases(store, "v1", kept(store, case("f"), change=elsewhere), [case("f")], here).contests
+
+    assert [(r.code, r.message) for r in contest.remarks] == [
+        ("other-device", f"the baseline was measured on another cpu, and both ran on {here.device_kind}")
+    ]
+
+
 def test_a_baseline_of_this_jax_needs_no_label(store: DatabaseStore, here: Environment) -> None:
     (contest,) = with_cases(store, "v1", kept(store, case("f")), [case("f")], here).contests
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchax.errors import UsageError
-from benchax.pairing import worktrees
+from benchax.pairing import process_pairs, worktrees
+from benchax.pairing.partners import Chosen
 from benchax.pairing.worktrees import built
 
 PACKAGE = "import jax.numpy as jnp\n\ndef double(x):\n    return {expression}\n"
@@ -159,3 +160,32 @@ def test_an_environment_inside_of_the_repository_is_not_moved(project: Path, mon
     paths = worktrees._environment(project, tree)["PYTHONPATH"].split(os.pathsep)
 
     assert paths == [str(tree / "src"), str(tree), "/somewhere"]
+
+
+@pytest.mark.serial
+def test_whole_processes_of_another_commit_see_what_python_costs(project: Path) -> None:
+    """The package of now sleeps while it is traced, which no program shows, and process pairs do: in building."""
+    (project / "src" / "doubling.py").write_text(
+        "import time\n\ndef double(x):\n    time.sleep(0.5)\n    return x + x\n"
+    )
+
+    with worktrees.launched("main", ["benchmarks"]) as sides:
+        found = process_pairs.compared(sides, Chosen(("benchmarks",)), max_time_s=0.0)
+
+    compiling = next(c for c in found if c.metric == "compile")
+    assert (compiling.baseline.label, compiling.candidate.label) == (
+        f"main ({git(project, 'rev-parse', 'main')[:8]})",
+        "now",
+    )
+    assert (compiling.ratio or 0) > 3
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+
+
+def test_absolute_paths_would_be_those_of_now(project: Path) -> None:
+    with pytest.raises(UsageError, match="is that of now"), worktrees.launched("main", [str(project)]):
+        pass
+
+
+def test_a_hash_is_not_said_twice() -> None:
+    assert worktrees.named("main", "0123456789ab") == "main (01234567)"
+    assert worktrees.named("012345", "0123456789ab") == "01234567"

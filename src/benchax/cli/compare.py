@@ -36,6 +36,10 @@ def compare(
     benchmarks: Annotated[
         str, typer.Option(metavar="now|ref", help="With --ref: whose benchmark files run there.")
     ] = "now",
+    process_pairs: Annotated[
+        bool,
+        typer.Option("--process-pairs", help="With --ref: whole processes in turns on one core, Python included."),
+    ] = False,
     pattern: Annotated[str, typer.Option("--filter", "-k", help="Cases whose name contains this (or matches).")] = "",
     params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
     fail_slower: Annotated[
@@ -58,6 +62,8 @@ def compare(
 
     if ref is not None and jax is not None:
         raise UsageError("--ref and --jax are given together", "one of them")
+    if process_pairs and ref is None:
+        raise UsageError("--process-pairs is given without --ref", "both: whole processes of two commits")
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
     _check_drawable(plot)
@@ -66,6 +72,9 @@ def compare(
     given = {"timeout_s": timeout, "seed": seed, "store": store}
     with ExitStack() as stack:
         progress = stack.enter_context(_Shown())
+        new: list[CaseId] = []
+        missing: list[CaseId] = []
+        broken = 0
         if jax is not None:
             from benchax.pairing.jax_versions import compare_versions
 
@@ -73,9 +82,14 @@ def compare(
             found = compare_versions(
                 versions, what or ["."], pattern, params or [], max_time_s=effort.max_time_s, progress=progress
             )
-            new: list[CaseId] = []
-            missing: list[CaseId] = []
-            broken = 0
+        elif ref is not None and process_pairs:
+            from benchax.pairing.partners import Chosen
+            from benchax.pairing.process_pairs import compared
+            from benchax.pairing.worktrees import launched
+
+            sides = stack.enter_context(launched(ref, what or ["."], benchmarks == "ref"))
+            chosen = Chosen(tuple(what or ["."]), pattern, tuple(params or []))
+            found = compared(sides, chosen, effort.max_time_s, progress)
         else:
             pairing = _pairing(stack, what or [], ref, benchmarks, pattern, params or [], given, progress)
             found = _compared(pairing, effort, progress)
@@ -132,7 +146,7 @@ def _pairing(
     from benchax.cli.listing import opened
     from benchax.options import resolve
     from benchax.pairing import stored
-    from benchax.pairing.worktrees import built
+    from benchax.pairing.worktrees import built, named
     from benchax.store.baselines import by_case, rows_of
 
     if ref is not None:
@@ -140,7 +154,7 @@ def _pairing(
         other = stack.enter_context(built(ref, what or ["."], pattern, params, benchmarks == "ref"))
         if other.note:
             note(f"note: {other.note}")
-        label = other.commit[:8] if other.commit.startswith(ref) else f"{ref} ({other.commit[:8]})"
+        label = named(ref, other.commit)
         return _beside_now(other.store, label, other.rows, what or ["."], pattern, params, given)
     database = opened(given["store"])
     baseline, rest = (what[0], what[1:]) if what else ("last", [])

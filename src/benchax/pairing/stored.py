@@ -118,8 +118,11 @@ def _program(
 
 
 def _remarks(row: Measurement, here: Environment, whose: str = "the baseline") -> tuple[Remark, ...]:
-    was = row.environment
-    if was.jax == here.jax and was.jaxlib == here.jaxlib:
-        return ()
-    text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
-    return (Remark("other-jax", "info", text),)
+    was, found = row.environment, list[Remark]()
+    if (was.jax, was.jaxlib) != (here.jax, here.jaxlib):
+        text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
+        found.append(Remark("other-jax", "info", text))
+    if was.device_kind != here.device_kind:
+        text = f"{whose} was measured on {was.device_kind}, and both ran on {here.device_kind}"
+        found.append(Remark("other-device", "info", text))
+    return tuple(found)

@@ -24,7 +24,8 @@ import psutil
 
 from benchax.discovery import files
 from benchax.errors import UsageError
-from benchax.model import CaseId, Measurement
+from benchax.model import CaseId, Measurement, Version
+from benchax.pairing.partners import Launch
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 
@@ -77,6 +78,35 @@ def built(
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
         rows = by_case(store.query())
         yield Built(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
+
+
+@contextmanager
+def launched(
+    ref: str, what: Sequence[str], own_benchmarks: bool = False
+) -> Generator[tuple[Launch, Launch], None, None]:
+    """(processes of `ref`, processes of now), for `process_pairs`: there the user's Python is timed, too.
+
+    Args, Raises: as `built`. Paths in `what` must be relative: they mean the same in both.
+    """
+    top = Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
+    commit = commit_of(top, ref)
+    _remove_leftovers(top)
+    if absolute := next((text for text in what if Path(text).is_absolute()), None):
+        raise UsageError(f"the path {absolute!r} is that of now", "a path relative to the working folder")
+    with _worktree(top, commit) as tree:
+        if not own_benchmarks:
+            _bring(what, top, tree)
+        there = Launch(
+            Version(named(ref, commit), commit, False),
+            folder=_moved(Path.cwd(), top, tree),
+            before=tuple(_paths(top, tree)),
+        )
+        yield there, Launch(Version("now"), folder=Path.cwd())
+
+
+def named(ref: str, commit: str) -> str:
+    """main (4dc77b6f); a hash is not said twice."""
+    return commit[:8] if commit.startswith(ref) else f"{ref} ({commit[:8]})"
 
 
 def commit_of(top: Path, ref: str) -> str:
@@ -192,10 +222,14 @@ def _environment(top: Path, tree: Path) -> dict[str, str]:
 
     PYTHONPATH comes before what an editable installation adds, so that it wins.
     """
+    paths = _paths(top, tree)
+    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *given])}
+
+
+def _paths(top: Path, tree: Path) -> list[str]:
     inside = [Path(path) for path in sys.path if path and Path(path).resolve().is_relative_to(top)]
     # An environment that lies in the repository belongs to now: the other commit has none.
     moved = [_moved(path, top, tree) for path in inside if "site-packages" not in path.parts]
     usual = [tree / "src", tree]
-    paths = [str(path) for path in dict.fromkeys([*moved, *usual]) if path.is_dir()]
-    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *given])}
+    return [str(path) for path in dict.fromkeys([*moved, *usual]) if path.is_dir()]

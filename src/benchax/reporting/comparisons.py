@@ -15,7 +15,8 @@ from benchax.comparing.ranking import Comparisons, Rank
 from benchax.model import Comparison, Remark
 from benchax.reporting import terminal
 from benchax.reporting.tables import Grid, Style
-from benchax.units import number, seconds
+from benchax.stats.ratios import grade
+from benchax.units import number, percent, seconds
 
 STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 ADVICE = "advice"
@@ -34,6 +35,8 @@ def drawn(found: Comparisons) -> RenderableType:
         parts += [Text(), Text(summary(found))]
     else:
         parts += [Text(), terminal.grid(case_grid(found))]
+    if seen := sight(found):
+        parts += [Text(), Text(seen, style="dim")]
     if other := [c for c in found if c.metric != "run" and c.verdict in ("slower", "faster")]:
         parts += [Text()] + [Text(sentence(c)) for c in other]
     if notes := remarks(found):
@@ -71,6 +74,17 @@ def heading(found: Comparisons) -> str:
     where = " · ".join(part for part in (env.backend, device, f"jax {env.jax}" if env.jax else "") if part)
     pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.ranking else ""
     return f"{first.case.label}: {where} · {pairs}" if found.ranking else where
+
+
+def sight(found: Comparisons) -> str:
+    """How small a change would have been found, and the grades of that (`stats.ratios.grade`)."""
+    effects = sorted(c.smallest_effect for c in found.of("run") if c.smallest_effect is not None)
+    if not effects:
+        return ""
+    grades = dict.fromkeys(map(grade, (effects[0], effects[-1])))
+    least, most = (percent(effect) for effect in (effects[0], effects[-1]))
+    sizes = least if least == most else f"{least} to {most}"
+    return f"noise grade {' to '.join(grades)}: changes of {sizes} would have been found in 80 % of cases"
 
 
 def ranking_grid(found: Comparisons) -> Grid:

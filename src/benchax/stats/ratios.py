@@ -40,13 +40,6 @@ class Ratio:
     smallest_effect: float
     """A change smaller than this share may well have been missed (found in 80 % at 1 % false alarms)."""
 
-    @property
-    def grade(self) -> str:
-        """A to F, by the smallest effect: 1, 2, 5, 10 % and more."""
-        return next(
-            (g for g, least in zip("ABCD", (0.01, 0.02, 0.05, 0.10), strict=True) if self.smallest_effect <= least), "F"
-        )
-
 
 def ratio_of(blocks: Sequence[Sequence[float]], alpha: float) -> Ratio:
     """The ratio that blocks of ln(candidate / baseline) speak for, with an interval of level 1 - alpha.
@@ -109,3 +102,9 @@ def _student(level: float, degrees: int) -> float:
     from scipy.special import stdtrit  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     return float(stdtrit(degrees, level))
+
+
+def grade(smallest_effect: float) -> str:
+    """A to F: what a comparison would have missed. 1, 2, 5, 10 % and more."""
+    limits = {"A": 0.01, "B": 0.02, "C": 0.05, "D": 0.10}
+    return next((letter for letter, limit in limits.items() if smallest_effect <= limit), "F")
