@@ -43,9 +43,9 @@ def fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, install: str) -> Path
     bin.mkdir()
     log = folder / "asked"
     (bin / "uv").write_text(
-        f'#!/bin/sh\necho "$*" >> {log}\n'
+        f'#!/bin/sh\necho "$*" >> "{log}"\n'
         'if [ "$1" = venv ]; then\n  for p; do :; done\n  mkdir -p "$p/bin"\n'
-        f'  ln -s {sys.executable} "$p/bin/python"\n  exit\nfi\n'
+        f'  ln -s "{sys.executable}" "$p/bin/python"\n  exit\nfi\n'
         f"{install}\n"
     )
     (bin / "uv").chmod(0o755)

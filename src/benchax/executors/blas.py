@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_LIBRARY = re.compile(r"(/\S*openblas\S*\.so\S*)")
+_LIBRARY = re.compile(r"^(?:\S+\s+){5}(/.*openblas[^/]*\.so[^/\n]*)$", re.MULTILINE)
+"""A line of /proc/self/maps: five words, then a path, which may hold blanks."""
 _NAMES = (
     "scipy_openblas_{}_num_threads64_",
     "scipy_openblas_{}_num_threads",
@@ -54,5 +55,8 @@ def _loaded() -> list[str]:
 
 
 def _function(path: str, verb: str) -> Any:
-    library = ctypes.CDLL(path)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError:  # replaced or removed since it was loaded
+        return None
     return next((getattr(library, name.format(verb)) for name in _NAMES if hasattr(library, name.format(verb))), None)
