@@ -67,7 +67,7 @@ def test_a_call_of_many_milliseconds_is_not_made_twice_for_a_trial() -> None:
         return x
 
     def slow(x: jax.Array) -> jax.Array:
-        y = jax.lax.fori_loop(0, 3_000_000, lambda _, y: y * 0.999 + 0.1, x[0])
+        y = jax.lax.fori_loop(0, 30_000_000, lambda _, y: y * 0.999 + 0.1, x[0])
         return jax.pure_callback(count, jax.ShapeDtypeStruct(x.shape, x.dtype), x + y)
 
     document, _, _ = measured(request(slow, seeds=(1, 2, 3)))
