@@ -61,7 +61,7 @@ def timed(matter: Matter, metric: Metric, blocks: Sequence[Block], alpha: float 
         ratio=ratio.ratio,
         low=ratio.low,
         high=ratio.high,
-        smallest_effect=ratio.smallest_effect if math.isfinite(ratio.smallest_effect) else None,
+        smallest_effect=ratio.smallest_effect if 0 < ratio.smallest_effect < math.inf else None,
         baseline_value=median([s for block in blocks for s in block.baseline_s]),
         candidate_value=median([s for block in blocks for s in block.candidate_s]),
         blocks=tuple(blocks),
@@ -73,7 +73,7 @@ def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
         return f"within {percent(same_within)}"
     if found != "unclear":
         return ""
-    if ratio.low is None or not math.isfinite(ratio.smallest_effect):
+    if ratio.low is None or not 0 < ratio.smallest_effect < math.inf:
         return "too few samples for an interval"
     return f"a change below {percent(ratio.smallest_effect)} could have been missed"
 

@@ -116,7 +116,7 @@ class Pairs:
     def run(self) -> None:
         begun, effort = monotonic(), self.effort
         while self.count < effort.looks[-1] and (not self.knows_cases or self._undecided()):
-            if effort.max_time_s is not None and monotonic() - begun > effort.max_time_s:
+            if self.count and effort.max_time_s is not None and monotonic() - begun > effort.max_time_s:
                 break
             self._pair()
             self.count += 1
