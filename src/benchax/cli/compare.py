@@ -152,9 +152,8 @@ def _pairing(
     if ref is not None:
         progress.say(f"building {ref} in a worktree")
         other = stack.enter_context(built(ref, what or ["."], pattern, params, benchmarks == "ref"))
-        if other.note:
-            note(f"note: {other.note}")
         label = named(ref, other.commit)
+        note(f"note: {other.note}" if other.note else f"{label}: with the benchmark files {other.benchmarks}")
         return _beside_now(other.store, label, other.rows, what or ["."], pattern, params, given)
     database = opened(given["store"])
     baseline, rest = (what[0], what[1:]) if what else ("last", [])
