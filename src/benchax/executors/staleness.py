@@ -13,7 +13,7 @@ from pathlib import Path
 class Imported:
     def __init__(self) -> None:
         self.known = set(sys.modules)
-        self.stamps: dict[str, float | None] = {}
+        self.stamps: dict[str, tuple[int, int] | None] = {}
 
     def look(self) -> None:
         """Notes the files of the modules that came since the last look."""
@@ -27,8 +27,10 @@ class Imported:
         return next((path for path, stamp in self.stamps.items() if _stamp(path) != stamp), "")
 
 
-def _stamp(path: str) -> float | None:
+def _stamp(path: str) -> tuple[int, int] | None:
+    """The size too: times of files move in steps of some milliseconds."""
     try:
-        return Path(path).stat().st_mtime_ns
+        found = Path(path).stat()
     except OSError:
         return None
+    return found.st_mtime_ns, found.st_size

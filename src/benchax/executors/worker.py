@@ -100,7 +100,7 @@ def serve(channel: Channel) -> None:
             return
         if message is None:
             return
-        job = Running(channel, message.document["job"], os.getpid())
+        job = Running(channel, message.document["job"], os.getpid(), imported)
         if why := imported.changed() or idleness.broken():
             channel.send({"job": job.number, "stale": why})
             return
@@ -108,7 +108,6 @@ def serve(channel: Channel) -> None:
             blas.set_threads(blas.usual_threads(message.document["environ"]))
         job.run(message)
         del message, job
-        imported.look()
         _collect(number)
         idleness = Idleness()
 
@@ -135,10 +134,11 @@ def _collect(number: int) -> None:
 class Running:
     """A job, while it runs."""
 
-    def __init__(self, channel: Channel, number: int, pid: int) -> None:
+    def __init__(self, channel: Channel, number: int, pid: int, imported: Imported) -> None:
         self.channel = channel
         self.number = number
         self.pid = pid
+        self.imported = imported
         self.stage = "start"
 
     def say(self, stage: str, **facts: Any) -> None:
@@ -161,6 +161,7 @@ class Running:
             resource.setrlimit(resource.RLIMIT_AS, before)
         _flush()
         document["doubt"] = document.get("doubt") or _leftovers(threads)
+        self.imported.look()  # before the answer: whoever has it may edit a file at once
         self._send(document, sections)
 
     def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
