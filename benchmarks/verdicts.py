@@ -34,7 +34,6 @@ from typing import Any
 import peers
 from kernels import TURNS, data, kernel
 from report import busy_neighbour, header, load, note, table
-from scipy.special import betaincinv
 
 from benchax import api
 from benchax.case import Case
@@ -42,6 +41,7 @@ from benchax.environment import capture
 from benchax.model import CaseId, Comparison
 from benchax.pairing import stored
 from benchax.pairing.session import Effort, compared
+from benchax.stats.shares import share_interval
 from benchax.store.baselines import by_case
 from benchax.store.database import open_store
 
@@ -204,8 +204,7 @@ def sessions(count: int, others: int, python: str) -> tuple[dict[str, list[Told]
 
 def share(hits: int, n: int) -> str:
     """7.1 % [4.2, 11.0]"""
-    low = float(betaincinv(hits, n - hits + 1, 0.025)) if hits else 0.0
-    high = float(betaincinv(hits + 1, n - hits, 0.975)) if hits < n else 1.0
+    low, high = share_interval(hits, n)
     return f"{100 * hits / n:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pytest
+from command_line import Benchax, Done
 from comparisons_by_hand import compared
 
-from benchax.cli.main import main
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.pairing import protocol
 from benchax.pairing.session import Progress, Step
-
-
-@dataclass(frozen=True)
-class Done:
-    code: object
-    out: str
-    err: str
-
 
 Doctor = Callable[..., Done]
 TRIALS = (Trial("steps", 0.0, compared(0, 1.0)), Trial("steps", 0.05, compared(1, 1.05)))
@@ -34,7 +24,7 @@ def limits() -> list[float]:
 
 
 @pytest.fixture
-def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limits: list[float]) -> Doctor:
+def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float]) -> Doctor:
     """Runs the command with rounds that end as `ends` says: after so many of them, by Ctrl-C or by themselves."""
 
     def run(*words: str, rounds: int = 2, is_stopped: bool = False) -> Done:
@@ -46,13 +36,8 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
             if is_stopped:
                 raise KeyboardInterrupt
 
-        monkeypatch.delenv("COLUMNS", raising=False)
         monkeypatch.setattr(protocol, "rounds", made_up)
-        monkeypatch.setattr(sys, "argv", ["benchax", "doctor", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return Done(end.value.code, captured.out, captured.err)
+        return benchax("doctor", *words)
 
     return run
 

@@ -7,42 +7,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_line import Benchax
 from source_tree import PACKAGE
 
 import benchax as package
 from benchax import demo as examples
 from benchax.case import make_case
-from benchax.cli.main import main
-
-
-@dataclass(frozen=True)
-class Done:
-    code: object
-    out: str
-    err: str
-
-
-Benchax = Callable[..., Done]
-
-
-@pytest.fixture
-def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
-    """Runs the command line in this process, whose output has no width of its own."""
-    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
-
-    def run(*words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["benchax", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return Done(end.value.code, captured.out, captured.err)
-
-    return run
 
 
 def strict(text: str) -> dict[str, object]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from command_line import Benchax
 from exported_rows import SLOWER
 from measurement_strategies import HOST, measured
 
 from benchax.cli.export import is_of
-from benchax.cli.main import main
 from benchax.codec import from_document
 from benchax.model import Failure, Measurement, Program, Version
 from benchax.reporting.exports import FORMATS
@@ -23,31 +21,6 @@ from benchax.store import baselines, comparisons
 from benchax.store.database import DatabaseStore, open_store
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pytest-benchmark-5.3.1.json"
-
-
-@dataclass(frozen=True)
-class Done:
-    code: object
-    out: str
-    err: str
-
-
-Benchax = Callable[..., Done]
-
-
-@pytest.fixture
-def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
-    """Runs the command line in this process."""
-    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
-
-    def run(*words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["benchax", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return Done(end.value.code, captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture

@@ -8,17 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+from command_line import Done, runner
 from source_tree import PACKAGE
 
-from benchax import codec
-from benchax.cli.main import main
 from benchax.executors.pool import shared_pool
-from benchax.model import Measurement
 from benchax.store.reading import load
 
 EXAMPLE = PACKAGE.parents[1] / "examples" / "grid_of_functions.py"
@@ -47,35 +44,16 @@ timeout_s = 0.5
 """
 
 
-@dataclass(frozen=True)
-class Done:
-    code: object
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[Measurement]:
-        return [codec.decode(line) for line in self.out.splitlines()]
-
-
 @pytest.fixture
 def benchax(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Done]]:
     """Runs the command line in this process, in an empty folder, with a file grid.py."""
-    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (project / "grid.py").write_text(FILE)
     (project / "mishaps.py").write_text(MISHAPS)
 
-    def run(*words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["benchax", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return Done(end.value.code, captured.out, captured.err)
-
-    yield run
+    yield runner(monkeypatch, capsys)
     shared_pool().close()
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from command_line import Benchax
 from comparisons_by_hand import BASELINE, CASE, commit_of, counted, series, stepping
 from measurement_strategies import measured
 
-from benchax.cli.main import main
 from benchax.model import CaseId, Comparison
 from benchax.store import comparisons
 from benchax.store.database import open_store
@@ -22,29 +22,9 @@ FFT = CaseId("fft")
 ALL = "one of: fft, matmul, matmul[n=256], matmul[n=512]"
 
 
-@dataclass(frozen=True)
-class Done:
-    code: object
-    out: str
-    err: str
-
-
-Benchax = Callable[..., Done]
-
-
 @pytest.fixture
-def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
-    """Runs the command line in this process, whose output has no width of its own."""
-    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
-
-    def run(*words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["benchax", "history", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return Done(end.value.code, captured.out, captured.err)
-
-    return run
+def history(benchax: Benchax) -> Benchax:
+    return partial(benchax, "history")
 
 
 def stored(project: Path, *listed: Sequence[Comparison]) -> None:
@@ -68,8 +48,8 @@ def three(project: Path) -> None:
 # ---- shown ------------------------------------------------------------------------------------------------------
 
 
-def test_one_case_is_shown_with_its_changes_the_newest_last(benchax: Benchax, three: None) -> None:
-    done = benchax("matmul[n=256]")
+def test_one_case_is_shown_with_its_changes_the_newest_last(history: Benchax, three: None) -> None:
+    done = history("matmul[n=256]")
 
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -80,8 +60,8 @@ def test_one_case_is_shown_with_its_changes_the_newest_last(benchax: Benchax, th
     assert lines[-1].endswith("not judged")
 
 
-def test_without_a_case_all_are_listed(benchax: Benchax, three: None) -> None:
-    done = benchax()
+def test_without_a_case_all_are_listed(history: Benchax, three: None) -> None:
+    done = history()
 
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -90,32 +70,32 @@ def test_without_a_case_all_are_listed(benchax: Benchax, three: None) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["matmul", "mat*", "*[n=*"])
-def test_a_name_of_several_cases_lists_them(pattern: str, benchax: Benchax, three: None) -> None:
-    done = benchax(pattern)
+def test_a_name_of_several_cases_lists_them(pattern: str, history: Benchax, three: None) -> None:
+    done = history(pattern)
 
     assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["matmul[n=256]", "matmul[n=512]"]
 
 
-def test_another_metric_can_be_asked_for(benchax: Benchax, three: None) -> None:
-    done = benchax("--metric", "peak")
+def test_another_metric_can_be_asked_for(history: Benchax, three: None) -> None:
+    done = history("--metric", "peak")
 
     assert (done.code, done.err) == (0, "")
     assert f"from {commit_of(1)[:8]} on 2.00 MiB in place of 1.00 MiB" in done.out
 
 
-def test_the_baseline_of_the_newest_comparison_is_taken_and_others_are_named(benchax: Benchax, project: Path) -> None:
+def test_the_baseline_of_the_newest_comparison_is_taken_and_others_are_named(history: Benchax, project: Path) -> None:
     older = replace(BASELINE, label="v1.1")
     stored(project, series([1.0]), series([1.0, 1.1], baseline=older), series([1.0, 1.0, 1.0]))
 
-    done, other = benchax("matmul"), benchax("matmul", "--baseline", "v1.1")
+    done, other = history("matmul"), history("matmul", "--baseline", "v1.1")
 
     assert "against v1.2 · 4 comparisons" in done.out
     assert done.err == "also compared with: v1.1; choose by --baseline\n"
     assert "against v1.1 · 2 comparisons" in other.out
 
 
-def test_json_holds_the_whole_history_of_each_case_one_per_line(benchax: Benchax, three: None) -> None:
-    done = benchax("matmul", "--json")
+def test_json_holds_the_whole_history_of_each_case_one_per_line(history: Benchax, three: None) -> None:
+    done = history("matmul", "--json")
 
     one, other = map(json.loads, done.out.splitlines())
     assert one["case"] == {
@@ -132,15 +112,15 @@ def test_json_holds_the_whole_history_of_each_case_one_per_line(benchax: Benchax
 @pytest.mark.parametrize(
     "case", [CaseId('a,b\n"c" 🦊', (("gap", float("nan")), ("limit", float("inf")))), CaseId("[*?")]
 )
-def test_any_case_has_a_history(case: CaseId, benchax: Benchax, project: Path) -> None:
+def test_any_case_has_a_history(case: CaseId, history: Benchax, project: Path) -> None:
     stored(project, series([1.0, 1.1], case=case))
 
-    assert [benchax(*words).code for words in ([], [case.name], [case.label], ["--json"])] == [0, 0, 0, 0]
+    assert [history(*words).code for words in ([], [case.name], [case.label], ["--json"])] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_a_figure_is_drawn_on_request(suffix: str, benchax: Benchax, three: None, project: Path) -> None:
-    done = benchax("fft", "--plot", f"out.{suffix}")
+def test_a_figure_is_drawn_on_request(suffix: str, history: Benchax, three: None, project: Path) -> None:
+    done = history("fft", "--plot", f"out.{suffix}")
 
     assert (done.code, done.err) == (0, f"history drawn to out.{suffix}\n")
     assert (project / f"out.{suffix}").stat().st_size > 1000
@@ -169,17 +149,17 @@ def test_a_figure_is_drawn_on_request(suffix: str, benchax: Benchax, three: None
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_slip_is_answered_with_what_there_is(words: list[str], message: str, benchax: Benchax, three: None) -> None:
-    done = benchax(*words)
+def test_a_slip_is_answered_with_what_there_is(words: list[str], message: str, history: Benchax, three: None) -> None:
+    done = history(*words)
 
     assert done.code == 2
     assert done.err.startswith(f"error: {message}")
 
 
-def test_where_nothing_was_compared_yet_it_says_how_to(benchax: Benchax, project: Path) -> None:
+def test_where_nothing_was_compared_yet_it_says_how_to(history: Benchax, project: Path) -> None:
     open_store(project / ".benchmarks").append(measured())
 
-    done = benchax("f")
+    done = history("f")
 
     assert (done.code, done.out) == (2, "")
     assert done.err == (
@@ -189,15 +169,15 @@ def test_where_nothing_was_compared_yet_it_says_how_to(benchax: Benchax, project
     )
 
 
-def test_a_place_without_a_database_is_named_and_left_as_it_is(benchax: Benchax, project: Path) -> None:
-    done = benchax()
+def test_a_place_without_a_database_is_named_and_left_as_it_is(history: Benchax, project: Path) -> None:
+    done = history()
 
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: no database at .benchmarks/benchax.db\n")
     assert list(project.iterdir()) == []
 
 
-def test_cases_that_share_a_label_are_both_there(benchax: Benchax, project: Path) -> None:
+def test_cases_that_share_a_label_are_both_there(history: Benchax, project: Path) -> None:
     stored(project, series([1.0]), series([1.0], case=replace(CASE, params=(("n", "256"),))))
 
-    assert [line.split()[0] for line in benchax("matmul[n=256]").out.splitlines()[1:]] == ["matmul[n=256]"] * 2
+    assert [line.split()[0] for line in history("matmul[n=256]").out.splitlines()[1:]] == ["matmul[n=256]"] * 2

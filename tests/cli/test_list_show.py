@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import Benchax
 from measurement_strategies import RICH, measured
 
 from benchax import codec
-from benchax.cli.main import main
 from benchax.model import CaseId, Failure, Measurement
 from benchax.reporting import terminal
 from benchax.store.database import open_store
-
-
-@dataclass(frozen=True)
-class Done:
-    code: object
-    out: str
-    err: str
-
-
-Benchax = Callable[..., Done]
-
-
-@pytest.fixture
-def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
-    """Runs the command line in this process, whose output has no width of its own."""
-    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
-
-    def run(*words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["benchax", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return Done(end.value.code, captured.out, captured.err)
-
-    return run
-
 
 ROWS = (
     measured("matmul", n=8),

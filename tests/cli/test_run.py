@@ -11,17 +11,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from command_line import Benchax, Done, runner
 from measurement_strategies import measured
 from source_tree import PACKAGE
 
 import benchax as package
 from benchax import codec
-from benchax.cli.main import main
 from benchax.cli.run import break_evens
 from benchax.model import CaseId, Measurement, Samples, Stages
 from benchax.store.database import open_store
@@ -30,36 +30,13 @@ QUICK = ("--max-time", "0.02", "--min-time", "0.01")
 SHORT = (*QUICK, "--timer", "wall", "--no-memory", "--verify", "off")
 
 
-@dataclass(frozen=True)
-class Done:
-    code: object
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[Measurement]:
-        """What `--json` wrote."""
-        return [codec.decode(line) for line in self.out.splitlines()]
-
-
-Benchax = Callable[..., Done]
-
-
 @pytest.fixture
 def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
     """Runs the command line in this process, in an empty folder; its output has no width of its own."""
-    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
     monkeypatch.setattr(sys, "path", list(sys.path))  # files that are measured put their folders there
     monkeypatch.setattr(tempfile, "tempdir", str(project))  # where rows are rescued to
 
-    def run(*words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["benchax", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return Done(end.value.code, captured.out, captured.err)
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 def command(*words: str) -> list[str]:

@@ -16,7 +16,7 @@ from benchax.model import Comparison, Version
 from benchax.options import resolve
 from benchax.pairing import session
 from benchax.pairing.contest import Contest, Taken
-from benchax.pairing.session import CONFIRMING, Effort, Progress
+from benchax.pairing.session import Effort, Progress
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
@@ -71,13 +71,8 @@ def compare(
         tuple(Version(label) for label in cases),
         options,
     )
-    effort = Effort(max_time_s=max_time_s)
-    (taken,) = session.run([contest], effort, progress or session.quiet)
-    found = taken.comparisons()
-    if any(session.is_change(c) for c in found):
-        (second,) = session.run([contest], CONFIRMING, progress or session.quiet)
-        found = session.confirmed_by(found, second)
-    return Comparisons(tuple(session.unasked(found, session.RUN)), _ranking(taken, found))
+    ((taken, found),) = session.settled([contest], Effort(max_time_s=max_time_s), progress or session.quiet)
+    return Comparisons(tuple(found), _ranking(taken, found))
 
 
 def _labelled(functions: Any) -> dict[str, Callable[..., Any]]:

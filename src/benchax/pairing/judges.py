@@ -34,7 +34,7 @@ def commits(good: str, bad: str) -> list[str]:
     Raises:
         UsageError: no git repository, no such commit, or `good` is not among the ancestors of `bad`.
     """
-    top = Path(worktrees.git(Path.cwd(), "rev-parse", "--show-toplevel"))
+    top = worktrees.top_of_here()
     first, last = worktrees.commit_of(top, good), worktrees.commit_of(top, bad)
     between = worktrees.git(top, "rev-list", "--first-parent", "--reverse", f"{first}..{last}").split()
     base = worktrees.git(top, "rev-parse", f"{between[0]}^") if between else ""

@@ -109,14 +109,25 @@ def compared(
     progress: Progress = quiet,
     start: Callable[[], AbstractContextManager[Pool]] = new_process,
 ) -> list[list[Comparison]]:
-    """The comparisons of each contest. Of the changes that `effort` is about only those that a second measurement
-    confirms keep their names."""
-    found = [taken.comparisons() for taken in run(contests, effort, progress, start)]
+    """The comparisons of each contest."""
+    return [found for _, found in settled(contests, effort, progress, start)]
+
+
+def settled(
+    contests: Sequence[Contest],
+    effort: Effort,
+    progress: Progress = quiet,
+    start: Callable[[], AbstractContextManager[Pool]] = new_process,
+) -> list[tuple[Taken, list[Comparison]]]:
+    """(evidence, comparisons) of each contest. Of the changes that `effort` is about only those that a second
+    measurement confirms keep their names."""
+    first = run(contests, effort, progress, start)
+    found = [taken.comparisons() for taken in first]
     changed = [i for i, each in enumerate(found) if any(is_change(c, effort.metrics) for c in each)]
     again = run([contests[i] for i in changed], confirming(effort.metrics), progress, start)
-    for i, taken in zip(changed, again, strict=True):
-        found[i] = confirmed_by(found[i], taken, effort.metrics)
-    return [unasked(each, effort.metrics) for each in found]
+    for i, second in zip(changed, again, strict=True):
+        found[i] = confirmed_by(found[i], second, effort.metrics)
+    return [(taken, unasked(each, effort.metrics)) for taken, each in zip(first, found, strict=True)]
 
 
 def unasked(found: Sequence[Comparison], metrics: frozenset[Metric]) -> list[Comparison]:
@@ -135,11 +146,11 @@ def confirming(metrics: frozenset[Metric]) -> Effort:
     return replace(CONFIRMING, metrics=metrics, blocks=3 if "compile" in metrics else CONFIRMING.blocks)
 
 
-def is_change(comparison: Comparison, metrics: frozenset[Metric] = RUN) -> bool:
+def is_change(comparison: Comparison, metrics: frozenset[Metric]) -> bool:
     return comparison.metric in metrics and comparison.verdict in ("slower", "faster")
 
 
-def confirmed_by(first: Sequence[Comparison], second: Taken, metrics: frozenset[Metric] = RUN) -> list[Comparison]:
+def confirmed_by(first: Sequence[Comparison], second: Taken, metrics: frozenset[Metric]) -> list[Comparison]:
     """`first`, its changes checked against new data."""
     again = {(c.metric, c.candidate.label): c for c in second.comparisons(CONFIRMING_ALPHA)}
     return [

@@ -59,10 +59,7 @@ def built(
     Raises:
         UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
     """
-    top = Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
-    commit = commit_of(top, ref)
-    _remove_leftovers(top)
-    with _worktree(top, commit) as tree, tempfile.TemporaryDirectory(prefix="benchax-") as folder:
+    with _checked_out(ref) as (top, commit, tree), tempfile.TemporaryDirectory(prefix="benchax-") as folder:
         store = open_store(folder)
         arguments = [*_moved_arguments(what, top, tree), *(["-k", pattern] if pattern else [])]
         arguments += [part for param in params for part in ("-p", param)]
@@ -88,12 +85,9 @@ def launched(
 
     Args, Raises: as `built`. Paths in `what` must be relative: they mean the same in both.
     """
-    top = Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
-    commit = commit_of(top, ref)
-    _remove_leftovers(top)
     if absolute := next((text for text in what if Path(text).is_absolute()), None):
         raise UsageError(f"the path {absolute!r} is that of now", "a path relative to the working folder")
-    with _worktree(top, commit) as tree:
+    with _checked_out(ref) as (top, commit, tree):
         if not own_benchmarks:
             _bring(what, top, tree)
         there = Launch(
@@ -109,6 +103,11 @@ def named(ref: str, commit: str) -> str:
     return commit[:8] if commit.startswith(ref) else f"{ref} ({commit[:8]})"
 
 
+def top_of_here() -> Path:
+    """Of the repository of the working folder. Raises `UsageError` where there is none."""
+    return Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
+
+
 def commit_of(top: Path, ref: str) -> str:
     try:
         return git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
@@ -120,12 +119,16 @@ def commit_of(top: Path, ref: str) -> str:
 
 
 @contextmanager
-def _worktree(top: Path, commit: str) -> Generator[Path, None, None]:
+def _checked_out(ref: str) -> Generator[tuple[Path, str, Path], None, None]:
+    """(top of the repository, commit, worktree), after those of ours whose process is gone were removed."""
+    top = top_of_here()
+    commit = commit_of(top, ref)
+    _remove_leftovers(top)
     # Its name tells whose it is, so that one that a crash left behind can be removed by the next.
     tree = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
     try:
         git(top, "worktree", "add", "--quiet", "--detach", "--force", str(tree), commit)
-        yield tree
+        yield top, commit, tree
     finally:
         _remove(top, tree)
 

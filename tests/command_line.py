@@ -1,0 +1,42 @@
+"""`benchax` run in the process of the test: what the fixture of tests/cli/conftest.py gives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from benchax import codec
+from benchax.cli.main import main
+from benchax.model import Measurement
+
+
+@dataclass(frozen=True)
+class Done:
+    code: object
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[Measurement]:
+        """What `--json` wrote."""
+        return [codec.decode(line) for line in self.out.splitlines()]
+
+
+Benchax = Callable[..., Done]
+
+
+def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
+    """Runs the command line; its output has no width of its own."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
+
+    def run(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["benchax", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return Done(end.value.code, captured.out, captured.err)
+
+    return run
