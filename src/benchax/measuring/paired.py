@@ -107,7 +107,7 @@ def take_blocks(request: Request, say: Callable[..., None]) -> tuple[dict[str, A
     plan, flops, inline_flops, agreement), `not_exported` and `failure` (with the side that failed; None if all ran).
     """
     try:
-        with _without_cache(), paused_gc():
+        with without_cache(), paused_gc():
             return _take(request, say)
     except Unfit as unfit:
         failure = diagnose(unfit.cause, unfit.stage)
@@ -115,7 +115,7 @@ def take_blocks(request: Request, say: Callable[..., None]) -> tuple[dict[str, A
 
 
 @contextmanager
-def _without_cache() -> Iterator[None]:
+def without_cache() -> Iterator[None]:
     """A persistent cache would be filled by the first block, and later ones time looking things up."""
     was_on = jax_config(jax.config).get("jax_enable_compilation_cache", True)
     jax.config.update("jax_enable_compilation_cache", False)

@@ -35,7 +35,7 @@ from benchax.executors.channel import Channel, Closed, Message
 from benchax.measuring import turns
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.noise import paused_gc
-from benchax.measuring.paired import _without_cache
+from benchax.measuring.paired import without_cache
 from benchax.measuring.turns import Turns
 from benchax.options import resolve
 
@@ -51,7 +51,7 @@ def begin(told: dict[str, Any]) -> None:
     try:
         _serve(channel, told)
     except Closed:
-        pass
+        pass  # whoever asked has enough, or is gone
     finally:
         sys.stdout.flush()
 
@@ -71,7 +71,7 @@ def _serve(channel: Channel, told: dict[str, Any]) -> None:
         channel.send({"refused": [error.problem, error.expected, error.hint]})
         return
     channel.send(_listing(cases, broken))
-    with paused_gc(), _without_cache():
+    with paused_gc(), without_cache():
         service = Service(cases, lambda stage: channel.send({"stage": stage}))
         while (message := channel.receive()) is not None:
             channel.send(*service.answer(message))
