@@ -12,20 +12,27 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors"},
     {"units", "stats", "specs"},
     {"model"},
-    {"codec", "options", "case", "environment", "numerics", "artifacts", "watching", "clock"},
+    {"results"},
+    {"codec", "options", "case", "environment", "numerics", "artifacts", "profiling", "watching", "clock", "wrapping"},
+    {"workloads"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"executors", "reporting"},
-    {"grids", "pairing"},
+    {"grids", "pairing", "inspecting"},
     {"api"},
     {"cli"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
-MEASURES = {"numerics", "artifacts", "watching", "clock", "measuring", "executors"}
+MEASURES = {"numerics", "artifacts", "profiling", "watching", "clock", "measuring", "executors"}
 READS = {"store", "comparing", "reporting"}
-KNOWS_BOTH = {"grids", "pairing"}  # as api and cli do: a grid measures, stores each cell, and shows itself
+KNOWS_BOTH = {
+    "grids",
+    "pairing",
+    "inspecting",
+}  # as api and cli do: a grid measures, stores each cell, and shows itself
 ASKS_JAX_LATE = {  # inside functions only
     "environment",  # the reading half imports it too
-    "demo",  # its functions are examples of what is measured
+    "demo",  # its functions
+    "workloads",  # as those of the demos are examples of what is measured
 }
 
 Tree = list[tuple[str, Import]]

@@ -324,23 +324,34 @@ def test_bytes_that_are_no_program_are_a_failure_to_import() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block_ns", "rounds"), [(1, LEAST_ROUNDS), (10**12, MOST_ROUNDS)], ids=["long calls", "short calls"]
+    ("sample_ns", "patience", "expected"),
+    [
+        (10**9, 1, LEAST_ROUNDS),
+        (100_000, 1, MOST_ROUNDS),
+        (5_000_000, 1, 15),
+        (5_000_000, 3, 45),
+        (100_000, 3, 3 * MOST_ROUNDS),
+    ],
 )
-def test_rounds_stay_within_their_limits(block_ns: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paired, "BLOCK_NS", block_ns)
+def test_rounds_take_the_time_of_a_block_within_their_limits(sample_ns: int, patience: int, expected: int) -> None:
+    assert paired.rounds(2, sample_ns, patience) == expected
 
-    _, (ns,) = taken(native("a", sine), native("b", sine))
 
-    assert ns.shape == (1, rounds, 2)
+def test_as_many_rounds_are_taken_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paired, "rounds", lambda sides, sample_ns, patience: 4 + patience)
+
+    _, (ns,) = taken(native("a", sine), native("b", sine), patience=3)
+
+    assert ns.shape == (1, 7, 2)
 
 
 def test_all_blocks_have_as_many_calls_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     rounds = paired._rounds
 
-    def listening(timers: Any, subjects: Any, iterations: int, call_ns: int, dice: Any) -> np.ndarray:
+    def listening(timers: Any, subjects: Any, iterations: int, *rest: Any) -> np.ndarray:
         asked.append(iterations)
-        return rounds(timers, subjects, iterations, call_ns, dice)
+        return rounds(timers, subjects, iterations, *rest)
 
     monkeypatch.setattr(paired, "_rounds", listening)
     document, _ = taken(native("a", sine), native("b", sine), blocks=3)

@@ -94,6 +94,34 @@ def test_a_change_that_does_not_show_again_has_no_name() -> None:
     assert run.why.startswith("slower at first (+10 %), not confirmed (")
 
 
+def test_a_change_is_measured_again_beside_what_is_still_undecided() -> None:
+    workers = Workers({"slow": steady(1.1), "wild": steady(1.02, 0.6)})
+
+    assert verdicts(workers) == {"slow": "slower", "wild": "unclear"}
+    assert {label for process, label, _ in workers.asked if process in (3, 4)} == {"slow", "wild"}
+    assert workers.processes == session.LOOKS[-1]
+
+
+def test_who_needs_more_than_two_processes_takes_more_rounds_in_each() -> None:
+    workers = Workers({"wild": steady(1.02, 0.6)})
+
+    verdicts(workers)
+
+    assert [request.patience for _, _, request in workers.asked] == [1, 1] + [session.PATIENCE] * 6
+
+
+def test_a_change_is_measured_again_although_time_is_up() -> None:
+    workers = Workers({"slow": steady(1.1)})
+    now = iter([0.0, 0.0, 0.0, *[9.0] * 9])
+
+    ((_, found),) = session.settled(
+        [contest("slow")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: next(now)
+    )
+
+    assert [c.confirmed for c in found if c.metric == "run"] == [True]
+    assert workers.processes == 4
+
+
 def test_what_is_unclear_goes_on_alone_and_ends_unclear() -> None:
     workers = Workers({"equal": steady(1.0), "wild": steady(1.02, 0.6)})
 
@@ -115,7 +143,7 @@ def test_no_process_begins_after_the_time_that_was_granted() -> None:
     workers = Workers({"wild": steady(1.02, 0.6)})
     now = iter(range(100))
 
-    session.run([contest("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
+    session.settled([contest("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
 
     assert workers.processes == 1
 
@@ -182,14 +210,14 @@ def test_ctrl_c_passes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        session.run([contest("equal")], Effort(), interrupted, workers.start)
+        session.settled([contest("equal")], Effort(), interrupted, workers.start)
 
 
 def test_compile_times_are_pairs_too() -> None:
     workers = Workers({"slow": steady(1.1)})
-    found = session.run([contest("slow")], Effort(), start=workers.start)
+    ((first, _),) = session.settled([contest("slow")], Effort(), start=workers.start)
 
-    compiling = next(c for c in found[0].comparisons() if c.metric == "compile")
+    compiling = next(c for c in first.comparisons() if c.metric == "compile")
     assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
     assert compiling.ratio == 1
     assert replace(compiling, blocks=()).verdict == "unclear"  # equal readings tell of a coarse clock

@@ -67,6 +67,16 @@ def test_blocks_that_differ_widen_the_interval() -> None:
     assert (apart.high or 9) - (apart.low or 0) > 1.5 * ((alike.high or 9) - (alike.low or 0))
 
 
+def test_a_block_that_a_neighbour_spoilt_does_not_spoil_the_others() -> None:
+    """Four of six pairs of one block were hit: its median has moved by half, and its pairs show that they scatter."""
+    fine = simulated(0.0, 0.0, 5, seed=3, rounds=6)
+    spoilt = [[-0.6, 0.0, -0.7, 0.01, -0.4, -0.5], *fine]
+
+    assert design_effect(spoilt) < 3
+    assert design_effect([[-0.51, -0.5, -0.49, -0.5, -0.52, -0.5], *fine]) > 30
+    assert verdict(ratio_of(spoilt, ALPHA)) == verdict(ratio_of([*fine, fine[0]], ALPHA)) == "same"
+
+
 def test_pairs_without_spread_prove_nothing_where_blocks_differ() -> None:
     assert design_effect([[0.0] * 9, [0.1] * 9]) == math.inf
     assert verdict(ratio_of([[0.0] * 9, [0.1] * 9], ALPHA)) == "unclear"

@@ -79,6 +79,8 @@ class Request:
     """Of the data, equal in all processes."""
     order_seed: int = 0
     """Of the order of things, another one in each process."""
+    patience: int = 1
+    """Times as many rounds, in as much more time."""
 
 
 class Unfit(Exception):
@@ -146,7 +148,8 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
         if not iterations:
             iterations, call_ns = calibrated(timers)
         say("rounds", again=True)
-        blocks.append(_rounds(timers, subjects, iterations, call_ns, dice))
+        count = rounds(len(timers), max(call_ns * iterations, SAMPLE_NS), request.patience)
+        blocks.append(_rounds(timers, subjects, iterations, count, call_ns < WAKING_NS, dice))
     _compare_outputs(subjects, facts)
     document = {
         "iterations": iterations,
@@ -323,13 +326,23 @@ def _call_ns(timer: Prepared) -> float:
     return min(reading, *(timer.sample(n) for _ in range(CALIBRATIONS - 1))) / n
 
 
+def rounds(sides: int, sample_ns: int, patience: int) -> int:
+    """So many of a block, where a sample takes so long."""
+    fitting = patience * BLOCK_NS // (sides * sample_ns)
+    return max(LEAST_ROUNDS, min(patience * MOST_ROUNDS, fitting))
+
+
 def _rounds(
-    timers: Sequence[Prepared], subjects: Mapping[int, Subject], iterations: int, call_ns: int, dice: random.Random
+    timers: Sequence[Prepared],
+    subjects: Mapping[int, Subject],
+    iterations: int,
+    count: int,
+    wakes: bool,
+    dice: random.Random,
 ) -> np.ndarray:
     """int64[round, side]"""
-    count = max(LEAST_ROUNDS, min(MOST_ROUNDS, BLOCK_NS // (len(timers) * max(call_ns * iterations, SAMPLE_NS))))
     taken = np.zeros((count, len(timers)), np.int64)
-    places, wakes = list(range(len(timers))), call_ns < WAKING_NS
+    places = list(range(len(timers)))
     for r in range(count):
         dice.shuffle(places)
         for i in places:

@@ -63,10 +63,13 @@ class Taken:
     environment: Environment | None = None
     notes: tuple[Remark, ...] = ()
 
-    def take(self, pool: Pool, process: int, blocks: int = 3, say: Callable[[str], None] = lambda stage: None) -> None:
+    def take(self, pool: Pool, process: int, blocks: int, say: Callable[[str], None], patience: int) -> None:
         """One process more. A side that fails is left out from then on, and the others run without it."""
         while len(sides := self.running) > 1 and 0 in sides:
-            if self._has_run(pool, process, sides, blocks, say):
+            chosen = tuple(self.contest.sides[i] for i in sides)
+            order = random.randrange(2**31)
+            request = paired.Request(chosen, blocks, self.contest.options.seed, order, patience)
+            if self._has_run(pool, process, sides, request, say):
                 return
 
     @property
@@ -74,11 +77,10 @@ class Taken:
         """The sides that have not failed."""
         return [i for i in range(len(self.contest.versions)) if i not in self.failures]
 
-    def _has_run(self, pool: Pool, process: int, sides: Sequence[int], blocks: int, say: Callable[[str], None]) -> bool:
+    def _has_run(
+        self, pool: Pool, process: int, sides: Sequence[int], request: paired.Request, say: Callable[[str], None]
+    ) -> bool:
         contest = self.contest
-        chosen = tuple(contest.sides[i] for i in sides)
-        seed = random.randrange(2**31)
-        request = paired.Request(chosen, blocks=blocks, seed=contest.options.seed, order_seed=seed)
         job = Job(
             paired.ENTRY,
             request,

@@ -1,7 +1,7 @@
 """Takes contests to their verdicts: fresh processes one after the other, looks in between, and a second, independent
 measurement of every change before it is called one.
 
-Each process runs all contests that are still undecided, in random order. Looks come after 2, 3, 4, 6 and 8 processes
+Each process runs all contests that still need it, in random order: what is undecided beside what is measured again. Looks come after 2, 3, 4, 6 and 8 processes
 (6 to 24 blocks): with one process the luck of that process could not be told from a change.
 """
 
@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import count
 from time import monotonic
 
 from benchax.comparing.judging import confirmed
@@ -21,7 +22,8 @@ from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 
 LOOKS = (2, 3, 4, 6, 8)
 """After how many processes."""
-
+PATIENCE = 3
+"""Times as long as in the first processes do the rounds of later ones take."""
 
 RUN: frozenset[Metric] = frozenset({"run"})
 
@@ -66,35 +68,52 @@ def new_process() -> AbstractContextManager[Pool]:
     return Pool(start="spawn")
 
 
-def run(
-    contests: Sequence[Contest],
-    effort: Effort,
-    progress: Progress = quiet,
-    start: Callable[[], AbstractContextManager[Pool]] = new_process,
-    clock: Callable[[], float] = monotonic,
-) -> list[Taken]:
-    """Evidence about each contest, in their order: enough for a verdict, or all that `effort` allows.
+@dataclass
+class Part:
+    """One measurement of a contest."""
 
-    Raises:
-        KeyboardInterrupt: passes through, and leaves no process.
-    """
-    begun, dice = clock(), random.Random(0)
-    taken = [Taken(contest) for contest in contests]
-    undecided = list(range(len(taken)))
-    for process in range(effort.looks[-1]):
-        is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
-        if not undecided or (is_over and process):
-            break
-        with start() as pool:
-            for i in dice.sample(undecided, len(undecided)):
-                label, left = contests[i].case.label, len(undecided)
+    taken: Taken
+    effort: Effort
+    processes: int = 0
 
-                def say(stage: str, label: str = label, left: int = left, process: int = process) -> None:
-                    progress(Step(process, label, stage, left, len(taken)))
+    def take(self, pool: Pool, say: Callable[[str], None]) -> None:
+        """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
+        patience = 1 if self.processes < self.effort.looks[0] else PATIENCE
+        self.taken.take(pool, self.processes, self.effort.blocks, say, patience)
+        self.processes += 1
 
-                taken[i].take(pool, process, effort.blocks, say)
-        undecided = [i for i in undecided if not is_decided(taken[i], process + 1, effort)]
-    return taken
+    def is_done(self, is_over: bool) -> bool:
+        """Is there nothing to be learned from another process, or no time for one?"""
+        if not self.processes:
+            return False
+        return is_over or self.processes >= self.effort.looks[-1] or is_decided(self.taken, self.processes, self.effort)
+
+
+class Course:
+    """A contest on its way to a verdict."""
+
+    def __init__(self, contest: Contest, effort: Effort) -> None:
+        self.first = Part(Taken(contest), effort)
+        self.second: Part | None = None
+        """Of a change."""
+
+    def due(self, is_over: bool) -> Part | None:
+        """What is to be gone on with. A change is measured a second time whatever the hour."""
+        if self.second is None:
+            if not self.first.is_done(is_over):
+                return self.first
+            metrics = self.first.effort.metrics
+            if not any(is_change(c, metrics) for c in self.first.taken.comparisons()):
+                return None
+            self.second = Part(Taken(self.first.taken.contest), confirming(metrics))
+        return None if self.second.is_done(False) else self.second
+
+    def comparisons(self) -> list[Comparison]:
+        """Of the changes that the effort is about only those that a second measurement confirms keep their names."""
+        found, metrics = self.first.taken.comparisons(), self.first.effort.metrics
+        if self.second is not None:
+            found = confirmed_by(found, self.second.taken, metrics)
+        return unasked(found, metrics)
 
 
 def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
@@ -118,16 +137,31 @@ def settled(
     effort: Effort,
     progress: Progress = quiet,
     start: Callable[[], AbstractContextManager[Pool]] = new_process,
+    clock: Callable[[], float] = monotonic,
 ) -> list[tuple[Taken, list[Comparison]]]:
-    """(evidence, comparisons) of each contest. Of the changes that `effort` is about only those that a second
-    measurement confirms keep their names."""
-    first = run(contests, effort, progress, start)
-    found = [taken.comparisons() for taken in first]
-    changed = [i for i, each in enumerate(found) if any(is_change(c, effort.metrics) for c in each)]
-    again = run([contests[i] for i in changed], confirming(effort.metrics), progress, start)
-    for i, second in zip(changed, again, strict=True):
-        found[i] = confirmed_by(found[i], second, effort.metrics)
-    return [(taken, unasked(each, effort.metrics)) for taken, each in zip(first, found, strict=True)]
+    """(evidence, comparisons) of each contest, in their order.
+
+    Raises:
+        KeyboardInterrupt: passes through, and leaves no process.
+    """
+    begun, dice = clock(), random.Random(0)
+    courses = [Course(contest, effort) for contest in contests]
+    on_their_way = courses
+    for process in count():
+        is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
+        due = [(course, part) for course in on_their_way if (part := course.due(is_over)) is not None]
+        if not due:
+            break
+        on_their_way = [course for course, _ in due]
+        with start() as pool:
+            for _, part in dice.sample(due, len(due)):
+                label = part.taken.contest.case.label
+
+                def say(stage: str, label: str = label, left: int = len(due), process: int = process) -> None:
+                    progress(Step(process, label, stage, left, len(courses)))
+
+                part.take(pool, say)
+    return [(course.first.taken, course.comparisons()) for course in courses]
 
 
 def unasked(found: Sequence[Comparison], metrics: frozenset[Metric]) -> list[Comparison]:

@@ -5,6 +5,8 @@ The renderers are loaded when something is shown, so that this import weighs not
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from benchax.model import RENDERERS, Measurement
@@ -42,6 +44,18 @@ def _comparisons_figure(found: Comparisons) -> Any:
 
     return comparison_figure.figure(found)
 
+
+_SHOWN: dict[str, str] = {}
+"""Type of `benchax.results` → the module of `benchax.reporting` whose `text` and `html` draw it."""
+
+
+def _late(module: str, function: str) -> Callable[[Any], str]:
+    return lambda result: getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(result)
+
+
+for _type, _module in _SHOWN.items():
+    RENDERERS[_type] = _late(_module, "text")
+    RENDERERS[f"{_type} html"] = _late(_module, "html")
 
 RENDERERS.update(
     text=_text,

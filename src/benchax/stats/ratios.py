@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import fmean, median, stdev, variance
+from statistics import fmean, median, stdev
 
 MEDIAN_EFFICIENCY = 1.2533
 """sqrt(pi / 2): the standard error of the median over that of the mean, for normal data."""
@@ -81,14 +81,22 @@ def _of_blocks(blocks: Sequence[Sequence[float]], n: int, effect: float, alpha: 
 
 
 def design_effect(blocks: Sequence[Sequence[float]]) -> float:
-    """At least 1; infinite where blocks differ and the pairs inside them do not."""
+    """At least 1; infinite where blocks differ and the pairs inside them do not.
+
+    Each block is measured by its own scatter where that is above the usual one: a neighbour that spoils half of the
+    pairs of one block has moved its median, and has shown so by its pairs.
+    """
     if len(blocks) < 2:
         return 1.0
-    between = variance([median(block) for block in blocks])
-    explained = median([(MEDIAN_EFFICIENCY * MAD_TO_SD * _mad(block)) ** 2 / len(block) for block in blocks])
-    if between == 0:
+    medians = [median(block) for block in blocks]
+    explained = [(MEDIAN_EFFICIENCY * MAD_TO_SD * _mad(block)) ** 2 / len(block) for block in blocks]
+    usual, centre = median(explained), median(medians)
+    between = [(m - centre) ** 2 for m in medians]
+    if not any(between):
         return 1.0
-    relative = between / explained if explained else math.inf
+    if not usual:
+        return math.inf
+    relative = sum(b / max(e, usual) for b, e in zip(between, explained, strict=True)) / (len(blocks) - 1)
     return max(1.0, (PRIOR_BLOCKS + (len(blocks) - 1) * relative) / (PRIOR_BLOCKS + len(blocks) - 1))
 
 

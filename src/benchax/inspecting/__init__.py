@@ -1,0 +1,1 @@
+"""What the compiler makes of a function: built once, never run, and shown."""

@@ -1,0 +1,1 @@
+"""Captures what the profiler of JAX sees, and reads it: operations, devices, gaps."""

@@ -1,0 +1,17 @@
+"""Results show themselves, as rows do: `print(p)` and, in a notebook, `p`."""
+
+from __future__ import annotations
+
+from benchax.model import RENDERERS
+
+
+class Shown:
+    """Drawn by what `benchax.reporting.display` has put into `RENDERERS` for this type."""
+
+    def __str__(self) -> str:
+        render = RENDERERS.get(type(self).__name__)
+        return render(self) if render else repr(self)
+
+    def _repr_html_(self) -> str | None:
+        render = RENDERERS.get(f"{type(self).__name__} html")
+        return render(self) if render else None
