@@ -69,7 +69,8 @@ def test_blocks_that_differ_widen_the_interval() -> None:
 
 def test_a_block_that_a_neighbour_spoilt_does_not_spoil_the_others() -> None:
     """Four of six pairs of one block were hit: its median has moved by half, and its pairs show that they scatter."""
-    fine = simulated(0.0, 0.0, 5, seed=3, rounds=6)
+    dice = np.random.default_rng(3)
+    fine = [(0.01 * dice.standard_t(3, 6)).tolist() for _ in range(5)]
     spoilt = [[-0.6, 0.0, -0.7, 0.01, -0.4, -0.5], *fine]
 
     assert design_effect(spoilt) < 3

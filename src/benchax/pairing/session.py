@@ -1,8 +1,9 @@
 """Takes contests to their verdicts: fresh processes one after the other, looks in between, and a second, independent
 measurement of every change before it is called one.
 
-Each process runs all contests that still need it, in random order: what is undecided beside what is measured again. Looks come after 2, 3, 4, 6 and 8 processes
-(6 to 24 blocks): with one process the luck of that process could not be told from a change.
+Each process runs all contests that still need it, in random order: what is undecided beside what is measured again.
+Looks come after 2, 3, 4, 6 and 8 processes (6 to 24 blocks): with one process the luck of that process could not be
+told from a change.
 """
 
 from __future__ import annotations
