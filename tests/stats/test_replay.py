@@ -96,14 +96,17 @@ def test_ten_percent_more_work_is_called_slower(streams, blocks, variants) -> No
     both = shares(confirmed, (blocks(streams, k, variants["+10 %"]) for k in KERNELS))
 
     assert first["slower"] >= 0.99
-    assert both["slower"] >= 0.95
+    assert both["slower"] >= 0.99
     assert not first["faster"]
 
 
 @RECORDINGS
 def test_five_percent_more_work_is_called_slower_or_unclear(streams, blocks, variants) -> None:
+    """Some of the effects that were planted as 5 % are smaller, and "same" means less than 5 %."""
     first = shares(unconfirmed, (blocks(streams, k, variants["+5 %"]) for k in KERNELS))
+    both = shares(confirmed, (blocks(streams, k, variants["+5 %"]) for k in KERNELS))
 
-    assert first["slower"] >= 0.8
-    assert first["same"] <= 0.02
+    assert first["slower"] >= 0.9
+    assert both["slower"] >= 0.75
+    assert both["same"] <= 0.03
     assert not first["faster"]
