@@ -508,14 +508,15 @@ def test_what_cannot_be_called_is_no_target() -> None:
         target_cases("math:pi", [])
 
 
-def test_a_benchmark_is_no_target(tmp_path: Path) -> None:
+def test_a_benchmark_takes_no_inputs(tmp_path: Path) -> None:
     file = write(tmp_path / "bench_x.py", ONE, name="x")
 
     with pytest.raises(UsageError) as caught:
         target_cases(f"{file}:x", ["f32[8]"])
 
     assert str(caught.value) == (
-        f"'{file}:x' is a benchmark and brings its own inputs\nexpected a plain function\n\nhint: benchax run FILE"
+        f"'{file}:x' is a benchmark and brings its own inputs\nexpected no inputs, or a plain function\n\nhint: "
+        "benchax run FILE"
     )
 
 

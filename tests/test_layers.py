@@ -10,15 +10,17 @@ from source_tree import PACKAGE, Import, files, imports, module_name, modules, p
 
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors"},
-    {"units", "stats", "specs"},
+    {"units", "stats", "specs", "protobuf"},
     {"model"},
     {"results"},
     {"codec", "options", "case", "environment", "numerics", "artifacts", "profiling", "watching", "clock", "wrapping"},
     {"workloads"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"executors", "reporting"},
-    {"grids", "pairing", "inspecting"},
+    {"grids", "pairing"},
+    {"inspecting"},
     {"api"},
+    {"experiments", "auditing"},
     {"cli"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
@@ -27,6 +29,7 @@ READS = {"store", "comparing", "reporting"}
 KNOWS_BOTH = {
     "grids",
     "pairing",
+    "experiments",
     "inspecting",
 }  # as api and cli do: a grid measures, stores each cell, and shows itself
 ASKS_JAX_LATE = {  # inside functions only

@@ -25,15 +25,28 @@ if TYPE_CHECKING:
         StoreError,
         UsageError,
     )
+    from benchax.experiments.run import experiment
     from benchax.grids.compiled import compiled_grid
     from benchax.grids.compiled_result import CompiledGridResult
     from benchax.grids.grid import grid
     from benchax.grids.result import GridResult
     from benchax.grids.settings import Settings
+    from benchax.inspecting.inspect import inspect
     from benchax.model import Comparison, Environment, Measurement, Options
     from benchax.pairing.compare import compare
+    from benchax.profiling.profile import profile
+    from benchax.results.cache import CacheUse
+    from benchax.results.experiment import Experiment
+    from benchax.results.inspection import Inspection
+    from benchax.results.profile import Profile
+    from benchax.results.transfers import Transfers
+    from benchax.results.watch import Watch
     from benchax.stats.summary import Summary
     from benchax.store.reading import Rows, load
+    from benchax.watching.assertions import RecompileError, max_compiles, no_recompile
+    from benchax.watching.cache import watch_cache
+    from benchax.watching.transfers import watch_transfers
+    from benchax.watching.watch import watch
 
 _HOME = {
     "bench": "benchax.api",
@@ -53,47 +66,77 @@ _HOME = {
     "NotMeasured": "benchax.errors",
     "StoreError": "benchax.errors",
     "UsageError": "benchax.errors",
+    "experiment": "benchax.experiments.run",
+    "Experiment": "benchax.results.experiment",
     "compiled_grid": "benchax.grids.compiled",
     "CompiledGridResult": "benchax.grids.compiled_result",
     "grid": "benchax.grids.grid",
     "GridResult": "benchax.grids.result",
     "Settings": "benchax.grids.settings",
+    "inspect": "benchax.inspecting.inspect",
+    "Inspection": "benchax.results.inspection",
     "Environment": "benchax.model",
     "Measurement": "benchax.model",
     "Options": "benchax.model",
+    "Profile": "benchax.results.profile",
+    "profile": "benchax.profiling.profile",
     "Summary": "benchax.stats.summary",
     "Rows": "benchax.store.reading",
     "load": "benchax.store.reading",
+    "CacheUse": "benchax.results.cache",
+    "Transfers": "benchax.results.transfers",
+    "Watch": "benchax.results.watch",
+    "RecompileError": "benchax.watching.assertions",
+    "max_compiles": "benchax.watching.assertions",
+    "no_recompile": "benchax.watching.assertions",
+    "watch": "benchax.watching.watch",
+    "watch_cache": "benchax.watching.cache",
+    "watch_transfers": "benchax.watching.transfers",
 }
 
 __all__ = [
     "BenchaxError",
     "BreakEven",
+    "CacheUse",
     "Comparison",
     "Comparisons",
     "CompiledGridResult",
     "DeadlineExceeded",
     "Environment",
+    "Experiment",
     "FormatError",
     "GridResult",
+    "Inspection",
     "Measurement",
     "MissingPackage",
     "NotAvailable",
     "NotMeasured",
     "Options",
+    "Profile",
+    "RecompileError",
     "Rows",
     "Settings",
     "StoreError",
     "Summary",
+    "Transfers",
     "UsageError",
+    "Watch",
     "bench",
     "benchmark",
     "break_even",
     "clock",
     "compare",
     "compiled_grid",
+    "experiment",
     "grid",
+    "inspect",
     "load",
+    "max_compiles",
+    "no_recompile",
+    "profile",
+    "watch",
+    "watch_cache",
+    "watch_transfers",
     "with_deadline",
 ]
 

@@ -59,7 +59,8 @@ def bench(
         tag: tells rows of one name apart.
         jit: False measures the call as it stands.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`.
-        timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop. The first is the headline.
+        timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop, device. The first is the
+            headline.
         max_time_s, min_time_s, max_samples, relative_width: when sampling of one timer stops.
         verify: compare the result with the "eager" or a "float64" one, or "off".
         memory: observe peak memory in an extra pass.

@@ -29,6 +29,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Union, cast
 
 from benchax.errors import FormatError
 from benchax.model import Comparison, Measurement, Opaque
+from benchax.results.inspection import Inspection
 
 FORMAT = 1
 """The version written. Every earlier one is read for ever (tests/golden).
@@ -97,6 +98,16 @@ def encode_comparison(c: Comparison) -> str:
 def decode_comparison(text: str) -> Comparison:
     """Inverse of `encode_comparison`. Raises `FormatError` as `decode` does."""
     return _decoded(_loaded(text), Comparison)
+
+
+def encode_inspection(i: Inspection) -> str:
+    """`i` as one line of strict JSON in ASCII."""
+    return json.dumps({VERSION_KEY: FORMAT, **_converter(Inspection).encode(i)}, allow_nan=False, separators=(",", ":"))
+
+
+def decode_inspection(text: str) -> Inspection:
+    """Inverse of `encode_inspection`. Raises `FormatError` as `decode` does."""
+    return _decoded(_loaded(text), Inspection)
 
 
 def encode_params(params: tuple[tuple[str, Any], ...]) -> str:

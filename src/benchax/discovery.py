@@ -24,6 +24,7 @@ from benchax.case import Benchmark, Case, make_case, param_value
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Failure
 from benchax.specs import is_spec, parse_spec
+from benchax.workloads import benchmark_of
 
 PATTERN = "bench_*.py"
 MODULE_PREFIX = "benchax_file_"
@@ -147,15 +148,20 @@ def target_cases(target: str, inputs: Sequence[str], params: Mapping[str, Sequen
     Args:
         target: `module:function` or `file.py:function`; attributes may be dotted (`jax:nn.relu`).
         inputs: a spec (`f32[8]`) is data; anything else (`3`, `'fast'`, `axis=0`) is a Python literal, passed as a
-            static argument. `{n}` is replaced by the value of the parameter n.
+            static argument. `{n}` is replaced by the value of the parameter n. None at all for a benchmark, and for
+            a workload where its own are wanted.
 
     Raises:
         UsageError: no such module or function, or an input that cannot be read.
     """
-    fn = resolve_target(target)
+    fn, params = resolve_target(target), params or {}
+    own = fn if isinstance(fn, Benchmark) else benchmark_of(fn)
+    if own and not inputs:
+        return [replace(case, folder=Path.cwd()) for case in own.cases(params)]
     if isinstance(fn, Benchmark):
-        raise UsageError(f"{target!r} is a benchmark and brings its own inputs", "a plain function", "benchax run FILE")
-    params = params or {}
+        raise UsageError(
+            f"{target!r} is a benchmark and brings its own inputs", "no inputs, or a plain function", "benchax run FILE"
+        )
     unused = [k for k in params if not any("{" + k + "}" in text for text in inputs)]
     if unused:
         raise UsageError(f"no input mentions the parameter {unused[0]!r}", f"an input such as f32[{{{unused[0]}}}]")

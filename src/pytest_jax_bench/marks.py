@@ -23,9 +23,14 @@ def _is_timer(value: Any) -> bool:
     return isinstance(value, str) and {name.strip() for name in value.split(",")} <= set(TIMERS)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 KEYWORDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "plot": (callable, "a function of the data"),
     "plot_summary": (callable, "a function of the data"),
+    "max_compiles": (_is_count, "a whole number from 0 up"),
     "only_last": (lambda value: isinstance(value, bool), "True or False"),
     "save_graph": (lambda value: isinstance(value, bool), "True or False"),
     "timeout_s": (_is_seconds, "seconds above 0"),

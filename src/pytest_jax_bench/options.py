@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import pytest
 
-TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop")
+TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop", "device")
 OUTPUT_DIR = ".benchmarks"
 MARKER = "ptjb"
 
@@ -102,7 +102,12 @@ OPTIONS = (
     Option("plot", "Draw plots at the end; needs matplotlib (default: off)"),
     Option("plot_xaxis", "Axis of the plots: run or commit (default: run)", _one_of("run", "commit"), "AXIS"),
     Option("plot_format", "png, pdf or svg (default: png)", _one_of("png", "pdf", "svg"), "FORMAT"),
-    Option("timer", "wall, in_graph, loop, pipelined, auto, or several with commas (default: wall)", _timer, "NAMES"),
+    Option(
+        "timer",
+        "wall, in_graph, loop, pipelined, device, auto, or several with commas (default: wall)",
+        _timer,
+        "NAMES",
+    ),
     Option(
         "verify",
         "Check jitted results: eager, float64, off (default: eager if fn and fn_jit are given)",

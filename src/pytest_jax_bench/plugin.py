@@ -29,9 +29,10 @@ ATTRIBUTE = "ptjb"
 
 MARKER_LINE = (
     f"{options.MARKER}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
-    "verify=None): how a benchmark is measured and drawn. plot: a function of the data of this test; plot_summary: of "
-    "the merged data of all its parameters; only_last: these get only the newest run; save_graph: save the compiled "
-    "graph as SVG; timeout_s: seconds for each stage; timer, verify: as --ptjb-timer and --ptjb-verify"
+    "verify=None, max_compiles=None): how a benchmark is measured and drawn. plot: a function of the data of this test"
+    "; plot_summary: of the merged data of all its parameters; only_last: these get only the newest run; save_graph: "
+    "save the compiled graph as SVG; timeout_s: seconds for each stage; timer, verify: as --ptjb-timer and "
+    "--ptjb-verify; max_compiles: the test fails where its own lines compile more programs than this"
 )
 
 
@@ -64,6 +65,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if (why := marks.problem(item)) is not None:
             pytest.fail(why, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    if item.get_closest_marker(options.MARKER) is None:
+        return (yield)
+    from pytest_jax_bench import compile_limit
+
+    with compile_limit.of(item):
+        return (yield)
 
 
 @pytest.fixture

@@ -210,7 +210,7 @@ def test_an_unknown_timer_is_an_error_that_lists_them():
 
     assert (
         str(caught.value)
-        == "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, in_graph, loop, pipelined, wall"
+        == "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, device, in_graph, loop, pipelined, wall"
     )
 
 

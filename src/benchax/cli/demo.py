@@ -1,29 +1,38 @@
 """`benchax demo`: where the time and the bytes of a small real model go, and when compiling pays.
 
 `benchax demo grid`: functions × data, some of which never end.
+`benchax demo profile`: the operations of that model, and files for Perfetto and TensorBoard.
+`benchax demo watch`: loops that compile in each turn, and why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from benchax.errors import UsageError
+from benchax.cli import demo_watch
+from benchax.errors import UsageError, one_of
 
 
 def demo(
     what: Annotated[
-        str, typer.Argument(metavar="[grid]", help="grid: functions × data, some of which never end.")
+        str,
+        typer.Argument(
+            metavar="[grid | profile | watch]",
+            help="grid: functions × data, some of which never end; profile: the operations of a model, and how to see "
+            "them in Perfetto and TensorBoard; watch: loops that compile in each turn, and why.",
+        ),
     ] = "",
     max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer.")] = None,
     store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
 ) -> None:
-    """Measure a multilayer perceptron, then SELU eager against jitted; or a grid of functions and data."""
-    if what not in ("", "grid"):
-        raise UsageError(f"there is no demo {what!r}", "grid, or nothing")
-    if what == "grid":
-        raise typer.Exit(_grid(store))
+    """Measure a multilayer perceptron, then SELU eager against jitted; or one of the other demos."""
+    if what:
+        if what not in DEMOS:
+            raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "without a name: a model, measured")
+        raise typer.Exit(DEMOS[what](store))
     from benchax import demo as examples
     from benchax.cli.console import note
     from benchax.cli.run import measure
@@ -51,3 +60,24 @@ def _grid(store: str | None) -> int:
     note("Six functions on four sizes, one second for each call. One never ends, one crashes, one is wrong.\n")
     measure(functions, examples.GRID_SIZES, defaults() | given)
     return 0  # what goes wrong here is meant to
+
+
+def _profile(store: str | None) -> int:
+    from benchax import demo as examples
+    from benchax.cli.console import note
+    from benchax.cli.profile import profile_cases
+    from benchax.cli.profile_shown import Wanted, folder_for, near
+    from benchax.profiling.program import Wish
+
+    folder = folder_for("demo", None)
+    note("The operations of a multilayer perceptron, run 500 times under JAX's profiler.\n")
+    code = profile_cases([examples.mlp_case()], Wish(""), Wanted(folder), runs=500)
+    note(
+        "\nPerfetto: open https://ui.perfetto.dev and drop the file perfetto_trace.json.gz there\n"
+        f"TensorBoard: pip install xprof tensorboard, then: tensorboard --logdir {near(folder)}"
+    )
+    return code
+
+
+DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": demo_watch.run}
+"""Each is given the option --store and returns the exit code."""

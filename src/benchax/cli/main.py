@@ -30,9 +30,13 @@ from benchax.cli import (
     grid,
     history,
     importing,
+    inspect,
     listing,
+    profile,
     run,
     show,
+    trying,
+    watch,
 )
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError
@@ -49,9 +53,13 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("grid")(grid.grid)
+app.command("profile", cls=profile.WithCommand)(profile.profile)
+app.command("try")(trying.try_variants)
+app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
 app.command("compare")(compare.compare)
 app.command("history")(history.history)
 app.command("bisect")(bisect.bisect)
+app.command("inspect")(inspect.inspect)
 app.command("export")(export.export)
 app.command("import")(importing.import_file)
 app.add_typer(baseline.app, name="baseline")

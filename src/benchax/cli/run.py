@@ -41,7 +41,8 @@ def run(
         typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256."),
     ] = None,
     timer: Annotated[
-        str | None, typer.Option(help="auto, or some of in_graph,wall,pipelined,loop; the first is the headline.")
+        str | None,
+        typer.Option(help="auto, or some of in_graph,wall,pipelined,loop,device; the first is the headline."),
     ] = None,
     max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")] = None,
     min_time: Annotated[str | None, typer.Option(help="Least time of sampling, per timer.")] = None,

@@ -45,7 +45,16 @@ def _comparisons_figure(found: Comparisons) -> Any:
     return comparison_figure.figure(found)
 
 
-_SHOWN: dict[str, str] = {}
+_SHOWN: dict[str, str] = {
+    "Inspection": "inspection",
+    "Difference": "difference",
+    "Experiment": "experiment",
+    "Watch": "watch",
+    "CacheUse": "cache",
+    "Transfers": "transfers",
+    "Profile": "profile",
+    "ProfileChange": "profile_change",
+}
 """Type of `benchax.results` → the module of `benchax.reporting` whose `text` and `html` draw it."""
 
 

@@ -18,21 +18,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax.monitoring
 
-Kind = Literal["trace", "lower", "compile"]
-
-_KINDS: dict[str, Kind] = {
-    "/jax/core/compile/jaxpr_trace_duration": "trace",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
-    "/jax/core/compile/backend_compile_duration": "compile",
-}
-_HIT = "/jax/compilation_cache/cache_hits"
-_MISS = "/jax/compilation_cache/cache_misses"
+from benchax.watching.listeners import HIT, KINDS, MISS, Kind
+from benchax.watching.listeners import unregister as _unregister
 
 
 class CompileEvent(NamedTuple):
@@ -81,11 +74,11 @@ def watch_compiles() -> Iterator[CompileLog]:
     # An exception in a listener would surface in the user's own call, so these do nothing that can raise.
     def on_event(event: str, **_: object) -> None:
         if is_open and threading.get_ident() == thread:
-            log.cache_hits += event == _HIT
-            log.cache_misses += event == _MISS
+            log.cache_hits += event == HIT
+            log.cache_misses += event == MISS
 
     def on_duration(event: str, duration_secs: float, **details: object) -> None:
-        kind = _KINDS.get(event)
+        kind = KINDS.get(event)
         if kind and is_open and threading.get_ident() == thread:
             name = details.get("fun_name")
             log.events.append(CompileEvent(kind, name if isinstance(name, str) else None, duration_secs))
@@ -98,24 +91,3 @@ def watch_compiles() -> Iterator[CompileLog]:
         is_open = False
         # Both, whatever the first one says: a list, so that `all` cannot stop early.
         log.is_reliable = all([_unregister("event", on_event), _unregister("event_duration", on_duration)])
-
-
-def _unregister(sort: Literal["event", "event_duration"], listener: Callable[..., None]) -> bool:
-    """Takes the listener away; False if JAX had lost it already, or offers no way (then it stays, closed).
-
-    Public since jax 0.8.1; before that only a private function by callback (tried on 0.6.2 and 0.8.0). This is the one
-    place that uses it, and can go with the support for jax below 0.8.1.
-    """
-    name = f"unregister_{sort}_listener"
-    unregister = getattr(jax.monitoring, name, None) or getattr(
-        jax._src.monitoring,  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
-        f"_{name}_by_callback",
-        None,
-    )
-    if unregister is None:
-        return False
-    try:
-        unregister(listener)
-    except (AssertionError, ValueError):  # ValueError: the assertion was compiled away by python -O
-        return False
-    return True

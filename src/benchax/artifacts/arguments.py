@@ -1,0 +1,136 @@
+"""Names and shapes of a program's inputs and outputs, as the user wrote them: args[0]['w'], result[1].
+
+From `args_info` and `out_info` of `jax.stages`, which are trees like the call's own, but for static arguments: JAX
+leaves those out, and the positions behind them move. Whoever knows which they are gets the user's positions back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from benchax.specs import ArraySpec
+
+
+class Leaf(NamedTuple):
+    """One array of the call. `donated` is what was asked; None of an output."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: Any
+    donated: bool | None = None
+
+    @property
+    def spec(self) -> str:
+        return spec(self.shape, self.dtype)
+
+    @property
+    def size_bytes(self) -> int:
+        return size_bytes(self.shape, self.dtype)
+
+
+def inputs(stage: Any, static: Sequence[int | str] = ()) -> list[Leaf]:
+    """The arrays that the program takes, in the order of its inputs, unused ones included.
+
+    Args:
+        stage: a `Traced`, `Lowered` or `Compiled`.
+        static: positions of the static arguments, which are not among `args_info`; names do no harm.
+    """
+    args, kwargs = stage.args_info
+    positions = _positions(len(args), {p for p in static if isinstance(p, int)})
+    named = [(f"args[{i}]", value) for i, value in zip(positions, args, strict=True)]
+    named += [(f"kwargs[{name!r}]", kwargs[name]) for name in sorted(kwargs)]  # as JAX flattens a dict
+    return [leaf for name, value in named for leaf in leaves(name, value)]
+
+
+def outputs(stage: Any) -> list[Leaf]:
+    """The arrays that the program returns, in its order."""
+    return leaves("result", stage.out_info)
+
+
+def leaves(name: str, tree: Any) -> list[Leaf]:
+    """`name` followed by the place in the tree, for each leaf that has a shape."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_array)
+    return [
+        Leaf(
+            name + jax.tree_util.keystr(path), tuple(leaf.shape), leaf.dtype, bool(getattr(leaf, "donated", False))
+        )
+        for path, leaf in flat
+        if _is_array(leaf)
+    ]  # fmt: skip
+
+
+def spec(shape: Sequence[int], dtype: Any) -> str:
+    """f32[8,128]; of typed PRNG keys key[4]."""
+    is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return str(ArraySpec("key" if is_key else str(dtype), tuple(shape)))
+
+
+def size_bytes(shape: Sequence[int], dtype: Any) -> int:
+    """Bytes of the elements side by side; a typed key has the size of what it is made of."""
+    count = 1
+    for size in shape:
+        count *= size
+    return count * dtype.itemsize
+
+
+def _positions(count: int, static: set[int]) -> list[int]:
+    """The first `count` positions that are not static."""
+    found: list[int] = []
+    position = 0
+    while len(found) < count:
+        found += [] if position in static else [position]
+        position += 1
+    return found
+
+
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def shardings(compiled: jax.stages.Compiled, outputs: Sequence[Leaf] | None, taken: Sequence[Leaf]) -> dict[str, str]:
+    """How each input and output is laid out over devices, by its path.
+
+    Args:
+        taken: the inputs that the compiled program takes, in order.
+    """
+    found: dict[str, str] = {}
+    for leaves_, told in ((taken, compiled.input_shardings), (outputs or (), compiled.output_shardings)):
+        flat = [each for each in jax.tree.leaves(told, is_leaf=_is_sharding) if _is_sharding(each)]
+        if len(flat) == len(leaves_):
+            found |= {leaf.path: _sharding(each) for leaf, each in zip(leaves_, flat, strict=True)}
+    return found
+
+
+def _is_sharding(leaf: Any) -> bool:
+    return isinstance(leaf, jax.sharding.Sharding)
+
+
+def _sharding(sharding: jax.sharding.Sharding) -> str:
+    """PartitionSpec('d', None) over d=4, m=2; other kinds by their own text."""
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return str(sharding)
+    axes = ", ".join(f"{name}={size}" for name, size in sharding.mesh.shape.items())
+    parts = ", ".join(map(repr, sharding.spec))
+    return f"P({parts}) over {axes}"
+
+
+def kept(compiled: jax.stages.Compiled, leaves: Sequence[Leaf], parameters: int) -> tuple[int, ...] | None:
+    """Positions in `leaves` of what the compiled program really takes: parameter i of the HLO is `leaves[kept[i]]`.
+
+    JAX drops inputs that a program does not use, and tells which only privately (tried on jax 0.6.2 and 0.10.2).
+
+    Args:
+        parameters: how many the HLO has.
+
+    Returns:
+        None where some were dropped and this JAX does not tell which.
+    """
+    if parameters == len(leaves):
+        return tuple(range(parameters))
+    positions = getattr(getattr(compiled, "_executable", None), "_kept_var_idx", None)
+    if positions is None or len(positions) != parameters:
+        return None
+    return tuple(sorted(positions))

@@ -1,0 +1,220 @@
+"""The compiler's memory plan, buffer by buffer: what each is for, what it holds, which line made that.
+
+From the buffer assignment that `memory_analysis` hands out since jax 0.7, a protobuf message (xla/service/hlo.proto,
+BufferAssignmentProto); the names of instructions come from the program itself. Where the plan is missing, damaged or
+other than expected, the text of the program still tells arguments, outputs and constants (`method` says so), and the
+rest of the plan is listed as not attributed.
+
+The sums per kind are held against `memory_plan`: what no buffer here accounts for is told, never spread out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from benchax.artifacts import hlo, hlo_module
+from benchax.artifacts.arguments import Leaf
+from benchax.artifacts.hlo import Instruction
+from benchax.artifacts.hlo_module import Module
+from benchax.artifacts.sources import Sources
+from benchax.model import Memory
+from benchax.protobuf import VARINT, fields
+from benchax.results.inspection import Buffer, BufferKind, Buffers, HeldValue
+
+MOST_VALUES = 20
+"""Values that are kept of each buffer."""
+
+
+class Allocation(NamedTuple):
+    """One buffer of the plan, as the message has it."""
+
+    size_bytes: int
+    kind: BufferKind
+    parameter: int | None
+    is_also_output: bool
+    values: tuple[tuple[int, int], ...]
+    """(bytes, id of the instruction) of each value that it holds."""
+
+
+class Namer:
+    """Knows what instructions of a module are called, and how the user calls its inputs and outputs."""
+
+    def __init__(self, hlo_text: str, module: Module, paths: Sequence[str], outputs: Sequence[Leaf]) -> None:
+        self.sources = Sources(hlo_text)
+        self.paths = paths
+        self.by_name = {each.name: each for c in module.computations.values() for each in c.instructions}
+        self.results = _results(module, outputs)
+
+    def held(self, size_bytes: int, name: str) -> HeldValue:
+        instruction = self.by_name.get(name)
+        if instruction is None:
+            return HeldValue(size_bytes, name, "")
+        spec = "" if instruction.shape.startswith("(") else instruction.shape.partition("{")[0]
+        return HeldValue(size_bytes, name, spec, hlo_module.op_name(instruction), self.sources.line(instruction))
+
+    def buffer(self, size_bytes: int, kind: BufferKind, values: list[HeldValue], parameter: int | None) -> Buffer:
+        largest = sorted(values, key=lambda value: -value.size_bytes)[:MOST_VALUES]
+        first = largest[0] if largest else HeldValue(0, "", "")
+        path = next((self.results[v.name] for v in values if v.name in self.results), "") if kind == "output" else ""
+        if kind == "argument" and parameter is not None:
+            path = self.paths[parameter] if parameter < len(self.paths) else f"parameter {parameter}"
+        return Buffer(size_bytes, kind, path or _called(first), first.op_name, first.source, tuple(largest))
+
+
+def buffers(
+    compiled: jax.stages.Compiled,
+    hlo_text: str,
+    module: Module,
+    memory: Memory,
+    *,
+    paths: Sequence[str],
+    outputs: Sequence[Leaf],
+) -> Buffers:
+    """The plan, largest buffer first.
+
+    Args:
+        hlo_text, module: the optimised program.
+        memory: its plan in sums.
+        paths: of the parameters of the program, as the user calls them.
+        outputs: of the call, in order.
+    """
+    namer = Namer(hlo_text, module, paths, outputs)
+    allocations = _planned(compiled)
+    if allocations is None:
+        found = _from_text(module, namer)
+        return Buffers(_sorted(found), "program text", _unattributed(found, memory, 0))
+    names = _instruction_names(compiled)
+    found = [
+        namer.buffer(a.size_bytes, a.kind, [namer.held(size, names.get(i, "")) for size, i in a.values], a.parameter)
+        for a in allocations
+    ]
+    reused = sum(a.size_bytes for a in allocations if a.kind == "argument" and a.is_also_output)
+    return Buffers(_sorted(found), "buffer assignment", _unattributed(found, memory, reused))
+
+
+def _called(value: HeldValue) -> str:
+    # What has no shape of its own is a tuple: a table of addresses.
+    return f"{value.name} {value.spec}".strip() if value.spec or not value.name else f"table of {value.name}"
+
+
+def _sorted(found: list[Buffer]) -> tuple[Buffer, ...]:
+    return tuple(sorted(found, key=lambda buffer: -buffer.size_bytes))
+
+
+def _unattributed(found: list[Buffer], memory: Memory, reused_bytes: int) -> tuple[tuple[BufferKind, int], ...]:
+    """What the plan has and the buffers do not, by kind. An output in a donated argument's memory is in both sums."""
+    planned: dict[BufferKind, int | None] = {
+        "argument": memory.argument_bytes,
+        "output": None if memory.output_bytes is None else memory.output_bytes - reused_bytes,
+        "temporary": memory.temp_bytes,
+    }
+    missing: dict[BufferKind, int] = {
+        kind: total - sum(b.size_bytes for b in found if b.kind == kind)
+        for kind, total in planned.items()
+        if total is not None
+    }
+    return tuple((kind, size) for kind, size in missing.items() if size)
+
+
+def _results(module: Module, outputs: Sequence[Leaf]) -> dict[str, str]:
+    """Path of each output by the name of the instruction that makes it."""
+    root = module.entry.root if module.entry else None
+    if root is None or module.entry is None:
+        return {}
+    made = module.entry.operands(root) if root.opcode == "tuple" else [root]
+    if len(made) != len(outputs):
+        return {}
+    paths: dict[str, str] = {}
+    for instruction, leaf in zip(made, outputs, strict=True):
+        for name in _same_bytes(module, instruction):
+            paths.setdefault(name, leaf.path)
+    return paths
+
+
+def _same_bytes(module: Module, instruction: Instruction) -> Iterator[str]:
+    """The instruction, and what it only gives another shape."""
+    yield instruction.name
+    while instruction.opcode == "bitcast" and module.entry and (read := module.entry.operands(instruction)):
+        instruction = read[0]
+        yield instruction.name
+
+
+def _from_text(module: Module, namer: Namer) -> list[Buffer]:
+    """Arguments, outputs and constants by their shapes."""
+    found: list[Buffer] = []
+    for each in module.entry.instructions if module.entry else ():
+        held = [namer.held(hlo.shape_bytes(each.shape), each.name)]
+        if each.opcode == "parameter":
+            number = int(each.operands.strip("() ") or 0)
+            found.append(namer.buffer(held[0].size_bytes, "argument", held, number))
+        elif each.opcode == "constant":
+            found.append(namer.buffer(held[0].size_bytes, "constant", held, None))
+        elif each.name in namer.results and each.opcode != "bitcast":
+            found.append(namer.buffer(held[0].size_bytes, "output", held, None))
+    return found
+
+
+def _planned(compiled: jax.stages.Compiled) -> list[Allocation] | None:
+    try:
+        message = getattr(compiled.memory_analysis(), "serialized_buffer_assignment_proto", None)
+        return read_assignment(message) if message else None
+    except Exception:
+        # An unstable, optional interface of XLA, or a message of another form. Harmless: `method` tells that the
+        # text of the program was read instead.
+        return None
+
+
+def read_assignment(message: bytes) -> list[Allocation]:
+    """The buffers of a BufferAssignmentProto; those of single threads are no part of the plan's sums and left out.
+
+    Raises:
+        FormatError: not a message of protobuf.
+    """
+    made_by: dict[int, int] = {}
+    allocations: list[Allocation] = []
+    every = _fields(message)
+    for number, value in every:
+        if number == 1:
+            logical = dict(_fields(value))
+            made_by[logical.get(1, 0)] = dict(_fields(logical.get(3, b""))).get(4, 0)
+    for number, value in every:
+        if number == 3 and (allocation := _allocation(_fields(value), made_by)):
+            allocations.append(allocation)
+    return allocations
+
+
+def _allocation(read: list[tuple[int, Any]], made_by: dict[int, int]) -> Allocation | None:
+    """BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12 constant."""
+    last = dict(read)
+    if last.get(3):
+        return None
+    kind: BufferKind = (
+        "argument" if last.get(5) else "constant" if last.get(12) else "output" if last.get(7) else "temporary"
+    )
+    assigned = [dict(_fields(value)) for number, value in read if number == 9]
+    values = tuple((each.get(3, 0), made_by.get(each.get(1, 0), 0)) for each in assigned)
+    parameter = last.get(6, 0) if kind == "argument" else None
+    return Allocation(last.get(2, 0), kind, parameter, bool(last.get(7) or last.get(13)), values)
+
+
+def _fields(message: bytes) -> list[tuple[int, Any]]:
+    """(number, value): a number, or bytes."""
+    return [
+        (field.number, field.value if field.wire == VARINT else message[field.start : field.end])
+        for field in fields(message, 0, len(message))
+    ]
+
+
+def _instruction_names(compiled: jax.stages.Compiled) -> dict[int, str]:
+    """Names by id, from HloModuleProto: 3 computations, in them 2 instructions, in them 1 name and 35 id."""
+    try:
+        module: Any = compiled.runtime_executable().hlo_modules()[0]  # type: ignore[union-attr]
+        computations = [v for n, v in _fields(module.as_serialized_hlo_module_proto()) if n == 3]
+        instructions = [dict(_fields(v)) for c in computations for n, v in _fields(c) if n == 2]
+        return {each.get(35, 0): each[1].decode() for each in instructions}
+    except Exception:
+        # Documented as for debugging and unstable. Harmless: the buffers keep their sizes and have no names.
+        return {}

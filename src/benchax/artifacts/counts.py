@@ -1,0 +1,164 @@
+"""Operations and bytes of one call of an optimised program, loop bodies times their turns. From the text, without JAX.
+
+XLA's own cost analysis counts a loop body once, however often it runs: a scan of 1, 10 and 100 matmuls are all the
+same to it. Here every instruction is counted by the rules of `operations`, and
+
+    loops         body times turns, condition once more than that; nested ones multiply. Where the number of turns
+                  is decided while the program runs, the body is counted once, and said to be.
+    conditionals  the most that any branch does, and said where the branches differ.
+    custom calls  are work that nobody can look into (LAPACK, cuBLAS, Python callbacks). A sum with a hole in it is no
+                  count: it is None, and what was counted beside the hole stands in the restriction.
+
+Still a static count, of one device, taken from the program and never from a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from benchax.artifacts import hlo, hlo_module, loops, operations
+from benchax.artifacts.hlo import Instruction
+from benchax.artifacts.hlo_module import Computation, Module
+from benchax.artifacts.operations import Work
+from benchax.results.inspection import Counts, Loop
+from benchax.units import count as counted_text
+from benchax.units import size as size_text
+
+# Those whose work is done by the computation that they call.
+_CALLS = ("call", "async-start")
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+# XLA's own instructions for what it usually turns into a custom call: no rule of ours counts them.
+_UNCOUNTED = ("cholesky", "triangular-solve", "select-and-scatter", "infeed", "outfeed", "send", "recv")
+
+
+def counts(hlo_text: str, module: Module | None = None) -> Counts | None:
+    """The work of one call; None where the text has no entry computation.
+
+    Args:
+        hlo_text: `compiled.as_text()`.
+        module: the same text as `hlo_module.parse` reads it, if at hand.
+    """
+    module = module or hlo_module.parse(hlo_text)
+    if module.entry is None:
+        return None
+    found_loops = loops.loops(module)
+    adder = _Adder(module, found_loops)
+    work = adder.computation(module.entry)
+    opaque = _opaque(module, hlo.opaque_calls(hlo_text))
+    opcodes = Counter(each.opcode for each in _instructions(module))
+    hole = [_hole(opaque, work)] if opaque else []
+    return Counts(
+        flops=None if opaque else work.flops,
+        transcendentals=None if opaque else work.transcendentals,
+        bytes_accessed=None if opaque else work.bytes,
+        is_exact=not opaque and not adder.restrictions,
+        restrictions=(*hole, *adder.restrictions),
+        loops=found_loops,
+        fusions=opcodes["fusion"],
+        instructions=_sorted(opcodes),
+        opaque_calls=_sorted(opaque),
+    )
+
+
+class _Adder:
+    """Adds up computations, each once, and notes what restricts the sum."""
+
+    def __init__(self, module: Module, found: tuple[Loop, ...]) -> None:
+        self.module = module
+        self.loops = {loop.name: loop for loop in found}
+        self.restrictions: dict[str, None] = {}  # ordered, each once
+        self.known: dict[tuple[str, bool], Work] = {}
+
+    def computation(self, computation: Computation, *, is_fused: bool = False) -> Work:
+        """`is_fused`: operations only; what moves inside of a fusion moves in registers."""
+        key = computation.name, is_fused
+        if key not in self.known:
+            total = Work()
+            for each in computation.instructions:
+                total = total.plus(self.instruction(computation, each, is_fused))
+            self.known[key] = total
+        return self.known[key]
+
+    def instruction(self, computation: Computation, instruction: Instruction, is_fused: bool) -> Work:
+        opcode = instruction.opcode
+        if opcode == "fusion":
+            return self.fusion(instruction, is_fused)
+        if opcode == "while":
+            return self.loop(instruction)
+        if opcode == "conditional":
+            return self.conditional(instruction)
+        if opcode in _CALLS:
+            return self.called(instruction)
+        done = operations.arithmetic(computation, instruction, self.applied)
+        return done if is_fused else done._replace(bytes=operations.moved_bytes(computation, instruction))
+
+    def fusion(self, instruction: Instruction, is_fused: bool) -> Work:
+        total = Work()
+        for _, inside in self.module.called(instruction):
+            moved = 0 if is_fused else operations.fusion_bytes(inside)
+            total = total.plus(self.computation(inside, is_fused=True)._replace(bytes=moved))
+        return total
+
+    def loop(self, instruction: Instruction) -> Work:
+        called = dict(self.module.called(instruction))
+        body, condition = (
+            self.computation(called[part]) if part in called else Work() for part in ("body", "condition")
+        )
+        loop = self.loops[instruction.name]
+        if loop.trips is None:
+            where = f" ({loop.op_name})" if loop.op_name else ""
+            self.restrict(f"the body of the loop {loop.name}{where} is counted once: {loop.trips_from}")
+            return body.plus(condition)
+        return body.times(loop.trips).plus(condition.times(loop.trips + 1))
+
+    def conditional(self, instruction: Instruction) -> Work:
+        branches = [self.computation(each) for _, each in self.module.called(instruction)]
+        if not branches:
+            return Work()
+        if len(set(branches)) > 1:
+            self.restrict(
+                f"the branches of the conditional {instruction.name} differ: the most that any of them does is counted"
+            )
+        return Work(*(max(each) for each in zip(*branches, strict=True)))
+
+    def called(self, instruction: Instruction) -> Work:
+        total = Work()
+        for _, inside in self.module.called(instruction):
+            total = total.plus(self.computation(inside))
+        return total
+
+    def applied(self, instruction: Instruction) -> Work:
+        """What an instruction does per element, by the computation that it names."""
+        total = Work()
+        for _, inside in self.module.called(instruction):
+            total = total.plus(self.computation(inside, is_fused=True))
+        return total
+
+    def restrict(self, sentence: str) -> None:
+        self.restrictions[sentence] = None
+
+
+def _opaque(module: Module, targets: tuple[str, ...]) -> Counter[str]:
+    """What no rule of ours can count, by target of the custom call or by opcode."""
+    found: Counter[str] = Counter()
+    for each in _instructions(module):
+        if each.opcode in _UNCOUNTED:
+            found[each.opcode] += 1
+        elif each.opcode in ("custom-call", "custom-call-start"):
+            found.update(t for t in _TARGET.findall(each.attributes) if t in targets)
+    return found
+
+
+def _hole(opaque: Counter[str], work: Work) -> str:
+    names = ", ".join(repr(name) for name, _ in _sorted(opaque))
+    counted = f"{counted_text(work.flops, 'FLOP')} and {size_text(work.bytes)}"
+    return f"{counted} were counted, but nobody can look into {names}: a sum with a hole in it is no count"
+
+
+def _instructions(module: Module) -> list[Instruction]:
+    return [each for computation in module.computations.values() for each in computation.instructions]
+
+
+def _sorted(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))

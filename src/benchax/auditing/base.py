@@ -1,0 +1,94 @@
+"""What a rule is: one question about a function or a program, asked of its evidence.
+
+A rule looks at `Evidence` and gives findings, none where all is well. Where it cannot apply it raises `NotApplicable`;
+where it could but a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is one module
+in `auditing/rules/` with `RULE = …`, one page `docs/rules/<id>.md`, and one test file; there is no list to edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from benchax.errors import BenchaxError
+from benchax.experiments.judging import saved_s, speedup
+from benchax.model import Comparison, Severity
+from benchax.results.audit import Finding, Where
+from benchax.units import seconds
+
+if TYPE_CHECKING:
+    from benchax.auditing.evidence import Evidence
+
+
+class NotApplicable(BenchaxError):
+    """A rule cannot apply; `problem` completes the sentence "not applicable, because …"."""
+
+
+class Rule(Protocol):
+    """One question."""
+
+    @property
+    def id(self) -> str:
+        """In kebab-case: not-jitted. Its page is docs/rules/<id>.md."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The question, in a line: "is it compiled as a whole?"."""
+        ...
+
+    @property
+    def severity(self) -> Severity:
+        """Of its findings, where they do not say another."""
+        ...
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        """What it finds; nothing where all is well.
+
+        Raises:
+            NotApplicable: it has nothing to say about this function or program.
+            NotMeasured: a reading that it needs could not be taken.
+        """
+        ...
+
+
+def found(
+    rule: Rule,
+    title: str,
+    seen: Sequence[str],
+    advice: str,
+    *,
+    where: Where | None = None,
+    gain: Gain | None = None,
+    severity: Severity | None = None,
+) -> Finding:
+    """A finding of `rule`."""
+    gain = gain or Gain()
+    return Finding(
+        rule.id, severity or rule.severity, title, tuple(seen), advice, page_of(rule.id), where,
+        gain.text, gain.seconds, gain.bytes,
+    )  # fmt: skip
+
+
+def page_of(rule_id: str) -> str:
+    return f"docs/rules/{rule_id}.md"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What following an advice gains, of each call."""
+
+    text: str | None = None
+    """Begins with "measured: " or "estimated: "."""
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+def measured_gain(c: Comparison) -> Gain | None:
+    """Of a comparison of the function as it is (baseline) with a better one; None unless that is faster."""
+    if c.verdict != "faster" or c.baseline_value is None or c.ratio is None:
+        return None
+    saved = saved_s(c, c.ratio)
+    now, then = seconds(c.baseline_value), seconds(c.baseline_value - saved)
+    return Gain(f"measured: {now} → {then} per call ({speedup(c)})", saved)

@@ -1,0 +1,242 @@
+"""`benchax inspect`: what JAX and XLA make of a call: jaxpr, StableHLO, HLO, work, memory; and what differs.
+
+Nothing is run but with --time. Exit codes: 0; with --exit-code 1 where --diff finds a difference; 2 for an error, also
+where one of several cases does not build: the others are shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchax.cli.console import line, note
+from benchax.cli.run import What
+from benchax.errors import BenchaxError, UsageError, one_of
+
+if TYPE_CHECKING:
+    from benchax.case import Case
+    from benchax.results.inspection import Inspection
+    from benchax.results.roofline import Roofline
+
+GRAPH = "graph"
+TIME_OPTIONS = {
+    "timer": "in_graph,wall",
+    "stages": "samples",
+    "memory": False,
+    "verify": "off",
+    "store": "off",
+    "max_time_s": 0.5,
+}
+
+
+def inspect(
+    what: What = None,
+    show: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARTS",
+            help="overview (default), jaxpr, stablehlo, hlo, cost, memory, constants, donation, collectives, graph; "
+            "several separated by commas.",
+        ),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Fold nothing: texts as JAX and XLA print them.")] = False,
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help='What differs from other inputs ("f32[2048] axis=0"), another function (module:other), a commit '
+            "(ref:main), or another JAX (jax:0.9.2).",
+        ),
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="With --diff: exit with 1 if there is any.")] = False,
+    time: Annotated[
+        bool, typer.Option("--time", help="Run it, too, and set its time beside the rates of this machine.")
+    ] = False,
+    pattern: Annotated[str, typer.Option("--filter", "-k", help="Cases whose name contains this (or matches).")] = "",
+    params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per case on stdout.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write there instead; a graph is written as SVG.")
+    ] = None,
+) -> None:
+    """What the compiler makes of a function: program, work, memory, constants; and what differs."""
+    from benchax.cli.run import printing_to_stderr, show_broken
+    from benchax.discovery import collect
+    from benchax.inspecting.inspect import inspect_case
+
+    parts = _parts(show or [], output)
+    _check(diff, exit_code, time, as_json, parts, output)
+    cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
+    show_broken(broken)
+    sink = _Sink(None if GRAPH in parts else output)
+    if diff is not None:
+        asked = (tuple(what or ["."]), pattern, tuple(params or []))
+        code = _differences(cases, asked, diff, parts, sink, full=full, as_json=as_json)
+        raise typer.Exit(2 if broken else code * exit_code)
+    if GRAPH in parts and len(cases) != 1:
+        raise UsageError(f"a graph of {len(cases)} cases cannot be one file", "a single case", "choose one: --filter")
+    failed = False
+    for case in cases:
+        try:
+            found = printing_to_stderr(lambda case=case: inspect_case(case))
+            _show(case, found, parts, sink, full=full, as_json=as_json, time=time)
+        except BenchaxError as error:
+            note(f"error: {error}")
+            failed = True
+            continue
+        if GRAPH in parts and output is not None:
+            _draw(found, output)
+    sink.close()
+    raise typer.Exit(2 if failed or broken else 0)
+
+
+class _Sink:
+    """Where results go: to stdout at once, or as plain text into a file when all is done."""
+
+    def __init__(self, output: Path | None) -> None:
+        self.output = output
+        self.lines: list[str] = []
+        self.has_shown = False
+
+    def document(self, text: str) -> None:
+        """A line of JSON."""
+        self.lines.append(text) if self.output else line(text)
+
+    def show(self, parts: Iterable[Any]) -> None:
+        """Renderables; a text of a program keeps its lines as long as they are."""
+        from rich.console import Console
+
+        from benchax.cli import console
+        from benchax.reporting.program_text import ProgramText
+        from benchax.reporting.terminal import to_text
+
+        if self.has_shown:
+            self.document("")
+        self.has_shown = True
+        for part in parts:
+            is_text = isinstance(part, ProgramText)
+            if self.output is not None:
+                self.lines.append(part.text if is_text else to_text(part))
+            elif not is_text:
+                console.show(part)
+            elif (terminal := Console(highlight=False)).is_terminal:
+                terminal.print(part, soft_wrap=True)
+            else:
+                line(part.text)
+
+    def close(self) -> None:
+        if self.output is not None:
+            _write(self.output, "".join(f"{text}\n" for text in self.lines))
+
+
+def _show(
+    case: Case, found: Inspection, parts: Sequence[str], sink: _Sink, *, full: bool, as_json: bool, time: bool
+) -> None:
+    from benchax.reporting import inspection
+
+    if as_json:
+        from benchax import codec
+
+        sink.document(codec.encode_inspection(found))
+        return
+    drawable = [part for part in parts if part != GRAPH]
+    if parts and not drawable:
+        return
+    chosen = drawable or ["overview"]
+    needs_roof = not {"overview", "cost"}.isdisjoint(chosen) or time
+    roof = _roof(case, found, time) if needs_roof else None
+    sink.show(inspection.parts(found, chosen, full=full, roof=roof))
+
+
+def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
+    from benchax.inspecting.roofline import matmul_type, roofline, timing_of
+    from benchax.measuring.peaks import peaks
+
+    if not time:
+        return roofline(found, peaks(measure=False))
+    from benchax.api import run
+    from benchax.cli.run import printing_to_stderr
+
+    note(f"measuring {case.id.label}")
+    (row,) = printing_to_stderr(lambda: list(run([case], command_line=TIME_OPTIONS)))
+    timing = timing_of(row)
+    return roofline(found, peaks(dtypes=(matmul_type(found),)), timing)
+
+
+def _draw(found: Inspection, output: Path) -> None:
+    from benchax.artifacts import graph
+
+    if found.hlo is None:
+        raise BenchaxError(f"there is no program to draw: {found.why_absent('hlo')}")
+    _write(output, graph.svg(found.hlo, title=f"{found.name}({found.signature})", stablehlo=found.stablehlo or ""))
+    note(f"graph drawn to {output}")
+
+
+def _differences(
+    cases: Sequence[Case],
+    asked: tuple[tuple[str, ...], str, tuple[str, ...]],
+    other: str,
+    parts: Sequence[str],
+    sink: _Sink,
+    *,
+    full: bool,
+    as_json: bool,
+) -> int:
+    """Shows what differs; 1 if anything does."""
+    from benchax.cli.run import printing_to_stderr
+    from benchax.inspecting.compared import Asked, differences
+    from benchax.reporting import difference
+
+    found = printing_to_stderr(lambda: differences(cases, Asked(*asked), other, note))
+    for each in found:
+        if as_json:
+            sink.document(json.dumps(each.asdict()))
+        else:
+            sink.show(difference.parts(each, parts, full=full))
+    sink.close()
+    return int(any(not each.is_none for each in found))
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write to {str(output)!r}: {error.strerror}", "a file that can be written") from error
+
+
+def _parts(given: Sequence[str], output: Path | None) -> list[str]:
+    """What to show, each once.
+
+    Raises:
+        UsageError: something that cannot be shown, or a graph without a file.
+    """
+    from benchax.reporting.inspection import PARTS
+
+    permitted = (*PARTS, GRAPH)
+    words = [word.strip() for text in given for word in text.split(",")]
+    for word in words:
+        if word not in permitted:
+            raise UsageError(f"--show {word!r} cannot be", one_of(permitted, word))
+    if GRAPH in words and output is None:
+        raise UsageError("--show graph needs a file", "--output FILE.svg")
+    return list(dict.fromkeys(words))
+
+
+def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: list[str], output: Path | None) -> None:
+    if exit_code and diff is None:
+        raise UsageError("--exit-code is given without --diff", "both")
+    if diff is not None:
+        from benchax.reporting.inspection import TEXTS
+
+        if time:
+            raise UsageError("--time is given with --diff", "one of them", "benchax compare times two versions")
+        if wrong := next((part for part in parts if part not in TEXTS), None):
+            raise UsageError(f"--show {wrong!r} cannot be with --diff", one_of(TEXTS, wrong))
+    elif as_json and (parts or time):
+        raise UsageError(f"--json is given with {'--show' if parts else '--time'}", "--json alone: it holds all parts")
+    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+        raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")

@@ -1,0 +1,226 @@
+"""`benchax profile`: where the device time of a function goes, or of a whole program: `benchax profile -- python a.py`.
+
+A function is recorded in a worker process, which nobody times and which may be killed. The exit code is 2 where there
+is no profile to show, or one of no operations, which is never shown as a table; after a program it is the program's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchax.case import Case
+    from benchax.cli.profile_shown import Wanted
+    from benchax.executors.profiled import Outcome, Request
+    from benchax.profiling.program import Wish
+    from benchax.results.profile import Profile
+
+TIMEOUT, DURATION_S = "5min", 5.0
+COMMAND = "benchax.command"
+"""Key under which a context keeps what follows the two dashes."""
+
+
+class WithCommand(TyperCommand):
+    """A command that knows what came after `--`, which click puts together with the other words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def profile(
+    ctx: typer.Context,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODULE:FUNCTION [INPUT...] | PATH... | -- COMMAND...]",
+            help="A function and its inputs (jax.numpy:sort f32[1000000]), benchmark files (bench_*.py), or, after two "
+            "dashes, a command that runs a program: -- python train.py.",
+        ),
+    ] = None,
+    pattern: Annotated[str, typer.Option("--filter", "-k", help="Of the benchmarks in files those named so.")] = "",
+    params: Annotated[
+        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Folder of the files (default .benchmarks/profiles/NAME-TIME)."
+        ),
+    ] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Calls of the function (default: enough for 50 ms).")] = None,
+    duration: Annotated[
+        str, typer.Option(help="Record so long, of a program: so long after it has last compiled.")
+    ] = f"{DURATION_S:g}s",
+    start_after: Annotated[
+        str, typer.Option(help="Of a program: begin so long after it has imported jax, at the first compilation.")
+    ] = "0s",
+    timeout: Annotated[
+        str | None, typer.Option(help=f"End it after so long (default: a function {TIMEOUT} a stage; a program never).")
+    ] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep what is alive on the device: memory.prof.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the data made from specs.")] = 0,
+    read: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Show a trace that exists: a folder or a .xplane.pb file.")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Show what differs from this earlier trace.")
+    ] = None,
+    details: Annotated[bool, typer.Option("--details", help="All operations, with their whole lines of HLO.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document per profile; of a program, in DIR/profile.json.")
+    ] = False,
+    nsys: Annotated[bool, typer.Option("--nsys", help="Use Nsight Systems, or print its command.")] = False,
+    xprof: Annotated[
+        str | None, typer.Option(metavar="TOOL", help="Print what this tool of xprof says: hlo_stats, op_profile, ….")
+    ] = None,
+    in_nsys: Annotated[bool, typer.Option("--in-nsys", hidden=True)] = False,
+) -> None:
+    """Record where device time goes: a table of operations, and files for Perfetto, TensorBoard and XProf."""
+    command = ctx.meta.get(COMMAND)
+    _one_of_three(what, command, read)
+    from benchax.cli import profile_shown
+    from benchax.profiling.program import Wish
+
+    earlier = None if compare is None else profile_shown.read(compare)
+    wanted = profile_shown.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
+    wish = Wish("", _time("--start-after", start_after), _time("--duration", duration), keeps_memory=memory)
+    limit_s = None if timeout is None else _time("--timeout", timeout)
+    if nsys:
+        code = _with_nsys(what or [], command, wish, output)
+    elif read is not None:
+        code = profile_shown.show_all([profile_shown.read(read)], wanted)
+    elif command is not None:
+        from benchax.cli.profile_program import profile_program
+
+        code = profile_program(command, wish, limit_s, wanted)
+    elif in_nsys:
+        code = _region(_cases(what or [], pattern, params or []), seed, runs)
+    else:
+        cases = _cases(what or [], pattern, params or [])
+        code = profile_cases(cases, wish, wanted, limit_s=limit_s, seed=seed, runs=runs)
+    raise typer.Exit(code)
+
+
+def _one_of_three(what: Any, command: Any, read: Any) -> None:
+    given = sum([bool(what), command is not None, read is not None])
+    if given != 1 or command == []:
+        raise UsageError(
+            "there are two things to profile" if given > 1 else "there is nothing to profile",
+            "one of: a function (jax.numpy:sort f32[1000000]), -- and a command (-- python train.py), or --read PATH",
+        )
+
+
+def _time(option: str, text: str) -> float:
+    from benchax.units import parse_seconds
+
+    value = parse_seconds(text)
+    if value < 0 or (value == 0 and option != "--start-after"):
+        raise UsageError(f"{option} {text} is no length of time", "a time above 0, such as 500ms or 2min")
+    return value
+
+
+def _with_nsys(what: Sequence[str], command: Sequence[str] | None, wish: Wish, output: Path | None) -> int:
+    from benchax.cli.profile_nsys import this_command, with_nsys
+    from benchax.cli.profile_program import name_of
+    from benchax.cli.profile_shown import folder_for
+    from benchax.profiling import nsys
+
+    folder = folder_for(what[0] if command is None else name_of(command), output)
+    report = folder / "profile.nsys-rep"
+    if command is None:
+        return with_nsys(nsys.plan(this_command(), report, by_region=True))
+    lasting = None if wish.duration_s == DURATION_S else wish.duration_s
+    return with_nsys(nsys.plan(command, report, start_after_s=wish.start_after_s or None, duration_s=lasting))
+
+
+# ---- a function -------------------------------------------------------------------------------------------------
+
+
+def _cases(what: list[str], pattern: str, params: list[str]) -> list[Case]:
+    from benchax.cli.run import printing_to_stderr, show_broken
+    from benchax.discovery import collect
+
+    cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
+    show_broken(broken)
+    if not cases:
+        raise typer.Exit(2)
+    return cases
+
+
+def profile_cases(
+    cases: Sequence[Case],
+    wish: Wish,
+    wanted: Wanted,
+    *,
+    limit_s: float | None = None,
+    seed: int = 0,
+    runs: int | None = None,
+) -> int:
+    """Records each in a worker, shows it, and returns the exit code."""
+    from benchax.cli.profile_shown import show_all
+    from benchax.executors.profiled import Request
+
+    code = 0
+    for case in cases:
+        found, has_failed = _recorded(Request(case, wish, seed, runs), limit_s, wanted)
+        code = max(code, show_all([found] if found else [], wanted), 2 if has_failed else 0)
+    return code
+
+
+def _recorded(request: Request, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
+    """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
+    from benchax.cli.console import note
+    from benchax.cli.profile_shown import Place, folder_for, profile_of_file
+    from benchax.executors.pool import shared_pool
+    from benchax.executors.profiled import record
+    from benchax.units import parse_seconds
+
+    label = request.case.id.label
+    place = Place(folder_for(label, wanted.output))
+    wish = replace(request.wish, folder=str(place.folder))
+    note(f"profiling {' '.join(label.split())}")
+    try:
+        outcome = record(replace(request, wish=wish), limit_s or parse_seconds(TIMEOUT), shared_pool())
+    finally:  # also at Ctrl-C
+        files = place.new_traces()
+    if outcome.failure is not None:
+        note(f"error: {label}: {outcome.failure.message}\n{outcome.failure.advice}".rstrip())
+        if not files:
+            note(f"there is no profile of it: it ended in the stage {outcome.failure.stage!r}")
+    title = f"{label}, {outcome.runs} runs" if outcome.runs else label
+    return profile_of_file(files[0], title, _remarks(outcome)) if files else None, outcome.failure is not None
+
+
+def _remarks(outcome: Outcome) -> list[str]:
+    from benchax.units import seconds
+
+    remarks = list(outcome.recorded.remarks)
+    if outcome.failure is not None:
+        remarks.append("the case failed; this is what had been recorded until then")
+    if outcome.recorded.stopped_by == "duration":
+        after = seconds(outcome.recorded.recorded_s or 0.0)
+        remarks.append(f"recording stopped after {after}: --duration and --timeout limit it")
+    return remarks
+
+
+def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
+    """In a process that nsys has started."""
+    from benchax.cli.console import note
+    from benchax.executors.profiled import Request, run_for_nsys
+    from benchax.profiling.program import Wish
+
+    for case in cases:
+        note(f"{case.id.label}: {run_for_nsys(Request(case, Wish(''), seed, runs))} runs")
+    return 0

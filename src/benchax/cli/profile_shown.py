@@ -1,0 +1,164 @@
+"""What `benchax profile` does with files: where they go, which trace is meant, and how a profile is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchax.cli.console import line, note, show
+from benchax.errors import UsageError
+from benchax.model import Remark
+
+if TYPE_CHECKING:
+    from benchax.results.profile import Profile, ProfileChange
+
+FOLDER = Path(".benchmarks", "profiles")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How profiles are shown and kept."""
+
+    output: Path | None = None
+    details: bool = False
+    as_json: bool = False
+    earlier: Profile | None = None
+    """What differs from this one is shown, too."""
+    xprof: str | None = None
+    is_aside: bool = False
+    """stdout belongs to the user's program: what we say goes to stderr, documents into a file."""
+
+
+def folder_for(name: str, output: Path | None) -> Path:
+    """Where the files go, absolute: a program may be in another folder by then."""
+    plain = re.sub(r"[^\w.=,+-]+", "-", name).strip("-.")[:60] or "profile"
+    return (output or FOLDER / f"{plain}-{datetime.now().astimezone():%Y%m%d-%H%M%S}").absolute()
+
+
+def near(path: Path) -> str:
+    """As seen from the working directory, if it is below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+class Place:
+    """The folder of a recording that another process makes, which may end at any time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises UsageError where no trace can be written."""
+        from benchax.profiling import preflight
+
+        preflight.stop_at_errors(preflight.about_folder(folder))
+        self.folder = folder
+        self._earlier = set(traces(folder))
+
+    def new_traces(self) -> list[Path]:
+        """Those that came since, newest first. What a process that was killed was writing is among them, if it got as
+        far as a file; whether that is whole shows when it is read."""
+        from benchax.profiling import files
+
+        for rest in self.folder.glob(".recording-*"):
+            if (run := files.recorded(rest)) is not None:
+                files.kept(run, self.folder)
+            shutil.rmtree(rest, ignore_errors=True)
+        with contextlib.suppress(OSError):  # there is something in it, or it was never made
+            self.folder.rmdir()
+        return [file for file in traces(self.folder) if file not in self._earlier]
+
+
+def traces(folder: Path) -> list[Path]:
+    """Newest first; without those that are being written."""
+    found = [f for f in folder.rglob("*.xplane.pb") if not f.relative_to(folder).parts[0].startswith(".recording-")]
+    return sorted(found, key=lambda file: file.stat().st_mtime_ns, reverse=True)
+
+
+def read(path: Path) -> Profile:
+    """The trace in a file, or the newest one below a folder.
+
+    Raises:
+        UsageError: there is none.
+        FormatError: it is none, or was cut.
+    """
+    if not path.exists():
+        raise UsageError(f"there is no {str(path)!r}", "a folder with a trace below it, or a file *.xplane.pb")
+    if path.is_file():
+        return profile_of_file(path, path.name)
+    found = traces(path)
+    if not found:
+        raise UsageError(f"there is no *.xplane.pb in {str(path)!r}", "a folder with one, as JAX and XProf make them")
+    if len(found) > 1:
+        note(f"note: {str(path)!r} holds {len(found)} traces; this is the newest, {found[0]}")
+    return profile_of_file(found[0], str(path))
+
+
+def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Profile:
+    """Reads it; `remarks` say how it came about."""
+    from benchax.profiling import files
+    from benchax.profiling.trace import profile_of
+
+    found = profile_of(file.read_bytes(), title=title)
+    ours = tuple(Remark("recording", "warning", text) for text in remarks)
+    kept = {kind: near(path) for kind, path in files.listed(file.parent).items()}
+    return replace(found, files=kept | {"xplane": near(file)}, remarks=(*ours, *found.remarks))
+
+
+def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
+    """Shows each, and returns the exit code: 2 where one of them has no operations."""
+    for found in profiles:
+        if wanted.xprof is not None:
+            _ask_xprof(wanted.xprof, found, wanted)
+        elif wanted.as_json and not wanted.is_aside:
+            line(_document(found, wanted))
+        else:
+            _show(found, wanted)
+    if wanted.as_json and wanted.is_aside and profiles:
+        _write_json(profiles, wanted)
+    return 2 if any(not found.ops for found in profiles) else 0
+
+
+def _document(found: Profile, wanted: Wanted) -> str:
+    change = _change(found, wanted)
+    return json.dumps(found.asdict() | ({} if change is None else {"change": change.asdict()}), allow_nan=False)
+
+
+def _change(found: Profile, wanted: Wanted) -> ProfileChange | None:
+    from benchax.profiling.compared import compared
+
+    return None if wanted.earlier is None else compared(wanted.earlier, found)
+
+
+def _write_json(profiles: Sequence[Profile], wanted: Wanted) -> None:
+    file = (wanted.output or Path()) / "profile.json"
+    file.write_text("".join(_document(found, wanted) + "\n" for found in profiles), encoding="utf-8")
+    note(f"{file}: {len(profiles)} document{'s' * (len(profiles) > 1)}, one a line")
+
+
+def _ask_xprof(tool: str, found: Profile, wanted: Wanted) -> None:
+    from benchax.profiling import xprof
+
+    answer: Any = xprof.ask(tool, [Path(found.files["xplane"])])
+    if xprof.rows(answer) == 0:
+        note(f"note: xprof's {tool} has no rows for this trace, as of those of a CPU; `--read` has a table of ours")
+    (note if wanted.is_aside else line)(json.dumps(answer))
+
+
+def _show(found: Profile, wanted: Wanted) -> None:
+    from benchax.reporting import profile_change
+    from benchax.reporting.profile import drawn
+    from benchax.reporting.terminal import to_text
+
+    parts, change = [drawn(found, wanted.details)], _change(found, wanted)
+    if change is not None:
+        parts += ["", profile_change.drawn(change)]
+    for part in parts:
+        if wanted.is_aside:
+            note(to_text(part))
+        else:
+            show(part)

@@ -1,0 +1,119 @@
+"""`benchax watch -- python train.py`: a program of the user's runs as it stands; at its end, what was compiled and why.
+
+The program has standard output to itself; the tables go to standard error. The exit code is the program's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchax.wrapping.command import Ended, Report
+
+HOOK = "benchax.cli.watched:begin"
+CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+"""Of this command: what follows the program's name is the program's, also where nobody wrote --."""
+
+
+def watch(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The program: python train.py --lr 0.1")],
+    transfers: Annotated[
+        bool, typer.Option("--transfers", help="Name the lines that move data to and from the device, too; slower.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all of it there, as JSON.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="End the program after this long: 30, 2min.")] = None,
+) -> None:
+    """Run a program unchanged, and tell what JAX compiled in it, why, and what its cache kept."""
+    from benchax.wrapping.command import run
+
+    _writable(output)
+    ended = run(command, HOOK, {"transfers": transfers}, limit_s=_limit(timeout))
+    _tell(command, ended)
+    if output is not None:
+        _write(output, command, ended)
+    raise typer.Exit(ended.exit_code)
+
+
+def _writable(output: Path | None) -> None:
+    """A slip in a path is told before an hour of training, not after it."""
+    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+        raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")
+
+
+def _limit(timeout: str | None) -> float | None:
+    from benchax.units import parse_seconds
+
+    if timeout is None:
+        return None
+    limit_s = parse_seconds(timeout)
+    if limit_s <= 0:
+        raise UsageError(f"--timeout {timeout} leaves no time", "a time above 0, such as 2min")
+    return limit_s
+
+
+def _tell(command: list[str], ended: Ended) -> None:
+    from benchax.cli.console import note
+
+    note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
+    for report in ended.reports:
+        _tell_process(report, is_one_of_many=len(ended.reports) > 1)
+    for remark in ended.remarks:
+        note(f"note: {remark}")
+
+
+def how(ended: Ended) -> str:
+    """ended with 0 after 12.3 s"""
+    from benchax.units import seconds
+
+    after = f"after {seconds(ended.elapsed_s)}"
+    if ended.is_timed_out:
+        return f"was ended {after}, when its time was up"
+    if ended.signal is not None:
+        return f"was ended by {_signal(ended.signal)} {after}"
+    return f"ended with {ended.exit_code} {after}"
+
+
+def _signal(number: int) -> str:
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
+
+
+def _tell_process(report: Report, is_one_of_many: bool) -> None:
+    from benchax.cli.console import note
+    from benchax.units import percent
+
+    if is_one_of_many:
+        note(f"\n---- process {report.pid}: {shlex.join(report.argv)}")
+    share = report.result["main_thread_share"]
+    if share is not None:
+        note(f"the main thread spent {percent(share)} of its time after the import of jax on tracing and compiling")
+    for text in report.result["texts"].values():
+        note(f"\n{text.strip()}")
+
+
+def _write(output: Path, command: list[str], ended: Ended) -> None:
+    from benchax.cli.console import note
+
+    output.write_text(json.dumps(document(command, ended), indent=2) + "\n", encoding="utf-8")
+    note(f"written to {output}")
+
+
+def document(command: list[str], ended: Ended) -> dict[str, Any]:
+    plain = dataclasses.asdict(ended)
+    reports: list[dict[str, Any]] = plain.pop("reports")
+    processes = [report | report.pop("result") for report in reports]
+    for process in processes:
+        del process["texts"]
+    return {"command": command, **plain, "processes": processes}

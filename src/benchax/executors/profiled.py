@@ -1,0 +1,151 @@
+"""Records a profile of a case in a worker process, which nobody times and which may be killed.
+
+The recording stops by itself before the worker's limit and writes its files then, also where a call never returns: what
+had been recorded until there is kept. What the files mean is read by whoever asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.case import Case
+from benchax.errors import NotMeasured
+from benchax.executors.isolated import START_S
+from benchax.executors.jobs import Job
+from benchax.executors.pool import Pool
+from benchax.measuring import stages
+from benchax.measuring.inputs import Call, make_inputs
+from benchax.measuring.program import program_of
+from benchax.measuring.sampling import warm_up
+from benchax.measuring.timers.base import Subject
+from benchax.model import Failure
+from benchax.profiling import nsys
+from benchax.profiling.program import Recorded, Recorder, Wish
+
+ENTRY = "benchax.executors.profiled:record_case"
+WARMUP_S = 0.2
+LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000
+"""So much of the case is recorded where nobody says how many runs."""
+RENEWED_RUNS = 20
+"""Of a case that takes its buffers, which are copied beforehand for every run."""
+_SHARE = 0.8
+"""Of the limit, after which recording stops and there is still time to write."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is recorded, and how."""
+
+    case: Case
+    wish: Wish
+    seed: int = 0
+    runs: int | None = None
+    """None: enough for LEAST_S."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a request. A failure leaves what had been recorded until then in the folder of the wish."""
+
+    recorded: Recorded = field(default_factory=Recorded)
+    runs: int = 0
+    """Calls that ended while it was recorded."""
+    failure: Failure | None = None
+
+
+def record(
+    request: Request, limit_s: float, pool: Pool, progress: Callable[[str], None] = lambda stage: None
+) -> Outcome:
+    """Records `request.case` in a worker; no stage takes longer than `limit_s`."""
+    wish = replace(request.wish, duration_s=min(request.wish.duration_s, _SHARE * limit_s))
+    job = Job(
+        ENTRY,
+        replace(request, wish=wish),
+        limits=lambda stage: max(START_S, limit_s) if stage == "start" else limit_s,
+        name=f"the profile of {request.case.id.label!r}",
+    )
+    ended = pool.run(job, lambda message: progress(message["stage"]))
+    if ended.document is None:
+        return Outcome(failure=ended.failure or Failure("crashed", ended.stage, "the process gave no answer"))
+    return Outcome(Recorded(**ended.document["recorded"]), ended.document["runs"])
+
+
+def record_case(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """In the worker."""
+    subject = _built(request, say)
+    say("warm-up")
+    calls = _calls(subject, request)
+    say("profile")
+    recorder = Recorder(request.wish)
+    recorder.start()
+    if recorder.recording is None:
+        raise NotMeasured("; ".join(recorder.found.remarks))
+    done = _run(subject, calls, recorder)
+    recorder.stop("end")
+    return {"recorded": asdict(recorder.found), "runs": done}, []
+
+
+def _built(request: Request, say: Callable[..., None]) -> Subject:
+    say("inputs")
+    inputs = make_inputs(request.case, request.seed)
+    program = program_of(request.case)
+    built = stages.build(program, inputs, say)
+    subject = Subject(program, inputs, None, built.static, built.donates)
+    say("first run")
+    jax.block_until_ready(subject.call())
+    return subject
+
+
+def _calls(subject: Subject, request: Request) -> Iterator[Call]:
+    """The arguments of each run, after a warm-up: as many as were asked for, else until LEAST_S have passed."""
+    warm_up(subject.call, WARMUP_S)
+    if subject.donates:
+        # Made before anything is recorded, so that the copies are not part of it.
+        return iter(subject.calls(request.runs or RENEWED_RUNS))
+    (same,) = subject.calls(1)
+    return itertools.repeat(same, request.runs) if request.runs else _for_a_while(same)
+
+
+def _for_a_while(call: Call) -> Iterator[Call]:
+    began = time.perf_counter()
+    for number in range(MOST_RUNS):
+        if number >= LEAST_RUNS and time.perf_counter() - began >= LEAST_S:
+            return
+        yield call
+
+
+def _run(subject: Subject, calls: Iterator[Call], recorder: Recorder) -> int:
+    """Runs all, or until the recording has stopped by itself; returns how many ended in time."""
+    done = 0
+    for args, kwargs in calls:
+        # As TensorBoard and XProf want to see the steps of a program.
+        with jax.profiler.StepTraceAnnotation("step", step_num=done):
+            jax.block_until_ready(subject.program.call(*args, **kwargs))
+        if recorder.found.stopped_by:
+            break
+        done += 1
+    return done
+
+
+def run_for_nsys(request: Request) -> int:
+    """In a process that nsys has started: runs the case inside the region that nsys waits for; returns how often.
+
+    Raises:
+        NotAvailable: nsys cannot be told where to begin.
+    """
+    subject = _built(request, lambda stage: None)
+    calls = _calls(subject, request)
+    with nsys.region(request.case.id.label):
+        done = 0
+        for args, kwargs in calls:
+            with nsys.annotation(f"step {done}"):
+                jax.block_until_ready(subject.program.call(*args, **kwargs))
+            done += 1
+    return done

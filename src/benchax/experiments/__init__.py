@@ -1,0 +1,1 @@
+"""Variants of a function, each measured beside it: `benchax.experiment`, `benchax try`."""

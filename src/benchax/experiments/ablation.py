@@ -1,0 +1,171 @@
+"""All variants at once, and what each contributes: all but one against all.
+
+Which are on: those that gave a row without failure, of each family the fastest, and those that only apply once others
+are on (accumulating in float32, after bf16). They are applied in the order of `VARIANTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from benchax.case import Case
+from benchax.errors import NotAvailable, NotMeasured
+from benchax.experiments import judging
+from benchax.experiments.base import Prepared, Seen, Variant
+from benchax.experiments.study import Side, Study, under
+from benchax.experiments.timing import Duel
+from benchax.measuring.diagnosis import diagnose
+from benchax.model import Remark
+from benchax.results.experiment import Contribution, Experiment, VariantRow
+
+if TYPE_CHECKING:
+    from benchax.experiments.run import Request
+
+BASELINE, ALL = "baseline", "all"
+Judge = Callable[..., dict[str, VariantRow]]
+
+
+@dataclass(frozen=True)
+class All:
+    """The combination, as a variant."""
+
+    title: str
+    name: str = ALL
+    needs: str = ""
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        raise NotImplementedError("it is made of the others")
+
+
+def combined(
+    found: Experiment,
+    case: Case,
+    variants: Mapping[str, Variant],
+    request: Request,
+    judge: Judge,
+    *,
+    is_ablation: bool,
+) -> Experiment:
+    """The experiment with a row "all", and what each contributes to it where that was asked for."""
+    one, on, why = _together(case, _candidates(found, variants), found, request)
+    remarks = (*found.remarks, *why)
+    if one is None or len(on) < 2:
+        text = "there is no combination: " + (f"only {on[0]} can be on" if on else "no variant can be on")
+        return replace(found, remarks=(*remarks, Remark("no-combination", "info", text)))
+    less: dict[str, Prepared | None] = {}
+    for name in on if is_ablation else ():
+        others = [variants[other] for other in on if other != name]
+        less[name] = _without(case, others, found, request)
+    sides = [Side(f"all but {name}", each.case, each.settings) for name, each in less.items() if each]
+    looked = request.look([Side(BASELINE, case), Side(ALL, one.case, one.settings), *sides])
+    if BASELINE not in looked.seen:
+        text = f"there is no combination: {looked.failures[BASELINE].message}"
+        return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
+    title = All(" + ".join(on))
+    row = judge(case, {ALL: title}, {ALL: one}, looked, found.baseline, request)[ALL]
+    ablation = _contributions(one, less, row, looked, request) if is_ablation and row.status == "ok" else None
+    if is_ablation and ablation is None:
+        remarks = (*remarks, Remark("no-ablation", "warning", f"there is no ablation: all together, {row.reason}"))
+    return replace(found, rows=(*found.rows, row), ablation=ablation, remarks=remarks)
+
+
+def _candidates(found: Experiment, variants: Mapping[str, Variant]) -> list[Variant]:
+    """All but those that failed, or gave wrong results."""
+    bad = {row.name for row in found.rows if row.status in ("failed", "wrong_result")}
+    return [variant for name, variant in variants.items() if name not in bad]
+
+
+def _together(
+    case: Case, candidates: Sequence[Variant], found: Experiment, request: Request
+) -> tuple[Prepared | None, list[str], tuple[Remark, ...]]:
+    """(all that can be on, their names, what is to be said of the others)"""
+    whole: Prepared | None = None
+    on: list[str] = []
+    notes: list[Remark] = []
+    chosen = _fastest_of_families(case, candidates, found, request)
+    for variant in candidates:
+        if variant.name not in chosen:
+            continue
+        try:
+            with under(whole.settings if whole else {}):
+                one = variant.prepare(whole.case if whole else case, request.told)
+        except (NotAvailable, NotMeasured):
+            continue  # alone it has a row that says why
+        except Exception as error:  # the user's function, changed by those before: they go on without this one
+            why = diagnose(error, "preparing").message
+            notes.append(Remark("not-combined", "warning", f"{variant.name} is off among all: {why}"))
+            continue
+        if one.combines and one.measure is None:
+            whole, on = _merged(whole, one), [*on, variant.name]
+    return whole, on, tuple(notes)
+
+
+def _fastest_of_families(case: Case, candidates: Sequence[Variant], found: Experiment, request: Request) -> set[str]:
+    """Names, of each family one; the first of those that cannot be told apart."""
+    clear = [row for row in found.rows if row.comparison and row.comparison.verdict in ("faster", "slower")]
+    speed = {row.name: row.comparison.ratio or 1.0 for row in clear if row.comparison}
+    best: dict[str, str] = {}
+    for variant in candidates:
+        family = _family(variant, case, request) or variant.name
+        if family not in best or speed.get(variant.name, 1.0) < speed.get(best[family], 1.0):
+            best[family] = variant.name
+    return set(best.values())
+
+
+def _family(variant: Variant, case: Case, request: Request) -> str:
+    try:
+        return variant.prepare(case, request.told).family
+    except Exception:  # it has a row that says why, and may yet be on after others
+        return ""
+
+
+def _merged(whole: Prepared | None, one: Prepared) -> Prepared:
+    if whole is None:
+        return Prepared(one.case, one.tolerance, settings=one.settings)
+    tolerances = [t for t in (whole.tolerance, one.tolerance) if t is not None]
+    settings = {**whole.settings, **one.settings}
+    return Prepared(one.case, max(tolerances, default=None), settings=settings)
+
+
+def _without(case: Case, others: Sequence[Variant], found: Experiment, request: Request) -> Prepared | None:
+    whole, _, _ = _together(case, others, found, request)
+    return whole
+
+
+def _contributions(
+    everything: Prepared,
+    less: Mapping[str, Prepared | None],
+    row: VariantRow,
+    looked: Study,
+    request: Request,
+) -> tuple[Contribution, ...]:
+    duels = [
+        Duel(name, ALL, everything.case, f"all but {name}", one.case, {**everything.settings, **one.settings})
+        for name, one in less.items()
+        if one is not None and f"all but {name}" in looked.seen and not _is_same(looked, name)
+    ]
+    comparisons = request.duels(duels)
+    rows = {name: _row_without(name, looked) for name in less}
+    return tuple(judging.contribution(name, comparisons.get(name), row, rows[name]) for name in less)
+
+
+def _is_same(looked: Study, name: str) -> bool:
+    one, other = looked.seen[ALL], looked.seen[f"all but {name}"]
+    return bool(one.digest) and (one.digest, one.signature) == (other.digest, other.signature)
+
+
+def _row_without(name: str, looked: Study) -> VariantRow:
+    label = f"all but {name}"
+    if label in looked.failures:
+        return judging.failed_row(label, "", looked.failures[label])
+    seen: Seen | None = looked.seen.get(label)
+    if seen is None:
+        return judging.refused_row(label, "", "not_available", "the others cannot be on without it")
+    row = judging.seen_row(label, "", seen)
+    return (
+        replace(row, sentence="does nothing here: the program is the same without it")
+        if _is_same(looked, name)
+        else row
+    )

@@ -1,0 +1,149 @@
+"""Cases reopened, so that variants can be made of them: the function under its jit, its inputs, pairs of inputs.
+
+Traces the function in this process, where a variant has to know its arguments; runs nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MethodType
+from typing import Any
+
+import jax
+
+from benchax.case import Case, Positions
+from benchax.errors import NotAvailable
+from benchax.measuring import program as programs
+from benchax.measuring.inputs import Inputs, make_inputs, static_arguments, undeclared_static
+from benchax.measuring.program import program_of
+
+InputsOf = Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]]
+
+
+def plain(case: Case, seed: int = 0) -> Case:
+    """The case with its un-jitted function; static and donated arguments of a jit are declared with the case then.
+
+    Raises:
+        NotAvailable: the function under the jit cannot be reached.
+    """
+    fn = case.fn
+    if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
+        return case
+    under = getattr(fn, "__wrapped__", None)
+    if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
+        raise NotAvailable(f"the function under {type(fn).__name__} {case.id.label!r} cannot be reached")
+    inputs = make_inputs(case, seed)
+    infos = programs.trace(program_of(replace(case, jit=True)), inputs.args, inputs.kwargs).args_info
+    static = undeclared_static(infos, inputs.args, inputs.kwargs)
+    return replace(case, fn=under, static=static, donate=_donated(infos, len(inputs.args), static))
+
+
+def _donated(infos: Any, count: int, static: Positions) -> Positions:
+    """Arguments of which all leaves are donated, by position or name."""
+    positions = [i for i in range(count) if i not in static]
+    by_position = dict(zip(positions, infos[0], strict=True))
+    return tuple(name for name, tree in {**by_position, **infos[1]}.items() if _is_donated(tree))
+
+
+def _is_donated(tree: Any) -> bool:
+    leaves = jax.tree.leaves(tree, is_leaf=lambda leaf: hasattr(leaf, "donated"))
+    return bool(leaves) and all(leaf.donated for leaf in leaves)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """An input factory: the inputs of `case`, float arrays (and complex ones) in another precision."""
+
+    case: Case
+    seed: int
+    dtype: str
+
+    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        made = make_inputs(self.case, self.seed)
+        args = tuple(v if i in made.static else self._tree(v) for i, v in enumerate(made.args))
+        return args, {k: v if k in made.static else self._tree(v) for k, v in made.kwargs.items()}
+
+    def _tree(self, tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.astype(self.dtype) if is_float(leaf) else leaf, tree)
+
+
+def is_float(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function of the arguments of two, which takes its own of them."""
+
+    fn: Callable[..., Any]
+    start: int
+    count: int
+    names: tuple[str, ...]
+    """Of those that are given by name; they stand behind the others."""
+
+    def __call__(self, *everything: Any) -> Any:
+        own = everything[self.start : self.start + self.count]
+        first = len(own) - len(self.names)
+        return self.fn(*own[:first], **dict(zip(self.names, own[first:], strict=True)))
+
+
+@dataclass(frozen=True)
+class Both:
+    """An input factory: the arguments of two cases, one behind the other, all by position."""
+
+    one: InputsOf
+    other: InputsOf
+
+    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        (args, kwargs), (more, named) = self.one(), self.other()
+        return (*args, *kwargs.values(), *more, *named.values()), {}
+
+
+def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
+    """Two cases that can be given the same arguments, as those of one contest are: XLA drops what is not used.
+
+    Raises:
+        NotAvailable: they have different inputs, and the function under a jit cannot be reached.
+    """
+    if one.inputs is other.inputs:
+        return one, other
+    one, other = plain(one, seed), plain(other, seed)
+    first, second = make_inputs(one, seed), make_inputs(other, seed)
+    start = len(first.args) + len(first.kwargs)
+    both = Both(one.inputs, other.inputs)
+    static = (*_flat(one, first, one.static, 0), *_flat(other, second, other.static, start))
+    return (
+        _part(one, first, 0, both, static),
+        _part(other, second, start, both, static),
+    )
+
+
+def _part(case: Case, inputs: Inputs, start: int, both: Both, static: Positions) -> Case:
+    names = tuple(inputs.kwargs)
+    fn = Part(case.fn, start, len(inputs.args) + len(names), names)
+    return replace(case, fn=fn, inputs=both, static=static, donate=_flat(case, inputs, case.donate, start))
+
+
+def _flat(case: Case, inputs: Inputs, arguments: Positions, start: int) -> Positions:
+    """Positions among the arguments of two."""
+    found = static_arguments(replace(case, static=arguments), inputs.args, inputs.kwargs)
+    names = tuple(inputs.kwargs)
+    own = [
+        argument if isinstance(argument, int) else len(inputs.args) + names.index(argument)
+        for argument in found
+        if (isinstance(argument, int) and argument < len(inputs.args)) or argument in names
+    ]
+    return tuple(start + position for position in dict.fromkeys(own))
+
+
+def argument_name(fn: Callable[..., Any], argument: int | str) -> str:
+    """As its author calls it; else its position."""
+    if isinstance(argument, str):
+        return argument
+    try:
+        names = list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):  # builtins have none
+        names = []
+    return names[argument] if argument < len(names) else f"argument {argument}"

@@ -1,0 +1,82 @@
+"""Run times of pairs of cases, compared as `benchax.compare` does it: one session for all that share settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchax.case import Case
+from benchax.errors import BenchaxError
+from benchax.experiments.functions import side_by_side
+from benchax.experiments.study import under
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.paired import Side
+from benchax.model import CaseId, Comparison, Options, Version
+from benchax.pairing import session
+from benchax.pairing.contest import Contest
+from benchax.pairing.session import Effort, Step
+
+
+@dataclass(frozen=True)
+class Duel:
+    """A pair; the comparison is of `other` against `one`."""
+
+    name: str
+    one_label: str
+    one: Case
+    other_label: str
+    other: Case
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def timed(
+    duels: Sequence[Duel], options: Options, effort: Effort, tell: Callable[[str], None]
+) -> dict[str, Comparison]:
+    """The comparison of run times of each duel, by its name."""
+    found: dict[str, Comparison] = {}
+    contests: dict[tuple[tuple[str, Any], ...], dict[str, Contest]] = {}
+    for duel in duels:
+        try:
+            with under(duel.settings):
+                contest = _contest(duel, options)
+        except Exception as error:  # its inputs cannot be laid beside the others: a row says so
+            found[duel.name] = _failed(duel, error)
+        else:
+            contests.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = contest
+    for settings, group in contests.items():
+        with under(dict(settings)):  # the workers are started with them
+            settled = session.compared(list(group.values()), effort, _steps(tell))
+        for name, comparisons in zip(group, settled, strict=True):
+            found[name] = next(c for c in comparisons if c.metric == "run")
+    return found
+
+
+def _contest(duel: Duel, options: Options) -> Contest:
+    one, other = side_by_side(duel.one, duel.other, options.seed)
+    sides = (Side(duel.one_label, one), Side(duel.other_label, other))
+    return Contest(_named(duel), sides, (Version(duel.one_label), Version(duel.other_label)), options)
+
+
+def _named(duel: Duel) -> CaseId:
+    """With the variant in its name, which progress shows."""
+    return CaseId(duel.one.id.name, duel.one.id.params, duel.name, duel.one.id.tag)
+
+
+def _failed(duel: Duel, error: BaseException) -> Comparison:
+    failure = diagnose(error, "preparing")
+    versions = Version(duel.one_label), Version(duel.other_label)
+    problem = error.problem if isinstance(error, BenchaxError) else failure.message
+    return Comparison(_named(duel), "run", *versions, "unclear", problem, failure=failure)
+
+
+def _steps(tell: Callable[[str], None]) -> Callable[[Step], None]:
+    """Once for each process, and case in it."""
+    last: list[tuple[int, str]] = [(-1, "")]
+
+    def step(now: Step) -> None:
+        if (now.process, now.case) != last[0]:
+            last[0] = (now.process, now.case)
+            tell(f"process {now.process + 1}: {now.undecided} of {now.total} undecided · {now.case}")
+
+    return step

@@ -1,0 +1,19 @@
+"""All variants, by their word on the command line. One file for each family, one line here for it.
+
+The order matters: a combination applies them from the first to the last.
+"""
+
+from __future__ import annotations
+
+from benchax.experiments.base import Variant
+from benchax.experiments.variants import accumulation, donate, jit, precision
+
+FAMILIES: tuple[tuple[Variant, ...], ...] = (
+    jit.MEMBERS,
+    precision.MEMBERS,
+    accumulation.MEMBERS,
+    donate.MEMBERS,
+)
+"""Each file's `MEMBERS`. Donation comes last: it is about the arguments that are left when all else is done."""
+
+VARIANTS: dict[str, Variant] = {variant.name: variant for members in FAMILIES for variant in members}

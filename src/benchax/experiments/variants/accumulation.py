@@ -1,0 +1,149 @@
+"""Sums of low precision accumulated in float32: matrix products and convolutions by `preferred_element_type`.
+
+The function is traced and run again operation by operation: products of bf16 or f16 are asked for in float32 and
+rounded once, and sums are made of float32. Bodies of loops and branches stay as they are, which the row says. Whether
+it changes anything is measured: some back ends accumulate so anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import eval_jaxpr
+from jax.extend import core
+
+from benchax.case import Case
+from benchax.errors import NotAvailable
+from benchax.experiments.base import Facts, Prepared, Seen
+from benchax.experiments.functions import plain
+from benchax.measuring import program as programs
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.program import program_of
+from benchax.model import Comparison
+from benchax.units import number
+
+LOW = ("bfloat16", "float16")
+PRODUCTS = ("dot_general", "conv_general_dilated")
+SUMS = ("reduce_sum", "cumsum")
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    name: str = "accumulate-f32"
+    title: str = "products and sums of bf16 and f16 accumulated in float32"
+    needs: str = ""
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        seed = given.get("seed", 0)
+        unjitted = plain(case, seed)
+        inputs = make_inputs(unjitted, seed)
+        traced = programs.trace(program_of(replace(unjitted, jit=True)), inputs.args, inputs.kwargs)
+        reached, others = _counted(traced.jaxpr.jaxpr)
+        if not reached:
+            where = f"; {others} stand in loops and branches, which are left as they are" if others else ""
+            raise NotAvailable(f"it has no product and no sum of bf16 or f16{where}")
+        return Prepared(
+            replace(unjitted, fn=_Wide(unjitted.fn)),
+            facts=lambda before, now, c: _facts(reached, others, before, now, c),
+        )
+
+
+@dataclass(frozen=True)
+class _Wide:
+    fn: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        # Static arguments and other objects are no inputs of a jaxpr.
+        is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
+        built: list[Any] = []
+
+        def flat(*arrays: Any) -> Any:
+            given = iter(arrays)
+            whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
+            args, kwargs = jax.tree.unflatten(tree, whole)
+            outputs, out_tree = jax.tree.flatten(self.fn(*args, **kwargs))
+            built.append(out_tree)
+            return outputs
+
+        arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+        closed = jax.make_jaxpr(flat)(*arrays)
+        return jax.tree.unflatten(built[0], _run(closed.jaxpr, closed.consts, arrays))
+
+
+def _run(jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
+    for eqn in jaxpr.eqns:
+        operands = [_value(v, values) for v in eqn.invars]
+        if (called := _called(eqn)) is not None:
+            results = _run(called.jaxpr, called.consts, operands)
+        elif _is_low(eqn):
+            results = _widened(eqn, operands)
+        else:
+            results = _as_it_was(jaxpr, eqn, values)
+        values.update(zip(eqn.outvars, results, strict=True))
+    return [_value(v, values) for v in jaxpr.outvars]
+
+
+def _value(atom: Any, values: dict[Any, Any]) -> Any:
+    if not isinstance(atom, core.Literal):
+        return values[atom]
+    return jnp.asarray(atom.val, getattr(atom.aval, "dtype", None))
+
+
+def _called(eqn: Any) -> Any:
+    """The program of an inner jit; it is inlined, as XLA does."""
+    return eqn.params.get("jaxpr") if eqn.primitive.name in ("jit", "pjit") else None
+
+
+def _is_low(eqn: Any) -> bool:
+    name, out = eqn.primitive.name, eqn.outvars[0].aval
+    return name in (*PRODUCTS, *SUMS) and str(getattr(out, "dtype", "")) in LOW
+
+
+def _widened(eqn: Any, operands: list[Any]) -> list[Any]:
+    dtype = eqn.outvars[0].aval.dtype
+    if eqn.primitive.name in SUMS:
+        return [eqn.primitive.bind(operands[0].astype(jnp.float32), **eqn.params).astype(dtype)]
+    params = {**eqn.params, "preferred_element_type": jnp.dtype(jnp.float32)}
+    return [eqn.primitive.bind(*operands, **params).astype(dtype)]
+
+
+def _as_it_was(jaxpr: Any, eqn: Any, values: dict[Any, Any]) -> list[Any]:
+    """Lets JAX bind one equation, for every version knows how."""
+    operands = list(dict.fromkeys(v for v in eqn.invars if not isinstance(v, core.Literal)))
+    alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(eqn.outvars), eqns=[eqn])
+    return eval_jaxpr(alone, (), *(values[v] for v in operands))
+
+
+def _counted(jaxpr: Any, is_reached: bool = True) -> tuple[int, int]:
+    """(operations of low precision that are reached, those in loops and branches)"""
+    reached = others = 0
+    for eqn in jaxpr.eqns:
+        inner = [(inside, is_reached and _called(eqn) is not None) for inside in _inside(eqn)]
+        own = int(_is_low(eqn))
+        reached, others = reached + own * is_reached, others + own * (not is_reached)
+        for one, two in (_counted(inside, still) for inside, still in inner):
+            reached, others = reached + one, others + two
+    return reached, others
+
+
+def _inside(eqn: Any) -> list[Any]:
+    held = [each for value in eqn.params.values() for each in (value if isinstance(value, tuple | list) else [value])]
+    return [getattr(each, "jaxpr", each) for each in held if isinstance(each, core.ClosedJaxpr | core.Jaxpr)]
+
+
+def _facts(reached: int, others: int, before: Seen, now: Seen, c: Comparison | None) -> Facts:
+    left = f"; {others} more in loops and branches are as they were" if others else ""
+    facts = [("changed", f"{reached} products and sums{left}")]
+    if before.errors and now.errors and None not in (before.errors.median_rel, now.errors.median_rel):
+        one, other = (number(e.median_rel or 0.0, 2) for e in (before.errors, now.errors))
+        facts.append(("median error", f"{one} before, {other} now"))
+    return tuple(facts)
+
+
+MEMBERS = (Accumulated(),)

@@ -1,0 +1,88 @@
+"""Arguments given away, so that outputs take their memory over (`jax.jit(..., donate_argnums=...)`).
+
+Donated are the arguments with an array of the shape and dtype of an output that has no other taker. Each call is fed
+copies, made before the clock starts. What XLA really took over is read from the compiled program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from benchax.case import Case, Positions
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.experiments.base import Facts, Prepared, Seen
+from benchax.experiments.functions import argument_name, plain
+from benchax.measuring import program as programs
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.program import program_of
+from benchax.model import Comparison
+from benchax.units import size
+
+
+@dataclass(frozen=True)
+class Donate:
+    name: str = "donate"
+    title: str = "arguments donated, so that outputs reuse their memory"
+    needs: str = ""
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if not case.jit:
+            raise NotAvailable("only a jitted function can donate its arguments")
+        unjitted = plain(case, given.get("seed", 0))
+        if unjitted.donate:
+            raise NotMeasured("it donates arguments as it is")
+        inputs = make_inputs(unjitted, given.get("seed", 0))
+        chosen = _asked(given[self.name], inputs) if self.name in given else _donatable(unjitted, inputs)
+        names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)
+        return Prepared(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
+
+
+def _asked(text: str, inputs: Inputs) -> Positions:
+    """ "0,2" or "state" as positions and names."""
+    found = [int(word) if word.isdecimal() else word for word in map(str.strip, str(text).split(","))]
+    permitted = [i for i in range(len(inputs.args)) if i not in inputs.static]
+    permitted_all = [*permitted, *(name for name in inputs.kwargs if name not in inputs.static)]
+    for argument in found:
+        if argument not in permitted_all:
+            raise UsageError(f"donate={text!r} holds {argument!r}", f"some of: {', '.join(map(str, permitted_all))}")
+    return tuple(found)
+
+
+def _donatable(case: Case, inputs: Inputs) -> Positions:
+    """Arguments of which some array has the shape and dtype of an output that no other array takes.
+
+    Raises:
+        NotAvailable: there is none.
+    """
+    traced = programs.trace(program_of(case), inputs.args, inputs.kwargs)
+    free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(traced.out_info))
+    arguments = [*enumerate(inputs.args), *inputs.kwargs.items()]
+    chosen = tuple(name for name, tree in arguments if name not in inputs.static and _takes(tree, free))
+    if not chosen:
+        raise NotAvailable(
+            "no argument has an array of the shape and dtype of an output, so that no output could reuse one"
+        )
+    return chosen
+
+
+def _takes(tree: Any, free: Counter[Any]) -> bool:
+    wanted = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
+    taken = wanted & free
+    free -= taken
+    return bool(taken)
+
+
+def _facts(names: tuple[str, ...], now: Seen, c: Comparison | None) -> Facts:
+    reused = "" if now.plan.alias_bytes is None else f", of which outputs reuse {size(now.plan.alias_bytes)}"
+    return (
+        ("donated", ", ".join(names) + reused),
+        ("fed", "a copy for each call, made before the clock starts"),
+    )
+
+
+MEMBERS = (Donate(),)

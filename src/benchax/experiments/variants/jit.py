@@ -1,0 +1,64 @@
+"""The function jitted, or operation by operation; and from how many calls on compiling pays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchax.case import Case
+from benchax.comparing.break_even import BreakEven
+from benchax.errors import NotMeasured
+from benchax.experiments.base import Facts, Prepared
+from benchax.experiments.functions import plain
+from benchax.model import Comparison
+
+
+@dataclass(frozen=True)
+class Jit:
+    name: str = "jit"
+    title: str = "compiled as one program (jax.jit)"
+    needs: str = ""
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if case.jit:
+            raise NotMeasured("it is jitted as it is; the variant eager shows what that gains")
+        jitted = replace(case, jit=True, id=replace(case.id, variant=""))
+        return Prepared(jitted, facts=lambda eager, jitted, c: _break_even(jitted.build_s, c, is_eager_first=True))
+
+
+@dataclass(frozen=True)
+class Eager:
+    name: str = "eager"
+    title: str = "not jitted: operation by operation"
+    needs: str = ""
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if not case.jit:
+            raise NotMeasured("it is not jitted as it is; the variant jit shows what that would gain")
+        return Prepared(
+            replace(plain(case, given.get("seed", 0)), jit=False, donate=()),
+            facts=lambda jitted, eager, c: _break_even(jitted.build_s, c, is_eager_first=False),
+            combines=False,
+        )
+
+
+def _break_even(build_s: float | None, c: Comparison | None, *, is_eager_first: bool) -> Facts:
+    if c is None or build_s is None or c.baseline_value is None or not c.ratio or not c.low or not c.high:
+        return ()
+    # Ratios are candidate over baseline; by them and one median, since both sides' medians saw other moments.
+    eager, jitted = (c.baseline_value, c.baseline_value * c.ratio)
+    saved = [c.baseline_value * (1 - ratio) for ratio in (c.ratio, c.low, c.high)]
+    if not is_eager_first:
+        eager, jitted, saved = jitted, eager, [-s for s in saved]
+    middle, *ends = saved
+    calls, low, high = (_calls(build_s, s) for s in (middle, max(ends), min(ends)))
+    return (("break-even", str(BreakEven(build_s, eager, jitted, calls, low, high))),)
+
+
+def _calls(build_s: float, saved_s: float) -> int | None:
+    return math.ceil(build_s / saved_s) if saved_s > 0 else None
+
+
+MEMBERS = (Jit(), Eager())

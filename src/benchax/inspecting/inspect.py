@@ -1,0 +1,257 @@
+"""`inspect`: what JAX and XLA make of one call, built and read, never run.
+
+Accepts what `bench` accepts. Specs and `jax.ShapeDtypeStruct`s stay shapes: nothing is allocated for them, so that a
+program too big for this machine can still be looked at. Where a step of JAX cannot be reached (a `Compiled` has no
+jaxpr, some wrappers do not trace) that part is None and `absent` says why. A call that does not build is an error,
+with the advice that a row of `bench` would have.
+"""
+
+from __future__ import annotations
+
+import inspect as signatures
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jaxlib
+import numpy as np
+
+from benchax.artifacts import arguments, hlo_module
+from benchax.artifacts import collectives as communication
+from benchax.artifacts import constants as arrays
+from benchax.artifacts.buffers import buffers
+from benchax.artifacts.cost import cost
+from benchax.artifacts.counts import counts
+from benchax.artifacts.donation import donation
+from benchax.artifacts.jaxpr import jaxpr_facts
+from benchax.artifacts.memory_plan import memory_plan
+from benchax.case import Case, make_case
+from benchax.errors import BenchaxError, UsageError
+from benchax.measuring import stages
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs, signature, static_arguments, undeclared_static
+from benchax.measuring.program import program_of
+from benchax.measuring.stages import Built
+from benchax.model import Absent, Remark
+from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
+from benchax.specs import is_spec, parse_spec
+
+COMPILED_PARTS = ("hlo", "counts", "xla_cost", "memory", "buffers", "donation", "collectives")
+
+
+def inspect(
+    fn: Callable[..., Any],
+    *args: Any,
+    name: str | None = None,
+    jit: bool = True,
+    static: Iterable[int | str] = (),
+    donate: Iterable[int | str] = (),
+    **kwargs: Any,
+) -> Inspection:
+    """What the compiler makes of `fn(*args, **kwargs)`. Nothing is run.
+
+    Args:
+        fn: a plain function (inspected as `jax.jit(fn)`), a jitted one, a `Compiled`, or a wrapper that holds a jit.
+        args, kwargs: its inputs, as for `bench`; of specs and `jax.ShapeDtypeStruct`s only the shape is needed.
+        name: default: the function's own.
+        jit: False: a call that runs operation by operation has no program, so this is refused.
+        static, donate: arguments of a plain function by position or name, as for `jax.jit`.
+
+    Raises:
+        UsageError: inputs that cannot be read, or an option that `fn` takes as well.
+        BenchaxError: the call does not trace, lower or compile; the message says where and what helps.
+
+    An argument of `fn` that is called like one of these is given through `functools.partial`.
+    """
+    given = {"name": name, "static": static or None, "donate": donate or None, "jit": None if jit else jit}
+    _refuse_ambiguous(fn, given)
+    return inspect_case(make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit))
+
+
+def inspect_case(case: Case) -> Inspection:
+    """The same for a case, such as the command line finds in files."""
+    if not case.jit:
+        raise UsageError(
+            f"{case.id.label!r} is to be inspected un-jitted, but operation by operation there is no program",
+            "jit=True, which inspects what jax.jit makes of it",
+        )
+    inputs = abstract_inputs(case)
+    built, refused = _build(case, inputs)
+    hlo_text = (built.compiled.as_text() or None) if built.compiled is not None else None
+    reader = _Reader(case, inputs, built, hlo_text)
+    return reader.inspection(refused)
+
+
+def abstract_inputs(case: Case) -> Inputs:
+    """The inputs of a case with shapes in place of specs; arrays stay what they are.
+
+    Raises:
+        UsageError: a spec that cannot be read. Whatever the factory raises passes through.
+    """
+    args, kwargs = case.inputs()
+    static = static_arguments(case, args, kwargs)
+    new_args = tuple(value if i in static else jax.tree.map(_abstract, value) for i, value in enumerate(args))
+    new_kwargs = {name: value if name in static else jax.tree.map(_abstract, value) for name, value in kwargs.items()}
+    return Inputs(new_args, new_kwargs, static, signature(new_args, new_kwargs, static))
+
+
+def _abstract(leaf: Any) -> Any:
+    if not (isinstance(leaf, str) and is_spec(leaf)):
+        return leaf
+    spec = parse_spec(leaf)
+    if spec.dtype == "key":
+        return jax.eval_shape(
+            lambda: jax.random.split(jax.random.key(0), spec.shape) if spec.shape else jax.random.key(0)
+        )
+    # As JAX would take such an array: 64 bits become 32 unless its x64 mode is on.
+    return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype)))
+
+
+def _refuse_ambiguous(fn: Callable[..., Any], given: dict[str, Any]) -> None:
+    """A name that both `inspect` and `fn` take would silently go to one of them."""
+    try:
+        theirs = signatures.signature(fn).parameters
+    except (TypeError, ValueError):  # builtins have no signature, and no such names
+        return
+    for name, value in given.items():
+        if name in theirs and value is not None:
+            raise UsageError(
+                f"{name}={value!r} is both an option of inspect and an argument of the function",
+                "an unambiguous call",
+                f"for the function: functools.partial(f, {name}=...)",
+            )
+
+
+def _build(case: Case, inputs: Inputs) -> tuple[Built, tuple[str, ...]]:
+    """The stages of JAX, and what it warned of while it made them.
+
+    Raises:
+        BenchaxError: one of them failed.
+    """
+    at = ["trace"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            # As if plain: a jitted function's own programs are forgotten otherwise, as a measurement needs it.
+            program = program_of(case)
+            program = replace(program, kind="plain") if program.kind == "jit" else program
+            built = stages.build(program, inputs, at.append)
+        except Exception as error:
+            failure = diagnose(error, at[-1])
+            raise BenchaxError(
+                f"{case.id.label} does not {failure.stage}: {failure.message}", hint=failure.advice
+            ) from error
+    return built, tuple(str(warning.message) for warning in caught)
+
+
+class _Reader:
+    """Reads the parts of one built program, and notes why those that are missing are missing."""
+
+    def __init__(self, case: Case, inputs: Inputs, built: Built, hlo_text: str | None) -> None:
+        self.case, self.inputs, self.built, self.hlo_text = case, inputs, built, hlo_text
+        self.module = hlo_module.parse(hlo_text) if hlo_text else None
+        self.static = _static(case, inputs, built)
+        self.stage = built.traced or built.lowered or built.compiled
+        self.leaves = arguments.inputs(self.stage, self.static) if self.stage is not None else []
+        self.outputs = arguments.outputs(self.stage) if hasattr(self.stage, "out_info") else None
+        self.kept = self._kept()
+        self.absent: list[Absent] = []
+
+    def inspection(self, warned: tuple[str, ...]) -> Inspection:
+        jaxpr, stablehlo, constants = self._jaxpr(), self._stablehlo(), self._constants()
+        parts = self._compiled_parts(constants.captured_bytes)
+        return Inspection(
+            name=self.case.id.label,
+            signature=self.inputs.signature,
+            place=_place(),
+            jaxpr=jaxpr,
+            stablehlo=stablehlo,
+            constants=constants,
+            remarks=tuple(Remark("warned", "warning", f"JAX warned: {text}") for text in dict.fromkeys(warned)),
+            absent=tuple(self.absent),
+            **parts,
+        )
+
+    def _kept(self) -> tuple[int, ...] | None:
+        if self.built.compiled is None or self.module is None or self.module.entry is None:
+            return None
+        parameters = sum(each.opcode == "parameter" for each in self.module.entry.instructions)
+        return arguments.kept(self.built.compiled, self.leaves, parameters)
+
+    def _jaxpr(self) -> JaxprFacts | None:
+        if self.built.traced is None:
+            self._missing("jaxpr", self._why("trace"))
+            return None
+        return jaxpr_facts(self.built.traced, self.static)
+
+    def _stablehlo(self) -> str | None:
+        if self.built.lowered is None:
+            self._missing("stablehlo", self._why("lower"))
+            return None
+        return self.built.lowered.as_text()
+
+    def _constants(self) -> Constants:
+        captured = arrays.captured(self.built.traced) if self.built.traced is not None else None
+        baked_in = arrays.baked_in(self.module) if self.module is not None else None
+        if captured is None:
+            self._missing("constants.captured", self._why("trace"))
+        if baked_in is None:
+            self._missing("constants.baked_in", self._why_no_program())
+        return Constants(captured, baked_in)
+
+    def _compiled_parts(self, captured_bytes: int | None) -> dict[str, Any]:
+        compiled, module, hlo_text = self.built.compiled, self.module, self.hlo_text
+        if compiled is None or module is None or hlo_text is None:
+            for part in COMPILED_PARTS:
+                self._missing(part, self._why_no_program())
+            return {}
+        memory = memory_plan(compiled, captured_bytes=captured_bytes, hlo_text=hlo_text)
+        taken = [self.leaves[i] for i in self.kept or ()]
+        found: dict[str, Any] = {
+            "hlo": hlo_text,
+            "counts": counts(hlo_text, module),
+            "xla_cost": cost(compiled, hlo_text),
+            "memory": memory,
+            "buffers": buffers(
+                compiled, hlo_text, module, memory, paths=[leaf.path for leaf in taken], outputs=self.outputs or []
+            ),
+            "donation": donation(module, self.leaves, self.outputs, self.kept),
+            "collectives": communication.collectives(module, arguments.shardings(compiled, self.outputs, taken)),
+        }
+        for part in (part for part in COMPILED_PARTS if found[part] is None):
+            self._missing(part, "this back end does not tell")
+        return found
+
+    def _missing(self, what: str, why: str) -> None:
+        self.absent.append(Absent(what, why))
+
+    def _why(self, stage: str) -> str:
+        """Why a stage of JAX is not there."""
+        told = next((a.why for a in self.built.absent if a.what == f"stages.{stage}_s"), None)
+        return told or "this wrapper keeps JAX's own stage where it cannot be reached"
+
+    def _why_no_program(self) -> str:
+        return "this wrapper keeps the compiled program where it cannot be reached"
+
+
+def _static(case: Case, inputs: Inputs, built: Built) -> tuple[int | str, ...]:
+    """Which arguments are static: declared, or as a jitted function's own tree tells."""
+    stage = built.traced or built.lowered
+    if stage is None or program_of(case).kind != "jit":
+        return inputs.static
+    # A shape stands for an array, which is never static.
+    args = jax.tree.map(lambda leaf: np.empty(0) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, inputs.args)
+    return undeclared_static(stage.args_info, args, inputs.kwargs)
+
+
+def _place() -> Place:
+    devices = jax.devices()
+    return Place(
+        jax=jax.__version__,
+        jaxlib=jaxlib.__version__,
+        backend=jax.default_backend(),
+        device_kind=devices[0].device_kind,
+        device_count=len(devices),
+    )

@@ -1,0 +1,80 @@
+"""A program beside the rates of the machine: how long its bytes and its FLOPs take at the best rates that were reached.
+
+Bytes are those that instructions read and write, so that a program whose values stay in caches can be faster than its
+bytes allow; where that happens, the share is above 100 % and said to be. FLOPs are compared with a matmul, which few
+other operations come near.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import get_args
+
+from benchax.errors import BenchaxError
+from benchax.measuring.peaks import MatmulType
+from benchax.model import Absent, Measurement
+from benchax.results.inspection import Inspection
+from benchax.results.peaks import Peaks
+from benchax.results.roofline import Roofline, Timing
+
+NO_PEAKS = "the rates of this machine were never measured; --time measures them, in about 2 s"
+_DOT = re.compile(r"= (\w+)\[[^\]]*\](?:\{[^}]*\})? dot\(")
+
+
+def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None = None) -> Roofline:
+    """Bytes and FLOPs of one call beside the peaks.
+
+    Args:
+        peaks: None where none are known.
+        timing: of the same program; None where it was not run.
+    """
+    counts, dtype = inspection.counts, matmul_type(inspection)
+    if counts is None or peaks is None:
+        why = NO_PEAKS if peaks is None else inspection.why_absent("counts") or "its work was not counted"
+        return Roofline(timing=timing, absent=(Absent("bytes_s", why), Absent("flops_s", why)))
+    working_set = inspection.memory.predicted_peak_bytes if inspection.memory else None
+    bytes_per_s, array_bytes = peaks.bytes_per_s(working_set)
+    flops_per_s = peaks.matmul_flops_per_s.get(dtype)
+    found = Roofline(
+        bytes_s=counts.bytes_accessed / bytes_per_s if counts.bytes_accessed is not None and bytes_per_s else None,
+        flops_s=counts.flops / flops_per_s if counts.flops is not None and flops_per_s else None,
+        bytes_per_s=bytes_per_s,
+        array_bytes=array_bytes,
+        flops_per_s=flops_per_s,
+        dtype=dtype,
+        is_at_least=not counts.is_exact,
+        timing=timing,
+    )
+    return _with_reasons(found, inspection, peaks)
+
+
+def matmul_type(inspection: Inspection) -> MatmulType:
+    """Of the first matmul in the program; f32 where there is none, or one of another type."""
+    first = _DOT.search(inspection.hlo or "")
+    return next((known for known in get_args(MatmulType) if first and first[1] == known), "f32")
+
+
+def timing_of(row: Measurement) -> Timing:
+    """The headline of a row.
+
+    Raises:
+        BenchaxError: it has none; says why.
+    """
+    samples = row.headline
+    if samples is None:
+        why = f"{row.failure.stage}: {row.failure.message}" if row.failure else "no timer could read it"
+        raise BenchaxError(f"{row.case.label} was not timed: {why}")
+    summary = samples.summary
+    return Timing(samples.timer, summary.median_s, summary.low_s, summary.high_s)
+
+
+def _with_reasons(found: Roofline, inspection: Inspection, peaks: Peaks) -> Roofline:
+    absent: list[Absent] = []
+    if found.bytes_s is None:
+        why = peaks.why_absent("memory_bytes_per_s") or inspection.why_absent("counts.bytes_accessed")
+        absent.append(Absent("bytes_s", why or "its bytes are not known"))
+    if found.flops_s is None:
+        why = peaks.why_absent(f"matmul_flops_per_s.{found.dtype}") or inspection.why_absent("counts.flops")
+        absent.append(Absent("flops_s", why or (NO_PEAKS if found.flops_per_s is None else "its FLOPs are not known")))
+    return replace(found, absent=tuple(absent))

@@ -1,0 +1,238 @@
+"""The highest rates of this machine that we can reach: bytes per second in memory and in caches, FLOP/s of a matmul.
+
+A scale for other programs: "70 % of the rate of memory". Each rate is that of the *fastest* repeat. For a peak that is
+the right statistic, since whatever disturbs a repeat makes it slower and nothing makes it faster; it is the wrong one
+for everything else. A rate never says more than what was reached: it is work by the whole time of one call, dispatch
+and wait included, and calls are made long enough (20 ms) for those to be below 0.1 %.
+
+Bytes are read from and written to one array in place, by a loop inside one program whose argument is donated. So no
+page is touched for the first time: on CPU a program that returns a large new array is slower by that, often by half.
+
+The rates are kept in the user's cache folder, one file for each fingerprint of machine, device, settings and JAX. A
+file that cannot be read is measured anew.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import platformdirs
+
+from benchax.environment import capture, read_text
+from benchax.errors import NotMeasured
+from benchax.model import Absent
+from benchax.results.peaks import Peaks
+from benchax.specs import DTYPES
+
+FORMAT = 1
+MatmulType = Literal["f32", "bf16", "f64"]
+
+CACHE_ARRAY_BYTES = 256 * 2**10
+"""Fits the second cache of a core in every processor of the last ten years."""
+LEAST_MEMORY_ARRAY_BYTES, MOST_MEMORY_ARRAY_BYTES = 64 * 2**20, 512 * 2**20
+TIMES_LAST_CACHE = 4
+"""An array this many times as large as the last cache is mostly not in it."""
+_LAST_CACHE = "/sys/devices/system/cpu/cpu0/cache/index3/size"
+
+CALL_S = 0.02
+"""Least length of one timed call."""
+REPEATS = 8
+BUDGET_S = 0.4
+"""For the repeats of one rate; the three of them take about 1.5 s, compiling included."""
+MATMUL_SIZES = (512, 1024, 2048, 4096, 8192)
+"""Larger ones are tried while they are faster and quick enough."""
+
+
+def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder: Path | None = None) -> Peaks | None:
+    """Of the first local device, from the file, or measured now.
+
+    Args:
+        measure: False: only what is kept; None where nothing is.
+        dtypes: of the matmuls. Those that are missing in the file are measured, and kept as well.
+        folder: where the files are; default: in the user's cache folder.
+    """
+    path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "peaks") / f"{_fingerprint()}.json"
+    known = _kept(path)
+    if not measure:
+        return known
+    missing: list[MatmulType] = [d for d in dtypes if known is None or d not in known.matmul_flops_per_s]
+    if known is not None and not missing:
+        return known
+    found = _measured(known, missing)
+    return dataclasses.replace(found, path=str(path)) if _keep(path, found) else found
+
+
+def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
+    """`known` and the matmuls that it lacks; all of it where nothing is known."""
+    absent: list[Absent] = []
+
+    def attempt(what: str, rate: Callable[[], float]) -> float | None:
+        try:
+            return rate()
+        except NotMeasured as error:
+            absent.append(Absent(what, error.problem))
+        except jax.errors.JaxRuntimeError as error:  # most likely out of memory
+            absent.append(Absent(what, f"its program failed: {str(error).splitlines()[0]}"))
+        return None
+
+    if known is None:
+        large = _memory_array_bytes()
+        known = Peaks(
+            attempt("memory_bytes_per_s", lambda: bytes_per_s(large)),
+            large,
+            attempt("cache_bytes_per_s", _cache_bytes_per_s),
+            CACHE_ARRAY_BYTES,
+            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+    rates = {dtype: attempt(f"matmul_flops_per_s.{dtype}", lambda d=dtype: matmul_flops_per_s(d)) for dtype in dtypes}
+    matmuls = dict(known.matmul_flops_per_s) | {dtype: rate for dtype, rate in rates.items() if rate is not None}
+    kept = [each for each in known.absent if each.what not in {f"matmul_flops_per_s.{d}" for d in dtypes}]
+    return dataclasses.replace(known, matmul_flops_per_s=matmuls, absent=(*kept, *absent))
+
+
+def bytes_per_s(size_bytes: int) -> float:
+    """Bytes read plus bytes written, per second, of an f32 array that is negated in place again and again."""
+    program = jax.jit(
+        lambda x, turns: jax.lax.fori_loop(0, turns, lambda _, value: -value, x), donate_argnums=0
+    ).lower(jax.ShapeDtypeStruct((size_bytes // 4,), jnp.float32), 1).compile()  # fmt: skip
+    array = program(jnp.ones(size_bytes // 4, jnp.float32), 1).block_until_ready()
+
+    def turns_s(turns: int) -> float:
+        nonlocal array
+        start = perf_counter_ns()
+        array = program(array, turns).block_until_ready()
+        return (perf_counter_ns() - start) * 1e-9
+
+    turns = _long_enough(turns_s)
+    return turns * 2 * size_bytes / _best(lambda: turns_s(turns))
+
+
+def matmul_flops_per_s(dtype: MatmulType) -> float:
+    """2·n³ by the time of a product of two n × n matrices, at the best n.
+
+    Raises:
+        NotMeasured: JAX would take another dtype in its place.
+    """
+    if jax.dtypes.canonicalize_dtype(DTYPES[dtype]) != jnp.dtype(DTYPES[dtype]):
+        raise NotMeasured(f"JAX makes no {dtype} arrays here: jax_enable_x64 is off")
+    best = 0.0
+    for n in MATMUL_SIZES:
+        rate, took_s = _matmul(n, dtype)
+        if rate < best:
+            break
+        best = rate
+        if took_s * 8 > BUDGET_S / 4:  # the next one has eight times the work
+            break
+    return best
+
+
+def _matmul(n: int, dtype: MatmulType) -> tuple[float, float]:
+    """(FLOP/s, seconds of one)"""
+    # A constant of 1/n keeps the values at 1, however often they are multiplied.
+    program = jax.jit(
+        lambda x, y, turns: jax.lax.fori_loop(0, turns, lambda _, value: value @ y, x)
+    ).lower(*[jax.ShapeDtypeStruct((n, n), DTYPES[dtype])] * 2, 1).compile()  # fmt: skip
+    x, y = jnp.ones((n, n), DTYPES[dtype]), jnp.full((n, n), 1 / n, DTYPES[dtype])
+    program(x, y, 1).block_until_ready()
+
+    def turns_s(turns: int) -> float:
+        start = perf_counter_ns()
+        program(x, y, turns).block_until_ready()
+        return (perf_counter_ns() - start) * 1e-9
+
+    turns = _long_enough(turns_s)
+    one_s = _best(lambda: turns_s(turns)) / turns
+    return 2 * n**3 / one_s, one_s
+
+
+def _cache_bytes_per_s() -> float:
+    if jax.local_devices()[0].platform != "cpu":
+        raise NotMeasured("known of CPUs only: on an accelerator an array so small measures the launch of its kernel")
+    return bytes_per_s(CACHE_ARRAY_BYTES)
+
+
+def _long_enough(turns_s: Callable[[int], float]) -> int:
+    """Turns that take `CALL_S` together."""
+    turns = 1
+    while (took_s := turns_s(turns)) < CALL_S and turns < 2**28:
+        turns = max(2 * turns, min(100 * turns, int(1.2 * turns * CALL_S / max(took_s, 1e-9))))
+    return turns
+
+
+def _best(call_s: Callable[[], float]) -> float:
+    """The fastest of at most `REPEATS`, in about `BUDGET_S`."""
+    taken: list[float] = []
+    while len(taken) < REPEATS and (len(taken) < 2 or sum(taken) < BUDGET_S):
+        taken.append(call_s())
+    return min(taken)
+
+
+def _memory_array_bytes() -> int:
+    if jax.local_devices()[0].platform != "cpu":
+        return MOST_MEMORY_ARRAY_BYTES
+    said = (read_text(_LAST_CACHE) or "").strip()
+    last = int(said.removesuffix("K")) * 2**10 if said.removesuffix("K").isdecimal() else 0
+    return min(max(TIMES_LAST_CACHE * last, LEAST_MEMORY_ARRAY_BYTES), MOST_MEMORY_ARRAY_BYTES)
+
+
+# ---- the file ---------------------------------------------------------------------------------------------------
+
+
+def _fingerprint() -> str:
+    """Of what changes rates: machine, device, versions, settings; the commit of the folder is none of it."""
+    return capture().fingerprint
+
+
+def _kept(path: Path) -> Peaks | None:
+    """None where there is no file, or one that cannot be read."""
+    try:
+        document: Any = json.loads(path.read_bytes())
+        if document.pop("format") != FORMAT:
+            return None
+        document["absent"] = tuple(Absent(**each) for each in document["absent"])
+        found = Peaks(**document, path=str(path))
+    # Damaged, or of another benchax. Harmless: it is measured anew.
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return found if _is_sound(found) else None
+
+
+def _is_sound(found: Peaks) -> bool:
+    rates = [found.memory_bytes_per_s, found.cache_bytes_per_s]
+    matmuls: Any = found.matmul_flops_per_s
+    if not isinstance(matmuls, dict):
+        return False
+    return all(rate is None or (isinstance(rate, float) and rate > 0) for rate in [*rates, *matmuls.values()])
+
+
+def _keep(path: Path, found: Peaks) -> bool:
+    """Written whole or not at all. False where it cannot be kept; then the next run measures again."""
+    document = {"format": FORMAT} | dataclasses.asdict(found)
+    del document["path"]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+            Path(temporary).replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+            raise
+    except OSError:
+        return False
+    return True

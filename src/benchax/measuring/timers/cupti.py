@@ -1,0 +1,68 @@
+"""Device time on NVIDIA: the sum of a call's kernels, as CUPTI times them on the GPU.
+
+By `jax.experimental.mosaic.gpu.profiler.Cupti`, the timer that JAX brings. It is experimental and has changed often
+(0.4.35, 0.5, 0.6, 0.7.2), so its signature is looked at first. Written from the source of jax 0.7.2 to 0.10.2 and
+tried on a stand-in only: no NVIDIA GPU was at hand.
+
+Includes kernels only: no copies, no gaps; what ran side by side on several streams counts twice. The calls follow one
+another on the same inputs, so that what fits into the L2 cache is found there.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from benchax.errors import NotMeasured
+from benchax.measuring.timers.base import Prepared, Subject
+
+REGIME = "kernels, L2 warm"
+
+
+def prepared(subject: Subject) -> Prepared:
+    """Raises `NotMeasured` with the reason where CUPTI cannot serve."""
+    if subject.donates:
+        raise NotMeasured("it donates its arguments, and CUPTI's timer repeats the call on the same ones")
+    if subject.program.kind not in ("plain", "jit", "compiled"):
+        raise NotMeasured("CUPTI's timer of JAX takes jitted and compiled functions only")
+    measure = _measure()
+
+    def take(iterations: int, count: int) -> list[int]:
+        times_ns = _kernels(measure, subject, iterations * count)
+        return [sum(times_ns[i::count]) for i in range(count)]
+
+    take(1, 1)  # what cannot be timed says so now
+    return Prepared(sample=lambda n: sum(take(1, n)), take=take, regime=REGIME, most_iterations=1)
+
+
+def _measure() -> Callable[..., Any]:
+    """`Cupti.measure`, if it is there and takes what we give it."""
+    try:
+        # At this moment only: elsewhere it may not import at all, and it takes 0.2 s.
+        made = importlib.import_module("jax.experimental.mosaic.gpu.profiler").Cupti
+        known = {*inspect.signature(made).parameters, *inspect.signature(made.measure).parameters}
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise NotMeasured(f"this jax has no timer by CUPTI ({type(error).__name__}: {error})") from error
+    if missing := {"finalize", "aggregate", "iterations"} - known:
+        raise NotMeasured(f"the timer by CUPTI of this jax knows no {', '.join(sorted(missing))}; 0.7.2 or newer does")
+    # finalize=True would end CUPTI for the whole process after the first measurement.
+    return made(finalize=False).measure
+
+
+def _kernels(measure: Callable[..., Any], subject: Subject, calls: int) -> list[int]:
+    """Nanoseconds of each call's kernels."""
+    args, kwargs = subject.inputs.args, subject.inputs.kwargs
+    try:
+        _, times_ms = measure(subject.program.call, aggregate=True, iterations=calls)(*args, **kwargs)
+    except RuntimeError as error:  # no right to use CUPTI, another profiler, calls that ran different kernels
+        raise NotMeasured(f"CUPTI: {(str(error).splitlines() or [''])[0]}") from error
+    if times_ms is None:
+        raise NotMeasured("it ran no kernel on the GPU")
+    each_ms = times_ms if isinstance(times_ms, list) else [times_ms]
+    if len(each_ms) != calls:
+        raise NotMeasured(f"CUPTI told the times of {len(each_ms)} calls out of {calls}")
+    return [round(ms * 1e6) for ms in each_ms]

@@ -1,0 +1,218 @@
+"""Times the device alone, run by run, out of a recording by JAX's profiler (CPU and TPU) or CUPTI (NVIDIA).
+
+Each call is waited for. Its reading is how long the operations of its run kept the device busy: their union, on
+whatever threads they ran (`profiling/runs.py`). Excludes Python, dispatch, the hand-over to XLA's threads, gaps between
+operations, and transfers. In contrast to `in_graph` this is the user's own program as it stands: donated, sharded,
+multi-threaded, or made of several programs.
+
+On CPU, recording an operation lengthens it by 0.2 to 0.5 µs. What that comes to on this machine is measured once in a
+process (`event_cost`) and subtracted. Where it is more than 15 % of the reading, the timer refuses: below about 1.5 µs
+an operation, and so scans whose steps are short. The first run of each recording is a cold one, and not counted.
+
+TPU and NVIDIA are written from documents and source; neither was at hand.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from statistics import median
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
+from benchax.measuring.timers import cupti
+from benchax.measuring.timers.base import Prepared, Subject
+from benchax.profiling import events
+from benchax.profiling.runs import STATS, Run, device_runs
+from benchax.profiling.session import session
+from benchax.units import percent, seconds
+
+MOST_SHARE = 0.15
+"""Of a reading that recording may be. Its cost is known to a third (0.26 to 0.43 µs in loops), the rest then to 5 %."""
+MANY = 1000
+"""Operations: where there are more, recording takes so long that a hopeless case is not sampled first."""
+SHORTEST_S = 1.5e-6
+"""What a sample may last. One run is one sample, whatever its length."""
+RENEWED_BYTES = 256 * 2**20
+MOST_CALLS = 1000
+"""Of one recording."""
+ATTEMPTS = 5
+
+
+class Device:
+    name = "device"
+    answers = "the device at work, without dispatch"
+
+    def prepare(self, subject: Subject) -> Prepared:
+        """Raises `NotMeasured` with the reason where nothing can be recorded, or not be read."""
+        platform = jax.default_backend()
+        if platform == "gpu":
+            return cupti.prepared(subject)
+        if platform not in ("cpu", "tpu"):
+            raise NotMeasured(f"there is no profiler for {platform} that tells the runs apart")
+        if not hasattr(jax.profiler, "ProfileOptions"):
+            raise NotMeasured(
+                f"jax {jax.__version__} records every call of Python and cannot be told otherwise; 0.6.2 or newer can"
+            )
+        return _prepared(subject, EventCost(0.0, 0.0) if platform == "tpu" else event_cost())
+
+
+def _prepared(subject: Subject, cost: EventCost) -> Prepared:
+    recorded: list[Run] = []
+
+    def take(iterations: int, count: int) -> list[int]:
+        runs = [run for part in _parts(subject, iterations * count) for run in whole_runs(subject, part)]
+        recorded.extend(runs)
+        return [round(sum(run.busy_s for run in runs[i::count]) * 1e9) for i in range(count)]
+
+    def overhead_s(iterations: int) -> float:
+        _check_share(cost, recorded)
+        return iterations * median(cost.of(run) for run in recorded)
+
+    jax.block_until_ready(subject.outputs)  # of an earlier call, whose run would show in the first recording
+    take(1, 1)  # what cannot be recorded says so now
+    if recorded[0].outer + recorded[0].inner > MANY:
+        _check_share(cost, recorded)
+    recorded.clear()
+    return Prepared(
+        sample=lambda n: sum(take(1, n)),
+        take=take,
+        overhead_s=overhead_s,
+        most_iterations=1,
+        sample_time_s=SHORTEST_S,
+    )
+
+
+def _parts(subject: Subject, calls: int) -> list[int]:
+    """`calls` in parts whose inputs, renewed for each call where they are donated, are not too many at once."""
+    most = RENEWED_BYTES // max(1, subject.input_bytes) if subject.donates else MOST_CALLS
+    most = max(1, min(most, MOST_CALLS))
+    return [min(most, calls - begin) for begin in range(0, calls, most)]
+
+
+def _check_share(cost: EventCost, recorded: list[Run]) -> None:
+    busy_s = median(run.busy_s for run in recorded)
+    share = median(cost.of(run) for run in recorded) / busy_s
+    if share > MOST_SHARE:
+        n = recorded[-1].outer + recorded[-1].inner
+        part = f"about {percent(share)}" if share < 0.9 else "nearly all"
+        raise NotMeasured(
+            f"recording its {n} operation{'s' * (n > 1)} takes {part} of the {seconds(busy_s)} that were recorded"
+        )
+
+
+def whole_runs(subject: Subject, calls: int) -> list[Run]:
+    """One run for each of that many calls: of a call that runs several programs, all of them together.
+
+    Raises:
+        NotMeasured: they could not be recorded, or not be told apart.
+    """
+    found: list[Run] = []
+    for attempt in range(ATTEMPTS):
+        # The end of the last call is not always recorded, so that from the second attempt on there is one more.
+        extra = 1 if attempt else 0
+        runs = _recorded_calls(subject, 1 + calls - len(found) + extra)[1:]
+        found += [run for run in runs if run.is_whole]
+        if len(found) >= calls:
+            return found[:calls]
+    raise NotMeasured(f"in {ATTEMPTS} recordings the profiler did not say when each operation ended")
+
+
+def _recorded_calls(subject: Subject, calls: int) -> list[Run]:
+    call: Callable[..., Any] = subject.program.call
+    prepared = subject.calls(calls)
+
+    def work() -> None:
+        for args, kwargs in prepared:
+            jax.block_until_ready(call(*args, **kwargs))
+
+    runs = _runs(work)
+    if not runs:
+        raise NotMeasured("the profiler recorded no operation of a compiled program")
+    each, left = divmod(len(runs), calls)
+    if left:
+        raise NotMeasured(
+            f"the trace holds {len(runs)} runs of compiled programs for {calls} calls: something else ran as well, "
+            "or not all was recorded"
+        )
+    return [_together(runs[i * each : (i + 1) * each]) for i in range(calls)]
+
+
+def _runs(work: Callable[[], None]) -> list[Run]:
+    """The runs of a recording of `work`. What does not let itself be recorded, or read, is a reason."""
+    try:
+        with session() as recording:
+            work()
+        return device_runs(events.read(recording.xspace, STATS))
+    except (UsageError, NotAvailable, FormatError) as error:
+        raise NotMeasured(error.problem) from error
+
+
+def _together(runs: list[Run]) -> Run:
+    start_ps, busy_s, outer, inner, is_whole = zip(*runs, strict=True)
+    return Run(min(start_ps), sum(busy_s), sum(outer), sum(inner), all(is_whole))
+
+
+class EventCost(NamedTuple):
+    """What recording one operation adds to the reading of its run."""
+
+    outer_s: float
+    """Where it stands alone: that part of the cost which falls inside its own interval."""
+    inner_s: float
+    """Where it runs inside a loop, whose interval contains all of the cost."""
+
+    def of(self, run: Run) -> float:
+        return self.outer_s * run.outer + self.inner_s * run.inner
+
+
+TURNS = 300
+"""Of the loop that the cost inside a loop is measured with."""
+
+
+@lru_cache(maxsize=1)
+def event_cost() -> EventCost:
+    """Measured on this machine: operations that do next to nothing, alone, and in a loop with and without recording.
+
+    Of many readings the least, since whatever disturbs can only lengthen them.
+
+    Raises:
+        NotMeasured: nothing can be recorded.
+    """
+    alone, loop = _nothing(), _loop()
+    outer_s = min(run.busy_s for run in _recorded(alone, 50)[0])
+    plain_s = min(_timed(loop) for _ in range(20))
+    runs, timed_s = _recorded(loop, 20)
+    return EventCost(outer_s, max(outer_s, (min(timed_s) - plain_s) / runs[-1].inner))
+
+
+def _nothing() -> Callable[[], Any]:
+    compiled, x = jax.jit(lambda x: x + 1), jnp.float32(1)
+    return lambda: compiled(x)
+
+
+def _loop() -> Callable[[], Any]:
+    # Of 4 KiB, since XLA:CPU makes one machine function of a small loop, in which nothing is recorded.
+    compiled, x = jax.jit(lambda x: jax.lax.fori_loop(0, TURNS, lambda _, y: jnp.flip(y) + 1, x)), jnp.ones(1024)
+    return lambda: compiled(x)
+
+
+def _recorded(call: Callable[[], Any], times: int) -> tuple[list[Run], list[float]]:
+    """(runs, seconds of each call); the first, a cold one, is left out."""
+    jax.block_until_ready(call())
+    timed_s: list[float] = []
+    runs = _runs(lambda: timed_s.extend(_timed(call) for _ in range(times + 1)))
+    if len(runs) != times + 1:
+        raise NotMeasured(f"the profiler recorded {len(runs)} of {times + 1} runs of a program of its own")
+    return runs[1:], timed_s[1:]
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    start = perf_counter_ns()
+    jax.block_until_ready(call())
+    return (perf_counter_ns() - start) / 1e9

@@ -1,0 +1,85 @@
+"""Two profiles: which operations take longer in the second.
+
+Names of operations change with every compile (fusion.3 becomes fusion.4), so operations are matched by where they come
+from: scope below the program, opcode and shape; those of one origin are added up. What comes from nowhere (the
+compiler's own copies) is matched by name without its number. Two recordings are two samples, so there is no verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from benchax.model import Remark
+from benchax.results.profile import Op, OpChange, Profile, ProfileChange
+
+Per = Literal["run", "call"]
+_PROGRAM = re.compile(r"\bp?jit\([^/]*\)/")
+_NUMBER = re.compile(r"(\.\d+)+$")
+_NO_VERDICT = Remark(
+    "no-verdict",
+    "info",
+    "one recording of each: noise is not told apart from a change; for a verdict use `benchax compare`",
+)
+
+
+def compared(before: Profile, after: Profile) -> ProfileChange:
+    """What changed from `before` to `after`, per run of the programs where both profiles know their runs."""
+    per: Per = "run" if before.runs and after.runs else "call"
+    old, new = _by_origin(before), _by_origin(after)
+    changes = [_change(old.get(key, ()), new.get(key, ()), before, after, per) for key in {**new, **old}]
+    return ProfileChange(
+        before.title,
+        after.title,
+        per,
+        tuple(sorted(changes, key=lambda change: (-change.more_s, change.name))),
+        (_NO_VERDICT, *_remarks(before, after)),
+    )
+
+
+def _by_origin(p: Profile) -> Mapping[tuple[str, ...], Sequence[Op]]:
+    found: dict[tuple[str, ...], list[Op]] = {}
+    for op in p.ops:
+        # Programs inside a scope, which two versions may call or nest differently, are no part of the place.
+        place = _PROGRAM.sub("", op.scope or "") or _NUMBER.sub("", op.name)
+        found.setdefault((place, op.category, op.shape or ""), []).append(op)
+    return found
+
+
+def _change(old: Sequence[Op], new: Sequence[Op], before: Profile, after: Profile, per: Per) -> OpChange:
+    shown = (new or old)[0]
+    return OpChange(
+        shown.name,
+        shown.category,
+        shown.scope,
+        shown.shape,
+        _time(old, before, per),
+        _time(new, after, per),
+        sum(op.calls for op in old),
+        sum(op.calls for op in new),
+    )
+
+
+def _time(ops: Sequence[Op], p: Profile, per: Per) -> float | None:
+    """Self time of these together; None where there are none."""
+    if not ops:
+        return None
+    if per == "call":
+        return sum(op.self_s for op in ops) / sum(op.calls for op in ops)
+    runs = {module: sum(run.module == module for run in p.runs) for module in {op.module for op in ops}}
+    if not all(runs.values()):  # an operation of no known run: per run would be a guess
+        return None
+    return sum(op.self_s / runs[op.module] for op in ops)
+
+
+def _remarks(before: Profile, after: Profile) -> tuple[Remark, ...]:
+    found: list[Remark] = []
+    if before.backend != after.backend and before.backend and after.backend:
+        found.append(Remark("other-backend", "warning", f"recorded on {before.backend} and on {after.backend}"))
+    for p, which in ((before, "first"), (after, "second")):
+        if not p.ops:
+            found.append(Remark("no-operations", "error", f"the {which} profile holds no operation"))
+        if p.is_truncated:
+            found.append(Remark("events-dropped", "error", f"events are missing from the {which} profile"))
+    return tuple(found)

@@ -1,0 +1,119 @@
+"""What runs inside what, and so how long each call of an operation took by itself.
+
+Two ways. Where the program is known, an operation is inside a loop if the program says so and the loop is under way in
+that run, on whatever thread: XLA:CPU goes on with the body of a loop on another one, and runs independent operations
+beside each other. Where it is not known, an operation is inside another one of its thread if it begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from benchax.protobuf import Ints
+
+
+class Calls(NamedTuple):
+    """Columns of one length, sorted by device, start, and end backwards."""
+
+    thread: Ints
+    device: Ints
+    program: Ints
+    run: Ints
+    name: Ints
+    start: Ints
+    end: Ints
+
+
+def nested(calls: Calls, insides: Mapping[int, Mapping[int, frozenset[int]]]) -> tuple[Ints, Ints]:
+    """(self time, depth) of each call.
+
+    Args:
+        calls: the calls.
+        insides: program → operation → operations inside it; the programs that are known.
+    """
+    own, depth = calls.end - calls.start, np.zeros(len(calls.name), np.int64)
+    is_known = np.isin(calls.program, list(insides))
+    for chosen, method in ((is_known, _by_program), (~is_known, _by_thread)):
+        # Stable: what is sorted by start stays so within each group.
+        group = calls.thread if method is _by_thread else _numbered(calls.device, calls.program, calls.run)
+        at = np.flatnonzero(chosen)
+        at = at[np.argsort(group[at], kind="stable")]
+        if len(at):
+            own[at], depth[at] = method(Calls(*(column[at] for column in calls)), group[at], insides)
+    return own, depth
+
+
+def _numbered(*columns: Ints) -> Ints:
+    """One number for each different row."""
+    whole = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        _, codes = np.unique(column, return_inverse=True)
+        _, whole = np.unique(whole * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
+    return whole.astype(np.int64)
+
+
+def _by_thread(
+    calls: Calls, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
+) -> tuple[list[int], list[int]]:
+    return self_times(group.tolist(), calls.start.tolist(), calls.end.tolist())
+
+
+def self_times(group: list[int], start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
+    """(self time, depth) of intervals that are sorted by group, start, and end backwards.
+
+    An interval is inside another one of its group if it begins there; what of it reaches further, as rounded clocks
+    may have it, is not taken off the outer one.
+    """
+    own = [b - a for a, b in zip(start, end, strict=True)]
+    depth = [0] * len(own)
+    stack: list[int] = []
+    current: int | None = None
+    for i, a in enumerate(start):
+        if group[i] != current:
+            current = group[i]
+            stack = []
+        while stack and end[stack[-1]] <= a:
+            stack.pop()
+        if stack:
+            outer = stack[-1]
+            own[outer] -= min(end[i], end[outer]) - a
+            depth[i] = len(stack)
+        stack.append(i)
+    return own, depth
+
+
+class _Loop(NamedTuple):
+    """A call under way that others may be inside of."""
+
+    call: int
+    end: int
+    inside: frozenset[int]
+
+
+def _by_program(
+    calls: Calls, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
+) -> tuple[list[int], list[int]]:
+    """As `self_times`, where only an operation of the body is inside a loop; two at once are taken off once."""
+    start, end, names, programs = (column.tolist() for column in (calls.start, calls.end, calls.name, calls.program))
+    own = [b - a for a, b in zip(start, end, strict=True)]
+    depth = [0] * len(own)
+    covered: dict[int, int] = {}
+    loops: list[_Loop] = []
+    current: int | None = None
+    for i, (g, a, b) in enumerate(zip(group.tolist(), start, end, strict=True)):
+        if g != current:
+            current, loops = g, []
+        loops = [loop for loop in loops if loop.end > a]
+        around = [loop for loop in loops if names[i] in loop.inside]
+        if around:
+            outer = around[-1]
+            until = max(a, covered.get(outer.call, 0))
+            own[outer.call] -= max(0, min(b, outer.end) - until)
+            covered[outer.call] = max(until, b)
+            depth[i] = len(around)
+        if inside := insides[programs[i]].get(names[i]):
+            loops.append(_Loop(i, b, inside))
+    return own, depth

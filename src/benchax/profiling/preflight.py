@@ -1,0 +1,171 @@
+"""Before profiling: will there be anything in the trace, and can it be written?
+
+A trace without device events looks like success. What can be known beforehand is looked at here and said as remarks: an
+error means that profiling must not begin, a warning that the table may be incomplete. Nothing is started but JAX's
+backend, which the profiled call needs anyway. The NVIDIA checks are written from JAX's documentation and the driver's
+files; they were not tried on a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from benchax.errors import UsageError
+from benchax.model import Remark
+from benchax.units import size
+
+LEAST_FREE_BYTES = 64 * 2**20
+"""A trace of a second is some megabytes; while it is written, the profiler holds it in memory and on disk."""
+NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
+NO_COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
+_ADMIN_ONLY = re.compile(r"^RmProfilingAdminOnly:\s*1\b", re.MULTILINE)
+_CAP_SYS_ADMIN = 21
+
+
+@dataclass(frozen=True)
+class Here:
+    """What the checks look at. Tests pass their own."""
+
+    platform: str
+    platform_version: str = ""
+    """Tells CUDA from ROCm, both of which JAX calls gpu."""
+    nvidia_params: str = ""
+    """Text of the driver's file; empty where there is none."""
+    may_administrate: bool = False
+    xla_flags: str = ""
+    has_options: bool = True
+    """`jax.profiler.ProfileOptions`, since JAX 0.6.2."""
+    jax_version: str = ""
+    running: str = ""
+    """What is profiling this process already; empty: nothing that we know of."""
+
+
+def check(folder: Path | None = None) -> list[Remark]:
+    """Looks at this process, its device, and the folder for the trace, if there is to be one."""
+    return [*about(here()), *([] if folder is None else about_folder(folder))]
+
+
+def stop_at_errors(found: list[Remark]) -> None:
+    """Raises UsageError with the first of the errors."""
+    for remark in found:
+        if remark.severity == "error":
+            raise UsageError(f"cannot profile: {remark.message}")
+
+
+def here() -> Here:
+    """Starts the backend."""
+    client = jax.devices()[0].client
+    params = ""
+    with contextlib.suppress(OSError):  # no NVIDIA driver, or none that tells
+        params = NVIDIA_PARAMS.read_text(encoding="utf-8", errors="replace")
+    return Here(
+        platform=jax.default_backend(),
+        platform_version=getattr(client, "platform_version", ""),
+        nvidia_params=params,
+        may_administrate=_may_administrate(),
+        xla_flags=os.environ.get("XLA_FLAGS", ""),
+        has_options=hasattr(jax.profiler, "ProfileOptions"),
+        jax_version=jax.__version__,
+        running=running(os.environ),
+    )
+
+
+def running(environment: Mapping[str, str]) -> str:
+    """What profiles this process already: "jax.profiler", "Nsight Systems", or nothing."""
+    # No public name tells it before the second start_trace raises. JAX 0.6.0 to 0.10.2 have this one; without it, that
+    # error of JAX is what the user sees.
+    state = getattr(_private_profiler(), "_profile_state", None)
+    if getattr(state, "profile_session", None) is not None:
+        return "jax.profiler"
+    if any(name.startswith("NSYS_PROFILING_SESSION") for name in environment):
+        return "Nsight Systems"
+    return ""
+
+
+def _private_profiler() -> object:
+    try:
+        from jax._src import profiler  # noqa: TID251, PLC0415 - see `running`
+    except ImportError:
+        return None
+    return profiler
+
+
+def _may_administrate() -> bool:
+    """Root, or the capability that the NVIDIA driver asks for."""
+    if os.geteuid() == 0:
+        return True
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        effective = next(line.split()[1] for line in lines if line.startswith("CapEff:"))
+        return bool(int(effective, 16) >> _CAP_SYS_ADMIN & 1)
+    return False
+
+
+def about(found: Here) -> list[Remark]:
+    """What follows from what was found."""
+    remarks: list[Remark] = []
+    if found.running == "jax.profiler":
+        text = (
+            "jax.profiler is tracing this process already, and one trace at a time is possible; call "
+            "jax.profiler.stop_trace() first"
+        )
+        remarks.append(Remark("profiler-running", "error", text))
+    elif found.running and found.platform == "gpu":
+        text = (
+            f"this process runs under {found.running}, which has the GPU's profiler (CUPTI) for itself: no kernels "
+            "will be seen. Profile with one of the two"
+        )
+        remarks.append(Remark("profiler-running", "error", text))
+    if not found.has_options:
+        text = (
+            f"JAX {found.jax_version} has no jax.profiler.ProfileOptions (0.6.2 has): frames of Python are traced too, "
+            "which slows the program and fills the trace"
+        )
+        remarks.append(Remark("no-profile-options", "warning", text))
+    if found.platform == "gpu" and "rocm" not in found.platform_version.lower():
+        remarks += _about_nvidia(found)
+    return remarks
+
+
+def _about_nvidia(found: Here) -> list[Remark]:
+    remarks: list[Remark] = []
+    if _ADMIN_ONLY.search(found.nvidia_params) and not found.may_administrate:
+        text = (
+            f"{NVIDIA_PARAMS} says RmProfilingAdminOnly: 1, so that only root may see kernels (CUPTI_ERROR_"
+            "INSUFFICIENT_PRIVILEGES). As root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > "
+            "/etc/modprobe.d/nvidia-profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
+        )
+        remarks.append(Remark("no-gpu-permission", "error", text))
+    if NO_COMMAND_BUFFERS not in found.xla_flags.split():
+        text = (
+            "command buffers (CUDA graphs) are on, and kernels inside them may lack their HLO names; to see each of "
+            f"them: XLA_FLAGS='{NO_COMMAND_BUFFERS}', which makes the run a little slower"
+        )
+        remarks.append(Remark("command-buffers", "warning", text))
+    return remarks
+
+
+def about_folder(folder: Path, least_free_bytes: int = LEAST_FREE_BYTES) -> list[Remark]:
+    """Can a trace be written there? The folder need not exist yet; nothing is left behind."""
+    nearest = next((p for p in (folder, *folder.absolute().parents) if p.exists()), folder.absolute())
+    if not nearest.is_dir():
+        return [Remark("no-folder", "error", f"{str(nearest)!r} is a file; expected a folder for the trace")]
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+        free = shutil.disk_usage(nearest).free
+    except OSError as error:
+        return [Remark("no-folder", "error", f"cannot write into {str(nearest)!r}: {error.strerror or error}")]
+    if free < least_free_bytes:
+        text = f"{str(nearest)!r} has {size(free)} free, and a trace needs at least {size(least_free_bytes)}"
+        return [Remark("disk-full", "error", text)]
+    return []

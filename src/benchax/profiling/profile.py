@@ -1,0 +1,210 @@
+"""`benchax.profile`: records a function, or a block of code, and reads the trace at once.
+
+    p = benchax.profile(f, x)                  # f is warmed up, then run often enough for its times to mean something
+    with benchax.profile("traces") as p: ...   # whatever runs inside; files are kept in the folder
+
+The numbers are of a program that runs under the profiler: each operation on CPU costs about a microsecond more than
+without (`benchmarks/profiles.py`). They say where the time goes; how long `f` takes says `benchax.bench`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, overload
+
+import jax
+
+from benchax.errors import NotMeasured, UsageError
+from benchax.model import Remark
+from benchax.profiling import files, memory, trace
+from benchax.profiling.session import Session, check_options, session
+from benchax.results.profile import Profile
+
+LEAST_S = 0.05
+"""What is recorded of a function without `runs`: at least so much, so that rare disturbances weigh little."""
+LEAST_RUNS, MOST_RUNS = 3, 1000
+STEP = "benchax"
+"""Name of the annotation around each run."""
+
+Folder = str | os.PathLike[str]
+
+
+@overload
+def profile(
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    dir: Folder | None = None,
+    runs: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Profile: ...
+@overload
+def profile(
+    fn: Folder | None = None, /, *, dir: Folder | None = None, options: Mapping[str, Any] | None = None
+) -> Recording: ...
+def profile(
+    fn: Callable[..., Any] | Folder | None = None,
+    /,
+    *args: Any,
+    dir: Folder | None = None,
+    runs: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Profile | Recording:
+    """Where the time goes: operations by self time, idle devices, the compiler, and arrays that stay alive.
+
+    Args:
+        fn: a function, which is called as it stands: give `jax.jit(f)` to see one program rather than one for each
+            operation. Or a folder, or nothing: then this is a context manager for `with`.
+        args, kwargs: its inputs.
+        dir: folder for the files: `plugins/profile/<run>/`, as TensorBoard and Perfetto open them. None: no files.
+        runs: how often `fn` is called under the profiler. None: for at least 50 ms, 3 to 1000 times.
+        options: of the profiler: host_tracer_level, python_tracer_level, device_tracer_level, enable_hlo_proto,
+            advanced_configuration.
+
+    Returns:
+        Profile: read at once. Where nothing was recorded, its `ops` are empty and a remark says why.
+
+    Raises:
+        UsageError: an unknown option, a folder that cannot be written to, a profiler that is running already.
+        FormatError: the trace that JAX wrote cannot be read.
+    """
+    check_options(options)
+    if callable(fn):
+        _refuse_ambiguous(fn, {"dir": dir, "runs": runs, "options": options})
+        return _of_function(fn, args, kwargs, dir, _checked(runs), options)
+    if args or kwargs or runs is not None:
+        raise UsageError(
+            f"benchax.profile({fn!r}, ...) with inputs or runs, but no function", "a function to call first"
+        )
+    if fn is not None and dir is not None:
+        raise UsageError(f"two folders: {os.fspath(fn)!r} and dir={os.fspath(dir)!r}", "one folder")
+    if fn is not None and not isinstance(fn, str | os.PathLike):
+        raise UsageError(f"benchax.profile({fn!r})", "a function with its inputs, a folder, or nothing")
+    return Recording(fn if fn is not None else dir, options)
+
+
+class Recording:
+    """What `with benchax.profile() as p:` gives: after the block all that a `Profile` has."""
+
+    def __init__(self, folder: Folder | None, options: Mapping[str, Any] | None) -> None:
+        self.result: Profile | None = None
+        """None until the block has ended without an exception."""
+        self._folder = folder
+        self._options = options
+        self._title = "a block of code" if folder is None else f"a block of code, kept in {os.fspath(folder)}"
+
+    def __enter__(self) -> Recording:
+        if self.result is not None:
+            raise UsageError("a recording that has ended was begun again", "a new benchax.profile() for each block")
+        self._session = session(self._options, folder=self._folder)
+        self._before = memory.live()
+        self._recorded = self._session.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if error is None:
+            _wait()
+        self._session.__exit__(kind, error, where)
+        self.result = _read(self._recorded, self._title, self._options, self._before)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not found here: ops, devices, table ...
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self.result is None:
+            raise NotMeasured(f"{name!r} was asked for before the block had ended", "it after the `with` block")
+        return getattr(self.result, name)
+
+    def __str__(self) -> str:
+        return "a recording whose block has not ended" if self.result is None else str(self.result)
+
+    def _repr_html_(self) -> str | None:
+        return None if self.result is None else self.result._repr_html_()
+
+
+def _of_function(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    folder: Folder | None,
+    runs: int | None,
+    options: Mapping[str, Any] | None,
+) -> Profile:
+    name = getattr(fn, "__qualname__", "") or type(fn).__name__
+
+    def call() -> None:
+        jax.block_until_ready(fn(*args, **kwargs))
+
+    call()  # compiles
+    count = runs or _enough(_once(call))
+    before = memory.live()
+    with session(options, folder=folder) as recorded:
+        for number in range(count):
+            with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
+                call()
+    return _read(recorded, f"{name}, {count} runs", options, before)
+
+
+def _wait() -> None:
+    """Until what was dispatched has run: a block of code rarely waits for its last call."""
+    jax.block_until_ready([array for array in jax.live_arrays() if not array.is_deleted()])
+
+
+def _once(call: Callable[[], None]) -> float:
+    """Seconds of one warm call. The first one after the compile is as good as any for choosing a number of runs."""
+    began = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - began) / 1e9
+
+
+def _enough(one_s: float) -> int:
+    return min(MOST_RUNS, max(LEAST_RUNS, math.ceil(LEAST_S / max(one_s, 1e-9))))
+
+
+def _read(recorded: Session, title: str, options: Mapping[str, Any] | None, before: memory.Live) -> Profile:
+    """The recording as a profile, with what is known beside the trace."""
+    after = memory.live()
+    if recorded.run is not None:
+        recorded.files["memory"] = files.write_memory(recorded.run, memory.pprof())
+    notes = tuple(Remark("profiler", "warning", text) for text in recorded.remarks)
+    read = trace.profile_of(recorded.xspace, title=title, options=options)
+    return replace(
+        read,
+        left_over=memory.left_over(before, after),
+        live_bytes_before=memory.live_bytes(before),
+        live_bytes_after=memory.live_bytes(after),
+        files={kind: str(file) for kind, file in recorded.files.items()},
+        profiler_s=(recorded.start_s or 0.0) + (recorded.stop_s or 0.0),
+        remarks=(*notes, *read.remarks),
+    )
+
+
+def _checked(runs: int | None) -> int | None:
+    if runs is not None and (isinstance(runs, bool) or not isinstance(runs, int) or runs < 1):
+        raise UsageError(f"runs={runs!r}", "a whole number from 1 up, or None")
+    return runs
+
+
+def _refuse_ambiguous(fn: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """A name that both `profile` and `fn` take would silently go to one of them."""
+    try:
+        theirs = inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # builtins have no signature, and no such names
+        return
+    for name, value in given.items():
+        if value is not None and name in theirs:
+            raise UsageError(
+                f"{name}={value!r} is both an option of profile and an argument of the function",
+                "an unambiguous call",
+                f"for the function: functools.partial(f, {name}=...)",
+            )

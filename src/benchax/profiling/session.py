@@ -1,0 +1,217 @@
+"""One recording by JAX's profiler: started, stopped, and its files where they belong.
+
+Only public JAX: `jax.profiler.start_trace` and `stop_trace`, which write files; the bytes of the trace are read back
+from there. What this adds to them: options are checked by name (JAX takes any attribute in silence, jax 0.6.2 to
+0.10.2), a second recording is refused with a reason, a folder that cannot be written to is seen before anything
+runs, and a recording whose files could not be written does not block the next one.
+
+Never `create_perfetto_link`: it waits until a browser has fetched the trace, which in CI is for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchax.errors import NotAvailable, UsageError, one_of
+from benchax.profiling import files
+
+OPTIONS = {
+    "host_tracer_level": 2,
+    "python_tracer_level": 0,
+    "device_tracer_level": 1,
+    "enable_hlo_proto": True,
+    "advanced_configuration": {},
+}
+"""Options of `jax.profiler.ProfileOptions` that may be set, with our defaults. `python_tracer_level` is 1 in JAX: a
+frame of Python for every call, which slows the run down and fills the trace."""
+
+
+@dataclass
+class Session:
+    """A recording; all of it is there once the block has ended."""
+
+    folder: Path | None = None
+    """Where files are kept. None: nothing is kept but `xspace`."""
+    run: Path | None = None
+    """The folder of this recording below it, `plugins/profile/<run>/`."""
+    xspace: bytes = b""
+    """The trace, a serialized XSpace."""
+    files: dict[str, Path] = field(default_factory=dict)
+    """Kind → file, as in `files.listed`. Empty without a folder."""
+    start_s: float | None = None
+    """Seconds that starting took."""
+    stop_s: float | None = None
+    """Seconds that stopping and writing took."""
+    remarks: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def session(
+    options: Mapping[str, Any] | None = None, *, folder: str | os.PathLike[str] | None = None
+) -> Iterator[Session]:
+    """Records what runs inside the block.
+
+    Args:
+        options: names and values of `OPTIONS`; the others keep their defaults.
+        folder: where to keep the files; made where it is missing. None: only `xspace` is kept.
+
+    Raises:
+        UsageError: an unknown option, a folder that cannot be written to, or another recording is running.
+        NotAvailable: this JAX cannot take options (0.6.0, 0.6.1), and some were given.
+    """
+    check_options(options)
+    recording = Session(None if folder is None else Path(folder))
+    with _place(recording.folder) as place:
+        began = time.perf_counter_ns()
+        _start(place, _profile_options(options, recording))
+        recording.start_s = (time.perf_counter_ns() - began) / 1e9
+        try:
+            yield recording
+        except BaseException:
+            # What the block raises is the news; the recording is ended so that another one may begin.
+            with contextlib.suppress(Exception):
+                _stop(place)
+            raise
+        began = time.perf_counter_ns()
+        _stop(place)
+        recording.stop_s = (time.perf_counter_ns() - began) / 1e9
+        _collect(place, recording)
+
+
+def check_options(options: Mapping[str, Any] | None) -> None:
+    """Raises UsageError: an option that is unknown, or of another type than its default."""
+    for name, value in (options or {}).items():
+        if name not in OPTIONS:
+            raise UsageError(f"unknown option of the profiler {name!r}", one_of(OPTIONS, name))
+        if not isinstance(value, type(OPTIONS[name])):
+            kind = type(OPTIONS[name]).__name__
+            raise UsageError(f"{name}={value!r} for the profiler", f"a value of type {kind}, such as {OPTIONS[name]!r}")
+
+
+def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> Any:
+    made = getattr(jax.profiler, "ProfileOptions", None)
+    if made is None:  # jax 0.6.0 and 0.6.1
+        if options:
+            raise NotAvailable(
+                f"jax {jax.__version__} takes no options for its profiler",
+                "jax 0.6.2 or newer",
+                "leave the options out",
+            )
+        recording.remarks.append(
+            f"jax {jax.__version__} records every call of Python and cannot be told otherwise, which slows the run"
+        )
+        return None
+    chosen = made()
+    for name, value in {**OPTIONS, **(options or {})}.items():
+        if name != "device_tracer_level" or name in (options or {}):  # absent until set; the default is JAX's
+            setattr(chosen, name, value)
+    # Otherwise a session that cannot begin looks like one in which nothing ran.
+    chosen.raise_error_on_start_failure = True
+    return chosen
+
+
+@contextlib.contextmanager
+def _place(folder: Path | None) -> Iterator[Path]:
+    """A new folder for one recording, inside the one that is wanted.
+
+    JAX names the folder of a recording by the second, and a second one of the same second would overwrite it. Inside
+    the wanted one, so that files are moved by renaming and a full disk shows where it matters.
+    """
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+    try:
+        place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
+    except OSError as error:
+        raise _unwritable(folder or Path(tempfile.gettempdir()), error) from error
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write a profile into {str(folder)!r}: {error.strerror or error}",
+        "a folder that can be made and written to, with room for the trace",
+        "name another folder; nothing has been run",
+    )
+
+
+def _start(place: Path, options: Any) -> None:
+    given = {} if options is None else {"profiler_options": options}
+    try:
+        jax.profiler.start_trace(str(place), **given)
+    except Exception as error:
+        if "already been started" in str(error):
+            raise _occupied("nothing has been run") from error
+        raise UsageError(
+            f"JAX could not start its profiler: {error}",
+            "a profiler that starts; on NVIDIA it needs CUPTI and the right to use it, and no Nsight beside it",
+        ) from error
+
+
+def _stop(place: Path) -> None:
+    try:
+        jax.profiler.stop_trace()
+    except Exception as error:
+        _reset()
+        if "ALREADY_EXISTS" in str(error):  # JAX says so only now (0.10.2)
+            raise _occupied("the program has run, and was not recorded") from error
+        raise UsageError(
+            f"the profile was recorded but could not be written below {str(place.parent)!r}: {error}",
+            "a folder with room for the trace, which stays there while the program runs",
+            "the program has run to its end; nothing of its trace was kept",
+        ) from error
+
+
+def _occupied(what_happened: str) -> UsageError:
+    return UsageError(
+        "another profiler is running in this process",
+        "one recording at a time",
+        "end it first: jax.profiler.stop_trace(), the end of a `with jax.profiler.trace(...)` block, or of a capture "
+        f"through jax.profiler.start_server; {what_happened}",
+    )
+
+
+def _reset() -> None:
+    """JAX still holds a session that it could not write, and would refuse the next one for ever.
+
+    Private: `jax._src.profiler._profile_state.reset()`, tried on jax 0.10.2. Where it is gone, the next recording is
+    refused with the message of `_start`.
+    """
+    with contextlib.suppress(Exception):
+        jax._src.profiler._profile_state.reset()  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _collect(place: Path, recording: Session) -> None:
+    """Reads the trace, and moves the files to where they were wanted."""
+    run = files.recorded(place)
+    if run is None:
+        recording.remarks.append("JAX wrote no trace at all")
+        return
+    recording.xspace = next(iter(run.glob("*.xplane.pb"))).read_bytes()
+    if recording.folder is None:
+        return
+    try:
+        files.write_perfetto(run)
+        recording.run = files.kept(run, recording.folder)
+    except OSError as error:
+        raise UsageError(
+            f"the profile was recorded but could not be kept in {str(recording.folder)!r}: {error}",
+            "a folder with room for the trace",
+            "the program has run to its end; make room, or name another folder",
+        ) from error
+    recording.files = files.listed(recording.run)

@@ -1,0 +1,105 @@
+"""Shows what the persistent compilation cache did, and what would make it keep more."""
+
+from __future__ import annotations
+
+from html import escape
+
+from rich.console import Group, RenderableType
+
+from benchax.model import Remark
+from benchax.reporting import terminal
+from benchax.reporting.tables import Row, Section
+from benchax.results.cache import CacheUse, Fate
+from benchax.units import seconds, size
+
+
+def drawn(found: CacheUse) -> RenderableType:
+    """For the terminal."""
+    return Group(terminal.measured(Section("persistent cache", tuple(rows(found)))), terminal.remarks(remarks(found)))
+
+
+def text(found: CacheUse) -> str:
+    return terminal.to_text(drawn(found))
+
+
+def html(found: CacheUse) -> str:
+    lines = "".join(
+        f"<tr><td>{escape(row.label)}</td><td>{escape(row.value)}</td><td>{escape(row.detail)}</td></tr>"
+        for row in rows(found)
+    )
+    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(found))
+    return f"<div class='benchax'><table>{lines}</table>{notes}</div>"
+
+
+def rows(found: CacheUse) -> list[Row]:
+    if found.is_enabled is None:
+        return [Row("state", "", "the block has not ended")]
+    if not found.is_enabled:
+        return [Row("state", "off", found.why_off or "")]
+    return [
+        Row("state", "on", _place(found)),
+        *([Row("in the folder", *_kept(found))] if found.after else []),
+        _line(found, "hit", "read from the cache"),
+        _line(found, "written", "compiled, and written to the cache"),
+        *_line_if(found, "too quick", f"compiled in less than the threshold of {_threshold(found)}, and not kept"),
+        *_line_if(found, "not kept", "compiled, and not kept for another reason"),
+    ]
+
+
+def _place(found: CacheUse) -> str:
+    how = {True: "", False: ", which cannot be written to", None: ", of which is not known whether it can be written"}
+    return f"{found.directory}{how[found.is_writable]}"
+
+
+def _kept(found: CacheUse) -> tuple[str, str]:
+    """(how many entries, how large they are and how many there were)"""
+    assert found.after is not None
+    before = found.before.entries if found.before else 0
+    return str(found.after.entries), f"{size(found.after.size_bytes)}; {before} when it began"
+
+
+def _line(found: CacheUse, fate: Fate, what: str) -> Row:
+    count = len(found.of(fate))
+    return Row(fate, str(count), f"{what}; took {seconds(found.total_s(fate))}" if count else what)
+
+
+def _line_if(found: CacheUse, fate: Fate, what: str) -> list[Row]:
+    return [_line(found, fate, what)] if found.of(fate) else []
+
+
+def _threshold(found: CacheUse) -> str:
+    return "not known" if found.min_compile_time_s is None else seconds(found.min_compile_time_s)
+
+
+def remarks(found: CacheUse) -> list[Remark]:
+    listed: list[Remark] = []
+    compiled = [program for program in found.programs if program.fate != "hit"]
+    if found.is_enabled is False and compiled:
+        spent = seconds(sum(program.elapsed_s for program in compiled))
+        listed.append(
+            Remark(
+                "cache-off",
+                "info",
+                f"{_programs(len(compiled))} took {spent} to compile, and will again in the next process; "
+                "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold",
+            )
+        )
+    if found.is_enabled and found.is_writable is False:
+        listed.append(Remark("cache-unwritable", "warning", f"{found.directory} cannot be written to: nothing is kept"))
+    if found.keeping_setting:
+        spent = seconds(found.total_s("too quick"))
+        listed.append(
+            Remark(
+                "cache-threshold",
+                "warning",
+                f"{_programs(len(found.of('too quick')))} cost {spent} here and will again in the next process: each "
+                f"compiled in less than {_threshold(found)}. To keep them: {found.keeping_setting}",
+            )
+        )
+    if not found.is_reliable:
+        listed.append(Remark("lost-events", "warning", "JAX's listeners were cleared meanwhile: programs are missing"))
+    return listed
+
+
+def _programs(count: int) -> str:
+    return "1 program" if count == 1 else f"{count} programs"

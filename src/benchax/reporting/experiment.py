@@ -1,0 +1,176 @@
+"""An experiment in a table: what each variant does to time, memory, compiling and errors, and a sentence for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from benchax.model import Remark
+from benchax.reporting import terminal
+from benchax.reporting.tables import Grid, Row, Section, Style
+from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
+from benchax.units import number, seconds, seconds_range, size
+
+STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
+VERDICTS: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
+COLUMNS = ("variant", "time per call", "speedup", "peak", "compile", "error", "verdict")
+
+
+def drawn(e: Experiment) -> RenderableType:
+    """For the terminal."""
+    parts: list[RenderableType] = [Text(e.name, style="bold"), Text(heading(e), style="dim"), Text()]
+    parts.append(terminal.grid(table(e)))
+    parts += [Text(), terminal.section(findings(e))] if findings(e).rows else []
+    for curve in e.curves:
+        parts += [Text(), Text(curve.title, style="bold"), terminal.grid(curve_table(curve))]
+        parts += [Text(curve.sentence)] if curve.sentence else []
+    if e.ablation:
+        parts += [Text(), terminal.section(contributions(e.ablation))]
+    notes = remarks(e)
+    return Group(*parts, terminal.remarks(notes)) if notes else Group(*parts)
+
+
+def text(e: Experiment) -> str:
+    return terminal.to_text(drawn(e))
+
+
+def html(e: Experiment) -> str:
+    """A fragment for notebooks; every text escaped."""
+    lists = [findings(e), *([contributions(e.ablation)] if e.ablation else [])]
+    drawn = [_html_grid(table(e)), *(_html_section(one) for one in lists if one.rows)]
+    for curve in e.curves:
+        drawn += [
+            f"<b>{escape(curve.title)}</b>",
+            _html_grid(curve_table(curve)),
+            f"<div>{escape(curve.sentence)}</div>",
+        ]
+    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(e))
+    head = f"<b>{escape(e.name)}</b><div style='opacity:.65;font-size:90%'>{escape(heading(e))}</div>"
+    return f"<div class='benchax' style='overflow-wrap:anywhere'>{head}{''.join(drawn)}{notes}</div>"
+
+
+def heading(e: Experiment) -> str:
+    """f32[8] · cpu · AMD EPYC · jax 0.10.2"""
+    env = e.environment
+    if env is None:
+        return e.signature
+    device = env.processor if env.backend == "cpu" else env.device_kind
+    parts = (e.signature, env.backend, device, f"jax {env.jax}" if env.jax else "")
+    return " · ".join(part for part in parts if part)
+
+
+def table(e: Experiment) -> Grid:
+    lines = [_line(e.baseline, "baseline" if e.baseline.status == "ok" else STATUS[e.baseline.status])]
+    lines += [_line(row, verdict(row)) for row in e.rows]
+    styles: tuple[Style, ...] = tuple(_style(row) for row in (e.baseline, *e.rows))
+    return Grid(COLUMNS, tuple(lines), styles)
+
+
+def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
+    return (
+        " ".join(row.name.split()),
+        times(row),
+        speedup(row),
+        "" if row.peak_bytes is None else size(row.peak_bytes),
+        "" if row.compile_s is None else seconds(row.compile_s),
+        error(row),
+        verdict,
+    )
+
+
+def times(row: VariantRow) -> str:
+    """Of the baseline, and of the variant beside it: each pair saw moments of its own."""
+    c = row.comparison
+    if c is None or c.baseline_value is None or c.candidate_value is None:
+        return ""
+    return f"{seconds(c.baseline_value)} → {seconds(c.candidate_value)}"
+
+
+def speedup(row: VariantRow) -> str:
+    """1.31× (1.28 – 1.35)"""
+    c = row.comparison
+    if c is None or not c.ratio:
+        return ""
+    return f"{number(1 / c.ratio)}×" + (f" ({number(1 / c.high)} – {number(1 / c.low)})" if c.low and c.high else "")
+
+
+def error(row: VariantRow) -> str:
+    """The largest, 3.5e-4; or what is not finite."""
+    e = row.errors
+    if e is None:
+        return ""
+    broken = [f"{count} {what}" for count, what in ((e.nans, "NaN"), (e.overflows, "inf")) if count]
+    if broken:
+        return ", ".join(broken)
+    return "" if e.max_rel is None else f"{e.max_rel:.1e}" if e.max_rel else "0"
+
+
+def verdict(row: VariantRow) -> str:
+    if row.status != "ok":
+        return STATUS[row.status]
+    if row.comparison is None:
+        return row.reason or "not compared"
+    return row.comparison.verdict + (", confirmed" if row.comparison.confirmed else "")
+
+
+def _style(row: VariantRow) -> Style:
+    if row.status != "ok":
+        return "faint" if row.status == "not_available" else "bad"
+    return VERDICTS[row.comparison.verdict] if row.comparison else ""
+
+
+def findings(e: Experiment) -> Section:
+    """A sentence for each variant, and what else it shows."""
+    rows: list[Row] = []
+    for row in (e.baseline, *e.rows):
+        lines = [row.sentence] if row.sentence else []
+        lines += [f"{label}: {what}" for label, what in row.facts]
+        rows += [Row(row.name if not i else "", line, style="" if not i else "faint") for i, line in enumerate(lines)]
+    return Section("in words", tuple(rows))
+
+
+def contributions(listed: Sequence[Contribution]) -> Section:
+    return Section("what each contributes, where all are on", tuple(Row(one.name, one.sentence) for one in listed))
+
+
+def curve_table(curve: Curve) -> Grid:
+    lines = [
+        (
+            point.label,
+            "" if point.seconds is None else seconds(point.seconds),
+            "" if point.low is None or point.high is None else seconds_range(point.low, point.high),
+            "; ".join(f"{label} {what}" for label, what in point.facts),
+        )
+        for point in curve.points
+    ]
+    styles: tuple[Style, ...] = ("",) * len(lines)
+    return Grid((" ".join(curve.x_label.split()), "median", "95 % interval", "remarks"), tuple(lines), styles)
+
+
+def remarks(e: Experiment) -> list[Remark]:
+    """Each once: the experiment's own, and those of its comparisons."""
+    listed = list(e.remarks)
+    for row in e.rows:
+        listed += row.comparison.remarks if row.comparison else ()
+    return list({(remark.code, remark.message): remark for remark in listed}.values())
+
+
+def _html_grid(table: Grid) -> str:
+    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
+    body = "".join(
+        "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(each)}</td>" for each in line) + "</tr>"
+        for line in table.lines
+    )
+    return f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>"
+
+
+def _html_section(section: Section) -> str:
+    lines = "".join(
+        f"<div><b>{escape(row.label)}</b> {escape(row.value)}</div>" if row.label else f"<div>{escape(row.value)}</div>"
+        for row in section.rows
+    )
+    return f"<div style='padding-top:8px'><i>{escape(section.title)}</i>{lines}</div>"

@@ -1,0 +1,194 @@
+"""A profile in tables: the hottest operations, idle devices, the compiler, what stayed in memory, and the files.
+
+A profile without operations is not shown as an empty table: its remarks say why there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from statistics import median
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from benchax.reporting import terminal
+from benchax.reporting.tables import Grid, Row, Section
+from benchax.results.profile import Device, Op, Profile
+from benchax.units import count, percent, seconds, size
+
+TOP = 15
+"""Operations that are shown without `details`."""
+PASSES, ARRAYS, GAPS = 5, 5, 3
+SCOPE, NAME, HLO = 44, 24, 96
+"""Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
+
+
+def drawn(p: Profile, details: bool = False) -> RenderableType:
+    """For the terminal; with `details` every operation, uncut, with its line of HLO."""
+    parts: list[RenderableType] = [Text(p.title or "profile", style="bold"), Text(_where(p), style="dim")]
+    if p.ops:
+        parts += [Text(), terminal.grid(grid(p, details)), *_rest(p, details), *_lines(p, details)]
+    for section in sections(p):
+        parts += [Text(), terminal.section(section)]
+    if p.remarks:
+        parts.append(terminal.remarks(p.remarks))
+    return Group(*parts)
+
+
+def text(p: Profile) -> str:
+    return terminal.to_text(drawn(p))
+
+
+def html(p: Profile) -> str:
+    """A fragment for notebooks."""
+    table = grid(p, details=False)
+    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
+    rows = [(line, op.hlo or "") for line, op in zip(table.lines, p.ops, strict=False)]
+    body = "".join(
+        f"<tr style='background:none' title='{escape(hlo, quote=True)}'>"
+        + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line)
+        + "</tr>"
+        for line, hlo in rows
+    )
+    operations = f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>" if p.ops else ""
+    below = "".join(
+        f"<div><b>{escape(part.title)}</b></div>"
+        + "".join(f"<div>{escape(' '.join((row.label, row.value, row.detail)))}</div>" for row in part.rows)
+        for part in sections(p)
+    )
+    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in p.remarks)
+    title = f"<div><b>{escape(p.title)}</b> {escape(_where(p))}</div>"
+    return f"<div class='benchax'>{title}{operations}{below}{notes}</div>"
+
+
+def _where(p: Profile) -> str:
+    runs = f"{_counted(len(p.runs), 'run')} of programs" if p.runs else ""
+    return " · ".join(part for part in (p.backend, runs, _counted(p.n_events, "event")) if part)
+
+
+def _counted(number: int, what: str) -> str:
+    """1 run; 2 runs."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def grid(p: Profile, details: bool = False) -> Grid:
+    """One line for each operation, the hottest first."""
+    shown = p.ops if details else p.ops[:TOP]
+    several = len({op.module for op in p.ops}) > 1
+    lines = tuple(_line(op, several, details) for op in shown)
+    return Grid(("operation", "self time", "share", "calls", "a call", "where"), lines, ("",) * len(lines))
+
+
+def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
+    name = f"{op.module}: {op.name}" if several and op.module else op.name
+    where = " ".join(part for part in (_file(op.source, details), _scope(op, details)) if part)
+    return (
+        _cut(name, NAME, details),
+        seconds(op.self_s),
+        percent(op.share),
+        count(op.calls),
+        seconds(op.per_call_s),
+        _cut(where or op.category, SCOPE, details),
+    )
+
+
+def _scope(op: Op, details: bool) -> str:
+    """Without the outermost part, which is the program: jit(f)/mm/dot as mm/dot."""
+    scope = op.scope or ""
+    return scope if details or "/" not in scope else scope.partition("/")[2]
+
+
+def _file(source: str | None, details: bool) -> str:
+    return (source or "") if details else (source or "").replace("\\", "/").rpartition("/")[2]
+
+
+def _cut(text: str, width: int, details: bool) -> str:
+    """On one line, and not wider than `width`."""
+    line = " ".join(text.split())
+    return line if details or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+
+
+def _rest(p: Profile, details: bool) -> list[RenderableType]:
+    """What the operations that are not shown come to."""
+    others = () if details else p.ops[TOP:]
+    if not others:
+        return []
+    together = sum(op.self_s for op in others)
+    text = (
+        f"and {_counted(len(others), 'more operation')}: {seconds(together)}, {percent(sum(op.share for op in others))}"
+    )
+    return [Text(text, style="dim")]
+
+
+def _lines(p: Profile, details: bool) -> list[RenderableType]:
+    """The HLO of the hottest few; of all with `details`."""
+    shown = [op for op in (p.ops if details else p.ops[:3]) if op.hlo]
+    texts = [Padding(Text(_cut(op.hlo or "", HLO, details), style="dim"), (0, 0, 0, 2)) for op in shown]
+    return [Text(), Text("HLO", style="bold"), *texts] if texts else []
+
+
+def sections(p: Profile) -> list[Section]:
+    """All but the operations; a part that holds nothing is left out."""
+    parts = [
+        ("devices", [row for device in p.devices for row in _device(device)] + _runs(p)),
+        ("compiler", _compiler(p)),
+        ("memory", _memory(p)),
+        ("files", [Row(kind, path) for kind, path in p.files.items()]),
+    ]
+    return [Section(title, tuple(rows)) for title, rows in parts if rows]
+
+
+def _device(device: Device) -> list[Row]:
+    share = f", {percent(device.busy_s / device.span_s)} of {seconds(device.span_s)}" if device.span_s else ""
+    gaps = [
+        Row("gap", seconds(gap.length_s), f"between {_cut(gap.before, NAME, False)} and {_cut(gap.after, NAME, False)}")
+        for gap in device.gaps[:GAPS]
+    ]
+    return [Row(device.name, f"busy {seconds(device.busy_s)}{share}", f"idle {seconds(device.idle_s)}"), *gaps]
+
+
+def _runs(p: Profile) -> list[Row]:
+    """Device time of a run, by program."""
+    programs = dict.fromkeys(run.module for run in p.runs)
+    rows: list[Row] = []
+    for program in programs:
+        times = [run.device_s for run in p.runs if run.module == program]
+        spread = f"{seconds(min(times))} to {seconds(max(times))}, " if len(times) > 1 else ""
+        rows.append(
+            Row(
+                f"a run of {_cut(program, NAME, False)}",
+                seconds(median(times)),
+                f"{spread}{_counted(len(times), 'run')}",
+            )
+        )
+    return rows
+
+
+def _compiler(p: Profile) -> list[Row]:
+    if p.compile_s is None:
+        return []
+    passes = [
+        Row(_cut(one.name, NAME, False), seconds(one.self_s), _counted(one.calls, "call")) for one in p.passes[:PASSES]
+    ]
+    return [Row("all passes", seconds(p.compile_s), f"{len(p.passes)} of them"), *passes]
+
+
+def _memory(p: Profile) -> list[Row]:
+    if p.left_over is None or p.live_bytes_before is None or p.live_bytes_after is None:
+        return []
+    alive = Row("alive before, after", f"{size(p.live_bytes_before)}, {size(p.live_bytes_after)}")
+    rows = [
+        Row("new and alive", f"{one.dtype}{_dimensions(one.shape)}", f"{one.count} ×, {size(one.size_bytes)}")
+        for one in p.left_over[:ARRAYS]
+    ]
+    more = p.left_over[ARRAYS:]
+    rest = [Row("and", _counted(len(more), "more kind"), size(sum(one.size_bytes for one in more)))] if more else []
+    return [alive, *rows, *rest]
+
+
+def _dimensions(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"

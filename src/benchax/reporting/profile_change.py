@@ -1,0 +1,68 @@
+"""Two profiles in one table: what takes longer, what takes less, what is new and what is gone."""
+
+from __future__ import annotations
+
+from html import escape
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from benchax.reporting import terminal
+from benchax.reporting.tables import Grid
+from benchax.results.profile import OpChange, ProfileChange
+from benchax.units import count, seconds
+
+TOP = 20
+WIDTH = 40
+
+
+def drawn(change: ProfileChange) -> RenderableType:
+    """For the terminal."""
+    title = Text(f"{change.before} → {change.after}", style="bold")
+    below = Text(f"self time per {change.per}, largest change first", style="dim")
+    table = [Text(), terminal.grid(grid(change))] if change.ops else []
+    return Group(title, below, *table, terminal.remarks(change.remarks))
+
+
+def text(change: ProfileChange) -> str:
+    return terminal.to_text(drawn(change))
+
+
+def html(change: ProfileChange) -> str:
+    """A fragment for notebooks."""
+    table = grid(change)
+    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>" for line in table.lines
+    )
+    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in change.remarks)
+    title = f"<div><b>{escape(change.before)} → {escape(change.after)}</b></div>"
+    return f"<div class='benchax'>{title}<table><tr>{head}</tr>{body}</table>{notes}</div>"
+
+
+def grid(change: ProfileChange) -> Grid:
+    """One line for each origin, the largest change first, in either direction."""
+    largest = sorted(change.ops, key=lambda op: -abs(op.more_s))[:TOP]
+    lines = tuple(_line(op) for op in largest)
+    return Grid(("operation", "before", "after", "more", "calls", "where"), lines, ("",) * len(lines))
+
+
+def _line(op: OpChange) -> tuple[str, ...]:
+    before = "not there" if not op.calls_before else _time(op.before_s)
+    after = "not there" if not op.calls_after else _time(op.after_s)
+    is_known = op.calls_before and op.calls_after and op.before_s is not None and op.after_s is not None
+    more = f"{'+' if op.more_s >= 0 else '-'}{seconds(abs(op.more_s))}" if is_known else ""
+    calls = f"{count(op.calls_before)} → {count(op.calls_after)}"
+    where = (op.scope or "").partition("/")[2] or op.category
+    return _cut(op.name), before, after, more, calls, _cut(f"{where} {op.shape or ''}")
+
+
+def _time(value: float | None) -> str:
+    return "not known" if value is None else seconds(value)
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if cell_len(line) <= WIDTH else set_cell_size(line, WIDTH - 1).rstrip() + "…"

@@ -1,0 +1,137 @@
+"""Text of programs for reading: what is long is folded, what is noise is left out, and a terminal gets colours.
+
+Folded means: a line says how much is not shown. With `full` the text is what JAX and XLA print, to the last character.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from benchax.results.difference import Stage
+from benchax.units import size
+
+NESTED_LINES = 40
+"""Of one nested body."""
+HEAD_LINES, TAIL_LINES = 250, 20
+"""Of the whole text."""
+LINE_CHARACTERS = 400
+OUTER_INDENT = 4
+"""Of the outermost equations and operations, in jaxprs and in StableHLO."""
+
+_HEX = re.compile(r'dense<"0x([0-9A-Fa-f]{64,})">')
+_LIST = re.compile(r"dense<\[[^<>]{200,}\]>")
+_TABLES = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*\n?", re.MULTILINE)
+_BLANK = re.compile(r"\n{3,}")
+_FRAME = re.compile(r" ?stack_frame_id=\d+| ?metadata=\{\},?")
+
+# In this order: what comes later wins.
+_COLORS: dict[str, tuple[tuple[str, str], ...]] = {
+    "jaxpr": (
+        (r"\b[a-z]\w*\[[\d,]*\]", "cyan"),
+        (r"(?<== )[\w.\-]+", "bold"),
+        (r"\b(?:lambda|let|in)\b", "dim"),
+    ),
+    "stablehlo": (
+        (r"tensor<[^>]*>", "cyan"),
+        (r"(?<== )\"?[\w.]+\"?", "bold"),
+        (r"@[\w.]+", "green"),
+        (r"loc\(.*?\)$", "dim"),
+    ),
+    "hlo": (
+        (r"\b[a-z]\w*\[[\d,]*\](?:\{[^}]*\})?", "cyan"),
+        (r"(?<= )[a-z][\w\-]*(?=\()", "bold"),
+        (r"^(?:ENTRY )?%[\w.\-]+(?= \()", "green"),
+        (r"(?:metadata|backend_config)=\{.*", "dim"),
+    ),
+    "diff": ((r"^\+.*", "green"), (r"^-.*", "red"), (r"^@@.*", "cyan")),
+}
+
+
+@dataclass(frozen=True)
+class ProgramText:
+    """One text, as it is to be printed."""
+
+    language: str
+    """jaxpr, stablehlo, hlo or diff."""
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Text]:
+        drawn = Text(self.text)
+        for pattern, style in _COLORS[self.language]:
+            drawn.highlight_regex(re.compile(pattern, re.MULTILINE), style)
+        yield drawn
+
+
+def program_text(stage: Stage, text: str, full: bool = False) -> ProgramText:
+    """The text of a stage, folded unless it is wanted in full."""
+    if full:
+        return ProgramText(stage, text.rstrip("\n"))
+    if stage == "hlo":
+        text = _FRAME.sub("", _BLANK.sub("\n\n", _TABLES.sub("", text)))
+    lines = _without_long_constants(text).splitlines()
+    is_nested = _in_inner_computation if stage == "hlo" else _is_indented
+    return ProgramText(stage, "\n".join(_cut(list(_folded(lines, is_nested(lines))))))
+
+
+def diff_text(unified: str, full: bool = False) -> ProgramText:
+    lines = unified.splitlines()
+    return ProgramText("diff", unified if full else "\n".join(_cut([_shortened(line) for line in lines])))
+
+
+def _without_long_constants(text: str) -> str:
+    text = _HEX.sub(lambda m: f'dense<"0x{m[1][:16]}… {size(len(m[1]) // 2)}">', text)
+    return _LIST.sub(lambda m: f"{m[0][:60]}… {len(m[0])} characters]>", text)
+
+
+def _is_indented(lines: list[str]) -> Iterator[bool]:
+    for line in lines:
+        yield len(line) - len(line.lstrip(" ")) > OUTER_INDENT
+
+
+def _in_inner_computation(lines: list[str]) -> Iterator[bool]:
+    """Of HLO: a line in the body of a computation that is not the entry."""
+    in_entry = False
+    for line in lines:
+        if line and not line[0].isspace():
+            in_entry = line.startswith("ENTRY")
+        yield line.startswith(" ") and not in_entry
+
+
+def _folded(lines: list[str], nested: Iterable[bool]) -> Iterator[str]:
+    """Bodies of more than `NESTED_LINES` lines without what is beyond; long lines without their ends."""
+    run: list[str] = []
+    for line, is_nested in zip(lines, nested, strict=True):
+        if is_nested:
+            run.append(_shortened(line))
+            continue
+        yield from _shown(run)
+        run = []
+        yield _shortened(line)
+    yield from _shown(run)
+
+
+def _shown(run: list[str]) -> Iterator[str]:
+    if len(run) <= NESTED_LINES + 2:  # a line that says "2 lines" would spare none
+        yield from run
+        return
+    yield from run[:NESTED_LINES]
+    indent = run[NESTED_LINES][: len(run[NESTED_LINES]) - len(run[NESTED_LINES].lstrip(" "))]
+    yield f"{indent}… {len(run) - NESTED_LINES} lines; --full shows them"
+
+
+def _cut(lines: list[str]) -> list[str]:
+    if len(lines) <= HEAD_LINES + TAIL_LINES + 1:
+        return lines
+    left_out = len(lines) - HEAD_LINES - TAIL_LINES
+    return [*lines[:HEAD_LINES], f"… {left_out} lines; --full shows them", *lines[-TAIL_LINES:]]
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= LINE_CHARACTERS:
+        return line
+    return f"{line[:LINE_CHARACTERS]}… {len(line) - LINE_CHARACTERS} characters"

@@ -1,0 +1,84 @@
+"""Shows what went between host and device without being asked for, line by line."""
+
+from __future__ import annotations
+
+from html import escape
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from benchax.reporting import terminal
+from benchax.reporting.tables import Grid
+from benchax.results.transfers import Direction, Transfer, Transfers
+from benchax.units import seconds, size
+
+LIMIT = 20
+"""Lines of a table: of thousands nobody would see the first."""
+DIRECTIONS: tuple[Direction, ...] = ("host to device", "device to host")
+
+
+def drawn(found: Transfers) -> RenderableType:
+    """For the terminal."""
+    parts: list[RenderableType] = []
+    for direction in DIRECTIONS:
+        listed = found.of(direction)
+        parts += [Text(), Text(heading(found, direction), style="bold")]
+        if listed:
+            parts.append(terminal.grid(grid(listed)))
+        if len(listed) > LIMIT:
+            parts.append(Text(f"and {len(listed) - LIMIT} more that moved less", style="dim"))
+    return Group(*parts, terminal.remarks(found.remarks))
+
+
+def text(found: Transfers) -> str:
+    return terminal.to_text(drawn(found))
+
+
+def html(found: Transfers) -> str:
+    parts: list[str] = []
+    for direction in DIRECTIONS:
+        table = grid(found.of(direction))
+        head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
+        body = "".join("<tr>" + "".join(f"<td>{escape(t)}</td>" for t in line) + "</tr>" for line in table.lines)
+        rows = f"<table><tr>{head}</tr>{body}</table>" if table.lines else ""
+        parts.append(f"<div><b>{escape(heading(found, direction))}</b></div>{rows}")
+    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in found.remarks)
+    return f"<div class='benchax'>{''.join(parts)}{notes}</div>"
+
+
+def heading(found: Transfers, direction: Direction) -> str:
+    """host to device, not asked for: 20 transfers, 80 B"""
+    count = found.count(direction)
+    if count is None:
+        return f"{direction}: not seen"
+    if not count:
+        return f"{direction}, not asked for: none"
+    moved = size(sum(t.size_bytes for t in found.of(direction)))
+    return f"{direction}, not asked for: {count} transfer{'s' if count > 1 else ''}, {moved}"
+
+
+def grid(listed: list[Transfer]) -> Grid:
+    """Its column of time is left out where no time is known."""
+    has_time = any(t.elapsed_s is not None for t in listed)
+    shown = listed[:LIMIT]
+    lines = [
+        (
+            str(t.count),
+            size(t.size_bytes),
+            *([_seconds(t)] if has_time else []),
+            f"{_shortened(t.where or 'a line that cannot be seen')}: {_shortened(t.by)}, {_shortened(t.what)}",
+        )
+        for t in shown
+    ]
+    columns = ("times", "bytes", *(["waited"] if has_time else []), "line")
+    return Grid(columns, tuple(lines), ("",) * len(lines))
+
+
+def _seconds(t: Transfer) -> str:
+    return "" if t.elapsed_s is None else seconds(t.elapsed_s)
+
+
+def _shortened(text: str) -> str:
+    """A name on one line; the end of a long path says more than its beginning."""
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= 80 else f"…{one_line[-79:]}"

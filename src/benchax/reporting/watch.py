@@ -1,0 +1,150 @@
+"""A watch in words and tables: what was compiled, what it cost, and why; the functions that cost most first."""
+
+from __future__ import annotations
+
+from html import escape
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from benchax.model import Remark
+from benchax.reporting import terminal
+from benchax.reporting.tables import Grid, Style
+from benchax.results.watch import Compile, FunctionCount, Watch
+from benchax.units import percent, seconds
+
+MOST_FUNCTIONS = 20
+MOST_REASONS = 5
+"""Different reasons of one function that are told; equal ones are told once, with their number."""
+CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking, not as a measurement"
+
+
+def drawn(w: Watch) -> RenderableType:
+    """For the terminal."""
+    parts: list[RenderableType] = [Text(heading(w), style="bold"), Text(cache(w), style="dim")]
+    if w.counts:
+        parts += [Text(), terminal.grid(functions(w)), Text(CLOCK, style="dim")]
+    for title, lines in explained(w):
+        parts += [Text(), Text(title, style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines)]
+    if notes := remarks(w):
+        parts.append(terminal.remarks(notes))
+    return Group(*parts)
+
+
+def text(w: Watch) -> str:
+    return terminal.to_text(drawn(w))
+
+
+def html(w: Watch) -> str:
+    """A fragment for notebooks; styles as those of a measurement."""
+    grid = functions(w)
+    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.columns)
+    body = "".join(
+        "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>"
+        for line in grid.lines
+    )
+    table = f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>" if grid.lines else ""
+    why = "".join(
+        f"<div><b>{escape(title)}</b></div>" + "".join(f"<div>{escape(line)}</div>" for line in lines)
+        for title, lines in explained(w)
+    )
+    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(w))
+    said = f"<div><b>{escape(heading(w))}</b></div><div style='opacity:.75'>{escape(cache(w))}</div>"
+    return f"<div class='benchax'>{said}{table}{why}{notes}</div>"
+
+
+def heading(w: Watch) -> str:
+    """12 programs compiled, 8 of them recompiles · 1.21 s of 4.02 s (30 %)"""
+    if not w.compiles:
+        return "nothing was compiled" + (f" in {seconds(w.wall_s)}" if w.wall_s is not None else "")
+    own = len(w.compiles) - len(w.eager)
+    parts = [_number(own, "program") + " of jitted functions"]
+    parts[0] += f", {len(w.recompiles)} of them again" if w.recompiles else ""
+    parts += [f"{len(w.eager)} of eager operations"] if w.eager else []
+    if w.wall_s is None:
+        return " · ".join([*parts, seconds(w.total_s)])
+    share = "" if w.share is None else f" ({percent(w.share)})"
+    return " · ".join([*parts, f"{seconds(w.total_s)} of {seconds(w.wall_s)}{share}"])
+
+
+def cache(w: Watch) -> str:
+    """persistent cache: 3 read, 2 written"""
+    if w.cache_dir is None and not w.cache_hits and not w.cache_writes:
+        return "persistent cache: off"
+    where = f" in {w.cache_dir}" if w.cache_dir else ""
+    return f"persistent cache: {w.cache_hits} read, {w.cache_writes} written{where}"
+
+
+def functions(w: Watch) -> Grid:
+    """One line for each function."""
+    listed = w.functions[:MOST_FUNCTIONS]
+    lines = [
+        (
+            _line(_name(f)),
+            str(f.traces),
+            str(f.lowerings),
+            _compiles(f),
+            seconds(f.trace_s) if f.traces else "",
+            seconds(f.lower_s) if f.lowerings else "",
+            seconds(f.compile_s) if f.compiles else "",
+            seconds(f.total_s),
+        )
+        for f in listed
+    ]
+    styles: tuple[Style, ...] = tuple("faint" if f.is_eager else "" for f in listed)
+    columns = ("case", "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
+    return Grid(columns, tuple(lines), styles)
+
+
+def _compiles(f: FunctionCount) -> str:
+    return f"{f.compiles} ({f.cache_hits} read)" if f.cache_hits else str(f.compiles)
+
+
+def _name(f: FunctionCount) -> str:
+    return f"{f.function} (eager)" if f.is_eager else f"{f.function} {f.defined}" if f.defined else f.function
+
+
+def explained(w: Watch) -> list[tuple[str, list[str]]]:
+    """Why each function was compiled again, in the order of the table."""
+    found: list[tuple[str, list[str]]] = []
+    for f in w.functions:
+        again = [c for c in w.recompiles if (c.function, c.defined) == (f.function, f.defined) and not f.is_eager]
+        if again:
+            lost = sum(c.total_s for c in again)
+            found.append((f"{_line(_name(f))}: compiled again, {seconds(lost)}", _reasons(again)))
+    return found
+
+
+def _reasons(again: list[Compile]) -> list[str]:
+    """Equal ones together, those that cost most first."""
+    alike: dict[tuple[str | None, str], list[Compile]] = {}
+    for c in again:
+        alike.setdefault((c.where, c.why), []).append(c)
+    ranked = sorted(alike.items(), key=lambda item: -sum(c.total_s for c in item[1]))
+    lines = [
+        f"{where or 'at an unknown line'}  {_line(why)}" + (f" ({len(cs)} times)" if len(cs) > 1 else "")
+        for (where, why), cs in ranked[:MOST_REASONS]
+    ]
+    return lines + ([f"and {len(ranked) - MOST_REASONS} more reasons"] if len(ranked) > MOST_REASONS else [])
+
+
+def remarks(w: Watch) -> list[Remark]:
+    notes = list(w.remarks)
+    if w.lost_events:
+        why = "jax.monitoring.clear_event_listeners() was called inside: there may have been more than is listed"
+        notes.insert(0, Remark("lost-events", "warning", why))
+    if w.threads == "all" and w.wall_s is not None:
+        notes.append(Remark("threads", "info", "all threads were watched, whose times may overlap: no share is given"))
+    if left := len(w.functions) - MOST_FUNCTIONS:
+        notes += [Remark("functions", "info", f"{left} more functions are not shown")] if left > 0 else []
+    return notes
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _line(name: str) -> str:
+    return " ".join(name.split())

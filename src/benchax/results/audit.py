@@ -1,0 +1,99 @@
+"""`Audit`: what an audit found in a function or a program, what it looked for, and what was told to be silent.
+
+    Finding     one piece of advice: where, what was seen, what it gains, what to do
+    Checked     one rule: fine, finding, not applicable, or not checked, and why
+    Suppressed  a finding that the author of the code wants no word of, and the reason
+    Audit       all of it
+
+A gain says whether it was measured or estimated. `None` means not measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchax.model import Remark, Severity
+from benchax.results.shown import Shown
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+"""Lowest first."""
+Outcome = Literal["fine", "finding", "not applicable", "not checked"]
+Where = tuple[str, int]
+"""File and line, from 1."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that could be better, with what was seen of it."""
+
+    rule: str
+    severity: Severity
+    title: str
+    """What is wrong, in a line: "called 3 times without jit"."""
+    seen: tuple[str, ...]
+    """The evidence: sentences with numbers."""
+    advice: str
+    """What to do."""
+    page: str
+    """docs/rules/not-jitted.md"""
+    where: Where | None = None
+    """None: it is not about one line, or the source cannot be read."""
+    gain: str | None = None
+    """"measured: …" or "estimated: …"; None: neither."""
+    gain_s: float | None = None
+    """Seconds of each call."""
+    gain_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.gain is not None and not self.gain.startswith(("measured: ", "estimated: ")):
+            raise ValueError(f"gain {self.gain!r} does not begin with 'measured: ' or 'estimated: '")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of one rule."""
+
+    rule: str
+    title: str
+    outcome: Outcome
+    why: str = ""
+    """Why it is not applicable or was not checked; empty else."""
+
+
+@dataclass(frozen=True)
+class Suppressed:
+    """A finding that is not to be shown as one."""
+
+    finding: Finding
+    reason: str
+    by: str
+    """Where that is said: train.py:12, or [tool.benchax.audit] of pyproject.toml."""
+
+
+@dataclass(frozen=True)
+class Audit(Shown):
+    """What an audit found, and what it looked for."""
+
+    name: str
+    signature: str = ""
+    """The inputs as specs; empty for a program."""
+    findings: tuple[Finding, ...] = ()
+    """The gravest first, then those that gain most."""
+    checked: tuple[Checked, ...] = ()
+    """Every rule, in the order in which they were asked."""
+    suppressed: tuple[Suppressed, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    elapsed_s: float = 0.0
+
+    def reaches(self, severity: Severity) -> bool:
+        """Is there a finding of this severity or a graver one?"""
+        return any(SEVERITIES.index(f.severity) >= SEVERITIES.index(severity) for f in self.findings)
+
+    def outcomes(self, outcome: Outcome) -> tuple[Checked, ...]:
+        return tuple(c for c in self.checked if c.outcome == outcome)
+
+    def asdict(self) -> dict[str, Any]:
+        """For JSON; tuples become lists there."""
+        return dataclasses.asdict(self)

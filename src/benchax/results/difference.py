@@ -1,0 +1,66 @@
+"""`Difference`: what differs between two inspections. Plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchax.model import Absent
+from benchax.results.shown import Shown
+
+Unit = Literal["count", "flop", "bytes"]
+Stage = Literal["jaxpr", "stablehlo", "hlo"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A number of both sides; None where it is not known."""
+
+    name: str
+    before: float | None
+    after: float | None
+    unit: Unit = "count"
+
+
+@dataclass(frozen=True)
+class TextDifference:
+    """The same text of both sides, line by line."""
+
+    stage: Stage
+    is_same: bool
+    """Up to names and source lines."""
+    added: int = 0
+    """Lines."""
+    removed: int = 0
+    unified: str = ""
+    """As `diff -u`, of the texts without names and source lines: those of the first are given the names that the
+    second has for the same thing; what the second does not have ends in an apostrophe."""
+
+
+@dataclass(frozen=True)
+class Difference(Shown):
+    """What differs. Each table holds only what does."""
+
+    before: str
+    """What the first is: its signature, commit, or version of JAX."""
+    after: str
+    numbers: tuple[Change, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    """Names of numbers that both know and agree in."""
+    primitives: tuple[Change, ...] = ()
+    """Of the jaxpr: how often each."""
+    opcodes: tuple[Change, ...] = ()
+    """Of the optimised program."""
+    texts: tuple[TextDifference, ...] = ()
+    absent: tuple[Absent, ...] = ()
+    """Which texts could not be compared, and why."""
+
+    @property
+    def is_none(self) -> bool:
+        """Nothing differs in what both sides know."""
+        return not (self.numbers or self.primitives or self.opcodes) and all(text.is_same for text in self.texts)
+
+    def asdict(self) -> dict[str, Any]:
+        """For JSON; tuples become lists there."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,135 @@
+"""What an experiment found: a function as it is, and variants of it, each measured beside it. Plain data.
+
+    Experiment    all of it
+    VariantRow    one variant: its verdict, memory, time to compile, errors, and one sentence
+    Errors        how far outputs are from a float64 run
+    Curve         a sweep, such as time by batch size
+    Contribution  what one variant adds where all are on
+
+`None` means not measured; `VariantRow.absent` says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchax.model import Absent, Comparison, Environment, Remark
+from benchax.results.shown import Shown
+
+Status = Literal["ok", "failed", "not_available", "wrong_result"]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far the outputs are from those of a reference run on the same inputs, over all leaves."""
+
+    reference: Literal["float64", "baseline"]
+    max_rel: float | None
+    """Largest difference over the largest magnitude of its leaf in the reference; None where nothing is finite."""
+    median_rel: float | None
+    """Of the elements that are not zero in the reference, each by its own magnitude; None where all are zero."""
+    overflows: int = 0
+    """Elements that are infinite here and not in the reference."""
+    nans: int = 0
+    """Elements that are NaN here and not in the reference."""
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """One variant of the function, or the function as it is."""
+
+    name: str
+    """As the command line knows it: bf16."""
+    title: str
+    status: Status = "ok"
+    reason: str = ""
+    """Why it is not "ok", or not compared."""
+    comparison: Comparison | None = None
+    """Of the run times, with the baseline's. None: not compared."""
+    compile_s: float | None = None
+    """Trace, lower and compile, once, in a warm process."""
+    temp_bytes: int | None = None
+    """Of the compiler's plan, as `peak_bytes`."""
+    peak_bytes: int | None = None
+    observed_bytes: int | None = None
+    """How far resident memory rose during a call above what was there before it."""
+    flops: float | None = None
+    errors: Errors | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    """(label, text): whatever else this variant shows."""
+    sentence: str = ""
+    """The row in one line."""
+    absent: tuple[Absent, ...] = ()
+    """Why what is None is None; `what` is the name of the field."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place of a sweep."""
+
+    x: float
+    label: str
+    seconds: float | None
+    low: float | None = None
+    high: float | None = None
+    """The ends of the 95 % interval of the median."""
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds over something that was swept."""
+
+    name: str
+    title: str
+    x_label: str
+    points: tuple[Point, ...]
+    knee: float | None = None
+    """The x from which on more of it gains hardly anything; None: none was seen."""
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What is lost where one variant alone is off and the others are on. Positive numbers: it helps."""
+
+    name: str
+    comparison: Comparison | None
+    """All but this one, against all."""
+    saved_s: float | None
+    low_s: float | None = None
+    high_s: float | None = None
+    saved_bytes: int | None = None
+    """Of the planned peak."""
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class Experiment(Shown):
+    """A function as it is, and variants of it, each measured beside it."""
+
+    name: str
+    signature: str
+    """The inputs as specs: f32[1024,128], key, axis=0."""
+    baseline: VariantRow
+    rows: tuple[VariantRow, ...] = ()
+    """In the order in which they were asked for; the combination of all comes last, as "all"."""
+    curves: tuple[Curve, ...] = ()
+    ablation: tuple[Contribution, ...] | None = None
+    """None: not asked for, or impossible, which a remark says then."""
+    remarks: tuple[Remark, ...] = ()
+    environment: Environment | None = None
+
+    def row(self, name: str) -> VariantRow:
+        """The row of a variant.
+
+        Raises:
+            KeyError: it was not tried.
+        """
+        return {row.name: row for row in self.rows}[name]
+
+    def asdict(self) -> dict[str, Any]:
+        """For JSON; tuples become lists there."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,306 @@
+"""What the compiler makes of one call, as `benchax.inspect` found it: plain data, nothing was run.
+
+    Inspection    all of it, and why what is missing is missing
+    JaxprFacts    the program as JAX traced it: equations, primitives with their source lines, inputs and outputs
+    Counts        operations and bytes of the optimised program, loop bodies times their turns
+    Constants     arrays that the function closes over, and those that the compiled program holds
+    Donation      what was to be donated, what was taken over by an output, and why not
+    Collectives   what devices say to one another, and how the arguments are sharded
+    Buffers       the memory of the plan, buffer by buffer, largest first
+
+Bytes and counts are of one call on one device. `None` means not known; `Inspection.why_absent` says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchax.model import Absent, Cost, Memory, Remark
+from benchax.results.shown import Shown
+
+BufferKind = Literal["argument", "output", "temporary", "constant", "other"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a program was built by: versions, back end, and the kind and number of its devices. Unknown is `None`."""
+
+    jax: str | None = None
+    jaxlib: str | None = None
+    backend: str | None = None
+    device_kind: str | None = None
+    device_count: int | None = None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or an output of the program."""
+
+    path: str
+    """As the user wrote it: args[0]['w'], kwargs['axis']; of an output result[0]['w']."""
+    spec: str
+    """f32[8,128], or key."""
+    size_bytes: int | None = None
+    is_weak: bool | None = None
+    """Weakly typed, as Python scalars are: the same value as an array compiles again."""
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """An operation of JAX, and where in the source it was asked for."""
+
+    name: str
+    count: int
+    """Equations with it, nested ones included; those in the body of a loop count once."""
+    in_loops: int = 0
+    """How many of them stand in the body of a loop, and so may run many times."""
+    lines: tuple[str, ...] = ()
+    """file:line of the user's code, most frequent first. Empty where JAX does not tell."""
+    scopes: tuple[str, ...] = ()
+    """Of `jax.named_scope` and of transformations, most frequent first; the outermost "" is left out."""
+
+
+@dataclass(frozen=True)
+class JaxprFacts:
+    """The program as JAX traced it, before any compiler."""
+
+    text: str
+    equations: int
+    """Nested ones included, bodies of loops and branches once each."""
+    outer_equations: int
+    """Without those nested in others."""
+    equations_in_loops: int
+    """Of `equations`, those in bodies (and conditions) of scan and while."""
+    depth: int
+    """Levels of nesting: 1 for a program without inner jaxprs."""
+    primitives: tuple[Primitive, ...]
+    """Most frequent first."""
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A `while` of the optimised program; every fori_loop and scan is one, unless XLA unrolled it."""
+
+    name: str
+    """In the HLO."""
+    trips: int | None
+    """How often its body runs per start of the loop; None where the program decides that while it runs."""
+    trips_from: str
+    """Where the number comes from, or why there is none."""
+    op_name: str = ""
+    """As JAX tells XLA: jit(f)/while."""
+    inside: str | None = None
+    """Name of the loop that it stands in."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Work of one call of the optimised program, by our own count of its text: bodies of loops times their turns.
+
+    An addition, a multiplication, a comparison is 1 FLOP; a matmul of m × k by k × n is 2·m·n·k; exp, log, tanh and
+    the like are transcendentals and no FLOP. Bytes are those that instructions and fusions read and write, each
+    operand every time; what stays in caches is read all the same.
+    """
+
+    flops: float | None
+    transcendentals: float | None
+    bytes_accessed: float | None
+    is_exact: bool
+    """False: the three numbers have the restrictions that `restrictions` lists."""
+    restrictions: tuple[str, ...] = ()
+    """Sentences, such as "at least: the work of the custom call 'lapack_spotrf_ffi' is not in it"."""
+    loops: tuple[Loop, ...] = ()
+    fusions: int = 0
+    instructions: tuple[tuple[str, int], ...] = ()
+    """(opcode, how many in the text, the insides of fusions and of loops once each), most frequent first."""
+    opaque_calls: tuple[tuple[str, int], ...] = ()
+    """(target of a custom call, how many in the text)."""
+
+    @property
+    def arithmetic_intensity(self) -> float | None:
+        """FLOP per byte; None where either is not known."""
+        if self.flops is None or not self.bytes_accessed:
+            return None
+        return self.flops / self.bytes_accessed
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An array that is no argument."""
+
+    spec: str
+    size_bytes: int
+    where: str
+    """Of a captured one: the source line or scope that uses it first. Of a baked-in one: its name in the HLO and its
+    op_name. Empty where neither is told."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Two views, which differ: XLA folds what was captured (`W.sum(0)` keeps the sums alone), and adds its own."""
+
+    captured: tuple[Constant, ...] | None
+    """Closed over by the function, as the jaxpr holds them; largest first. None: no jaxpr."""
+    baked_in: tuple[Constant, ...] | None
+    """In the optimised program, scalars included; largest first. None: no text of the program."""
+
+    @property
+    def captured_bytes(self) -> int | None:
+        return None if self.captured is None else sum(c.size_bytes for c in self.captured)
+
+    @property
+    def baked_in_bytes(self) -> int | None:
+        return None if self.baked_in is None else sum(c.size_bytes for c in self.baked_in)
+
+
+@dataclass(frozen=True)
+class DonatedArgument:
+    """One array that was to be donated."""
+
+    path: str
+    spec: str
+    size_bytes: int
+    is_aliased: bool | None
+    """Did an output take over its memory? None where that is not known."""
+    output: str | None = None
+    """Which one: result[0]['w']."""
+    why_not: str = ""
+    """Why no output did, or why that is not known."""
+
+
+@dataclass(frozen=True)
+class Donation:
+    """Every array that was to be donated; empty where none was."""
+
+    arguments: tuple[DonatedArgument, ...]
+
+    @property
+    def asked_bytes(self) -> int:
+        return sum(a.size_bytes for a in self.arguments)
+
+    @property
+    def aliased_bytes(self) -> int | None:
+        """None where of some argument it is not known."""
+        if any(a.is_aliased is None for a in self.arguments):
+            return None
+        return sum(a.size_bytes for a in self.arguments if a.is_aliased)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One communication between devices."""
+
+    opcode: str
+    """all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute, ..."""
+    name: str
+    size_bytes: int
+    """Of its result on one device."""
+    groups: str
+    """As the program has them: {{0,1},{2,3}}, [4,2]<=[8], or mesh axes."""
+    group_size: int | None
+    """Devices that take part together; None where the text does not tell."""
+    trips: int | None
+    """How often it runs per call; None inside a loop of unknown length."""
+    op_name: str = ""
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """Empty `calls`: the devices say nothing to one another."""
+
+    calls: tuple[Collective, ...]
+    partitions: int = 1
+    """Devices over which the program is split."""
+    shardings: tuple[tuple[str, str], ...] = ()
+    """(path, sharding) of each input that the program takes and of each output; empty on one device, and where JAX
+    does not tell."""
+
+    @property
+    def bytes_per_call(self) -> int | None:
+        """Sum of the results over all turns; None where some loop's length is not known."""
+        total = 0
+        for call in self.calls:
+            if call.trips is None:
+                return None
+            total += call.size_bytes * call.trips
+        return total
+
+
+@dataclass(frozen=True)
+class HeldValue:
+    """A value that the program keeps in a buffer for a while."""
+
+    size_bytes: int
+    name: str
+    """Of the instruction that makes it."""
+    spec: str
+    """f32[8,128]; empty where the program does not tell."""
+    op_name: str = ""
+    """As JAX tells XLA: jit(f)/dot_general."""
+    source: str = ""
+    """file:line; empty where the program does not tell."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A piece of memory in the compiler's plan."""
+
+    size_bytes: int
+    kind: BufferKind
+    what: str
+    """Of an argument or output its path; else the largest value that it holds."""
+    op_name: str = ""
+    """Of the largest value, as its source."""
+    source: str = ""
+    values: tuple[HeldValue, ...] = ()
+    """The largest of what it holds, first; not all at one time, so that their sum may exceed the size."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The memory of one call, buffer by buffer, largest first."""
+
+    buffers: tuple[Buffer, ...]
+    method: Literal["buffer assignment", "program text"]
+    """"program text": only arguments, outputs and constants, since the plan itself could not be read."""
+    unattributed: tuple[tuple[BufferKind, int], ...] = ()
+    """Bytes of the memory plan that no buffer here accounts for, by kind; empty where the sums agree."""
+
+
+@dataclass(frozen=True)
+class Inspection(Shown):
+    """What the compiler makes of one call. Nothing was run."""
+
+    name: str
+    signature: str
+    """The inputs as specs: f32[1024,128], key, axis=0."""
+    place: Place
+    jaxpr: JaxprFacts | None = None
+    stablehlo: str | None = None
+    """As JAX lowered it; constants in full."""
+    hlo: str | None = None
+    """As XLA optimised it; large constants as {...}."""
+    counts: Counts | None = None
+    xla_cost: Cost | None = None
+    """XLA's own count, which takes a loop body once."""
+    memory: Memory | None = None
+    """The plan; nothing observed."""
+    buffers: Buffers | None = None
+    constants: Constants | None = None
+    donation: Donation | None = None
+    collectives: Collectives | None = None
+    remarks: tuple[Remark, ...] = ()
+    absent: tuple[Absent, ...] = field(default=())
+    """Why what is None is None; `what` is the name of the field."""
+
+    def why_absent(self, what: str) -> str | None:
+        """Why the field `what` (or the group that it is in) is not there."""
+        return next((a.why for a in self.absent if what == a.what or what.startswith(a.what + ".")), None)
+
+    def asdict(self) -> dict[str, Any]:
+        """For JSON; tuples become lists there."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,202 @@
+"""What a profile found: where the time of a program went, on devices and in the compiler, and what stayed in memory.
+
+Plain data. Times are seconds and sums over the whole recording unless a name says otherwise. `None` is "not known".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from benchax.model import Remark
+from benchax.results.shown import Shown
+
+Backend = Literal["cpu", "gpu", "tpu"]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation of a compiled program, all its calls together."""
+
+    name: str
+    """As XLA calls it: fusion.3, while.5."""
+    module: str
+    """The program: jit_f."""
+    category: str
+    """The opcode, or what the profiler says: fusion, while, custom-call. Empty: not known."""
+    calls: int
+    """How often it ran, in the whole recording and on all devices."""
+    total_s: float | None
+    """With what ran inside it, such as the body of a loop. None: the end of one of the calls is not in the trace."""
+    self_s: float
+    """Without what ran inside it. Two that ran at once, as on CPU, both count in full."""
+    share: float
+    """`self_s` as a part of the sum over all operations."""
+    scope: str | None = None
+    """Where it comes from, with `jax.named_scope`: jit(f)/loop/while/body/sin. None: the compiler's own, or the trace
+    does not hold the program."""
+    source: str | None = None
+    """file.py:12, the line of the user's code."""
+    hlo: str | None = None
+    """Its line in the program."""
+    shape: str | None = None
+    """Of its result: f32[64,64]."""
+
+    @property
+    def per_call_s(self) -> float:
+        """Mean self time of a call."""
+        return self.self_s / self.calls
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A time in which a device did nothing, between two operations of the recording."""
+
+    start_s: float
+    """Since the recording began."""
+    length_s: float
+    before: str
+    """The operation that ended before it."""
+    after: str
+    """The one that began behind it."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """How busy one device was, from its first operation to its last."""
+
+    name: str
+    busy_s: float
+    """Some operation ran: the union of their intervals."""
+    idle_s: float
+    gaps: tuple[Gap, ...] = ()
+    """The longest, longest first."""
+
+    @property
+    def span_s(self) -> float:
+        return self.busy_s + self.idle_s
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of one program on one device."""
+
+    module: str
+    device: str
+    run_id: int
+    start_s: float
+    """Since the recording began."""
+    device_s: float
+    """Some operation of it ran: the union of their intervals."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A marked piece of the program: `jax.profiler.StepTraceAnnotation`."""
+
+    name: str
+    number: int
+    start_s: float
+    length_s: float
+
+
+@dataclass(frozen=True)
+class CompilePass:
+    """What the compiler did during the recording, by pass."""
+
+    name: str
+    calls: int
+    self_s: float
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Arrays of one shape and dtype that were alive after the profiled code and not before."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    count: int
+    size_bytes: int
+    """All of them together."""
+
+
+@dataclass(frozen=True)
+class Profile(Shown):
+    """One recording, read. `print` shows it; `table()` is its text, `ops` its data."""
+
+    title: str
+    backend: str
+    ops: tuple[Op, ...]
+    """Most self time first."""
+    devices: tuple[Device, ...] = ()
+    runs: tuple[Run, ...] = ()
+    """In the order in which they began."""
+    steps: tuple[Step, ...] = ()
+    passes: tuple[CompilePass, ...] = ()
+    """Most self time first."""
+    compile_s: float | None = None
+    """In the compiler, summed over its calls. None: nothing was compiled while recording."""
+    n_events: int = 0
+    """Everything that the trace holds, also what is no operation."""
+    is_truncated: bool = False
+    """Events are missing from the trace, so every sum here is too small."""
+    left_over: tuple[Buffers, ...] | None = None
+    """Arrays that outlived the profiled code. None: not looked at."""
+    live_bytes_before: int | None = None
+    live_bytes_after: int | None = None
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Kind → path: xplane, trace_json, perfetto, memory."""
+    profiler_s: float | None = None
+    """What starting, stopping and writing took, outside of what was profiled."""
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def device_s(self) -> tuple[float, ...]:
+        """Device seconds of each run."""
+        return tuple(run.device_s for run in self.runs)
+
+    def table(self) -> str:
+        """As text."""
+        return str(self)
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain containers, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class OpChange:
+    """Operations of one origin in two profiles: of the same scope, opcode and shape, whatever their names."""
+
+    name: str
+    """In the second profile; in the first where it is gone."""
+    category: str
+    scope: str | None
+    shape: str | None
+    before_s: float | None
+    """Self time per run of its program, or per call: see `ProfileChange.per`. None: it was not there."""
+    after_s: float | None
+    calls_before: int
+    calls_after: int
+
+    @property
+    def more_s(self) -> float:
+        """How much longer it takes; what is new or gone counts in full."""
+        return (self.after_s or 0.0) - (self.before_s or 0.0)
+
+
+@dataclass(frozen=True)
+class ProfileChange(Shown):
+    """Two profiles side by side. Two single recordings: no verdict, which is the business of `benchax compare`."""
+
+    before: str
+    after: str
+    per: Literal["run", "call"]
+    ops: tuple[OpChange, ...]
+    """What takes longer first, what takes less last."""
+    remarks: tuple[Remark, ...] = ()
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain containers, ready for JSON."""
+        return asdict(self)

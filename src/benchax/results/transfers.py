@@ -1,0 +1,75 @@
+"""`Transfers`: what went between host and device without being asked for, and from which line. Plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchax.model import Remark
+from benchax.results.shown import Shown
+
+Direction = Literal["host to device", "device to host"]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """All transfers of one kind from one line."""
+
+    direction: Direction
+    where: str | None
+    """file:line of the user; None where it cannot be seen."""
+    what: str
+    """numpy f32[64,64]; a Python float."""
+    by: str
+    """The function that took it, or what read it: step, jnp's add, __float__."""
+    count: int
+    size_bytes: int
+    """Of all of them together, in the dtype that the device has."""
+    elapsed_s: float | None
+    """What the host spent in them, waiting for a result that was not ready included; None: cannot be told apart from
+    the call that they are part of."""
+
+
+@dataclass(eq=False)
+class Transfers(Shown):
+    """What happened so far; grows while the block runs and stays as it is afterwards."""
+
+    found: dict[tuple[Direction, str | None, str, str], Transfer] = field(
+        default_factory=dict[tuple[Direction, "str | None", str, str], Transfer], repr=False
+    )
+    sees: tuple[Direction, ...] = ()
+    """Directions that can be seen on this JAX; of another one, nothing is known."""
+    remarks: list[Remark] = field(default_factory=list[Remark])
+
+    def add(self, transfer: Transfer) -> None:
+        key = (transfer.direction, transfer.where, transfer.what, transfer.by)
+        before = self.found.get(key)
+        if before is not None:
+            waited = None if transfer.elapsed_s is None else (before.elapsed_s or 0.0) + transfer.elapsed_s
+            transfer = dataclasses.replace(
+                transfer,
+                count=before.count + transfer.count,
+                size_bytes=before.size_bytes + transfer.size_bytes,
+                elapsed_s=waited,
+            )
+        self.found[key] = transfer
+
+    def of(self, direction: Direction) -> list[Transfer]:
+        """The line that moved most bytes first."""
+        ranked = sorted(self.found.values(), key=lambda t: (-t.size_bytes, -t.count))
+        return [transfer for transfer in ranked if transfer.direction == direction]
+
+    def count(self, direction: Direction) -> int | None:
+        """How many; None where they cannot be seen."""
+        return sum(t.count for t in self.of(direction)) if direction in self.sees else None
+
+    def asdict(self) -> dict[str, Any]:
+        """Everything, in plain types."""
+        plain: Callable[[Any], dict[str, Any]] = dataclasses.asdict
+        return {
+            "transfers": [plain(t) for d in ("host to device", "device to host") for t in self.of(d)],
+            "sees": list(self.sees),
+            "remarks": [plain(r) for r in self.remarks],
+        }

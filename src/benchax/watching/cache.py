@@ -1,0 +1,107 @@
+"""Watches JAX's persistent compilation cache: is it on, what was read, written, and too quick to keep.
+
+JAX sends an event for a program that it reads and one for a program that it hands over to be written, and none for a
+program that it does not keep: that is seen here by what is missing between one compile event and the next of a thread.
+A program counts as too quick when its compile event was below the threshold; that event includes a little more than
+what JAX compares, so that one just above may be told as "not kept".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchax.results.cache import CachedProgram, CacheUse, Fate, Folder
+from benchax.watching.listeners import HIT, KINDS, MISS, unregister
+
+
+@contextlib.contextmanager
+def watch_cache() -> Iterator[CacheUse]:
+    """Yields what the persistent cache does inside the block, in all threads; complete when the block has ended.
+
+    Costs nothing on a warm call, as JAX sends no events there.
+    """
+    found = CacheUse(before=_folder(_directory()))
+    seen: dict[int, Fate] = {}
+    is_open = True
+
+    # An exception in a listener would surface in the user's own call, so these do nothing that can raise.
+    def on_event(event: str, **_: object) -> None:
+        if is_open and event in (HIT, MISS):
+            seen[threading.get_ident()] = "hit" if event == HIT else "written"
+
+    def on_duration(event: str, duration_secs: float, **details: object) -> None:
+        if is_open and KINDS.get(event) == "compile":
+            name = details.get("fun_name")
+            fate = seen.pop(threading.get_ident(), None) or _unkept(duration_secs)
+            found.programs.append(CachedProgram(name if isinstance(name, str) else None, fate, duration_secs))
+
+    jax.monitoring.register_event_listener(on_event)
+    jax.monitoring.register_event_duration_secs_listener(on_duration)
+    try:
+        yield found
+    finally:
+        is_open = False
+        found.is_reliable = all([unregister("event", on_event), unregister("event_duration", on_duration)])
+        _complete(found)
+
+
+def _unkept(elapsed_s: float) -> Fate:
+    is_off = _why_off() is not None
+    return (
+        "too quick" if not is_off and elapsed_s < _setting("jax_persistent_cache_min_compile_time_secs") else "not kept"
+    )
+
+
+def _complete(found: CacheUse) -> None:
+    found.directory = _directory()
+    found.why_off = _why_off()
+    found.is_enabled = found.why_off is None
+    found.min_compile_time_s = _setting("jax_persistent_cache_min_compile_time_secs")
+    found.min_entry_size_bytes = _setting("jax_persistent_cache_min_entry_size_bytes")
+    if found.is_enabled:
+        found.after = _folder(found.directory)
+        found.is_writable = _is_writable(found.directory)
+
+
+def _setting(name: str) -> Any:
+    return jax.config.values[name]
+
+
+def _directory() -> str | None:
+    return _setting("jax_compilation_cache_dir") or None
+
+
+def _why_off() -> str | None:
+    if _directory() is None:
+        return "no folder is set"
+    if not _setting("jax_enable_compilation_cache"):
+        return "jax_enable_compilation_cache is False"
+    return None
+
+
+def _folder(directory: str | None) -> Folder | None:
+    """Entries are the files that JAX names …-cache; XLA's own caches beside them are not counted."""
+    if directory is None or "://" in directory or not Path(directory).is_dir():
+        return None
+    sizes: list[int] = []
+    for file in Path(directory).glob("*-cache"):
+        with contextlib.suppress(OSError):  # another process may evict it under our eyes
+            if file.is_file():
+                sizes.append(file.stat().st_size)
+    return Folder(len(sizes), sum(sizes))
+
+
+def _is_writable(directory: str | None) -> bool | None:
+    """Of a folder that JAX has yet to make: whether the first folder above it that exists can be written to."""
+    if directory is None or "://" in directory:
+        return None
+    path = Path(directory).absolute()
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)

@@ -1,0 +1,188 @@
+"""Which call does JAX compile for? Read from the stack of the thread that compiles, while it compiles.
+
+The events of `jax.monitoring` carry a name and no more. The function and its arguments stand in the frames of
+`jax/_src/pjit.py` that wait for the program: reading them costs nothing on a warm call, where there are no such frames.
+
+This is private to JAX, and this is the one place that knows it. Tried on jax 0.6.2, 0.8.0 and 0.10.2. Where a frame or
+a local is not there, the call is known by the event's name alone, and its reason is "not known".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import jax
+import jax.monitoring
+import jaxlib
+
+_PJIT = str(Path("jax", "_src", "pjit.py"))
+_JAX = tuple(f"{Path(package.__file__ or '').parent}{os.sep}" for package in (jax, jaxlib))
+_OURS = f"{Path(__file__).parent.parent}{os.sep}"
+_LIBRARIES = tuple({f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib")})
+_SETTINGS = (
+    "donate_argnums",
+    "donate_argnames",
+    "static_argnums",
+    "static_argnames",
+    "in_shardings_leaves",
+    "out_shardings_leaves",
+    "keep_unused",
+    "device",
+    "backend",
+    "compiler_options_kvs",
+)
+"""What `jax.jit` was given, as far as it makes another program."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """The call that JAX works for. Holds the user's arrays: it must not outlive the event."""
+
+    fun: Any
+    """None: it could not be seen, or there is none."""
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    where: str | None
+    """file:line of the user's line."""
+    is_nested: bool
+    """Inside the trace of another jitted function."""
+    is_ignored: bool
+    """Below one of the functions whose compiles do not count."""
+    is_seen: bool = True
+    """False: nothing is known of it but the name in the event."""
+
+
+def calling(ignored: frozenset[CodeType]) -> Call:
+    """The innermost jitted call on this thread's stack."""
+    stack = list(_frames(sys._getframe(1)))
+    jitted = [frame for frame in stack if _is_jitted_call(frame)]
+    # A program that no call of the user's asked for by itself, such as a backward pass, is known by its name alone.
+    jitted = jitted or [frame for frame in stack if _is_inner_program(frame)][:1]
+    is_ignored = bool(ignored) and any(frame.f_code in ignored for frame in stack)
+    if not jitted:
+        return Call(None, (), {}, {}, _user_line(stack), False, is_ignored, is_seen=False)
+    frame = jitted[0]
+    where = _user_line(stack[stack.index(frame) :])
+    fun, args, kwargs, info = _locals(frame)
+    is_nested = any(other.f_code.co_name == "cache_miss" for other in jitted[1:])
+    return Call(fun, args, kwargs, _settings(info), where, is_nested, is_ignored)
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_jitted_call(frame: FrameType) -> bool:
+    code = frame.f_code
+    if not code.co_filename.endswith(_PJIT):
+        return False
+    return code.co_name in ("cache_miss", "jit_trace", "jit_lower")
+
+
+def _is_inner_program(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "call_impl_cache_miss" and frame.f_code.co_filename.endswith(_PJIT)
+
+
+def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], Any]:
+    found = frame.f_locals
+    jitted = found.get("jit_func")
+    fun = found.get("fun", getattr(jitted, "_fun", None))
+    info = found.get("jit_info", getattr(jitted, "_jit_info", None))
+    return fun, found.get("args", ()), found.get("kwargs", {}), info
+
+
+def _settings(info: Any) -> dict[str, Any]:
+    return {name: getattr(info, name) for name in _SETTINGS if hasattr(info, name)}
+
+
+def _user_line(stack: list[FrameType]) -> str | None:
+    """The nearest line of the user's own files; of a library, where there is none."""
+    files = [frame for frame in stack if not _is_machinery(frame.f_code.co_filename)]
+    own = [frame for frame in files if not frame.f_code.co_filename.startswith(_LIBRARIES)]
+    nearest = (own or files or [None])[0]
+    return None if nearest is None else place(nearest.f_code.co_filename, nearest.f_lineno)
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith((*_JAX, _OURS, "<frozen"))
+
+
+def place(file: str, line: int) -> str:
+    """train.py:31; relative where it lies below the current directory."""
+    with contextlib.suppress(OSError):  # the current directory was deleted
+        near = os.path.relpath(file)
+        file = file if near.startswith(os.pardir) else near
+    return f"{file}:{line}"
+
+
+def is_of_jax(fun: Any) -> bool:
+    """Is this one of JAX's own jitted functions, such as jnp.sin, called eagerly; not the user's `jax.jit(jnp.sin)`?"""
+    module = getattr(fun, "__module__", None)
+    if not (isinstance(module, str) and module.split(".")[0] == "jax") or hasattr(fun, "_fun") or hasattr(fun, "lower"):
+        return False
+    # What JAX jits itself stands in its module as the jitted one: then the plain function is reached by eager calls
+    # only. `jax.jit(jnp.ones)`, of a plain one, is the user's.
+    public = getattr(sys.modules.get(module), getattr(fun, "__name__", ""), None)
+    return public is not fun
+
+
+def can_tell_earlier_calls() -> bool:
+    return hasattr(_trace_cache(), "cache_keys") and hasattr(jax.monitoring, "unregister_scalar_listener")
+
+
+def _trace_cache() -> Any:
+    return getattr(jax._src.interpreters.partial_eval, "trace_to_jaxpr", None)  # noqa: TID251  # pyright: ignore
+
+
+def earlier_calls(fun: Any) -> list[tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]] | None:
+    """(args, kwargs, configuration) of each call for which JAX holds a trace of `fun`: abstract values for arrays.
+
+    So a recompile can be compared with what was called before the watch began. None where this JAX does not tell
+    (tried: 0.10.2 does, 0.6.2 and 0.8.0 do not).
+    """
+    if not can_tell_earlier_calls():
+        return None
+    found: list[tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]] = []
+    for ref, context, (avals, *_), _named in _trace_cache().cache_keys():
+        if ref() is fun:
+            args, kwargs = avals.unflatten()
+            found.append((args, kwargs, _named_context(context)))
+    return found
+
+
+def configuration() -> dict[str, Any]:
+    """The configuration that JAX makes another program for; empty where this JAX has no names for it (before 0.10)."""
+    context = getattr(jax._src.config, "trace_context", None)  # noqa: TID251  # pyright: ignore
+    if context is None:
+        return {}
+    named = _named_context(context())
+    return named or {name: getattr(jax.config, name) for name in _CONFIG if hasattr(jax.config, name)}
+
+
+_CONFIG = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_device",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_threefry_partitionable",
+    "jax_default_prng_impl",
+)
+"""Asked by name where JAX does not name its context."""
+
+
+def _named_context(values: tuple[Any, ...]) -> dict[str, Any]:
+    names = getattr(jax._src.config, "trace_context_names", None)  # noqa: TID251  # pyright: ignore
+    listed = names() if names else ()
+    return dict(zip(listed, values, strict=True)) if len(listed) == len(values) else {}

@@ -1,0 +1,161 @@
+"""The functions that a watch has met: their names, where they are defined, and what each was compiled for."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from benchax.results.watch import Reason
+from benchax.watching import frames, reasons, signatures
+from benchax.watching.frames import Call
+from benchax.watching.signatures import Signature
+
+WRAPPERS = 20
+"""That are looked into, around one function; more are none."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A function as its user finds it again: all lambdas of one line are one."""
+
+    name: str
+    defined: str | None
+    is_eager: bool
+    wrappers: tuple[CodeType, ...] = ()
+    """What is called in fact: jax.vmap(f) and jax.grad(f) are both defined where f is, and are not one function."""
+
+
+@dataclass
+class _History:
+    """Of one function object."""
+
+    still: weakref.ref[Any] | None
+    """The object, as long as it lives: a number from `id` may be given again."""
+    signatures: list[Signature] = field(default_factory=list[Signature])
+    before: list[Signature] | None = None
+    """Of calls before the watch began; None: JAX cannot be asked."""
+    is_met: bool = False
+
+
+class Functions:
+    """What one watch knows. Nothing is shared, so that nested watches do not take each other's calls for theirs."""
+
+    def __init__(self) -> None:
+        self._histories: dict[object, _History] = {}
+        self._objects: dict[Place, int] = {}
+        self._unseen_programs: dict[Place, int] = {}
+
+    def meet(self, call: Call, name: str) -> _History:
+        """Asks JAX what it knows of this function already, once. To be called before it is traced."""
+        key = name if call.fun is None else id(call.fun)
+        found = self._histories.get(key)
+        if found is None or (found.still is not None and found.still() is not call.fun):
+            found = self._histories[key] = _History(_weak(call.fun))
+            found.before = signatures.before_the_watch(call) if call.fun is not None else []
+        return found
+
+    def why(self, call: Call, place: Place, now: Signature | None, *, was_traced: bool) -> tuple[Reason, ...]:
+        """Why a program is compiled for this call; remembers the call."""
+        history = self.meet(call, place.name)
+        self._objects[place] = self._objects.get(place, 0) + (not history.is_met)
+        history.is_met = True
+        if now is None:
+            return (self._unseen(place),)
+        before = [*self._before(history, now, was_traced=was_traced), *history.signatures]
+        history.signatures.append(now)
+        if before:
+            return reasons.of(now, before, was_traced=was_traced)
+        if self._objects[place] > 1:
+            return (_new_object(place),)
+        return (_first(history, now, was_traced=was_traced),)
+
+    def _before(self, history: _History, now: Signature, *, was_traced: bool) -> list[Signature]:
+        """Without what may be the trace of this very call: under a transformation JAX sends no event of it, so that it
+        is there already when the function is met."""
+        before = history.before or []
+        if now.transformation and not was_traced:
+            return [s for s in before if reasons.are_apart(now, s)]
+        return before
+
+    def _unseen(self, place: Place) -> Reason:
+        self._unseen_programs[place] = self._unseen_programs.get(place, 0) + 1
+        if self._unseen_programs[place] == 1:
+            return Reason("first call", "first program of this name")
+        return Reason("unknown", "not known why: its call cannot be seen in this JAX")
+
+
+def _first(history: _History, now: Signature, *, was_traced: bool) -> Reason:
+    under = f" under {now.transformation}" if now.transformation else ""
+    if history.before is not None:
+        return Reason("first call", f"first call{under}")
+    if was_traced or under:
+        return Reason("first call", "first call since the watch began; of earlier ones this JAX does not tell")
+    return Reason("unknown", "traced before the watch began, and compiled again; this JAX does not tell what changed")
+
+
+def _new_object(place: Place) -> Reason:
+    if place.is_eager:
+        return Reason("static", "the operation with other parameters, such as sizes or axes")
+    what = place.name if place.defined is None else f"{place.name} of {place.defined}"
+    return Reason(
+        "new function",
+        f"new function object: {what} was made anew, and each is compiled on its own; make it, and jax.jit it, once "
+        "outside of the loop",
+    )
+
+
+def _weak(fun: Any) -> weakref.ref[Any] | None:
+    try:
+        return weakref.ref(fun) if fun is not None else None
+    except TypeError:
+        return None
+
+
+def place_of(call: Call, event_name: str | None) -> Place:
+    """Of the function that is called; of the event's name where it cannot be seen."""
+    if call.fun is None:
+        name = program_name(event_name) or "a function"
+        return Place(f"{name}, inside a transformation" if call.is_seen else name, None, False)
+    plain, is_partial = _plain(call.fun)
+    name = getattr(plain, "__name__", None) or type(plain).__name__
+    code = getattr(plain, "__code__", None)
+    defined = frames.place(code.co_filename, code.co_firstlineno) if code else None
+    is_eager = frames.is_of_jax(call.fun)
+    if is_eager:
+        return Place(program_name(event_name) or name, None, True)
+    if hasattr(call.fun, "lower"):  # jax.jit of what is jitted already
+        name = f"jit({name})"
+    return Place(f"partial({name})" if is_partial else name, defined, False, tuple(_codes(call.fun)))
+
+
+def program_name(event_name: str | None) -> str | None:
+    """f of jit(f)."""
+    return None if event_name is None else re.sub(r"^(\w+)\((.*)\)$", r"\2", event_name, flags=re.DOTALL)
+
+
+def _codes(fun: Any) -> Iterator[CodeType]:
+    """Of a function, of what it wraps, and of what these call: jax.vmap(f) holds its own function in its closure."""
+    for _ in range(WRAPPERS):
+        held = [cell.cell_contents for cell in getattr(fun, "__closure__", None) or () if cell != CellType()]
+        yield from (f.__code__ for f in (fun, *held) if isinstance(f, FunctionType))
+        fun = getattr(fun, "__wrapped__", None)
+
+
+def _plain(fun: Any) -> tuple[Any, bool]:
+    """Under wrappers, methods and partials; was there a partial?"""
+    is_partial = False
+    for _ in range(WRAPPERS):
+        fun = inspect.unwrap(fun)
+        if isinstance(fun, functools.partial):
+            fun, is_partial = fun.func, True
+        elif inspect.ismethod(fun):
+            fun = fun.__func__
+        else:
+            break
+    return fun, is_partial

@@ -1,0 +1,193 @@
+"""What one call looked like to JAX: the shape, dtype and place of each array, static values, structure, configuration.
+
+Holds texts and small values only, never the user's arrays. Paths are as users write them: params['w'][0].
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from benchax.specs import short_dtype
+from benchax.watching import frames
+from benchax.watching.frames import Call
+
+LONGEST = 80
+"""Characters of a value that are shown."""
+KEPT = 2000
+"""Characters of a static value that are kept, to find where two of them differ."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array, or what JAX makes one of."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    is_weak: bool
+    is_scalar: bool
+    """A number of Python, not an array."""
+    is_committed: bool | None
+    """None: not known, since only its abstract value was seen; or nothing that could be committed."""
+    sharding: str | None
+
+    def __str__(self) -> str:
+        return f"{short_dtype(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Static:
+    """The value of a static argument. Compared as JAX does, by ==, which the text cannot tell."""
+
+    text: str
+    value: Any = field(repr=False)
+    by_identity: bool
+    """Its class has no __eq__ of its own: each instance is another value."""
+
+    @property
+    def short(self) -> str:
+        return self.text if len(self.text) <= LONGEST else f"{self.text[: LONGEST - 1]}…"
+
+
+@dataclass(frozen=True)
+class Signature:
+    leaves: Mapping[str, Leaf]
+    statics: Mapping[str, Static]
+    structures: Mapping[str, str]
+    """Of each argument, its tree without the leaves."""
+    keywords: frozenset[str]
+    """Arguments given by keyword."""
+    settings: Mapping[str, Any]
+    """Of jax.jit; empty where only the trace was seen."""
+    config: Mapping[str, Any]
+    transformation: str = ""
+    """A derivative, vmap: what the call was made under."""
+    is_abstract: bool = False
+    """Read from JAX's cache of traces: of a call that was made before the watch began."""
+
+    def __str__(self) -> str:
+        parts = [f"{path}: {leaf}" for path, leaf in self.leaves.items()]
+        return ", ".join([*parts, *(f"{name}={static.short}" for name, static in self.statics.items())])
+
+
+def of(call: Call, config: Mapping[str, Any] | None = None, *, is_abstract: bool = False) -> Signature:
+    """The signature of a call, under the present configuration where none is given."""
+    numbers = call.settings.get("static_argnums") or ()
+    names = set(call.settings.get("static_argnames") or ())
+    count = len(call.args)
+    static_at = {i % count for i in numbers if -count <= i < count}
+    leaves: dict[str, Leaf] = {}
+    statics: dict[str, Static] = {}
+    structures: dict[str, str] = {}
+    tracers: set[str] = set()
+    for i, (name, value) in enumerate(_named(call)):
+        is_keyword = i >= count
+        if i in static_at or (is_keyword and name in names):
+            statics[name] = _static(value)
+            continue
+        paths, structure = jax.tree_util.tree_flatten_with_path(value)
+        structures[name] = _structure(value, structure)
+        for path, leaf in paths:
+            leaves[name + jax.tree_util.keystr(path)] = _leaf(leaf)
+            if isinstance(leaf, Tracer):
+                tracers.add(type(leaf).__name__)
+    return Signature(
+        leaves,
+        statics,
+        structures,
+        frozenset(call.kwargs),
+        call.settings,
+        frames.configuration() if config is None else config,
+        _transformation(tracers),
+        is_abstract,
+    )
+
+
+def before_the_watch(call: Call) -> list[Signature] | None:
+    """Of the calls of this function that JAX remembers; None where JAX cannot be asked."""
+    earlier = frames.earlier_calls(call.fun)
+    if earlier is None:
+        return None
+    return [of(replace(call, args=args, kwargs=kwargs), config, is_abstract=True) for args, kwargs, config in earlier]
+
+
+def _named(call: Call) -> list[tuple[str, Any]]:
+    """Each argument by its name: those given by position first."""
+    try:
+        parameters = list(inspect.signature(call.fun).parameters.values())
+    except (TypeError, ValueError):  # builtins have no signature
+        parameters = []
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+        elif parameter.kind == parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{i}]" for i in range(len(call.args) - len(names))]
+    names += [f"argument {i}" for i in range(len(names), len(call.args))]
+    return [*zip(names, call.args, strict=False), *call.kwargs.items()]
+
+
+def _structure(value: Any, structure: Any) -> str:
+    """Empty for a single leaf, so that an array and a number have the same."""
+    if jax.tree_util.treedef_is_leaf(structure):
+        return ""
+    return f"{type(value).__name__} {str(structure).removeprefix('PyTreeDef(').removesuffix(')')}"
+
+
+def _leaf(value: Any) -> Leaf:
+    is_scalar = isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic)
+    abstract = _abstract(value)
+    array: Any = value if isinstance(value, jax.Array) and not isinstance(value, Tracer) else None
+    committed = getattr(array, "committed", getattr(array, "_committed", None))
+    known = isinstance(committed, bool)
+    return Leaf(
+        tuple(abstract.shape),
+        str(abstract.dtype),
+        bool(getattr(abstract, "weak_type", False)),
+        is_scalar,
+        committed if known else False if is_scalar or isinstance(value, np.ndarray | np.generic) else None,
+        _placed(array.sharding) if known else None,
+    )
+
+
+def _abstract(value: Any) -> Any:
+    """What JAX makes of it. An abstract value, such as `ShapeDtypeStruct`, is one already."""
+    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, np.ndarray | np.generic):
+        return value if hasattr(value, "weak_type") else getattr(value, "aval", value)
+    return jax.typeof(value)
+
+
+def _placed(sharding: Any) -> str:
+    """Where an array lies: CpuDevice(id=0); P('x',) over {'x': 2}."""
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return f"{sharding.spec} over {dict(sharding.mesh.shape)}"
+    if isinstance(sharding, jax.sharding.SingleDeviceSharding):
+        return str(next(iter(sharding.device_set)))
+    return str(sharding)
+
+
+def _static(value: Any) -> Static:
+    return Static(text(value, KEPT), value, type(value).__eq__ is object.__eq__ and not callable(value))
+
+
+def text(value: Any, longest: int = LONGEST) -> str:
+    """`value` in at most `longest` characters. Its __repr__ is the user's, and must not fail a call of theirs."""
+    try:
+        whole = " ".join(repr(value).split())
+    except Exception:
+        whole = f"<{type(value).__name__} without a repr>"
+    return whole if len(whole) <= longest else whole[: longest - 1] + "…"
+
+
+_TRANSFORMATIONS = {"JVP": "a derivative", "Linearize": "a derivative", "Batch": "vmap"}
+
+
+def _transformation(tracers: set[str]) -> str:
+    found = {word for name in tracers for key, word in _TRANSFORMATIONS.items() if key in name}
+    return " and ".join(sorted(found))

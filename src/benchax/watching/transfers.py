@@ -1,0 +1,207 @@
+"""Names the lines that move data between host and device without `jax.device_put` or `jax.device_get`.
+
+Host to device: arguments of jitted functions and eager operations that are NumPy arrays or Python numbers: what
+`jax.transfer_guard("disallow")` refuses, but all of it, not just the first, and with its line. Device to host: what
+`float(x)`, `if x:`, `print(x)`, `x.tolist()` and NumPy read; each of them waits for the result.
+
+JAX's own guard raises at the first transfer, or logs from C++ to file descriptor 2 without a line, and sees nothing of
+device to host on CPU. So this looks inside JAX, and this is the one place that does:
+
+* Calls of jitted functions are kept off JAX's fast path, on which no Python runs: a configuration entry that is part of
+  the key of that path only makes it miss, and the slow path is told to leave nothing there. Nothing is traced or
+  compiled again. A warm call takes about ten times as long meanwhile: do not time inside the block.
+* Calls of a `jax.stages.Compiled` are seen at its `__call__`.
+* `ArrayImpl._value` is what all reading of arrays in Python goes by.
+
+All are as before when the last block ends. Tried on jax 0.10.2; where a part is not there, its direction is missing
+from `Transfers.sees`, and a remark says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src import array, config, core, pjit, xla_bridge  # noqa: TID251  # what for is said above
+
+from benchax.model import Remark
+from benchax.results.transfers import Direction, Transfer, Transfers
+from benchax.specs import short_dtype
+from benchax.watching.frames import calling
+
+_JAX = f"{Path(jax.__file__).parent}{os.sep}"
+Listener = Callable[[Transfer], None]
+
+_listeners: list[Listener] = []
+_lock = threading.Lock()
+_undo = contextlib.ExitStack()
+_sees: list[Direction] = []
+_busy = threading.local()
+
+
+@contextlib.contextmanager
+def watch_transfers() -> Iterator[Transfers]:
+    """Yields the transfers inside the block, of all threads. Blocks may be nested: each sees all inside it."""
+    found = Transfers()
+    with _lock:
+        if not _listeners:
+            _install()
+        _listeners.append(found.add)
+        found.sees = tuple(_sees)
+    try:
+        yield found
+    finally:
+        found.remarks += _remarks(found)
+        with _lock:
+            _listeners.remove(found.add)
+            if not _listeners:
+                _undo.close()
+
+
+def _remarks(found: Transfers) -> Iterator[Remark]:
+    for direction in ("host to device", "device to host"):
+        if direction not in found.sees:
+            message = f"transfers from {direction} cannot be seen in jax {jax.__version__}: none is listed"
+            yield Remark("transfers-unseen", "warning", message)
+    # Not asked before the program has chosen its backend: the question would choose it.
+    if "device to host" in found.sees and xla_bridge.backends_are_initialized() and jax.default_backend() == "cpu":
+        message = (
+            "on CPU, NumPy reads JAX's arrays where they are (np.asarray(x), x.item()): no transfer, and not listed"
+        )
+        yield Remark("transfers-in-place", "info", message)
+
+
+def _tell(direction: Direction, where: str | None, what: str, by: str, size: int, elapsed_s: float | None) -> None:
+    transfer = Transfer(direction, where, what, by, 1, size, elapsed_s)
+    for listener in tuple(_listeners):
+        listener(transfer)
+
+
+# ---- inside JAX -------------------------------------------------------------------------------------------------
+
+
+def _install() -> None:
+    _sees.clear()
+    parts: dict[Direction, Callable[[], None]] = {
+        "host to device": _off_the_fast_path,
+        "device to host": _reading_of_arrays,
+    }
+    for direction, install in parts.items():
+        try:
+            install()
+        except (AttributeError, KeyError, TypeError):
+            continue  # a JAX that has no such part: `_remarks` says so
+        _sees.append(direction)
+
+
+_is_watched: Any = None
+"""The entry of JAX's configuration; one for the life of the process, as JAX has no way to take it out again."""
+
+
+def _off_the_fast_path() -> None:
+    global _is_watched
+    run: Callable[..., Any] = pjit._run_python_pjit
+    if not hasattr(pjit, "_get_fastpath_data"):
+        raise AttributeError("without it, calls on the fast path would not be seen")
+    if _is_watched is None:
+        _is_watched = config.config_ext.Config("benchax_watches_transfers", None, include_in_jit_key=True)
+
+    def told(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
+        with contextlib.suppress(Exception):  # whatever surprises us in there is not the user's fault
+            if core.trace_state_clean():  # inside a trace they become constants of the program
+                _arguments(args_flat, _name(fun))
+        return run(p, args_flat, fun, *rest)
+
+    _replace(pjit, "_run_python_pjit", told)
+    _replace(pjit, "_get_fastpath_data", lambda *_, **__: None)
+    _replace(jax.stages.Compiled, "__call__", _told_of_compiled(jax.stages.Compiled.__call__))
+    _is_watched.set_global(True)
+    _undo.callback(_is_watched.set_global, None)
+
+
+def _told_of_compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A program compiled by hand has a fast path of its own, behind this method."""
+
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            _arguments(jax.tree.leaves((args, kwargs)), "a Compiled")
+        return call(self, *args, **kwargs)
+
+    return told
+
+
+def _arguments(args_flat: Any, by: str) -> None:
+    of_host = [value for value in args_flat if not isinstance(value, jax.Array)]
+    if not of_host:
+        return
+    where = calling(frozenset()).where
+    for value in of_host:
+        dtype = jnp.result_type(value)
+        shape = np.shape(value)
+        _tell("host to device", where, _named(value, dtype, shape), by, dtype.itemsize * math.prod(shape), None)
+
+
+def _named(value: Any, dtype: Any, shape: tuple[int, ...]) -> str:
+    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+        kind = next(kind for kind in (bool, int, float, complex) if isinstance(value, kind))
+        return f"Python {kind.__name__}"
+    return f"NumPy {short_dtype(dtype.name)}[{','.join(map(str, shape))}]"
+
+
+def _name(fun: Any) -> str:
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def _reading_of_arrays() -> None:
+    plain: property = array.ArrayImpl.__dict__["_value"]
+    read: Callable[[Any], Any] = plain.fget  # pyright: ignore[reportAssignmentType]
+
+    def told(self: Any) -> Any:
+        # A copy that the host has already is no transfer; nor are the parts of a sharded array one each.
+        if getattr(_busy, "is_reading", False) or getattr(self, "_npy_value", None) is not None:
+            return read(self)
+        _busy.is_reading = True
+        begun = time.perf_counter_ns()
+        try:
+            return read(self)
+        finally:
+            elapsed_s = (time.perf_counter_ns() - begun) / 1e9
+            _busy.is_reading = False
+            with contextlib.suppress(Exception):
+                _reading(self, elapsed_s)
+
+    _replace(array.ArrayImpl, "_value", property(told, doc=plain.__doc__))
+
+
+def _reading(value: Any, elapsed_s: float) -> None:
+    by = _reader(sys._getframe(2))
+    if by != "device_get":  # asked for by name
+        what = f"{short_dtype(value.dtype.name)}[{','.join(map(str, value.shape))}]"
+        _tell("device to host", calling(frozenset()).where, what, by, value.nbytes, elapsed_s)
+
+
+def _reader(frame: FrameType | None) -> str:
+    """The function of JAX that the user's line called: __float__, __repr__, device_get."""
+    name = "?"
+    while frame is not None and frame.f_code.co_filename.startswith(_JAX):
+        name, frame = frame.f_code.co_name, frame.f_back
+    return name
+
+
+def _replace(owner: Any, name: str, new: Any) -> None:
+    _undo.callback(setattr, owner, name, owner.__dict__[name])
+    setattr(owner, name, new)

@@ -1,0 +1,212 @@
+"""`watch`: counts what JAX traces, lowers and compiles while a block runs, and says why.
+
+    with benchax.watch() as w:
+        train()
+    print(w)
+
+Costs nothing on a warm call, where JAX sends no event; `benchmarks/watch_cost.py` shows it. What an event means is told
+in `compiles.py`; how the call behind it is found, in `frames.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import CodeType
+
+import jax
+import jax.monitoring
+
+from benchax.errors import UsageError
+from benchax.model import Remark
+from benchax.results.watch import Compile, FunctionCount, Reason, Threads, Watch
+from benchax.watching import frames, signatures
+from benchax.watching.frames import Call
+from benchax.watching.functions import Functions, Place, place_of
+from benchax.watching.listeners import HIT, KINDS, MISS, Kind, unregister
+
+
+@contextlib.contextmanager
+def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset()) -> Iterator[Watch]:
+    """Yields a live `Watch` of what is traced, lowered and compiled inside the block; it stays afterwards.
+
+    Blocks may be nested: each sees all that happens inside it. As a decorator, `@benchax.watch()`, it works but shows
+    nothing.
+
+    Args:
+        threads: "this" counts what the thread that entered the block compiles; "all" counts every thread.
+        ignored: functions by their code; what is compiled below them does not count.
+
+    Raises:
+        UsageError: threads is neither.
+    """
+    if threads not in ("this", "all"):
+        raise UsageError(f"threads={threads!r} cannot be", "one of: this, all")
+    recorder = _Recorder(threads, ignored)
+    begun = time.perf_counter()
+    try:
+        with recorder.listening():
+            yield recorder.result
+    finally:
+        recorder.result.wall_s = time.perf_counter() - begun
+
+
+@dataclass
+class _Building:
+    """A program between its trace and its compilation. A thread may hold several: lowered by hand, compiled later."""
+
+    fun: int | None
+    """By its id; None where the call could not be seen."""
+    place: Place
+    where: str | None
+    trace_s: float | None = None
+    lower_s: float | None = None
+    arguments: str = ""
+    reasons: tuple[Reason, ...] | None = None
+    """Settled by the first event whose call is in sight: it is not when what was lowered by hand is compiled."""
+
+
+class _Recorder:
+    """Turns events into a `Watch`."""
+
+    def __init__(self, threads: Threads, ignored: frozenset[CodeType]) -> None:
+        cache_dir: str | None = getattr(jax.config, "jax_compilation_cache_dir", None)
+        self.result = Watch(threads=threads, cache_dir=cache_dir)
+        self._thread = threading.get_ident() if threads == "this" else None
+        self._ignored = ignored
+        self._functions = Functions()
+        self._building: dict[tuple[int, str], _Building] = {}
+        self._hits: set[int] = set()
+        self._lock = threading.RLock()
+        self._is_open = True
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        on_event, on_duration, on_start = (self._safely(f) for f in (self._event, self._duration, self._start))
+        jax.monitoring.register_event_listener(on_event)
+        jax.monitoring.register_event_duration_secs_listener(on_duration)
+        # What JAX knew before the watch must be asked before it learns more; only a JAX that can be asked needs this.
+        asks = frames.can_tell_earlier_calls()
+        if asks:
+            jax.monitoring.register_scalar_listener(on_start)
+        try:
+            yield
+        finally:
+            self._is_open = False
+            if asks:
+                unregister("scalar", on_start)
+            kept = [unregister("event", on_event), unregister("event_duration", on_duration)]
+            self.result.lost_events = not all(kept)
+
+    def _safely(self, listener: Callable[..., None]) -> Callable[..., None]:
+        """An exception in a listener would surface in the user's own call: it becomes a remark."""
+
+        def heard(event: str, *value: float, **details: object) -> None:
+            is_ours = self._thread is None or threading.get_ident() == self._thread
+            if not (self._is_open and is_ours and event in _HEARD):
+                return
+            try:
+                with self._lock:
+                    listener(event, *value, **details)
+            except Exception as error:
+                self._remark("watch-failed", f"an event could not be read, and is missing: {error!r}")
+
+        return heard
+
+    def _event(self, event: str, **_: object) -> None:
+        if event == HIT:
+            self._hits.add(threading.get_ident())
+            self.result.cache_hits += 1
+        elif event == MISS:
+            self.result.cache_writes += 1
+
+    def _start(self, event: str, value: float, **details: object) -> None:
+        call = frames.calling(self._ignored)
+        if KINDS[event] == "trace" and call.fun is not None and not call.is_ignored:
+            self._functions.meet(call, "")
+
+    def _duration(self, event: str, seconds: float, **details: object) -> None:
+        kind = KINDS[event]
+        call = frames.calling(self._ignored)
+        from_cache = kind == "compile" and threading.get_ident() in self._hits
+        self._hits -= {threading.get_ident()} if kind == "compile" else set()
+        if call.is_ignored:
+            self.result.cache_hits -= from_cache
+            return
+        name = details.get("fun_name")
+        place = place_of(call, name if isinstance(name, str) else None)
+        if kind == "trace" and call.is_nested:  # up to jax 0.8.0; no program of its own comes of it
+            if not place.is_eager:
+                self._count(place, kind, seconds, from_cache=False, is_nested=True)
+            return
+        building = self._built(call, place, kind)
+        if kind == "trace":
+            building.trace_s = seconds
+        elif kind == "lower":
+            building.lower_s = seconds
+        if building.reasons is None and (call.is_seen or kind == "compile"):
+            self._explain(building, call)
+        if kind == "compile":
+            self._compiled(building, call, seconds, from_cache=from_cache)
+        self._count(building.place, kind, seconds, from_cache=from_cache, is_nested=call.is_nested)
+
+    def _built(self, call: Call, place: Place, kind: Kind) -> _Building:
+        """What this event is a step of: begun by an earlier event, or now."""
+        key = threading.get_ident(), place.name
+        fun = None if call.fun is None else id(call.fun)
+        found = self._building.get(key)
+        is_over = found is not None and (kind == "trace" or (kind == "lower" and found.lower_s is not None))
+        if found is None or is_over or (call.is_seen and found.fun != fun):
+            found = self._building[key] = _Building(fun, place, call.where)
+        found.where = call.where if call.is_seen else found.where
+        return found
+
+    def _explain(self, building: _Building, call: Call) -> None:
+        now = signatures.of(call) if call.is_seen else None
+        building.arguments = str(now) if now else ""
+        building.reasons = self._functions.why(call, building.place, now, was_traced=building.trace_s is not None)
+
+    def _compiled(self, building: _Building, call: Call, seconds: float, *, from_cache: bool) -> None:
+        self._building.pop((threading.get_ident(), building.place.name), None)
+        place = building.place
+        self.result.compiles.append(
+            Compile(
+                place.name,
+                place.defined,
+                building.where,
+                place.is_eager,
+                from_cache,
+                building.trace_s,
+                building.lower_s,
+                seconds,
+                building.arguments,
+                building.reasons or (),
+                threading.current_thread().name,
+                call.is_nested,
+            )
+        )
+
+    def _count(self, place: Place, kind: Kind, seconds: float, *, from_cache: bool, is_nested: bool) -> None:
+        key = place.name, place.defined, place.is_eager
+        old = self.result.counts.get(key) or FunctionCount(*key, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+        self.result.counts[key] = replace(
+            old,
+            traces=old.traces + (kind == "trace"),
+            lowerings=old.lowerings + (kind == "lower"),
+            compiles=old.compiles + (kind == "compile"),
+            cache_hits=old.cache_hits + from_cache,
+            trace_s=old.trace_s + seconds * (kind == "trace"),
+            lower_s=old.lower_s + seconds * (kind == "lower"),
+            compile_s=old.compile_s + seconds * (kind == "compile"),
+            total_s=old.total_s + (0.0 if is_nested else seconds),
+        )
+
+    def _remark(self, code: str, message: str) -> None:
+        if all(remark.message != message for remark in self.result.remarks):
+            self.result.remarks.append(Remark(code, "warning", message))
+
+
+_HEARD = {*KINDS, HIT, MISS}

@@ -1,0 +1,147 @@
+"""What every Python process of a wrapped program runs first: `command.py` copies this file, as `sitecustomize.py`, into
+a folder that it puts first on PYTHONPATH.
+
+Waits for `jax` to be imported, never imports it, then calls the hook that `settings.json` beside the copy names. What
+the hook returns is called when the process ends: at `sys.exit`, the end of the program, an exception that nobody
+caught, Ctrl-C, and SIGTERM where the program has no handler of its own. Not at `os._exit`, SIGKILL, a crash, or in a
+child made by `os.fork`: these leave no report, and `command.py` says so.
+
+Runs in whatever Python the program has, so it needs the standard library only, from Python 3.7, and must never raise:
+a program is to run as if we were not there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Optional  # noqa: UP035  # Python 3.7
+
+HERE = Path(__file__).resolve().parent
+
+
+class Process:
+    """One file of the folder above, replaced at each step of this process's life, so that it is always whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.begun = time.perf_counter()
+        self.pid = os.getpid()
+        self.file = folder / f"{self.pid}-{time.time_ns()}.json"
+        self.finish: Optional[Callable[[], Any]] = None  # noqa: UP045  # Python 3.7
+        self.lock = threading.Lock()
+        self.write("started")
+
+    def write(self, state: str, **details: Any) -> None:
+        argv = list(getattr(sys, "orig_argv", [sys.executable]))
+        whole = {"state": state, "pid": self.pid, "python": sys.executable, "argv": argv, **details}
+        part = self.file.with_suffix(".part")
+        with contextlib.suppress(OSError):  # no room, or the folder is gone with who wrapped us: then no report
+            part.write_text(json.dumps(whole, default=str), encoding="utf-8")
+            part.replace(self.file)
+
+    def hook(self) -> None:
+        """jax has just been imported: calls the hook."""
+        try:
+            given = json.loads((HERE / "settings.json").read_text(encoding="utf-8"))
+            module, _, function = given["hook"].partition(":")
+            self.finish = getattr(importlib.import_module(module), function)(given["settings"])
+        except BaseException as error:  # even SystemExit: whatever goes wrong in ours is not the program's
+            self.write("failed", error=_described(error))
+            return
+        self.write("hooked")
+        atexit.register(self.end, "exit")
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self.on_sigterm)
+
+    def on_sigterm(self, number: int, frame: object) -> None:
+        """Python comes here only between two lines of it: one long call of compiled code is awaited first."""
+        self.end("SIGTERM")
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def end(self, how: str) -> None:
+        """Once; not in a child that was forked off after the hook, which would report its parent's numbers."""
+        if os.getpid() != self.pid or not self.lock.acquire(blocking=False):
+            return
+        wall_s = time.perf_counter() - self.begun
+        try:
+            result = self.finish() if self.finish else None
+        except BaseException as error:
+            self.write("failed", error=_described(error))
+        else:
+            self.write("finished", ended=how, wall_s=wall_s, result=result)
+
+
+class Finder:
+    """First in `sys.meta_path`: finds nothing itself, but has `then` called once jax has been executed."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self.then = then
+        self.is_looking = False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "jax" or self.is_looking:
+            return None
+        self.is_looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.is_looking = False
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            self.follow(spec.loader)
+        return spec
+
+    def follow(self, loader: Any) -> None:
+        """On this one loader only, and taken back: `jax.__loader__` is what it would be without us."""
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            loader.__dict__.pop("exec_module", None)
+            execute(module)  # where jax itself fails, the next import comes by here again
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self.then()
+
+        with contextlib.suppress(AttributeError):  # a loader that takes none: then jax counts as never imported
+            loader.exec_module = exec_module
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def begin() -> None:
+    process = Process(HERE.parent / "processes")
+    if "jax" in sys.modules:
+        process.hook()
+    else:
+        sys.meta_path.insert(0, Finder(process.hook))  # pyright: ignore[reportArgumentType]
+
+
+def step_aside() -> None:
+    """Leaves the path as it would be without us, and loads the `sitecustomize` that we stand in front of."""
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != HERE]
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        # The import that runs us wants a module of this name afterwards.
+        if ours is not None:
+            sys.modules.setdefault("sitecustomize", ours)
+
+
+if __name__ == "sitecustomize":
+    with contextlib.suppress(Exception):  # no report from this process, which `command.py` says
+        begin()
+    step_aside()

@@ -1,0 +1,438 @@
+"""`benchax profile`: functions, programs, traces that exist, Nsight, xprof; what is shown, kept, and returned."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from command_line import Done, runner
+from source_tree import PACKAGE
+
+from benchax.executors.pool import shared_pool
+
+FUNCTIONS = """
+import os, time, jax, jax.numpy as jnp
+
+def product(x):
+    with jax.named_scope("prodükt"):
+        return jnp.tanh(x @ x)
+
+def slower(x):
+    return jnp.tanh(x @ x @ x)
+
+def never_ends(x):
+    return jax.lax.while_loop(lambda x: True, lambda x: x + 1, x)
+
+calls = []
+def stuck(x):
+    calls.append(1)
+    if len(calls) > 300:
+        time.sleep(1000)
+
+def tells(x):
+    jax.debug.callback(stuck, x)
+    return jnp.sin(x)
+"""
+PROGRAM = """
+import os, signal, sys
+import jax, jax.numpy as jnp
+print("begun")
+f = jax.jit(lambda x: jnp.tanh(x @ x))
+x = jnp.ones((64, 64))
+for _ in range(30):
+    f(x).block_until_ready()
+"""
+
+
+@pytest.fixture
+def benchax(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Done]]:
+    """Runs the command line in this process, in a folder with functions.py and train.py."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (project / "functions.py").write_text(FUNCTIONS, encoding="utf-8")
+    (project / "train.py").write_text(PROGRAM)
+
+    yield runner(monkeypatch, capfd)
+    shared_pool().close()
+
+
+def traces(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.xplane.pb"))
+
+
+@pytest.fixture
+def recorded(project: Path) -> Path:
+    import jax
+    import jax.numpy as jnp
+
+    f = jax.jit(lambda x: jnp.tanh(x @ x))
+    x = f(jnp.ones((64, 64)))
+    with jax.profiler.trace(str(project / "träces")):
+        for _ in range(5):
+            f(x).block_until_ready()
+    return project / "träces"
+
+
+# ---- a function -------------------------------------------------------------------------------------------------
+
+
+def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Done], project: Path) -> None:
+    done = benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "7", "--memory")
+
+    assert done.code == 0, done.err
+    assert done.err == "profiling product\n"
+    assert done.out.startswith("product, 7 runs\n")
+    assert "prodükt/dot_general" in done.out
+    (trace,) = traces(project / ".benchmarks" / "profiles")
+    assert {file.name for file in trace.parent.iterdir()} == {
+        trace.name, trace.name.replace("xplane.pb", "trace.json.gz"), "perfetto_trace.json.gz", "memory.prof"
+    }  # fmt: skip
+
+
+def test_the_file_for_perfetto_is_in_the_trace_event_format(benchax: Callable[..., Done], project: Path) -> None:
+    """https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: the object format."""
+    benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "3", "-o", "p")
+
+    (file,) = project.rglob("perfetto_trace.json.gz")
+    document = json.loads(gzip.decompress(file.read_bytes()))
+    events = document["traceEvents"]
+    whole = [event for event in events if event["ph"] == "X"]
+    assert {event["ph"] for event in events} <= {"X", "M"}
+    assert all({"name", "pid", "tid", "ts", "dur"} <= event.keys() for event in whole)
+    assert all(isinstance(event["ts"], int | float) and event["dur"] >= 0 for event in whole)
+    assert {event["name"] for event in events if event["ph"] == "M"} >= {"process_name", "thread_name"}
+    assert sum(event["name"] == "step" for event in whole) == 3
+
+
+def test_json_is_one_document_per_profile(benchax: Callable[..., Done], project: Path) -> None:
+    done = benchax(
+        "profile", "functions.py:product", "f32[{n},{n}]", "-p", "n=8,64", "--runs", "3", "--json", "-o", "p"
+    )
+
+    documents = [json.loads(text) for text in done.out.splitlines()]
+    assert [d["title"] for d in documents] == ["product[n=8], 3 runs", "product[n=64], 3 runs"]
+    assert [len(d["steps"]) for d in documents] == [3, 3]
+    assert {Path(d["files"]["xplane"]).resolve() for d in documents} == {
+        file.resolve() for file in traces(project / "p")
+    }
+
+
+def test_a_function_that_never_ends_is_killed_and_said_to_have_no_profile(
+    benchax: Callable[..., Done], project: Path
+) -> None:
+    done = benchax("profile", "functions.py:never_ends", "f32[]", "--timeout", "1s")
+
+    assert (done.code, done.out) == (2, "")
+    assert "never_ends: first run took longer than 1.00 s" in done.err
+    assert "there is no profile of it: it ended in the stage 'first run'" in done.err
+    assert [p for p in project.rglob("*") if "recording" in p.name or p.suffix == ".pb"] == []
+
+
+def test_what_had_been_recorded_of_a_function_that_got_stuck_is_shown(
+    benchax: Callable[..., Done], project: Path
+) -> None:
+    done = benchax("profile", "functions.py:tells", "f32[8]", "--runs", "100000", "--timeout", "2s")
+
+    assert done.code == 2
+    assert "error: tells: " in done.err
+    assert "the case failed; this is what had been recorded until then" in " ".join(done.out.split())
+    assert "custom-call" in done.out or "sin" in done.out
+    assert len(traces(project)) == 1
+
+
+def test_two_recordings_are_compared_without_a_verdict(benchax: Callable[..., Done], project: Path) -> None:
+    benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "5", "-o", "before")
+
+    done = benchax("profile", "functions.py:slower", "f32[64,64]", "--runs", "5", "--compare", "before")
+
+    assert done.code == 0
+    assert "before → slower, 5 runs" in done.out
+    assert "for a verdict use" in done.out
+
+
+def test_a_trace_to_compare_with_that_is_not_there_is_told_before_anything_runs(
+    benchax: Callable[..., Done],
+) -> None:
+    done = benchax("profile", "functions.py:product", "f32[64,64]", "--compare", "nöwhere")
+
+    assert done.code == 2
+    assert done.err.startswith("error: there is no 'nöwhere'")
+
+
+# ---- a program --------------------------------------------------------------------------------------------------
+
+
+def test_a_program_keeps_its_output_and_exit_code_and_the_table_goes_to_stderr(
+    benchax: Callable[..., Done], project: Path
+) -> None:
+    (project / "train.py").write_text(PROGRAM + "print(sys.argv[1:]); sys.exit(7)")
+
+    done = benchax("profile", "-o", "p", "--json", "--", sys.executable, "train.py", "--lr", "-1", "--", "x y")
+
+    assert done.code == 7
+    assert done.out == "begun\n['--lr', '-1', '--', 'x y']\n"
+    assert "ended with 7" in done.err
+    (document,) = [json.loads(text) for text in (project / "p" / "profile.json").read_text().splitlines()]
+    assert any(op["calls"] == 30 for op in document["ops"])
+
+
+def test_the_table_of_a_program_names_its_lines(benchax: Callable[..., Done]) -> None:
+    done = benchax("profile", "--", sys.executable, "train.py")
+
+    assert done.code == 0
+    assert "train.py:5 dot_general" in done.err
+    assert done.out == "begun\n"
+
+
+def test_a_program_that_is_interrupted_leaves_a_table(project: Path) -> None:
+    """The signal reaches benchax, which passes it on; the program is in the middle of computing."""
+    (project / "train.py").write_text(PROGRAM + "print('ready', flush=True)\nwhile True: f(x).block_until_ready()")
+    command = [sys.executable, "-m", "benchax.cli.main", "profile", "--", sys.executable, "train.py"]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+
+    assert process.returncode == 128 + signal.SIGINT
+    assert "was ended by SIGINT" in said
+    assert "train.py:5 dot_general" in said
+
+
+def test_a_program_that_is_killed_says_that_nothing_could_be_saved(benchax: Callable[..., Done], project: Path) -> None:
+    (project / "train.py").write_text(PROGRAM + "os.kill(os.getpid(), signal.SIGKILL)")
+
+    done = benchax("profile", "--", sys.executable, "train.py")
+
+    assert done.code == 137
+    assert "before which nothing can be saved" in done.err
+    assert "error: there is no profile" in done.err
+    assert "self time" not in done.err
+    assert [p for p in project.rglob("*") if "recording" in p.name] == []
+
+
+def test_what_was_written_before_a_program_was_killed_is_shown(benchax: Callable[..., Done], project: Path) -> None:
+    wait = "import pathlib\nwhile not list(pathlib.Path('p').glob('plugins/**/*.pb')): f(x).block_until_ready()\n"
+    (project / "train.py").write_text(PROGRAM + wait + "os.kill(os.getpid(), signal.SIGKILL)")
+
+    done = benchax("profile", "-o", "p", "--duration", "200ms", "--", sys.executable, "train.py")
+
+    assert done.code == 137
+    assert "self time" in done.err
+    assert "this is what had been written before" in done.err
+
+
+def test_a_trace_that_was_being_moved_when_its_program_was_killed_is_found(
+    benchax: Callable[..., Done], recorded: Path, project: Path
+) -> None:
+    (file,) = traces(recorded)
+    place = "p/.recording-x/plugins/profile/now"
+    text = f"import os, shutil\nos.makedirs({place!r}); shutil.copy({str(file)!r}, {place!r}); os.kill(os.getpid(), 9)"
+    (project / "train.py").write_text(text)
+
+    done = benchax("profile", "-o", "p", "--", sys.executable, "train.py")
+
+    assert done.code == 137
+    assert "self time" in done.err
+    assert [trace.parent for trace in traces(project / "p")] == [project / "p" / "plugins" / "profile" / "now"]
+
+
+def test_a_program_that_never_imports_jax_is_told_so(benchax: Callable[..., Done], project: Path) -> None:
+    done = benchax("profile", "--", sys.executable, "-c", "print('hello')")
+
+    assert (done.code, done.out) == (2, "hello\n")
+    assert "jax was never imported by " in done.err
+    assert "error: there is no profile" in done.err
+    assert traces(project) == []
+
+
+def test_a_trace_that_cannot_be_read_does_not_cost_the_exit_code(benchax: Callable[..., Done], project: Path) -> None:
+    (project / "train.py").write_text(
+        "import os, sys\nos.mkdir('p')\nopen('p/a.xplane.pb', 'w').write('x')\nsys.exit(5)"
+    )
+
+    done = benchax("profile", "-o", "p", "--", sys.executable, "train.py")
+
+    assert done.code == 5
+    assert "a.xplane.pb cannot be read" in done.err
+
+
+# ---- a trace that exists ----------------------------------------------------------------------------------------
+
+
+def test_a_trace_of_any_tool_is_read(benchax: Callable[..., Done], recorded: Path) -> None:
+    (file,) = traces(recorded)
+
+    for path in (str(recorded), str(file)):
+        done = benchax("profile", "--read", path)
+
+        assert (done.code, done.err) == (0, "")
+        assert "tanh" in done.out
+
+
+def test_of_several_traces_the_newest_is_read_and_said(benchax: Callable[..., Done], recorded: Path) -> None:
+    (file,) = traces(recorded)
+    other = file.with_name("other.xplane.pb")
+    other.write_bytes(file.read_bytes())
+    os.utime(other, (0, 0))
+
+    done = benchax("profile", "--read", str(recorded), "--json")
+
+    assert "holds 2 traces; this is the newest" in done.err
+    assert Path(json.loads(done.out)["files"]["xplane"]).name == file.name
+
+
+def test_a_trace_without_operations_is_no_table_and_an_error(benchax: Callable[..., Done], project: Path) -> None:
+    import jax
+
+    with jax.profiler.trace(str(project / "empty")):
+        pass
+
+    done = benchax("profile", "--read", "empty")
+
+    assert done.code == 2
+    assert "self time" not in done.out
+    assert "no operation of a compiled program is in this trace" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize("content", [b"", b"not a trace", bytes(range(256))])
+def test_what_is_no_trace_is_refused(content: bytes, benchax: Callable[..., Done], project: Path) -> None:
+    (project / "a.xplane.pb").write_bytes(content)
+
+    done = benchax("profile", "--read", "a.xplane.pb")
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+
+
+def test_xprof_is_asked_about_the_trace(
+    benchax: Callable[..., Done], recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchax.profiling import xprof
+
+    asked: list[object] = []
+    monkeypatch.setattr(xprof, "ask", lambda *given: asked.append(given) or {"cols": [], "rows": []})
+
+    done = benchax("profile", "--read", str(recorded), "--xprof", "hlo_stats")
+
+    ((tool, (file,)),) = asked  # type: ignore[misc]
+    assert (tool, file.suffix) == ("hlo_stats", ".pb")
+    assert json.loads(done.out) == {"cols": [], "rows": []}
+    assert "hlo_stats has no rows for this trace" in done.err
+
+
+# ---- Nsight -----------------------------------------------------------------------------------------------------
+
+NSYS = """#!{python}
+import json, pathlib, subprocess, sys
+words = sys.argv[1:]
+at = words.index({python!r})
+json.dump(words[:at], open("told.json", "w"))
+pathlib.Path(words[words.index("--output") + 1] + ".nsys-rep").write_text("a report")
+sys.exit(subprocess.call(words[at:]))
+"""
+
+
+@pytest.fixture
+def nsys(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in on the PATH, which writes what it is told into the file that is returned."""
+    (project / "bin").mkdir()
+    script = project / "bin" / "nsys"
+    script.write_text(NSYS.format(python=sys.executable))
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent))
+    return project / "told.json"
+
+
+def test_a_program_runs_under_nsys(benchax: Callable[..., Done], nsys: Path, project: Path) -> None:
+    done = benchax(
+        "profile", "--nsys", "-o", "p", "--start-after", "10s", "--", sys.executable, "-c", "print('in'); exit(4)"
+    )  # fmt: skip
+
+    assert (done.code, done.out) == (4, "in\n")
+    assert "--delay 10" in " ".join(json.loads(nsys.read_text()))
+    assert f"Nsight Systems wrote {project / 'p' / 'profile.nsys-rep'}" in done.err
+
+
+@pytest.mark.gpu
+def test_a_function_runs_under_nsys_inside_its_region(benchax: Callable[..., Done], nsys: Path) -> None:
+    done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3")
+
+    assert done.code == 0
+    assert "product: 3 runs" in done.err
+
+
+@pytest.mark.skipif(os.environ.get("JAX_PLATFORMS") != "cpu", reason="there may be a GPU")
+def test_a_function_under_nsys_needs_a_gpu_and_says_so(benchax: Callable[..., Done], nsys: Path) -> None:
+    done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3")
+
+    assert done.code == 2
+    assert "--capture-range" in json.loads(nsys.read_text())
+    assert "to begin" in done.err
+
+
+def test_without_nsys_its_command_is_printed_and_nothing_counts_as_profiled(
+    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(project))
+
+    done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]")
+
+    assert done.code == 2
+    words = shlex.split(done.out)
+    assert "nsys" in words
+    assert words[-3:] == ["functions.py:product", "f32[64,64]", "--in-nsys"]
+    assert "there is no nsys on the PATH, so nothing was profiled" in done.err
+
+
+# ---- slips ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "there is nothing to profile"),
+        (["--"], "there is nothing to profile"),
+        (["jax.numpy:sort", "f32[8]", "--read", "p"], "there are two things to profile"),
+        (["--read", "p", "--", "python"], "there are two things to profile"),
+        (["--duration", "0s", "--", "python"], "--duration 0s is no length of time"),
+        (["--timeout", "soon", "--", "python"], "cannot read 'soon' as a quantity"),
+        (["--", "nö such program"], "cannot run 'nö such program'"),
+        (["-o", "functions.py", "--", "python"], "is a file; expected a folder for the trace"),
+    ],
+)
+def test_slips_are_told(words: list[str], says: str, benchax: Callable[..., Done]) -> None:
+    done = benchax("profile", *words)
+
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+
+
+# ---- the demo ---------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_says_how_to_open_its_files(benchax: Callable[..., Done], project: Path) -> None:
+    done = benchax("demo", "profile")
+
+    assert done.code == 0
+    assert done.out.startswith("mlp, 500 runs\n")
+    assert "dot_general" in done.out
+    folder = done.err.split("--logdir ")[1].strip()
+    assert len(traces(project / folder)) == 1
+    assert "ui.perfetto.dev" in done.err

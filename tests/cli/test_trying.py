@@ -1,0 +1,97 @@
+"""`benchax try`: what is tried, what is written where, exit codes. Times are taken by a stand-in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import Benchax
+from comparisons_by_hand import compared
+
+from benchax.executors.pool import shared_pool
+from benchax.experiments import run
+from benchax.experiments.variants import VARIANTS
+
+FILE = """
+import jax.numpy as jnp
+
+def plus(x, n=1):
+    print("traced")
+    return x + n
+
+def broken(x):
+    return x.reshape(3)
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file with functions; comparisons that take no time."""
+
+    def instant(duels, *_):
+        return {duel.name: compared(1, 0.5) for duel in duels}
+
+    monkeypatch.setattr(run.Request, "duels", lambda self, duels: instant(duels))
+    (project / "code.py").write_text(FILE)
+    yield project
+    shared_pool().close()
+
+
+def test_a_table_is_printed_and_nothing_else(benchax: Benchax) -> None:
+    done = benchax("try", "code.py:plus", "f32[8]", "--variants", "donate,bf16")
+
+    assert done.code == 0
+    assert "saves" in done.out
+    assert "2.00× (1.98 – 2.02)" in done.out
+    assert "traced" not in done.out
+    assert "look of donate" in done.err
+
+
+def test_json_is_one_document(benchax: Benchax, files: Path) -> None:
+    done = benchax("try", "code.py:plus", "f32[8]", "--variants", "donate", "--json", "--output", "it.json")
+
+    document = json.loads(done.out)
+    assert [row["name"] for row in document["rows"]] == ["donate"]
+    assert document["rows"][0]["comparison"]["verdict"] == "faster"
+    assert json.loads((files / "it.json").read_text()) == document
+
+
+def test_a_variant_is_told_what_was_set(benchax: Benchax) -> None:
+    done = benchax("try", "code.py:plus", "f32[8]", "--variants", "donate", "--set", "donate=0", "--json")
+
+    assert ["donated", "x, of which outputs reuse 32 B"] in json.loads(done.out)["rows"][0]["facts"]
+
+
+def test_the_variants_are_listed(benchax: Benchax) -> None:
+    done = benchax("try", "--list")
+
+    assert [line.split()[0] for line in done.out.splitlines()] == list(VARIANTS)
+
+
+def test_a_function_that_fails_is_an_error(benchax: Benchax) -> None:
+    done = benchax("try", "code.py:broken", "f32[8]", "--variants", "donate,f16")
+
+    assert done.code == 2
+    assert "reshape" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("code.py:plus", "f32[8]", "--variants", "donat"), "there is no variant 'donat'"),
+        (("code.py:plus", "f32[8]", "--variants", "donate", "--set", "donate"), "cannot read --set 'donate'"),
+        (("code.py:plus", "f32[8]", "--variants", "donate", "--set", "donate=7"), "donate='7' holds 7"),
+        (("code.py:plus", "f32[8]", "--variants", "bf16", "--set", "donate=0"), "not tried"),
+        (("code.py:plus", "f32[{n}]", "-p", "n=4,8"), "has 2 cases"),
+        (("code.py:plus", "f32[8]", "--output", "no/such/folder"), "cannot write to"),
+        ((), "nothing to try"),
+    ],
+)
+def test_a_slip_is_told_with_what_is_permitted(words: tuple[str, ...], said: str, benchax: Benchax) -> None:
+    done = benchax("try", *words)
+
+    assert done.code == 2
+    assert said in done.err
+    assert done.out == ""

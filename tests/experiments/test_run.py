@@ -1,0 +1,239 @@
+"""Experiments: real looks in a worker, and times by hand but for one that is real from end to end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from comparisons_by_hand import compared as by_hand
+
+import benchax
+from benchax.case import make_case
+from benchax.errors import NotAvailable, UsageError
+from benchax.executors.pool import shared_pool
+from benchax.experiments import run as runs
+from benchax.experiments.base import Prepared
+from benchax.experiments.timing import Duel
+from benchax.experiments.variants import VARIANTS
+from benchax.model import Version
+from benchax.options import resolve
+from benchax.results.experiment import Curve, Experiment, Point
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_worker() -> Iterator[None]:
+    yield
+    shared_pool().close()
+
+
+class Times:
+    """Comparisons with these ratios, by the name of the duel; 1 for others."""
+
+    def __init__(self, **ratios: float) -> None:
+        self.ratios = ratios
+        self.duels: list[Duel] = []
+
+    def __call__(self, duels: Sequence[Duel], *_: Any) -> dict[str, Any]:
+        self.duels += duels
+        return {
+            duel.name: by_hand(
+                1,
+                self.ratios.get(duel.name, 1.0),
+                baseline=Version(duel.one_label),
+                candidate=Version(duel.other_label),
+            )
+            for duel in duels
+        }
+
+
+def tried(fn: Any, *args: Any, variants: Sequence[str] | None, times: Times | None = None, **more: Any) -> Experiment:
+    request = runs.Request(resolve(), more.pop("given", {}), timed=times or Times())
+    return runs.run(make_case(fn, args), variants, request, **more)
+
+
+def test_a_variant_is_looked_at_compared_and_told_in_a_sentence() -> None:
+    found = tried(lambda x: x + 1, "f32[262144]", variants=["donate"], times=Times(donate=0.5))
+
+    row = found.row("donate")
+    assert row.sentence == "saves 1.00 MiB and 5.00 µs (2.00×, 1.98 – 2.02); equal results"
+    assert dict(row.facts)["donated"] == "x, of which outputs reuse 1.00 MiB"
+    assert found.signature == "f32[262144]"
+
+
+def test_the_same_program_is_not_timed() -> None:
+    times = Times()
+
+    found = tried(lambda x: x @ x, "f32[64,64]", variants=["highest", "tf32"], times=times)
+
+    assert [row.sentence for row in found.rows] == ["does nothing here: the compiled program is the same"] * 2
+    assert times.duels == []
+
+
+def test_a_wrong_result_is_a_row_with_its_reason_and_is_not_timed() -> None:
+    times = Times()
+
+    found = tried(lambda x: jnp.exp(x * 0) * 70000.0 * x * x, "f32[64]", variants=["f16", "bf16"], times=times)
+
+    assert found.row("f16").status == "wrong_result"
+    assert "infinite where the run in float64 has finite ones" in found.row("f16").reason
+    assert [duel.name for duel in times.duels] == ["bf16"]
+
+
+def test_a_variant_that_does_not_trace_is_a_row_and_the_others_go_on() -> None:
+    def picky(x: jax.Array) -> jax.Array:
+        if x.dtype == jnp.bfloat16:
+            raise ValueError("no bfloat16 here")
+        return x * 2
+
+    found = tried(picky, "f32[8]", variants=["bf16", "f16"])
+
+    assert (found.row("bf16").status, found.row("f16").status) == ("failed", "ok")
+    assert "no bfloat16 here" in found.row("bf16").reason
+
+
+def test_a_variant_that_kills_its_process_is_a_row_and_the_others_go_on() -> None:
+    def deadly(x: jax.Array) -> jax.Array:
+        if x.dtype == jnp.bfloat16:
+            os._exit(7)
+        return x * 2
+
+    found = tried(deadly, "f32[8]", variants=["bf16", "f16"])
+
+    assert (found.row("bf16").status, found.row("f16").status) == ("failed", "ok")
+
+
+def test_a_function_that_fails_itself_has_no_variants() -> None:
+    def broken(x: jax.Array) -> jax.Array:
+        return x.reshape(7)
+
+    found = tried(broken, "f32[8]", variants=["donate", "f16"])
+
+    assert found.baseline.status == "failed"
+    assert "ended" not in found.baseline.reason
+    assert "reshape" in found.baseline.reason
+
+
+def test_without_float64_the_errors_are_against_the_function_itself() -> None:
+    def narrow(x: jax.Array) -> jax.Array:
+        if x.dtype == jnp.float64:
+            raise TypeError("float64 is not for me")
+        return x * 3
+
+    found = tried(narrow, "f32[8]", variants=["f16"])
+
+    errors = found.row("f16").errors
+    assert errors is not None
+    assert errors.reference == "baseline"
+    assert found.baseline.errors is None
+    assert "float64 is not for me" in {a.what: a.why for a in found.baseline.absent}["errors"]
+
+
+def test_what_was_asked_for_and_cannot_be_had_is_a_row_and_else_it_is_left_out() -> None:
+    asked = tried(lambda n: n + 1, "i32[8]", variants=["bf16"])
+    every = tried(lambda n: n + 1, "i32[8]", variants=None)
+
+    assert (asked.row("bf16").status, asked.row("bf16").reason) == ("not_available", "no input is a float array")
+    assert "bf16" not in [row.name for row in every.rows]
+
+
+def test_an_unknown_variant_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError, match="there is no variant 'bf61'") as error:
+        tried(abs, "f32[8]", variants=["bf61"])
+
+    assert "'bf16'?" in error.value.expected
+
+
+def test_what_is_given_to_a_variant_that_is_not_tried_is_refused() -> None:
+    with pytest.raises(UsageError, match="something is given for 'donate'"):
+        tried(abs, "f32[8]", variants=["bf16"], given={"donate": "0"})
+
+
+def test_all_at_once_and_each_off_in_turn() -> None:
+    times = Times(bf16=0.8, f16=0.5, all=0.4, donate=1.25)
+
+    found = tried(
+        lambda x: x @ x,
+        "f32[64,64]",
+        variants=["bf16", "f16", "accumulate-f32", "donate"],
+        times=times,
+        ablation=True,
+    )
+
+    assert found.rows[-1].title == "f16 + accumulate-f32 + donate"
+    assert [one.name for one in found.ablation or ()] == ["f16", "accumulate-f32", "donate"]
+    off = {duel.name: duel for duel in times.duels[-3:]}
+    assert (off["donate"].one_label, off["donate"].other_label) == ("all", "all but donate")
+    assert found.ablation is not None
+    assert found.ablation[-1].sentence.startswith("saves 2.50 µs")
+
+
+def test_no_combination_of_one() -> None:
+    found = tried(lambda x: x + 1, "f32[8]", variants=["donate"], combine=True)
+
+    assert [remark.message for remark in found.remarks] == ["there is no combination: only donate can be on"]
+
+
+def test_float64_is_on_for_both_sides_and_off_again() -> None:
+    times = Times()
+
+    found = tried(lambda x: x @ x, "f32[16,16]", variants=["f64", "donate"], times=times, combine=True)
+
+    assert times.duels[0].settings == {"jax_enable_x64": True}
+    assert dict(found.row("f64").facts)["outputs"] == "f64[16,16]"
+    assert not jax.config.jax_enable_x64
+
+
+class Sweep:
+    name, title, needs = "sweep", "a sweep", ""
+
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
+
+    def prepare(self, case: Any, given: Any) -> Prepared:
+        def measure(tell: Any) -> Any:
+            if isinstance(self.outcome, Exception):
+                raise self.outcome
+            return self.outcome
+
+        return Prepared(case, measure=measure)
+
+
+def test_a_variant_that_measures_by_itself_gives_its_own_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
+    monkeypatch.setitem(VARIANTS, "sweep", Sweep(curve))
+
+    assert tried(abs, "f32[8]", variants=["sweep"]).curves == (curve,)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(NotAvailable("there is one device"), "not_available"), (ValueError("oh"), "failed")]
+)
+def test_a_variant_that_fails_to_measure_is_a_row(error, status, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(VARIANTS, "sweep", Sweep(error))
+
+    assert tried(abs, "f32[8]", variants=["sweep"]).row("sweep").status == status
+
+
+@pytest.mark.serial
+def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pays() -> None:
+    def many(x: jax.Array) -> jax.Array:
+        for _ in range(20):
+            x = x * 1.01 + 0.5
+        return x
+
+    told: list[str] = []
+    found = benchax.experiment(many, "f32[64]", variants=["eager"], max_time_s=0.1, progress=told.append)
+
+    row = found.row("eager")
+    assert row.comparison is not None
+    assert row.comparison.verdict == "slower"
+    assert row.comparison.confirmed
+    assert row.sentence.startswith("costs")
+    assert dict(row.facts)["break-even"].startswith("Compiling (")
+    assert "look of eager" in told
+    assert any(text.startswith("process 1: 1 of 1") for text in told)
+    assert "many" in str(found)

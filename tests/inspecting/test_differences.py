@@ -1,0 +1,144 @@
+"""What differs between two programs: no more than what differs, whatever is renamed because of it."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.inspecting.aligned import JAXPR, SSA, unified
+from benchax.inspecting.differences import difference
+from benchax.inspecting.inspect import inspect
+from benchax.results.difference import Change, TextDifference
+from benchax.results.inspection import Inspection
+
+
+def chain(x, w):
+    y = x @ w
+    z = jnp.sin(y)
+    return jax.lax.fori_loop(0, 4, lambda _, v: jnp.tanh(v) + z, jnp.cos(z)).sum()
+
+
+def longer_chain(x, w):
+    y = x @ w + 1
+    z = jnp.sin(y)
+    return jax.lax.fori_loop(0, 4, lambda _, v: jnp.tanh(v) + z, jnp.cos(z)).sum()
+
+
+def log2_if_rank_2(x):
+    return jnp.log(x) / jnp.log(2.0) if x.ndim == 2 else x
+
+
+@pytest.fixture(scope="module")
+def before() -> Inspection:
+    return inspect(chain, "f32[4,4]", "f32[4,4]")
+
+
+@pytest.fixture(scope="module")
+def after() -> Inspection:
+    return inspect(longer_chain, "f32[4,4]", "f32[4,4]")
+
+
+def changed(text: TextDifference) -> list[str]:
+    return [line for line in text.unified.splitlines()[2:] if line[0] in "+-"]
+
+
+def test_a_function_with_another_name_is_the_same_program(before: Inspection) -> None:
+    def renamed(a, b):
+        return chain(a, b)
+
+    found = difference(before, inspect(renamed, "f32[4,4]", "f32[4,4]"))
+
+    assert found.is_none
+    assert [(text.stage, text.is_same) for text in found.texts] == [
+        ("jaxpr", True), ("stablehlo", True), ("hlo", True)
+    ]  # fmt: skip
+    assert "equations" in found.unchanged
+
+
+def test_one_more_equation_is_one_more_line_however_many_names_follow(before: Inspection, after: Inspection) -> None:
+    found = difference(before, after)
+    jaxpr, stablehlo, hlo = found.texts
+
+    assert not found.is_none
+    assert [re.sub(r"\b[a-z]{1,2}\b(?=[: ]|$)", "_", line) for line in changed(jaxpr)] == [
+        "-    _:f32[4,4] = sin _",
+        "+    _:f32[4,4] = add _ 1.0:f32[]",
+        "+    _:f32[4,4] = sin _",
+    ]
+    assert (stablehlo.added, stablehlo.removed) == (4, 1)
+    assert not hlo.is_same
+    assert Change("add", 2, 3) in found.primitives
+    assert [c for c in found.numbers if c.name == "equations"] == [Change("equations", 8, 9)]
+
+
+def test_a_difference_in_wiring_alone_is_seen() -> None:
+    minus = inspect(lambda x, y: jnp.sin(x) - jnp.sin(y), "f32[4]", "f32[4]", name="f")
+    turned = inspect(lambda x, y: jnp.sin(y) - jnp.sin(x), "f32[4]", "f32[4]", name="f")
+
+    found = difference(minus, turned)
+
+    assert not found.is_none
+    assert found.numbers == ()
+    assert all(changed(text) for text in found.texts if not text.is_same)
+    assert {text.stage for text in found.texts if not text.is_same} >= {"jaxpr", "stablehlo"}
+
+
+def test_each_rank_has_the_branch_that_it_takes() -> None:
+    found = difference(inspect(log2_if_rank_2, "f32[3]"), inspect(log2_if_rank_2, "f32[3,3]"))
+
+    assert {change.name for change in found.primitives} >= {"log"}
+    assert (found.before, found.after) == ("log2_if_rank_2(f32[3])", "log2_if_rank_2(f32[3,3])")
+
+
+def test_what_one_side_does_not_know_is_not_compared(before: Inspection) -> None:
+    compiled = jax.jit(chain).lower(*[jax.ShapeDtypeStruct((4, 4), jnp.float32)] * 2).compile()
+
+    found = difference(before, inspect(compiled, "f32[4,4]", "f32[4,4]"))
+
+    assert [text.stage for text in found.texts] == ["hlo"]
+    assert {absent.what for absent in found.absent} == {"jaxpr", "stablehlo"}
+    assert all(absent.why for absent in found.absent)
+    assert "equations" not in found.unchanged
+    assert found.primitives == ()
+
+
+LINES = st.lists(
+    st.sampled_from(["{} = add {} {}", "{} = mul {} {}", "  body of {} and {} {}", "é\x0b {} {} {}"]).map(
+        lambda line: line.format("%1", "%22", "%arg0")
+    )
+    | st.text("%ab12 =:\n", max_size=12),
+    max_size=12,
+).map("\n".join)
+
+
+@given(LINES, LINES)
+def test_whatever_differs_is_shown_and_what_is_equal_is_not(before: str, after: str) -> None:
+    for language in (JAXPR, SSA):
+        assert bool(unified(before, after, ("a", "b"), language)) == (before.splitlines() != after.splitlines())
+
+
+def test_lines_of_after_are_shown_as_they_are() -> None:
+    shown = unified("%0 = a\n%1 = b(%0)", "%0 = x\n%1 = a\n%2 = b(%1)", ("one", "two"), SSA)
+
+    assert shown == ["--- one", "+++ two", "@@ -1,2 +1,3 @@", "+%0 = x", " %1 = a", " %2 = b(%1)"]
+
+
+def test_a_value_without_a_counterpart_ends_in_an_apostrophe() -> None:
+    shown = unified("%0 = a\n%1 = c(%0)\n%2 = d(%0)\n%3 = b(%1)", "%0 = a\n%1 = b(%0)", ("one", "two"), SSA)
+
+    assert "-%1' = c(%0)" in shown
+
+
+def test_ten_thousand_equations_are_compared_in_time_that_grows_with_them() -> None:
+    """Not quadratic: the lines are all alike, which is the worst that can happen to an alignment."""
+    lines = [f"%{i} = sine(%{i - 1})" for i in range(1, 10_000)]
+    changed_in_the_middle = [*lines[:5000], "%x = cosine(%4999)", *lines[5000:]]
+
+    shown = unified("\n".join(lines), "\n".join(changed_in_the_middle), ("a", "b"), SSA)
+
+    assert "+%x = cosine(%4999)" in shown

@@ -1,0 +1,181 @@
+"""`benchax.inspect`: everything that can be called, nothing ever run, and a reason for each part that is missing."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import benchax
+from benchax.case import make_case
+from benchax.errors import BenchaxError, UsageError
+from benchax.inspecting.inspect import inspect_case
+from benchax.watching.compiles import watch_compiles
+from benchax.workloads import cases
+
+PARTS = ("jaxpr", "stablehlo", "hlo", "counts", "xla_cost", "memory", "buffers", "constants", "donation", "collectives")
+
+
+def double(x: Any) -> Any:
+    return x * 2 + 1
+
+
+class Wrapper:
+    """Holds a jit, and shows only `lower` (as equinox.filter_jit does)."""
+
+    def __init__(self, fun: Any) -> None:
+        self.jitted = jax.jit(fun)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.jitted(*args)
+
+    def lower(self, *args: Any) -> Any:
+        return self.jitted.lower(*args)
+
+
+def test_a_plain_function_shows_everything() -> None:
+    found = benchax.inspect(double, "f32[8,8]", name="twice")
+
+    assert [part for part in PARTS if getattr(found, part) is None] == []
+    assert found.absent == ()
+    assert (found.name, found.signature) == ("twice", "f32[8,8]")
+    assert found.place.jax == jax.__version__
+    assert "stablehlo.multiply" in (found.stablehlo or "")
+    assert (found.hlo or "").startswith("HloModule")
+
+
+def test_all_of_it_goes_through_json() -> None:
+    found = benchax.inspect(lambda x: jax.lax.fori_loop(0, 3, lambda _, c: c @ x, x), "f32[8,8]", donate=0)
+
+    assert json.loads(json.dumps(found.asdict()))["counts"]["loops"][0]["trips"] == 3
+
+
+def test_nothing_is_run_and_nothing_is_allocated() -> None:
+    """Inputs of 40 GB, and a callback that would tell."""
+    ran: list[int] = []
+
+    def noisy(x: Any) -> Any:
+        jax.debug.callback(lambda: ran.append(1))
+        return x * 2
+
+    found = benchax.inspect(noisy, "f32[100000,100000]")
+    jax.effects_barrier()
+
+    assert ran == []
+    assert found.memory is not None
+    assert found.memory.argument_bytes == 4 * 10**10
+
+
+def test_a_jitted_function_keeps_its_compiled_programs() -> None:
+    """Those for other shapes too, which a measurement would make it forget."""
+    jitted = jax.jit(double)
+    x = jnp.ones((3, 5))
+    jitted(x)
+
+    benchax.inspect(jitted, "f32[8]")
+
+    with watch_compiles() as log:
+        jitted(x)
+    assert not log.was_asked
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["f32[8,8]", jax.ShapeDtypeStruct((8, 8), jnp.float32), np.ones((8, 8), np.float32), jnp.ones((8, 8))],
+    ids=["spec", "shape", "numpy", "jax"],
+)
+def test_every_kind_of_input_makes_the_same_program(given: Any) -> None:
+    found = benchax.inspect(double, given)
+
+    assert found.jaxpr is not None
+    assert [a.spec for a in found.jaxpr.inputs] == ["f32[8,8]"]
+
+
+@pytest.mark.parametrize("spec", ["f64[8]", "i64[8]", "key", "key[3]"])
+def test_specs_are_what_jax_would_take(spec: str) -> None:
+    found = benchax.inspect(lambda x: x[..., None], spec)
+
+    assert found.jaxpr is not None
+    assert found.jaxpr.inputs[0].spec == spec.replace("64", "32")
+
+
+def test_a_compiled_has_no_jaxpr_and_says_why() -> None:
+    compiled = jax.jit(double).lower(jnp.ones(8)).compile()
+
+    found = benchax.inspect(compiled, jnp.ones(8))
+
+    assert found.jaxpr is None
+    assert found.stablehlo is None
+    assert found.why_absent("jaxpr") == "it was given as a Compiled, which is built already"
+    assert found.why_absent("constants.captured") == found.why_absent("stablehlo") == found.why_absent("jaxpr")
+    assert found.counts is not None
+    assert found.counts.flops == 16
+
+
+def test_a_wrapper_that_only_lowers_has_no_jaxpr_and_says_why() -> None:
+    found = benchax.inspect(Wrapper(double), jnp.ones(8))
+
+    assert found.jaxpr is None
+    assert "no .trace()" in (found.why_absent("jaxpr") or "")
+    assert found.counts is not None
+    assert found.stablehlo is not None
+
+
+def test_static_arguments_keep_the_positions_of_the_others() -> None:
+    """A shape in place of an array is not taken for a static argument."""
+    jitted = functools.partial(jax.jit, static_argnums=0)(lambda n, x: x * n)
+
+    for found in (benchax.inspect(jitted, 3, "f32[4]"), benchax.inspect(lambda n, x: x * n, 3, "f32[4]", static=0)):
+        assert found.jaxpr is not None
+        assert [a.path for a in found.jaxpr.inputs] == ["args[1]"]
+
+
+def test_an_unusable_donation_is_explained_and_its_warning_kept_as_a_remark() -> None:
+    found = benchax.inspect(lambda x: x.sum(), "f32[8]", donate=0)
+
+    assert found.donation is not None
+    assert found.donation.arguments[0].why_not == "no output has its shape and dtype, f32[8]"
+    assert [r.code for r in found.remarks] == ["warned"]
+    assert "donated buffers were not usable" in found.remarks[0].message
+
+
+def test_a_function_that_does_not_trace_is_an_error_with_advice() -> None:
+    with pytest.raises(BenchaxError, match=r"(?s)^clip does not trace: TracerBool.*hint: .*argument x.*lax\.cond"):
+        benchax.inspect(lambda x: x if x > 0 else 0.0, "f32[]", name="clip")
+
+
+def test_a_spec_that_cannot_be_read_is_quoted() -> None:
+    with pytest.raises(UsageError, match=r"unknown dtype 'f33' in 'f33\[8\]'"):
+        benchax.inspect(double, "f33[8]")
+
+
+def test_what_runs_operation_by_operation_has_no_program() -> None:
+    with pytest.raises(UsageError, match="operation by operation there is no program"):
+        benchax.inspect(double, "f32[8]", jit=False)
+
+
+def test_an_option_that_the_function_takes_too_is_refused() -> None:
+    with pytest.raises(UsageError, match="name='a' is both an option of inspect and an argument"):
+        benchax.inspect(lambda x, name: x, "f32[8]", name="a")
+
+
+def test_the_workload_with_a_loop_counts_every_step() -> None:
+    (rnn,) = [case for case in cases() if case.id.name == "rnn"]
+
+    found = inspect_case(rnn)
+
+    assert found.counts is not None
+    assert found.counts.flops == pytest.approx(100 * (2 * 16 * 64 * (32 + 64) + 16 * 64), rel=0.01)
+    assert found.xla_cost is not None
+    assert found.xla_cost.flops == pytest.approx(found.counts.flops / 100, rel=0.01)
+
+
+def test_a_name_of_any_text_survives() -> None:
+    name = "é[b]\n" + "x" * 10_000
+
+    assert inspect_case(make_case(double, ("f32[2]",), name=name)).name == name

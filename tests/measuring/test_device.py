@@ -1,0 +1,272 @@
+"""The timer `device` on CPU: runs of known duration, what recording costs, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.clock import handlers, tier
+from benchax.errors import NotMeasured
+from benchax.measuring import timers
+from benchax.measuring.timers import TIMERS, device
+from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.device import EventCost
+from benchax.model import Measurement
+from benchax.profiling.runs import Run
+from benchax.profiling.session import session
+
+pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
+
+Make = Callable[..., Subject]
+
+
+def spinning(ns: int) -> Callable[[Any], Any]:
+    return lambda x: handlers.spin(tier(), x * 2, ns)
+
+
+def taken(prepared: Prepared, count: int) -> list[int]:
+    assert prepared.take is not None
+    return prepared.take(1, count)
+
+
+def test_each_reading_is_one_run_of_known_duration(subject: Make) -> None:
+    prepared = TIMERS["device"].prepare(subject(spinning(50_000), jnp.ones(4)))
+
+    readings = taken(prepared, 100)
+
+    assert len(readings) == 100
+    assert prepared.overhead_s is not None
+    assert min(readings) >= 50_000
+    assert min(readings) - prepared.overhead_s(1) * 1e9 < 51_500  # the least of many: whatever disturbs, lengthens
+
+
+def test_a_reading_of_several_calls_is_their_sum(subject: Make) -> None:
+    prepared = TIMERS["device"].prepare(subject(spinning(50_000), jnp.ones(4)))
+    assert prepared.take is not None
+
+    several = prepared.take(4, 10)
+
+    assert len(several) == 10
+    assert 200_000 <= min(several) < 230_000
+    assert 200_000 <= min(prepared.sample(4) for _ in range(5)) < 230_000
+
+
+def test_the_hand_over_to_other_threads_is_no_time_of_the_device(bench: Callable[..., Measurement]) -> None:
+    m = bench(lambda x: jnp.sin(x) @ x, "f32[64,64]", options={"timer": "device,wall", "max_time_s": 0.2})
+
+    assert m.samples[0].timer == "device"
+    assert min(m.samples[0].per_call_s) < min(m.samples[1].per_call_s)
+
+
+def test_recording_an_operation_costs_a_fraction_of_a_microsecond() -> None:
+    cost = device.event_cost()
+
+    assert 10e-9 < cost.outer_s <= cost.inner_s < 20e-6
+
+
+def test_what_recording_costs_counts_by_operations() -> None:
+    cost = EventCost(outer_s=0.25, inner_s=0.4)
+
+    assert cost.of(Run(0, 10.0, outer=2, inner=10)) == pytest.approx(4.5)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "why"),
+    [
+        (1, 0, r"^recording its 1 operation takes about 20 % of the 1.00 µs that were recorded$"),
+        (1, 3, r"^recording its 4 operations takes about 80 % of the 1.00 µs that were recorded$"),
+        (1, 9, r"^recording its 10 operations takes nearly all of the 1.00 µs that were recorded$"),
+    ],
+)
+def test_a_run_that_is_mostly_recording_is_refused(
+    outer: int, inner: int, why: str, subject: Make, monkeypatch
+) -> None:
+    monkeypatch.setattr(device, "event_cost", lambda: EventCost(0.2e-6, 0.2e-6))
+    monkeypatch.setattr(device, "whole_runs", lambda subject, calls: [Run(0, 1e-6, outer, inner)] * calls)
+    prepared = TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(4)))
+    assert prepared.overhead_s is not None
+
+    taken(prepared, 5)
+
+    with pytest.raises(NotMeasured, match=why):
+        prepared.overhead_s(1)
+
+
+def test_a_run_with_little_recording_has_it_subtracted(subject: Make, monkeypatch) -> None:
+    monkeypatch.setattr(device, "event_cost", lambda: EventCost(0.2e-6, 0.3e-6))
+    monkeypatch.setattr(device, "whole_runs", lambda subject, calls: [Run(0, 1e-3, 2, 2)] * calls)
+    prepared = TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(4)))
+    assert prepared.overhead_s is not None
+
+    taken(prepared, 5)
+
+    assert prepared.overhead_s(1) == pytest.approx(1e-6)
+    assert prepared.overhead_s(3) == pytest.approx(3e-6)
+
+
+def test_a_long_scan_of_short_steps_is_refused_before_it_is_sampled(subject: Make) -> None:
+    scan = lambda x: jax.lax.fori_loop(0, 1000, lambda _, y: jnp.flip(y) + 1, x)  # noqa: E731
+
+    with pytest.raises(NotMeasured, match=r"^recording its 3\d\d\d operations takes (about \d+ %|nearly all) of the "):
+        TIMERS["device"].prepare(subject(scan, "f32[1024]"))
+
+
+def test_a_tiny_function_becomes_a_row_without_a_number(bench: Callable[..., Measurement]) -> None:
+    m = bench(lambda x: x + 1, "f32[8]", options={"timer": "device,wall"})
+
+    assert [samples.timer for samples in m.samples] == ["wall"]
+    assert "recording its 1 operation takes " in (m.why_absent("samples.device") or "")
+
+
+def test_a_donating_function_gets_fresh_buffers_for_every_call(subject: Make, monkeypatch) -> None:
+    monkeypatch.setattr(device, "RENEWED_BYTES", 3 * 4 * 10_000)
+    made = subject(lambda x: jnp.sin(x) + 1, "f32[10000]", donate=[0])
+    prepared = TIMERS["device"].prepare(made)
+
+    assert len(taken(prepared, 10)) == 10
+    assert not made.inputs.args[0].is_deleted()
+
+
+def test_inputs_of_a_donating_function_are_not_all_made_at_once(subject: Make, monkeypatch) -> None:
+    asked = []
+    made = subject(lambda x: jnp.sin(x) + 1, "f32[10000]", donate=[0])
+    monkeypatch.setattr(device, "RENEWED_BYTES", 3 * 4 * 10_000)
+    monkeypatch.setattr(device, "whole_runs", lambda s, calls: asked.append(calls) or [Run(0, 1e-3, 1, 0)] * calls)
+
+    taken(TIMERS["device"].prepare(made), 10)
+
+    assert asked == [1, 3, 3, 3, 1]
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_several_programs_of_one_call_count_together(jit: bool, subject: Make) -> None:
+    """An un-jitted call runs one program for each operation."""
+    made = subject(lambda x: spinning(100_000)(spinning(100_000)(x)), jnp.ones(4), jit=jit)
+
+    readings = taken(TIMERS["device"].prepare(made), 10)
+
+    assert 200_000 <= min(readings) < 220_000
+
+
+def test_a_compiled_can_be_timed(subject: Make) -> None:
+    made = subject(jax.jit(spinning(100_000)).lower(jnp.ones(4)).compile(), jnp.ones(4))
+
+    assert 100_000 <= min(taken(TIMERS["device"].prepare(made), 10)) < 110_000
+
+
+def test_beside_another_profiler_the_reason_is_given(subject: Make, tmp_path: Path) -> None:
+    made = subject(spinning(50_000), jnp.ones(4))
+
+    with session(folder=tmp_path), pytest.raises(NotMeasured, match="another profiler is running in this process"):
+        TIMERS["device"].prepare(made)
+
+    assert len(taken(TIMERS["device"].prepare(made), 3)) == 3
+
+
+def test_programs_that_run_beside_the_calls_are_noticed(subject: Make) -> None:
+    calls = []
+
+    def sometimes(x: Any) -> Any:
+        calls.append(1)
+        return jnp.sin(x) if len(calls) % 4 else jnp.sin(x) + jnp.cos(x)
+
+    with pytest.raises(NotMeasured, match=r"holds \d+ runs of compiled programs for \d+ calls: something else ran"):
+        taken(TIMERS["device"].prepare(subject(sometimes, jnp.ones(4), jit=False)), 9)
+
+
+def test_a_function_that_runs_nothing_is_not_measured(subject: Make) -> None:
+    with pytest.raises(NotMeasured, match="the profiler recorded no operation of a compiled program"):
+        TIMERS["device"].prepare(subject(lambda x: 3, jnp.ones(4), jit=False))
+
+
+def test_runs_whose_end_was_not_recorded_are_recorded_again(subject: Make, monkeypatch) -> None:
+    asked = []
+
+    def half(subject: Subject, calls: int) -> list[Run]:
+        asked.append(calls)
+        return [replace_whole(Run(i, i / 1e6, 1, 0), i % 2 == 0) for i in range(calls)]
+
+    monkeypatch.setattr(device, "_recorded_calls", half)
+
+    runs = device.whole_runs(subject(lambda x: x + 1, jnp.ones(4)), 4)
+
+    assert [run.start_ps for run in runs] == [2, 4, 2, 2]
+    assert asked == [5, 4, 3]
+
+
+def test_an_end_that_is_never_recorded_is_a_reason(subject: Make, monkeypatch) -> None:
+    lost = lambda subject, calls: [replace_whole(Run(0, 1e-6, 1, 0), False)] * calls  # noqa: E731
+    monkeypatch.setattr(device, "_recorded_calls", lost)
+
+    with pytest.raises(NotMeasured, match="in 5 recordings the profiler did not say when each operation ended"):
+        device.whole_runs(subject(lambda x: x + 1, jnp.ones(4)), 4)
+
+
+def replace_whole(run: Run, is_whole: bool) -> Run:
+    return run._replace(is_whole=is_whole)
+
+
+def test_a_jax_that_cannot_leave_python_out_is_a_reason(subject: Make, monkeypatch) -> None:
+    made = subject(lambda x: x + 1, jnp.ones(4))
+    monkeypatch.delattr(jax.profiler, "ProfileOptions")
+
+    with pytest.raises(NotMeasured, match=r"records every call of Python .* 0\.6\.2 or newer can"):
+        TIMERS["device"].prepare(made)
+
+
+def test_a_platform_without_such_a_profiler_is_a_reason(subject: Make, monkeypatch) -> None:
+    made = subject(lambda x: x + 1, jnp.ones(4))
+    monkeypatch.setattr(jax, "default_backend", lambda: "metal")
+
+    with pytest.raises(NotMeasured, match="there is no profiler for metal that tells the runs apart"):
+        TIMERS["device"].prepare(made)
+
+
+@pytest.mark.parametrize(
+    ("platform", "wall_s", "names"),
+    [
+        ("cpu", 1e-4, ("in_graph", "wall", "pipelined", "loop")),
+        ("gpu", 1e-4, ("device", "wall", "pipelined", "loop")),
+        ("tpu", 5e-3, ("wall", "device", "pipelined")),
+        ("gpu", 0.1, ("wall",)),
+    ],
+)
+def test_on_an_accelerator_it_is_the_headline_of_short_calls(platform: str, wall_s: float, names: Any) -> None:
+    assert timers.chosen("auto", wall_s, platform) == names
+
+
+def test_the_same_program_on_several_devices_is_one_run_for_each_call() -> None:
+    program = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from benchax.profiling import events, runs
+from benchax.profiling.session import session
+x = jax.device_put(np.ones(2**20, np.float32), NamedSharding(Mesh(jax.devices(), "d"), PartitionSpec("d")))
+f = jax.jit(lambda x: jax.numpy.sin(x) * 2)
+f(x).block_until_ready()
+with session() as recording:
+    for _ in range(5):
+        f(x).block_until_ready()
+print([run.outer + run.inner for run in runs.device_runs(events.read(recording.xspace, runs.STATS))])
+"""
+    environ = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    out = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+
+    assert out.stdout == "[2, 2, 2, 2, 2]\n"
+
+
+def test_it_agrees_with_the_clock_inside(bench: Callable[..., Measurement]) -> None:
+    m = bench(spinning(200_000), jnp.ones(4), options={"timer": "device,in_graph", "max_time_s": 0.2})
+
+    by_device, in_graph = (min(samples.per_call_s) for samples in m.samples)
+    assert by_device == pytest.approx(in_graph, rel=0.05)
+    assert median(m.samples[0].per_call_s) >= 200e-6

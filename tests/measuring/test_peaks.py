@@ -1,0 +1,130 @@
+"""Rates of the machine: they are reached, kept, measured anew where the file is damaged, and absent with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchax.errors import NotMeasured
+from benchax.measuring import peaks as module
+from benchax.measuring.peaks import peaks
+from benchax.results.peaks import Peaks
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small arrays and short calls: what is tested is none of the rates."""
+    monkeypatch.setattr(module, "CALL_S", 1e-4)
+    monkeypatch.setattr(module, "BUDGET_S", 1e-3)
+    monkeypatch.setattr(module, "MATMUL_SIZES", (32, 64))
+    monkeypatch.setattr(module, "_memory_array_bytes", lambda: 2**20)
+
+
+def the_file(folder: Path) -> Path:
+    (file,) = folder.glob("*.json")
+    return file
+
+
+@pytest.mark.usefixtures("quick")
+def test_peaks_are_measured_once_and_then_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = peaks(folder=tmp_path)
+    monkeypatch.setattr(module, "_measured", None)  # nothing may be measured again
+
+    assert first is not None
+    assert first.memory_bytes_per_s is not None
+    assert first.memory_bytes_per_s > 0
+    assert list(first.matmul_flops_per_s) == ["f32"]
+    assert first.path == str(the_file(tmp_path))
+    assert peaks(folder=tmp_path) == first == peaks(measure=False, folder=tmp_path)
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_dtype_is_added_to_what_is_kept(tmp_path: Path) -> None:
+    first = peaks(folder=tmp_path)
+
+    both = peaks(folder=tmp_path, dtypes=("f32", "bf16"))
+
+    assert first is not None
+    assert both is not None
+    assert list(both.matmul_flops_per_s) == ["f32", "bf16"]
+    assert both.matmul_flops_per_s["f32"] == first.matmul_flops_per_s["f32"]
+    assert both.memory_bytes_per_s == first.memory_bytes_per_s
+
+
+def test_nothing_is_measured_unasked(tmp_path: Path) -> None:
+    assert peaks(measure=False, folder=tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: "\x00\xff",
+        lambda text: text.replace('"format": 1', '"format": 2'),
+        lambda text: json.dumps(json.loads(text) | {"memory_bytes_per_s": -1.0}),
+        lambda text: json.dumps(json.loads(text) | {"cache_bytes_per_s": "fast"}),
+        lambda text: json.dumps(json.loads(text) | {"matmul_flops_per_s": None}),
+    ],
+)
+def test_a_damaged_file_is_measured_anew(damage, tmp_path: Path) -> None:
+    peaks(folder=tmp_path)
+    file = the_file(tmp_path)
+    file.write_text(damage(file.read_text()), encoding="utf-8")
+    assert peaks(measure=False, folder=tmp_path) is None
+
+    again = peaks(folder=tmp_path)
+
+    assert again is not None
+    assert again == peaks(measure=False, folder=tmp_path)
+
+
+@pytest.mark.usefixtures("quick")
+def test_rates_that_cannot_be_kept_are_told_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    found = peaks(folder=tmp_path / "file" / "peaks")
+
+    assert found is not None
+    assert found.cache_bytes_per_s
+    assert found.path == ""
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_rate_that_cannot_be_had_is_absent_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> float:
+        raise NotMeasured("no caches today")
+
+    monkeypatch.setattr(module, "_cache_bytes_per_s", refused)
+
+    found = peaks(folder=tmp_path, dtypes=("f64",))
+
+    assert found is not None
+    assert (found.cache_bytes_per_s, found.why_absent("cache_bytes_per_s")) == (None, "no caches today")
+    assert "f64" not in found.matmul_flops_per_s
+    assert "jax_enable_x64 is off" in (found.why_absent("matmul_flops_per_s.f64") or "")
+
+
+def test_the_fastest_repeat_counts_and_repeats_end_with_the_budget() -> None:
+    taken = iter([0.3, 0.1, 0.2, 9.0])
+
+    assert module._best(lambda: next(taken)) == 0.1  # 0.4 s are over after two
+
+
+def test_calls_are_made_long_enough() -> None:
+    turns = module._long_enough(lambda turns: turns * 1e-5)
+
+    assert turns * 1e-5 >= module.CALL_S
+
+
+@pytest.mark.parametrize(
+    ("working_set", "expected"), [(100, (9.0, 100)), (101, (9.0, 100)), (1000, (5.0, 1000)), (None, (5.0, 1000))]
+)
+def test_what_fits_into_caches_is_held_against_their_rate(working_set: int | None, expected: tuple[float, int]) -> None:
+    """Between the two arrays the faster one, so that a share is rather too small than too large."""
+    assert Peaks(5.0, 1000, 9.0, 100).bytes_per_s(working_set) == expected

@@ -1,0 +1,97 @@
+"""Before profiling: what would make a trace empty or unwritable is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import pytest
+
+from benchax.errors import UsageError
+from benchax.profiling import preflight
+from benchax.profiling.preflight import Here, about, about_folder
+
+GPU = Here("gpu", "cuda 12090", xla_flags=preflight.NO_COMMAND_BUFFERS)
+ADMIN_ONLY = "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n"
+
+
+def codes(found: list[preflight.Remark]) -> list[tuple[str, str]]:
+    return [(remark.code, remark.severity) for remark in found]
+
+
+def test_nothing_is_said_where_nothing_is_wrong(tmp_path: Path) -> None:
+    assert preflight.check(tmp_path / "new" / "folder") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_that_runs_already_stops_us(tmp_path: Path) -> None:
+    jax.profiler.start_trace(str(tmp_path))
+    try:
+        found = preflight.check()
+    finally:
+        jax.profiler.stop_trace()
+
+    assert codes(found) == [("profiler-running", "error")]
+    with pytest.raises(UsageError, match=r"cannot profile: jax\.profiler is tracing this process already"):
+        preflight.stop_at_errors(found)
+    assert preflight.check() == []
+
+
+def test_nsight_around_us_takes_the_kernels_on_a_gpu_only() -> None:
+    nsys = preflight.running({"NSYS_PROFILING_SESSION_ID": "7"})
+
+    assert nsys == "Nsight Systems"
+    assert codes(about(replace(GPU, running=nsys))) == [("profiler-running", "error")]
+    assert about(Here("cpu", running=nsys)) == []
+
+
+def test_kernels_that_only_root_may_see_are_an_error_with_the_way_out() -> None:
+    (remark,) = about(replace(GPU, nvidia_params=ADMIN_ONLY))
+
+    assert (remark.code, remark.severity) == ("no-gpu-permission", "error")
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in remark.message
+    assert about(replace(GPU, nvidia_params=ADMIN_ONLY, may_administrate=True)) == []
+    assert about(replace(GPU, nvidia_params=ADMIN_ONLY.replace(": 1", ": 0"))) == []
+
+
+def test_command_buffers_are_a_warning_with_the_flag_that_turns_them_off() -> None:
+    (remark,) = about(replace(GPU, xla_flags="--xla_dump_to=/tmp/d"))
+
+    assert (remark.code, remark.severity) == ("command-buffers", "warning")
+    assert "XLA_FLAGS='--xla_gpu_enable_command_buffer='" in remark.message
+    assert codes(about(replace(GPU, xla_flags="--xla_gpu_enable_command_buffer=FUSION"))) == [
+        ("command-buffers", "warning")
+    ]
+    assert about(replace(GPU, xla_flags="", platform_version="rocm 6.3")) == []
+
+
+def test_an_old_jax_is_a_warning() -> None:
+    (remark,) = about(Here("cpu", has_options=False, jax_version="0.6.0"))
+
+    assert (remark.code, remark.severity) == ("no-profile-options", "warning")
+    assert "0.6.0" in remark.message
+
+
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "täken").write_text("")
+
+    for folder in (tmp_path / "täken", tmp_path / "täken" / "below"):
+        (remark,) = about_folder(folder)
+        assert (remark.code, remark.severity) == ("no-folder", "error")
+        assert "täken" in remark.message
+
+
+def test_a_folder_that_takes_no_files_is_an_error() -> None:
+    """/proc refuses root, too."""
+    (remark,) = about_folder(Path("/proc/benchax"))
+
+    assert (remark.code, remark.severity) == ("no-folder", "error")
+    assert "cannot write into '/proc'" in remark.message
+
+
+def test_a_full_disk_is_an_error_with_both_sizes(tmp_path: Path) -> None:
+    (remark,) = about_folder(tmp_path, least_free_bytes=2**60)
+
+    assert (remark.code, remark.severity) == ("disk-full", "error")
+    assert "free, and a trace needs at least 1048576 TiB" in remark.message

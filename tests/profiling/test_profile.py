@@ -1,0 +1,217 @@
+"""Real recordings of real programs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import signal
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import benchax
+from benchax.errors import NotMeasured, UsageError
+from benchax.profiling.events import read
+from benchax.profiling.profile import Recording
+from benchax.profiling.session import session
+from benchax.results.profile import Profile
+
+
+@jax.jit
+def scoped(a: jax.Array, b: jax.Array) -> jax.Array:
+    with jax.named_scope("first"):
+        c = a @ b
+    with jax.named_scope("turns"):
+        return jax.lax.fori_loop(0, 3, lambda i, z: jnp.sin(z @ b), c)
+
+
+@pytest.fixture(scope="module")
+def x() -> jax.Array:
+    return jnp.full((128, 128), 0.01)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, x: jax.Array) -> Profile:
+    return benchax.profile(scoped, x, x, dir=tmp_path_factory.mktemp("kept"), runs=4)
+
+
+def test_operations_know_where_they_come_from(kept: Profile) -> None:
+    scopes = {op.scope: op for op in kept.ops if op.scope}
+
+    sine = next(op for scope, op in scopes.items() if scope.endswith("sin"))
+    line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "jnp.sin(z @ b)" in text)
+    assert "jit(scoped)/turns/while/body" in str(sine.scope)
+    assert sine.source == f"{__file__}:{line}"
+    assert sine.calls == 4 * 3
+    assert "f32[128,128]" in str(sine.hlo)
+    assert any("/first/" in scope for scope in scopes)
+
+
+def test_self_times_and_runs_add_up(kept: Profile) -> None:
+    assert len(kept.runs) == len(kept.steps) == 4
+    assert {run.module for run in kept.runs} == {"jit_scoped"}
+    assert sum(op.share for op in kept.ops) == pytest.approx(1)
+    assert kept.devices[0].busy_s <= kept.devices[0].span_s
+    assert kept.compile_s is None, "compiled before the recording"
+
+
+def test_the_trace_is_read_as_jax_reads_it(kept: Profile) -> None:
+    data = Path(kept.files["xplane"]).read_bytes()
+    ours, theirs = read(data), jax.profiler.ProfileData.from_serialized_xspace(data)
+
+    for plane, other in zip(ours.planes, theirs.planes, strict=True):
+        assert plane.name == other.name
+        for line, events in zip(plane.lines, (list(one.events) for one in other.lines), strict=True):
+            names = [line.names[i] for i in line.name_id.tolist()]
+            codes, (runs, has_run) = line.text("hlo_op"), line.number("run_id")
+            stats = [dict(event.stats) for event in events]
+            assert names == [event.name for event in events]
+            assert (line.duration_ps / 1000).tolist() == pytest.approx([event.duration_ns for event in events])
+            assert [line.texts[i] if i >= 0 else None for i in codes] == [s.get("hlo_op") for s in stats]
+            assert [r if h else None for r, h in zip(runs, has_run, strict=True)] == [s.get("run_id") for s in stats]
+            gaps = [event.start_ns - events[0].start_ns for event in events]
+            assert ((line.start_ps - line.start_ps[:1]) / 1000).tolist() == pytest.approx(gaps, abs=1)
+
+
+def test_files_are_where_tensorboard_looks_and_perfetto_can_read_them(kept: Profile) -> None:
+    files = {kind: Path(file) for kind, file in kept.files.items()}
+
+    assert set(files) == {"xplane", "trace_json", "perfetto", "memory"}
+    assert files["xplane"].match("plugins/profile/*/*.xplane.pb")
+    assert files["trace_json"].match("plugins/profile/*/*.trace.json.gz")
+    assert gzip.decompress(files["memory"].read_bytes())
+    trace = json.loads(gzip.decompress(files["perfetto"].read_bytes()))
+    assert "metadata" not in trace
+    assert any(event["ph"] == "X" and event["name"].startswith("while") for event in trace["traceEvents"])
+    for event in trace["traceEvents"]:
+        assert {"ph", "pid", "name"} <= event.keys()
+        if event["ph"] == "X":
+            assert {"ts", "dur", "tid"} <= event.keys()
+
+
+def test_two_recordings_of_one_second_do_not_overwrite_each_other(tmp_path: Path, x: jax.Array) -> None:
+    folders = {Path(benchax.profile(scoped, x, x, dir=tmp_path, runs=1).files["xplane"]).parent for _ in range(3)}
+
+    assert len(folders) == 3
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["plugins"], "nothing else stays behind"
+
+
+def test_a_block_is_a_profile_when_it_has_ended(x: jax.Array) -> None:
+    with benchax.profile() as p:
+        assert isinstance(p, Recording)
+        with pytest.raises(NotMeasured, match="before the block had ended"):
+            p.ops  # noqa: B018
+        kept = jax.jit(lambda a: jnp.tanh(a) @ a)(x)
+
+    assert {op.module for op in p.ops} == {"jit__lambda"}
+    assert p.compile_s > 0
+    assert p.passes[0].self_s > 0
+    assert p.files == {}
+    assert str(p) == p.table()
+    assert [(one.shape, one.count) for one in p.left_over or ()] == [(kept.shape, 1)]
+
+
+def test_arrays_that_stay_alive_are_listed(x: jax.Array) -> None:
+    held = []
+
+    p = benchax.profile(lambda a: held.append(a + 1), x[:3, :5], runs=2)
+
+    assert [(one.shape, one.dtype, one.count, one.size_bytes) for one in p.left_over or ()] == [
+        ((3, 5), "float32", 2, 120)
+    ]
+    assert (p.live_bytes_after or 0) - (p.live_bytes_before or 0) == 120
+
+
+def test_an_empty_block_is_no_empty_table() -> None:
+    with benchax.profile() as p:
+        pass
+
+    assert p.ops == ()
+    # A thread of an earlier test may still say something: then it is not "nothing at all".
+    assert "no operation of a compiled program is in this trace" in " ".join(str(p).split())
+
+
+def test_the_tracer_of_the_host_switched_off_is_said(x: jax.Array) -> None:
+    p = benchax.profile(scoped, x, x, runs=1, options={"host_tracer_level": 0})
+
+    assert "host_tracer_level=0 records no operation" in str(p)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"host_tracer_levl": 2}, "unknown option of the profiler 'host_tracer_levl'\nexpected 'host_tracer_level'?"),
+        ({"host_tracer_level": "high"}, "host_tracer_level='high'"),
+    ],
+)
+def test_options_that_jax_would_take_in_silence_are_refused(options, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        benchax.profile(options=options)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: benchax.profile(abs, 1, runs=0),
+        lambda: benchax.profile("folder", dir="other"),
+        lambda: benchax.profile(runs=3),  # type: ignore[call-overload]
+        lambda: benchax.profile(3),  # type: ignore[call-overload]
+        lambda: benchax.profile(lambda runs: runs, runs=3),
+    ],
+)
+def test_a_call_that_cannot_be_meant_is_refused(call) -> None:
+    with pytest.raises(UsageError):
+        call()
+
+
+def test_a_second_recording_is_refused_and_a_third_one_works(x: jax.Array) -> None:
+    with session() as first, pytest.raises(UsageError, match="another profiler is running"), session():
+        pytest.fail("began inside of another one")
+
+    with session() as later:
+        jax.block_until_ready(scoped(x, x))
+
+    assert first.xspace
+    assert b"while" in later.xspace
+
+
+def test_a_block_that_raises_ends_its_recording() -> None:
+    with pytest.raises(ZeroDivisionError), session():
+        1 / 0  # noqa: B018
+
+    with session() as later:
+        pass
+
+    assert later.xspace
+
+
+def test_a_folder_that_is_a_file_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = []
+
+    with pytest.raises(UsageError, match="cannot write a profile into"), benchax.profile(tmp_path / "file"):
+        ran.append(1)
+
+    assert ran == []
+
+
+def test_a_disk_that_is_full_is_said_and_does_not_block_the_next_recording(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(UsageError, match="could not be written") as caught, session(folder=tmp_path):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+    with session(folder=tmp_path) as later:
+        pass
+
+    assert "the program has run to its end" in str(caught.value)
+    assert later.files["xplane"].exists()

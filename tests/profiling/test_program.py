@@ -1,0 +1,171 @@
+"""The hook that records a program from inside: real programs, really ended in each way."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchax.profiling.program import HOOK, MOST_TIMES
+from benchax.wrapping.command import Ended, run
+
+BEGIN = """
+import os, pathlib, signal, sys
+import jax, jax.numpy as jnp
+jax.jit(lambda x: x + 1).trace(jax.ShapeDtypeStruct((3,), "float32"))  # an event, and no backend yet
+jax.config.update("jax_num_cpu_devices", 2)  # refused once there is one
+f = jax.jit(lambda x: jnp.tanh(x @ x))
+x = f(jnp.ones((64, 64)))
+
+def until(is_over):
+    while not is_over():
+        f(x).block_until_ready()
+
+def traces():
+    return list(pathlib.Path("profile").glob("plugins/**/*.xplane.pb"))
+
+for _ in range(20):
+    f(x).block_until_ready()
+assert len(jax.devices()) == 2
+"""
+
+
+@pytest.fixture
+def profile(project: Path):
+    """Runs a program that begins as above and goes on as given; recorded into the folder profile."""
+
+    def run_it(then: str = "", begin: str = BEGIN, **wish: Any) -> Ended:
+        (project / "train.py").write_text(begin + then)
+        return run([sys.executable, "train.py"], HOOK, {"folder": str(project / "profile"), **wish}, limit_s=60)
+
+    return run_it
+
+
+def only(ended: Ended) -> dict[str, Any]:
+    (report,) = ended.reports
+    return report.result
+
+
+@pytest.mark.parametrize(
+    ("then", "code"),
+    [
+        ("sys.exit(7)", 7),
+        ("raise ValueError('oops')", 1),
+        ("os.kill(os.getpid(), signal.SIGTERM)", 128 + signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGINT)", 128 + signal.SIGINT),
+    ],
+)
+def test_the_trace_is_saved_however_python_ends(then: str, code: int, profile, project: Path) -> None:
+    ended = profile(then)
+
+    found = only(ended)
+    assert ended.exit_code == code
+    assert Path(found["xplane"]).stat().st_size > 1000
+    assert (found["stopped_by"], found["platform"], found["remarks"]) == ("end", "cpu", [])
+    assert found["recorded_s"] > 0
+
+
+def test_after_sigkill_there_is_no_trace_and_no_report(profile, project: Path) -> None:
+    ended = profile("os.kill(os.getpid(), signal.SIGKILL)")
+
+    assert (ended.exit_code, ended.reports) == (137, ())
+    assert list(project.rglob("*.xplane.pb")) == []
+
+
+def test_it_stops_by_itself_and_what_is_written_outlives_sigkill(profile, project: Path) -> None:
+    ended = profile("until(traces); os.kill(os.getpid(), signal.SIGKILL)", duration_s=0.05)
+
+    assert ended.exit_code == 137
+    assert len(list(project.rglob("profile/plugins/profile/*/*.xplane.pb"))) == 1
+
+
+def test_a_limit_of_time_is_said(profile) -> None:
+    found = only(profile("until(traces)", duration_s=0.05))
+
+    assert found["stopped_by"] == "duration"
+    assert found["recorded_s"] >= 0.05
+
+
+def test_a_compilation_does_not_use_up_the_time(profile) -> None:
+    """Else a program that compiles for a minute would never be seen running."""
+    compiling = """
+end = time.perf_counter() + 0.6
+while time.perf_counter() < end:
+    jax.jit(lambda x: x + 1).lower(x).compile()
+until(traces)
+"""
+
+    found = only(profile("import time" + compiling, duration_s=0.3))
+
+    assert found["stopped_by"] == "duration"
+    assert found["recorded_s"] >= 0.6 + 0.3
+
+
+def test_a_program_that_compiles_for_ever_is_recorded_for_a_limited_time(profile) -> None:
+    compiling = "while not traces(): jax.jit(lambda x: x + 1).lower(x).compile()"
+
+    found = only(profile(compiling, duration_s=0.1))
+
+    assert found["stopped_by"] == "duration"
+    assert found["recorded_s"] >= 0.1 * MOST_TIMES
+
+
+def test_it_can_begin_later(profile) -> None:
+    found = only(profile("until(traces)", start_after_s=0.5, duration_s=0.05))
+
+    assert found["began_s"] >= 0.5
+
+
+def test_a_program_that_ends_before_the_beginning_is_told_so(profile, project: Path) -> None:
+    found = only(profile(start_after_s=1000.0))
+
+    assert (found["xplane"], found["recorded_s"]) == (None, None)
+    assert found["remarks"] == ["the program ended before the 1000 s had passed after which to begin"]
+
+
+def test_a_program_that_compiles_nothing_is_told_so(profile) -> None:
+    found = only(profile(begin="import jax"))
+
+    assert found["xplane"] is None
+    assert found["remarks"] == ["the program compiled nothing with JAX, so that there was nothing to profile"]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "with jax.profiler.trace('own'): f(x).block_until_ready()",
+        "jax.profiler.start_trace('own'); f(x); jax.profiler.stop_trace()",
+    ],
+)
+def test_a_trace_of_the_programs_own_works_as_without_us(own: str, profile, project: Path) -> None:
+    ended = profile(own)
+
+    found = only(ended)
+    assert ended.exit_code == 0
+    assert found["stopped_by"] == "trace of the program's own"
+    assert Path(found["xplane"]).exists()
+    assert len(list(project.rglob("own/plugins/profile/*/*.xplane.pb"))) == 1
+
+
+def test_a_trace_of_the_programs_own_that_comes_first_is_left_alone(profile, project: Path) -> None:
+    begin = "import jax, jax.numpy as jnp\nwith jax.profiler.trace('own'): jnp.ones(3).block_until_ready()"
+
+    ended = profile(begin=begin)
+
+    assert ended.exit_code == 0
+    assert only(ended)["remarks"] == ["the program began a trace of its own before ours"]
+    assert len(list(project.rglob("own/plugins/profile/*/*.xplane.pb"))) == 1
+
+
+def test_a_folder_that_takes_no_files_is_said_and_the_program_runs(profile, project: Path) -> None:
+    (project / "profile").write_text("a file")
+
+    ended = profile("print('fine')")
+
+    assert ended.exit_code == 0
+    assert only(ended)["xplane"] is None
+    (remark,) = only(ended)["remarks"]
+    assert "is a file; expected a folder" in remark

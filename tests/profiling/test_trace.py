@@ -1,0 +1,248 @@
+"""Traces by hand: what is known to be in them must be in the table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xspace_by_hand import Event, block, number, op, plane, space
+
+from benchax.profiling.intervals import holes, unions
+from benchax.profiling.trace import profile_of
+from benchax.results.profile import Profile
+
+US = 10**6
+"""Picoseconds."""
+
+
+def cpu(*lines: list[Event], **more: object) -> Profile:
+    return profile_of(space(plane("/host:CPU", {f"pool/{i}": line for i, line in enumerate(lines)})), **more)  # type: ignore[arg-type]
+
+
+def self_us(p: Profile) -> dict[str, float]:
+    return {one.name: round(one.self_s * 1e6, 6) for one in p.ops}
+
+
+def remark(p: Profile, code: str) -> str:
+    return next(one.message for one in p.remarks if one.code == code)
+
+
+def test_what_runs_inside_a_loop_is_not_counted_twice() -> None:
+    p = cpu(
+        [op("while.1", 0, 10 * US), op("dot.2", 1 * US, 4 * US), op("dot.2", 6 * US, 3 * US), op("sin.3", 10 * US, US)]
+    )
+
+    assert self_us(p) == {"dot.2": 7, "while.1": 3, "sin.3": 1}
+    assert [(one.name, one.calls, one.total_s) for one in p.ops][1] == ("while.1", 1, 10e-6)
+    assert sum(one.share for one in p.ops) == pytest.approx(1)
+
+
+def test_threads_do_not_hide_one_another() -> None:
+    p = cpu([op("dot.1", 0, 10 * US)], [op("sin.2", 2 * US, 4 * US)])
+
+    assert self_us(p) == {"dot.1": 10, "sin.2": 4}
+    assert p.devices[0].busy_s == pytest.approx(10e-6)
+
+
+def test_an_operation_that_was_handed_to_other_threads_ends_with_its_marker() -> None:
+    p = cpu([op("dot.1", 0, 2 * US, _p=77)], [Event("end: dot.1", 9 * US, 100, {"_c": 77})])
+
+    assert self_us(p) == {"dot.1": 9}
+    assert p.runs[0].device_s == pytest.approx(9e-6)
+
+
+def test_an_operation_without_its_end_is_said_to_be_longer() -> None:
+    p = cpu(
+        [op("dot.1", 0, 2 * US, _p=77), op("dot.1", 5 * US, 2 * US, _p=78)],
+        [Event("end: dot.1", 3 * US, 1, {"_c": 77})],
+    )
+
+    assert p.ops[0].total_s is None
+    assert "the end of 1 of 2 calls is not in the trace" in remark(p, "open-calls")
+
+
+def test_a_device_is_idle_between_operations_and_gaps_name_their_neighbours() -> None:
+    p = cpu([op("a", 0, 2 * US), op("b", 5 * US, US), op("c", 7 * US, US)])
+
+    (device,) = p.devices
+
+    assert (device.name, device.busy_s, device.idle_s) == ("cpu:0", pytest.approx(4e-6), pytest.approx(4e-6))
+    assert [(gap.before, gap.after) for gap in device.gaps] == [("a", "b"), ("b", "c")]
+    assert device.gaps[0].length_s == pytest.approx(3e-6)
+
+
+def test_each_run_has_its_own_device_time() -> None:
+    p = cpu([op("a", 0, 2 * US), op("b", 3 * US, US), op("a", 10 * US, 5 * US, run_id=2)], [op("c", US, 2 * US)])
+
+    assert [(run.run_id, run.module) for run in p.runs] == [(1, "jit_f"), (2, "jit_f")]
+    assert [run.device_s for run in p.runs] == pytest.approx([4e-6, 5e-6])
+
+
+def test_two_programs_of_one_name_stay_apart() -> None:
+    p = cpu([op("dot.1", 0, 2 * US), op("dot.1", 5 * US, 3 * US, program_id=9)])
+
+    assert sorted(one.self_s for one in p.ops) == pytest.approx([2e-6, 3e-6])
+
+
+def test_steps_come_from_annotations() -> None:
+    step = Event("train", 0, 9 * US, {"step_num": 4, "_r": 1})
+
+    p = cpu([step, op("a", US, US)])
+
+    assert [(one.name, one.number, one.length_s) for one in p.steps] == [("train", 4, pytest.approx(9e-6))]
+
+
+def test_the_compiler_is_counted_by_pass() -> None:
+    line = [
+        Event("PjRtCpuClient::Compile", 0, 10 * US),
+        Event("fusion (jit_f)", US, 6 * US, {"module": "jit_f"}),
+        Event("dce", 2 * US, US),
+        Event("dce", 4 * US, US),
+        Event("dce", 20 * US, US),  # outside of the compiler
+    ]
+
+    p = cpu(line)
+
+    assert p.compile_s == pytest.approx(10e-6)
+    assert {one.name: (one.calls, round(one.self_s * 1e6)) for one in p.passes} == {
+        "PjRtCpuClient::Compile": (1, 4),
+        "fusion": (1, 4),
+        "dce": (2, 2),
+    }
+
+
+def test_nothing_compiled_is_not_zero_seconds() -> None:
+    assert cpu([op("a", 0, US)]).compile_s is None
+
+
+def test_streams_of_a_gpu_are_read_and_said_to_be_untried() -> None:
+    kernels = [
+        Event("gemm_kernel", 0, 3 * US, {"hlo_op": "dot.1", "hlo_module": "jit_f"}),
+        Event("MemcpyD2H", 4 * US, US),
+    ]
+
+    p = profile_of(
+        space(plane("/device:GPU:1", {"Stream #7(Compute)": kernels, "XLA Modules": [Event("m", 0, 9 * US)]}))
+    )
+
+    assert p.backend == "gpu"
+    assert p.devices[0].name == "gpu:1"
+    assert self_us(p) == {"dot.1": 3, "MemcpyD2H": 1}
+    assert p.runs == ()
+    assert "was not tried" in remark(p, "unverified")
+
+
+def test_operations_of_a_tpu_are_those_of_one_line() -> None:
+    lines = {
+        "XLA Ops": [Event("%fusion.1", 0, 3 * US, {"hlo_category": "loop fusion"})],
+        "Steps": [Event("1", 0, 9 * US)],
+    }
+
+    p = profile_of(space(plane("/device:TPU:0", lines)))
+
+    assert [(one.name, one.category) for one in p.ops] == [("%fusion.1", "loop fusion")]
+    assert p.backend == "tpu"
+
+
+@pytest.mark.parametrize(
+    ("planes", "options", "advice"),
+    [
+        ({"/host:CPU": {"python": [Event("PjitFunction(f)", 0, US)]}}, {}, "jax.block_until_ready"),
+        ({"/host:CPU": {}}, {"host_tracer_level": 0}, "host_tracer_level=0 records no operation"),
+        ({"/host:CPU": {}}, {}, "nothing at all ran"),
+        ({"/host:CPU": {"python": [Event("x", 0, 1)]}, "/device:GPU:0": {}}, {}, "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
+    ],
+)
+def test_a_trace_without_operations_says_why(planes, options, advice: str) -> None:
+    p = profile_of(space(*(plane(name, lines) for name, lines in planes.items())), options=options)
+
+    assert p.ops == ()
+    assert advice in remark(p, "no-operations")
+    assert "/host:CPU (" in remark(p, "no-operations"), "which planes were there"
+
+
+def test_a_gpu_that_gave_no_plane_at_all_is_told_from_a_cpu() -> None:
+    version = number(1, 1) + block(5, "12.9")
+    names = block(5, number(1, 1) + block(2, number(1, 1) + block(2, "cuda_version")))
+    metadata = block(1, block(2, "/host:metadata") + names + block(6, version))
+
+    p = profile_of(space(metadata, plane("/host:CPU", {"python": [Event("x", 0, 1)]})))
+
+    assert "no plane of a device" in remark(p, "no-operations")
+
+
+def test_dropped_events_are_an_error_beside_the_table() -> None:
+    p = profile_of(space(plane("/host:CPU", {"a": [op("a", 0, 1)]}), warnings=["Dropped 12 activity records"]))
+
+    assert p.is_truncated
+    assert "Dropped 12" in remark(p, "events-dropped")
+
+
+def test_a_trace_without_its_end_is_said_to_be_cut() -> None:
+    p = profile_of(space(plane("/host:CPU", {"a": [op("a", 0, 1)]}), host=""))
+
+    assert "may have been cut" in remark(p, "maybe-cut")
+
+
+intervals = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=12).map(sorted)
+
+
+@given(intervals)
+def test_covered_and_uncovered_time_make_the_whole(pairs: list[tuple[int, int]]) -> None:
+    start = [a for a, _ in pairs]
+    end = [a + length for a, length in pairs]
+    truth = len({t for a, b in zip(start, end, strict=True) for t in range(a, b)})
+
+    idle = sum(hole.end - hole.start for hole in holes(np.array(start), np.array(end)))
+
+    assert unions([0] * len(start), start, end)[0] == (min(start), truth)
+    assert max(end) - min(start) - idle == truth
+
+
+def module(*instructions: tuple[str, str, list[int]], body: tuple[str, ...] = ()) -> bytes:
+    """`/host:metadata` with program 6: (name, opcode, numbers of called computations), and computation 7."""
+
+    def computation(title: str, key: int, lines: list[bytes]) -> bytes:
+        return block(3, block(1, title) + b"".join(block(2, line) for line in lines) + number(5, key))
+
+    main = [
+        block(1, name) + block(2, code) + b"".join(number(38, one) for one in called)
+        for name, code, called in instructions
+    ]
+    inner = [block(1, name) + block(2, "dot") + block(7, block(2, f"jit(f)/{name}")) for name in body]
+    proto = block(1, block(1, "jit_f") + computation("main", 1, main) + computation("region_0", 7, inner))
+    stat = number(1, 1) + block(6, proto)
+    event = number(1, 1) + block(2, "jit_f(6)") + block(5, stat)
+    keys = block(5, number(1, 1) + block(2, number(1, 1) + block(2, "Hlo Proto")))
+    return block(1, block(2, "/host:metadata") + block(4, number(1, 1) + block(2, event)) + keys)
+
+
+def test_a_body_that_runs_on_another_thread_is_inside_its_loop_and_a_neighbour_is_not() -> None:
+    program = module(("while.1", "while", [7]), ("sort.3", "sort", []), body=("dot.2",))
+    first = [op("while.1", 0, US, _p=5)]
+    second = [op("dot.2", 2 * US, 4 * US), op("sort.3", 7 * US, 2 * US), Event("end: while.1", 10 * US, 1, {"_c": 5})]
+
+    p = profile_of(space(program, plane("/host:CPU", {"a": first, "b": second})))
+
+    assert self_us(p) == {"while.1": 6, "dot.2": 4, "sort.3": 2}
+    assert {one.name: one.total_s for one in p.ops}["while.1"] == pytest.approx(10e-6)
+    assert {one.name: one.scope for one in p.ops}["dot.2"] == "jit(f)/dot.2"
+
+
+def test_two_at_once_inside_a_loop_are_taken_off_it_once() -> None:
+    program = module(("while.1", "while", [7]), body=("dot.2", "dot.3"))
+    lines = {"a": [op("while.1", 0, 10 * US), op("dot.2", US, 4 * US)], "b": [op("dot.3", 3 * US, 4 * US)]}
+
+    p = profile_of(space(program, plane("/host:CPU", lines)))
+
+    assert self_us(p) == {"while.1": 4, "dot.2": 4, "dot.3": 4}
+
+
+def test_a_program_that_cannot_be_read_costs_only_the_scopes() -> None:
+    broken = module(("dot.1", "dot", [])).replace(block(1, "jit_f"), b"\x0b" + b"\x0b" * (len(block(1, "jit_f")) - 1))
+
+    p = profile_of(space(broken, plane("/host:CPU", {"a": [op("dot.1", 0, US)]})))
+
+    assert [(one.name, one.scope) for one in p.ops] == [("dot.1", None)]
+    assert "scopes and lines are not known" in remark(p, "no-programs")

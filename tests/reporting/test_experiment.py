@@ -1,0 +1,88 @@
+"""Experiments in a table, in words, and as HTML."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from comparisons_by_hand import HOST, compared
+
+from benchax.model import Remark, Version
+from benchax.reporting import experiment
+from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
+
+NASTY = "[bold]µ\n<script>alert(1)</script>[/nope]"
+FASTER = compared(1, 0.5, baseline=Version("baseline"), candidate=Version("bf16"), confirmed=True)
+BASELINE = VariantRow("baseline", "as it is", compile_s=0.02, peak_bytes=2**20, errors=Errors("float64", 1e-7, 1e-8))
+BF16 = replace(
+    BASELINE, name="bf16", comparison=FASTER, errors=Errors("float64", 3e-3, 1e-3), sentence="saves 5 µs",
+    facts=(("inputs", "bf16[8]"),),
+)  # fmt: skip
+FAILED = VariantRow("f16", "half", "wrong_result", NASTY, errors=Errors("float64", None, None, 3, 2), sentence=NASTY)
+SAME = replace(BASELINE, name="tf32", reason="same program", sentence="does nothing here")
+REFUSED = VariantRow("donate", "", "not_available", "nothing fits", sentence="nothing fits")
+FOUND = Experiment("mm", "f32[8]", BASELINE, (BF16, FAILED, SAME, REFUSED), environment=HOST)
+
+
+def cells(row: int) -> dict[str, str]:
+    table = experiment.table(FOUND)
+    return dict(zip(table.columns, table.lines[row], strict=True))
+
+
+def test_a_row_shows_both_times_the_ratio_with_its_interval_and_the_error() -> None:
+    assert cells(1) == {
+        "variant": "bf16",
+        "time per call": "10.0 µs → 5.00 µs",
+        "speedup": "2.00× (1.98 – 2.02)",
+        "peak": "1.00 MiB",
+        "compile": "20.0 ms",
+        "error": "3.0e-03",
+        "verdict": "faster, confirmed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"), [(0, "baseline"), (2, "wrong result"), (3, "same program"), (4, "not available")]
+)
+def test_what_was_not_compared_has_no_times_and_says_what_it_is(row: int, verdict: str) -> None:
+    assert (cells(row)["verdict"], cells(row)["time per call"], cells(row)["speedup"]) == (verdict, "", "")
+
+
+def test_what_is_not_finite_is_counted_in_place_of_an_error() -> None:
+    assert cells(2)["error"] == "2 NaN, 3 inf"
+
+
+def test_a_number_that_was_not_measured_is_no_zero() -> None:
+    assert (cells(4)["peak"], cells(4)["compile"], cells(4)["error"]) == ("", "", "")
+
+
+def test_every_variant_has_its_sentence_and_its_facts() -> None:
+    text = experiment.text(FOUND)
+
+    for words in ("saves 5 µs", "inputs: bf16[8]", "does nothing here", "nothing fits", "[bold]µ", "[/nope]"):
+        assert words in text
+
+
+def test_curves_contributions_and_remarks_are_shown() -> None:
+    curve = Curve("batch", "time by batch", "batch", (Point(8, "8", 1e-3, 9e-4, 1.1e-3),), sentence="knee at 8")
+    ablation = (Contribution("bf16", None, None, sentence="saves 3 ms"),)
+    found = replace(FOUND, curves=(curve,), ablation=ablation, remarks=(Remark("x", "warning", "a remark"),))
+
+    text, html = experiment.text(found), experiment.html(found)
+
+    for words in ("time by batch", "0.900 – 1.10 ms", "knee at 8", "saves 3 ms", "a remark"):
+        assert words in text
+        assert words in html
+
+
+def test_html_escapes_every_text() -> None:
+    html = experiment.html(replace(FOUND, name=NASTY, signature=NASTY, remarks=(Remark("x", "info", NASTY),)))
+
+    assert "<script>" not in html
+    assert html.count("&lt;script&gt;") == 4
+
+
+def test_an_experiment_without_a_baseline_is_drawn() -> None:
+    failed = VariantRow("baseline", "as it is", "failed", "error in look: oh", sentence="error in look: oh")
+
+    assert "error in look: oh" in experiment.text(Experiment("f", "", failed))

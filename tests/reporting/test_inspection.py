@@ -1,0 +1,281 @@
+"""What an inspection looks like: numbers with their caveats, texts folded and marked, nothing unknown as 0."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, Group
+
+from benchax.model import Absent, Cost, Memory, Remark
+from benchax.reporting import inspection
+from benchax.reporting.program_text import HEAD_LINES, NESTED_LINES, TAIL_LINES, ProgramText, diff_text, program_text
+from benchax.reporting.terminal import to_text
+from benchax.results.difference import Change, Difference, TextDifference
+from benchax.results.inspection import (
+    Collective,
+    Collectives,
+    Constant,
+    Constants,
+    Counts,
+    DonatedArgument,
+    Donation,
+    Inspection,
+    JaxprFacts,
+    Loop,
+    Place,
+    Primitive,
+)
+from benchax.results.roofline import Roofline, Timing
+
+FOUND = Inspection(
+    "f",
+    "f32[8]",
+    Place("0.10.2", "0.10.2", "cpu", "cpu", 1),
+    jaxpr=JaxprFacts("{ lambda ; a:f32[8]. let in (a,) }", 4, 1, 3, 2, (Primitive("tanh", 2, 1, ("m.py:3",)),), (), ()),
+    stablehlo="module @jit_f {\n}",
+    hlo="HloModule jit_f\n",
+    counts=Counts(2e6, 1e3, 4096.0, True, (), (Loop("while.5", 10, "known"), Loop("while.9", None, "data")), 3),
+    xla_cost=Cost(2e5, has_loops=True),
+    memory=Memory(argument_bytes=1024, output_bytes=512, temp_bytes=0, predicted_peak_bytes=1536),
+    constants=Constants((Constant("f32[4,4]", 64, "dot at m.py:1"),), ()),
+    donation=Donation(
+        (
+            DonatedArgument("args[0]", "f32[8]", 32, True, "result[0]"),
+            DonatedArgument("args[1]", "f32[9]", 36, False, None, "no output has its shape"),
+            DonatedArgument("args[2]", "f32[7]", 28, None, None, "not told"),
+        )
+    ),
+    collectives=Collectives((Collective("all-reduce", "a", 64, "{{0,1}}", 2, None),), 2),
+    remarks=(Remark("warned", "warning", "JAX warned: of something"),),
+)
+ROOF = Roofline(2e-3, 1e-3, 1e10, 2**20, 2e9, "f32", False, Timing("wall", 4e-3, 3.9e-3, 4.1e-3))
+
+
+def said(found: Inspection = FOUND, *show: str, roof: Roofline | None = None, full: bool = False) -> str:
+    return plain(to_text(Group(*inspection.parts(found, show or ("overview",), full=full, roof=roof))))
+
+
+def plain(text: str) -> str:
+    """However wide the columns are."""
+    return re.sub(" {2,}", " ", text)
+
+
+def test_the_overview_says_what_is_counted_how() -> None:
+    text = said()
+
+    assert text.startswith("f(f32[8])\ncpu · 1 device · jax 0.10.2\n")
+    assert "3 in bodies of loops, counted once" in text
+    assert "while.5 × 10, while.9 × ?" in text
+    assert "2.00 MFLOP on one device; bodies of loops × their turns" in text
+    assert "200 kFLOP bodies of loops once" in text
+    assert "488 FLOP/B" in text
+    assert "temporaries 0 B" in text
+    assert "tanh 2 1 m.py:3" in text
+    assert "JAX warned: of something" in text
+
+
+def test_what_is_not_known_says_why_and_is_no_number() -> None:
+    bare = Inspection("f", "", Place(), absent=(Absent("counts", "no program"), Absent("jaxpr", "it is a Compiled")))
+
+    text = said(bare, "overview", "constants", "donation", "collectives", "jaxpr")
+
+    assert "equations not known because it is a Compiled" in text
+    assert "operations not known because no program" in text
+    assert "planned peak not known because nobody tells" in text
+    assert "not known, because it is a Compiled" in text
+    assert " 0 " not in text
+
+
+def test_counts_with_restrictions_are_at_least() -> None:
+    assert FOUND.counts is not None
+    partly = dataclasses.replace(FOUND.counts, is_exact=False, restrictions=("the custom call 'x' is not counted",))
+
+    text = said(dataclasses.replace(FOUND, counts=partly))
+
+    assert "2.00 MFLOP at least; on one device" in text
+    assert "4.00 KiB at least; read and written" in text
+    assert "the custom call 'x' is not counted" in text
+
+
+def test_the_roofline_names_rates_and_share() -> None:
+    text = said(FOUND, "cost", roof=ROOF)
+
+    assert "2.00 ms at 10.0 GB/s, the best that was reached with 1.00 MiB" in text
+    assert "1.00 ms at 2.00 GFLOP/s, the best that was reached by a matmul of f32" in text
+    assert "the longer one bytes memory is the roof" in text
+    assert "4.00 ms 95 % 3.90 – 4.10 ms, by the wall timer" in text
+    assert "share of the roof 50 % 2.00 ms of 4.00 ms" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"timing": None}, "because nothing was run; --time runs it"),
+        ({"timing": Timing("wall", 1e-3)}, "above 100 %: caches served some"),
+        ({"timing": Timing("wall", 1e-3)}, "1.00 ms no interval, by the wall timer"),
+        ({"is_at_least": True}, "not known because some of the work is not counted"),
+        ({"flops_s": None, "absent": (Absent("flops_s", "x64 is off"),)}, "not known because x64 is off"),
+        ({"bytes_s": 1e-4}, "arithmetic is the roof"),
+    ],
+)
+def test_a_share_is_shown_only_where_there_is_one(change: dict[str, object], expected: str) -> None:
+    text = said(FOUND, "cost", roof=dataclasses.replace(ROOF, **change))  # type: ignore[arg-type]
+
+    assert expected in text
+
+
+def test_each_part_can_be_shown_alone() -> None:
+    assert "f32[4,4] 64 B dot at m.py:1" in said(FOUND, "constants")
+    assert "baked into the program\n none" in said(FOUND, "constants")
+    donation = said(FOUND, "donation")
+    assert "not known how much of 96 B taken over" in donation
+    assert "args[1] f32[9] 36 B no no output has its shape" in donation
+    assert "collectives: bytes not known, because of a loop of unknown length, over 2 devices" in said(
+        FOUND, "collectives"
+    )
+    assert "while.9 not known" in said(FOUND, "cost").replace("  not known", "     not known")
+
+
+def test_it_is_shown_by_print_and_so_is_a_difference() -> None:
+    assert str(FOUND) == inspection.text(FOUND)
+    assert str(Difference("a", "b")).startswith("before  a\nafter   b\n")
+    assert "<details>" in (FOUND._repr_html_() or "")
+
+
+def test_one_text_alone_comes_without_a_heading() -> None:
+    (alone,) = inspection.parts(FOUND, ("stablehlo",))
+
+    assert alone == ProgramText("stablehlo", "module @jit_f {\n}")
+    assert len(inspection.parts(FOUND, ("stablehlo", "hlo"))) > 2
+
+
+def test_a_notebook_gets_the_overview_and_the_texts_escaped() -> None:
+    html = inspection.html(dataclasses.replace(FOUND, name="<b>"))
+
+    assert "&lt;b&gt;(f32[8])" in html
+    assert "<b>" not in html
+    assert html.count("<details>") == 3
+
+
+# ---- texts of programs ------------------------------------------------------------------------------------------
+
+
+def jaxpr(outer: int, nested: int) -> str:
+    body = [f"        v{i}:f32[] = sin w" for i in range(nested)]
+    return "\n".join(
+        ["{ let", "    a = scan[", *body, "    ] b", *(f"    x{i} = add" for i in range(outer)), "  in a }"]
+    )
+
+
+def test_a_long_body_is_folded_and_says_how_much() -> None:
+    text = program_text("jaxpr", jaxpr(3, NESTED_LINES + 120)).text
+
+    assert "        … 120 lines; --full shows them" in text.splitlines()
+    assert f"v{NESTED_LINES - 1}:f32" in text
+    assert f"v{NESTED_LINES}:f32" not in text
+    assert text.endswith("  in a }")
+
+
+def test_a_long_program_keeps_its_head_and_its_tail() -> None:
+    lines = program_text("jaxpr", jaxpr(10_000, 1)).text.splitlines()
+
+    assert len(lines) == HEAD_LINES + 1 + TAIL_LINES
+    assert lines[HEAD_LINES] == f"… {10_005 - HEAD_LINES - TAIL_LINES} lines; --full shows them"
+
+
+def test_the_entry_of_an_hlo_is_no_nested_body_and_others_are() -> None:
+    body = "".join(f"  %v{i} = f32[] sine(%w)\n" for i in range(NESTED_LINES + 30))
+
+    text = program_text("hlo", f"HloModule m\n\n%c {{\n{body}}}\n\nENTRY %main {{\n{body}}}\n").text
+
+    assert text.count("  … 30 lines; --full shows them") == 1
+    assert text.index("30 lines") < text.index("ENTRY")
+
+
+def test_tables_of_files_are_left_out_of_an_hlo_unless_it_is_wanted_in_full() -> None:
+    tables = 'FileNames\n1 "/x.py"\n\nStackFrames\n1 {file_location_id=1}\n\n\n'
+    operation = 'ROOT %a = f32[] b(), metadata={op_name="jit(f)/b" stack_frame_id=2}'
+    text = f"HloModule m\n\n{tables}ENTRY %e {{\n  {operation}\n}}"
+
+    folded = program_text("hlo", text).text
+
+    assert folded == 'HloModule m\n\nENTRY %e {\n  ROOT %a = f32[] b(), metadata={op_name="jit(f)/b"}\n}'
+    assert program_text("hlo", text, full=True).text == text
+
+
+def test_a_long_constant_is_elided_with_its_size() -> None:
+    line = f'%c = stablehlo.constant dense<"0x{"3F" * 4096}"> : tensor<1024xf32>'
+
+    assert program_text("stablehlo", line).text == (
+        '%c = stablehlo.constant dense<"0x3F3F3F3F3F3F3F3F… 4.00 KiB"> : tensor<1024xf32>'
+    )
+    assert program_text("stablehlo", line, full=True).text == line
+
+
+@given(st.text(), st.sampled_from(["jaxpr", "stablehlo", "hlo"]))
+def test_any_text_is_shown_and_in_full_unchanged(text: str, stage) -> None:
+    program_text(stage, text)
+
+    assert program_text(stage, text, full=True).text == text.rstrip("\n")
+    assert diff_text(text, full=True).text == text
+
+
+def test_colours_change_no_character_and_lines_are_not_broken() -> None:
+    text = "[bold]a:f32[8] = sin[x=1] b[/bold] " + "é" * 300
+    drawn = io.StringIO()
+
+    Console(file=drawn, width=40, force_terminal=True, color_system="truecolor").print(
+        ProgramText("jaxpr", text), soft_wrap=True
+    )
+
+    assert "\x1b[36mf32[8]" in drawn.getvalue()
+    plain = io.StringIO()
+    Console(file=plain, width=40, color_system=None).print(ProgramText("jaxpr", text), soft_wrap=True)
+    assert plain.getvalue() == text + "\n"
+
+
+# ---- differences ------------------------------------------------------------------------------------------------
+
+
+def test_a_difference_shows_tables_and_the_first_text_that_differs() -> None:
+    from benchax.reporting import difference
+
+    text = plain(
+        difference.text(
+            Difference(
+                "f(f32[8])",
+                "f(f32[9])",
+                (Change("operations", 8e6, 9e6, "flop"), Change("temporaries", 0, 64, "bytes")),
+                ("fusions",),
+                (Change("sin", 5000, 4999), Change("cos", 0, 1), Change("tan", 1, 0)),
+                texts=(
+                    TextDifference("jaxpr", True),
+                    TextDifference("stablehlo", False, 1, 1, "--- a\n+++ b\n-x\n+y"),
+                    TextDifference("hlo", False, 2, 0, "+z"),
+                ),
+                absent=(Absent("jaxpr", "it has none"),),
+            )
+        )
+    )
+
+    assert "operations 8.000 MFLOP 9.000 MFLOP +12 %" in text
+    assert "temporaries 0 B 64 B new" in text
+    assert "sin 5000 4999 -0.020 %" in text
+    assert "cos 0 1 new" in text
+    assert "tan 1 0 gone" in text
+    assert "unchanged: fusions" in text
+    assert "jaxpr: the same" in text
+    assert "StableHLO: 1 line added, 1 removed\n--- a\n+++ b\n-x\n+y" in text
+    assert "optimised HLO: 2 lines added, 0 removed; --show hlo shows them" in text
+    assert "not compared, because it has none" in text
+
+
+def test_no_difference_is_said() -> None:
+    from benchax.reporting import difference
+
+    assert "no difference in what both know" in difference.text(Difference("a", "b"))

@@ -1,0 +1,80 @@
+"""The table of transfers, from results made by hand."""
+
+from __future__ import annotations
+
+from benchax.model import Remark
+from benchax.reporting import transfers
+from benchax.results.transfers import Direction, Transfer, Transfers
+
+BOTH: tuple[Direction, ...] = ("host to device", "device to host")
+
+
+def made(*listed: Transfer, sees: tuple[Direction, ...] = BOTH) -> Transfers:
+    found = Transfers(sees=sees)
+    for transfer in listed:
+        found.add(transfer)
+    return found
+
+
+def up(where: str | None, size: int) -> Transfer:
+    return Transfer("host to device", where, "NumPy f32[4]", "step", 1, size, None)
+
+
+def down(where: str, elapsed_s: float) -> Transfer:
+    return Transfer("device to host", where, "f32[]", "__float__", 1, 4, elapsed_s)
+
+
+def test_transfers_of_one_line_are_one_row_and_the_most_bytes_come_first() -> None:
+    found = made(up("a.py:1", 16), up("b.py:2", 64), up("a.py:1", 16))
+
+    assert [(t.where, t.count, t.size_bytes) for t in found.of("host to device")] == [
+        ("b.py:2", 1, 64),
+        ("a.py:1", 2, 32),
+    ]
+    assert "host to device, not asked for: 3 transfers, 96 B" in transfers.text(found)
+
+
+def test_waiting_is_added_up_and_left_out_where_it_is_not_known() -> None:
+    shown = transfers.text(made(up("a.py:1", 16), down("c.py:3", 0.25), down("c.py:3", 0.5))).splitlines()
+
+    assert shown[2].split() == ["times", "bytes", "line"]
+    assert shown[6].split() == ["times", "bytes", "waited", "line"]
+    assert shown[7].split()[:5] == ["2", "8", "B", "750", "ms"]
+
+
+def test_none_and_not_seen_are_two_things() -> None:
+    shown = transfers.text(made(sees=("host to device",)))
+
+    assert "host to device, not asked for: none" in shown
+    assert "device to host: not seen" in shown
+
+
+def test_of_very_many_lines_the_greatest_are_shown_and_the_rest_is_counted() -> None:
+    shown = transfers.text(made(*(up(f"file.py:{n}", 4 * n) for n in range(1, 31))))
+
+    assert "file.py:30:" in shown
+    assert "file.py:10:" not in shown
+    assert "and 10 more that moved less" in shown
+
+
+def test_a_line_that_cannot_be_seen_is_said_to_be_one() -> None:
+    assert "a line that cannot be seen: step" in transfers.text(made(up(None, 4)))
+
+
+def test_any_path_is_shown_as_it_is_and_the_end_of_a_long_one() -> None:
+    shown = transfers.text(made(up("[red]é\n.py:1", 4), up("x" * 10_000 + "/train.py:7", 8)))
+
+    assert "[red]é .py:1" in shown
+    assert "xxx/train.py:7: step" in shown
+    assert max(map(len, shown.splitlines())) < 200
+
+
+def test_a_notebook_gets_both_tables_with_text_escaped() -> None:
+    found = made(up("<b>.py:1", 4), down("c.py:3", 0.25))
+    found.remarks.append(Remark("x", "info", "a < b"))
+
+    shown = transfers.html(found)
+
+    assert "&lt;b&gt;.py:1" in shown
+    assert "250 ms" in shown
+    assert "a &lt; b" in shown

@@ -1,0 +1,118 @@
+"""How a watch is shown, from one made by hand."""
+
+from __future__ import annotations
+
+from benchax import Watch  # as users get it: then it can show itself
+from benchax.model import Remark
+from benchax.reporting import watch as drawing
+from benchax.results.watch import Compile, FunctionCount, Reason
+
+
+def program(function: str, why: Reason, *, where: str = "train.py:31", is_eager: bool = False) -> Compile:
+    defined = None if is_eager else "train.py:4"
+    return Compile(function, defined, where, is_eager, False, 0.1, 0.2, 0.7, "x: f32[3]", (why,), "MainThread")
+
+
+SHAPE = Reason("shape", "x: shape f32[3] → f32[4]")
+DTYPE = Reason("dtype", "x: dtype f32 → i32")
+FIRST = Reason("first call", "first call")
+
+
+def example() -> Watch:
+    compiles = [program("step", FIRST), program("step", DTYPE), *(program("step", SHAPE) for _ in range(3))]
+    compiles.append(program("sin", FIRST, is_eager=True))
+    w = Watch(compiles=compiles, wall_s=10.0)
+    w.counts = {
+        ("sin", None, True): FunctionCount("sin", None, True, 1, 1, 1, 0, 0.1, 0.2, 0.7, 1.0),
+        ("step", "train.py:4", False): FunctionCount("step", "train.py:4", False, 5, 5, 5, 2, 0.5, 1.0, 3.5, 5.0),
+    }
+    return w
+
+
+def test_it_begins_with_what_it_cost():
+    lines = str(example()).splitlines()
+
+    assert (
+        lines[0] == "5 programs of jitted functions, 4 of them again · 1 of eager operations · 6.00 s of 10.0 s (60 %)"
+    )
+    assert lines[1] == "persistent cache: off"
+
+
+def test_functions_are_ranked_by_seconds_lost():
+    lines = str(example()).splitlines()
+
+    step, sin = (next(i for i, line in enumerate(lines) if line.startswith(name)) for name in ("step", "sin"))
+    assert step < sin
+    assert " ".join(lines[step].split()) == "step train.py:4 5 5 5 (2 read) 500 ms 1.00 s 3.50 s 5.00 s"
+
+
+def test_the_clock_of_the_seconds_is_said():
+    assert "JAX's own clock, which is not monotonic" in str(example())
+
+
+def test_reasons_are_told_once_with_their_number_and_line():
+    text = str(example())
+
+    assert "step train.py:4: compiled again, 4.00 s" in text
+    assert "  train.py:31  x: shape f32[3] → f32[4] (3 times)\n  train.py:31  x: dtype f32 → i32" in text
+    assert "first call" not in text
+
+
+def test_what_was_not_traced_shows_no_seconds():
+    w = Watch(compiles=[program("f", SHAPE)], wall_s=1.0)
+    w.counts = {("f", "a.py:1", False): FunctionCount("f", "a.py:1", False, 0, 1, 1, 0, 0.0, 0.2, 0.7, 0.9)}
+
+    (line,) = drawing.functions(w).lines
+    assert line[4:] == ("", "200 ms", "700 ms", "900 ms")
+
+
+def test_nothing_compiled():
+    assert str(Watch(wall_s=2.0)).splitlines() == ["nothing was compiled in 2.00 s", "persistent cache: off"]
+
+
+def test_the_cache_is_told():
+    w = Watch(cache_dir="/tmp/c", cache_hits=3, cache_writes=2)
+
+    assert drawing.cache(w) == "persistent cache: 3 read, 2 written in /tmp/c"
+
+
+def test_lost_events_threads_and_remarks_are_told():
+    w = Watch(threads="all", lost_events=True, wall_s=1.0, remarks=[Remark("watch-failed", "warning", "an odd event")])
+
+    codes = [r.code for r in drawing.remarks(w)]
+
+    assert codes == ["lost-events", "watch-failed", "threads"]
+    assert "there may have been more than is listed" in " ".join(str(w).split())
+    assert drawing.heading(w) == "nothing was compiled in 1.00 s"
+
+
+def test_only_so_many_functions_and_reasons_are_listed():
+    w = Watch(compiles=[program("f0", Reason("shape", f"x: shape {n}")) for n in range(9)])
+    for n in range(25):
+        key = (f"f{n}", "train.py:4", False)
+        w.counts[key] = FunctionCount(*key, 1, 1, 1, 0, 0.1, 0.1, 0.1, 25.0 - n)
+
+    text = str(w)
+
+    assert "5 more functions are not shown" in text
+    assert "and 4 more reasons" in text
+
+
+def test_texts_of_users_survive():
+    name = "[bold]größe[/bold]\n<b>"
+    w = Watch(compiles=[program(name, SHAPE)])
+    w.counts = {(name, "train.py:4", False): FunctionCount(name, "train.py:4", False, 1, 1, 1, 0, 0.1, 0.1, 0.1, 0.3)}
+
+    assert "[bold]größe[/bold] <b>" in str(w)
+    page = w._repr_html_()
+    assert page is not None
+    assert "[bold]größe[/bold] &lt;b&gt;" in page
+    assert "<b>" not in page.replace("<div><b>", "")
+
+
+def test_html_says_what_the_text_says():
+    page = example()._repr_html_()
+
+    assert page is not None
+    for part in ("5 programs of jitted functions", "step train.py:4", "x: dtype f32 → i32", "(3 times)"):
+        assert part in page

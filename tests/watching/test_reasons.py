@@ -1,0 +1,419 @@
+"""Why something was compiled again: each reason is provoked, and its sentence read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import benchax
+from benchax.results.watch import Watch
+from benchax.watching import frames, functions, reasons, signatures
+
+X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
+can_tell = pytest.mark.skipif(not frames.can_tell_earlier_calls(), reason="this JAX does not tell of earlier calls")
+
+
+def calls(*functions: Callable[[], Any]) -> Watch:
+    with benchax.watch() as w:
+        for function in functions:
+            function()
+    return w
+
+
+def why(*functions: Callable[[], Any]) -> list[tuple[str, str]]:
+    """(kind, sentence) of the last program that is not eager."""
+    last = [c for c in calls(*functions).compiles if not c.is_eager][-1]
+    return [(r.kind, r.text) for r in last.reasons]
+
+
+def fresh(**settings: Any) -> Callable[..., Any]:
+    def f(x: Any, n: Any = 0, params: Any = None) -> Any:
+        return jax.tree.map(lambda leaf: leaf + 1, (x, params))
+
+    return jax.jit(f, **settings)
+
+
+@can_tell
+def test_the_first_call_is_a_first_call():
+    f = fresh()
+
+    assert why(lambda: f(X3)) == [("first call", "first call")]
+
+
+def test_shape():
+    f = fresh()
+
+    assert why(lambda: f(X3), lambda: f(X4)) == [("shape", "x: shape f32[3] → f32[4]")]
+
+
+def test_dtype():
+    f = fresh()
+
+    assert why(lambda: f(X3), lambda: f(X3.astype(np.int32))) == [("dtype", "x: dtype f32 → i32")]
+
+
+def test_the_nearest_earlier_call_is_compared_with():
+    """JAX's own explanation names a difference to another one."""
+    f = fresh()
+
+    found = why(lambda: f(X3), lambda: f(X4, params=[X3, X3]), lambda: f(X3.astype(np.int32)))
+
+    assert found == [("dtype", "x: dtype f32 → i32")]
+
+
+def test_weak_type_of_a_python_number():
+    f = fresh()
+
+    found = why(lambda: f(np.float32(1)), lambda: f(1.0))
+
+    assert found == [
+        ("weak type", "x: weak type: a Python number now, f32 before; give it a dtype: jnp.float32(…)"),
+    ]
+
+
+def test_weak_type_of_an_array_and_back():
+    f = fresh()
+    weak = jnp.asarray(1.0)
+    strong = jnp.asarray(1.0, jnp.float32)
+
+    assert why(lambda: f(strong), lambda: f(weak)) == [
+        (
+            "weak type",
+            (
+                "x: weak type: weakly typed (made of Python numbers) now, f32 before; "
+                "give it a dtype: jnp.asarray(…, jnp.float32)"
+            ),
+        )
+    ]
+    g = fresh()
+    assert why(lambda: g(1.0), lambda: g(strong)) == [
+        ("weak type", "x: weak type: f32 now, a Python number before; give it a dtype from the first call on")
+    ]
+
+
+def test_static_values_and_how_many_there_were():
+    f = fresh(static_argnames="n")
+
+    assert why(lambda: f(X3, n=3), lambda: f(X3, n=4)) == [
+        ("static", "static n: 3 → 4 (each value is compiled on its own)")
+    ]
+    g = fresh(static_argnames="n")
+    assert why(*(functools.partial(g, X4, n=n) for n in range(5, 12))) == [
+        (
+            "static",
+            (
+                "static n: 10 → 11 (each value is compiled on its own; 7 values so far: if there will be more, pass "
+                "it as an array)"
+            ),
+        )
+    ]
+
+
+def test_a_static_argument_by_its_number_counted_from_the_end():
+    f = jax.jit(lambda x, name: x + 1, static_argnums=-1)
+
+    found = why(lambda: f(X3, "a"), lambda: f(X3, "b"))
+
+    assert found == [("static", "static name: 'a' → 'b' (each value is compiled on its own)")]
+
+
+def test_long_static_values_are_shown_where_they_differ():
+    f = fresh(static_argnames="n")
+    long = tuple(range(100))
+
+    ((_, text),) = why(lambda: f(X3, n=(*long, 7)), lambda: f(X3, n=(*long, 8)))
+
+    assert text == "static n: …95, 96, 97, 98, 99, 7) → …95, 96, 97, 98, 99, 8) (each value is compiled on its own)"
+
+
+def test_a_static_object_without_eq():
+    class Config:
+        pass
+
+    f = fresh(static_argnames="n")
+
+    ((kind, text),) = why(lambda: f(X3, n=Config()), lambda: f(X3, n=Config()))
+
+    assert kind == "static"
+    assert text.startswith("static n: another instance of Config, which has no __eq__ of its own")
+
+
+def test_a_static_object_that_cannot_be_shown_or_compared_does_no_harm():
+    class Rude:
+        def __repr__(self) -> str:
+            raise ValueError("no repr")
+
+    f = fresh(static_argnames="n")
+
+    w = calls(lambda: f(X3, n=Rude()), lambda: f(X3, n=Rude()))
+
+    assert (len(w.compiles), w.remarks) == (2, [])
+    assert "<Rude without a repr>" in w.compiles[0].arguments
+
+
+def test_a_lambda_made_anew_in_each_turn():
+    def turn() -> None:
+        jax.jit(lambda x: x + 1)(X3)
+
+    ((kind, text),) = why(turn, turn, turn)
+
+    assert kind == "new function"
+    assert text.startswith("new function object: <lambda> of ")
+    assert text.endswith(
+        "was made anew, and each is compiled on its own; make it, and jax.jit it, once outside of the loop"
+    )
+
+
+def test_a_partial_made_anew_in_each_turn():
+    def add(n: int, x: Any) -> Any:
+        return x + n
+
+    def turn() -> None:
+        jax.jit(functools.partial(add, 1))(X3)
+
+    ((kind, text),) = why(turn, turn)
+
+    assert kind == "new function"
+    assert text.startswith("new function object: partial(add) of ")
+
+
+def test_two_transformations_of_one_function_are_not_one_made_anew():
+    def f(x: Any) -> Any:
+        return (x * x).sum()
+
+    w = calls(lambda: jax.jit(jax.vmap(f))(X3), lambda: jax.jit(jax.grad(f))(X3))
+
+    assert w.recompiles == []
+
+
+def test_two_functions_of_one_name_are_not_one():
+    f, g = fresh(), jax.jit(lambda x: x)
+
+    w = calls(lambda: f(X3), lambda: g(X3))
+
+    assert w.recompiles == []
+
+
+def test_committed():
+    f = fresh()
+    put = jax.device_put(X3, jax.devices()[0])
+
+    ((kind, text),) = why(lambda: f(X3), lambda: f(put))
+
+    assert kind == "committed"
+    assert text.startswith("x: committed to ")
+    assert text.endswith("(jax.device_put) now, not committed before; place it in the same way each time")
+
+
+def test_committed_in_a_lowering_by_hand():
+    """Nothing is traced for it."""
+    f = fresh()
+    put = jax.device_put(X3, jax.devices()[0])
+
+    ((kind, _),) = why(lambda: f(X3), lambda: f.lower(put).compile())
+
+    assert kind == "committed"
+
+
+def test_structure():
+    f = fresh()
+
+    assert why(lambda: f({"w": [X3]}), lambda: f({"w": [X3], "b": X3})) == [
+        ("structure", "x: tree structure: ['b'] is new")
+    ]
+    assert why(lambda: f({"w": [X4], "b": X4}), lambda: f({"w": [X4]})) == [
+        ("structure", "x: tree structure: ['b'] is gone")
+    ]
+    assert why(lambda: f([X4, X3]), lambda: f((X4, X3))) == [("structure", "x: tree structure: tuple now, list before")]
+    ((_, text),) = why(lambda: f({"a": [X3, X4]}), lambda: f({"a": (X3, X4)}))
+    assert text == "x: tree structure: dict {'a': [*, *]} → dict {'a': (*, *)}"
+
+
+def test_a_path_is_written_as_users_write_it():
+    f = fresh()
+
+    found = why(lambda: f(X3, params={"w": [X3]}), lambda: f(X3, params={"w": [X4]}))
+
+    assert found == [("shape", "params['w'][0]: shape f32[3] → f32[4]")]
+
+
+def test_an_argument_that_was_not_given_before():
+    f = fresh()
+
+    assert why(lambda: f(X3), lambda: f(X3, 2)) == [("structure", "n: was not given before")]
+
+
+def test_by_keyword_and_by_position():
+    f = fresh()
+
+    assert why(lambda: f(X3), lambda: f(x=X3)) == [
+        ("keyword", "x: given by keyword now, by position before; call it in one way")
+    ]
+
+
+def test_configuration():
+    f = fresh()
+
+    def precise() -> None:
+        with jax.default_matmul_precision("highest"):
+            f(X3)
+
+    ((kind, text),) = why(lambda: f(X3), precise)
+
+    assert kind == "config"
+    assert text.startswith("config jax_default_matmul_precision: None → ")
+    assert "highest" in text.lower()
+
+
+def test_other_settings_of_jit():
+    def f(x: Any) -> Any:
+        return x + 1
+
+    found = why(lambda: jax.jit(f)(X3), lambda: jax.jit(f, donate_argnums=0)(X3))
+
+    assert found == [("settings", "jax.jit was given another donate_argnums: () → (0,)")]
+
+
+def test_under_a_transformation():
+    f = jax.jit(lambda x: (x * x).sum())
+
+    found = why(lambda: f(X3), lambda: jax.vmap(f)(np.ones((2, 3), np.float32)))
+
+    assert found == [("transformation", "under vmap now, called plainly before: JAX compiles each on its own")]
+
+
+def test_a_backward_pass_is_told_by_its_shapes():
+    grad = jax.grad(jax.jit(lambda x: jax.lax.exp(x)))
+
+    w = calls(lambda: grad(np.float32(1)))
+
+    assert w.remarks == []
+    assert w.recompiles == []
+    own = [c for c in w.compiles if not c.is_eager]
+    assert [c.function for c in own] == ["<lambda>", "<lambda>, inside a transformation"]
+    if frames.can_tell_earlier_calls():
+        assert own[0].why == "first call under a derivative"
+
+
+@pytest.mark.serial  # clears the caches of all
+def test_cleared_caches():
+    f = fresh()
+
+    def clear() -> None:
+        f.clear_cache()
+
+    ((kind, text),) = why(lambda: f(X3), clear, lambda: f(X3))
+
+    assert kind == "cleared"
+    assert "jax.clear_caches() or .clear_cache() was called" in text
+
+
+@can_tell
+def test_calls_before_the_watch_are_known():
+    f = fresh(static_argnames="n")
+    f(X3, n=1)
+
+    assert why(lambda: f(X4, n=1)) == [("shape", "x: shape f32[3] → f32[4]")]
+    assert why(lambda: f(X3, n=2))[0] == ("static", "static n: 1 → 2 (each value is compiled on its own)")
+
+
+@can_tell
+def test_what_jax_does_not_tell_of_earlier_calls_is_not_guessed():
+    f = fresh()
+    f(X3)
+
+    ((kind, text),) = why(lambda: f(jax.device_put(X3, jax.devices()[0])))
+
+    assert kind == "unknown"
+    assert text.startswith("traced before for such arguments, by a call that was not watched")
+    assert "(x is committed now)" in text
+    assert "cleared" not in text
+
+
+@can_tell
+def test_a_function_traced_inside_another_before_is_not_said_to_have_changed():
+    inner = fresh()
+    outer = jax.jit(lambda x: inner(x))
+    outer(X3)
+
+    ((kind, text),) = why(lambda: inner(X3))
+
+    assert kind == "unknown"
+    assert "traced inside another function" in text
+
+
+def test_a_jax_that_does_not_tell_of_earlier_calls_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(frames, "can_tell_earlier_calls", lambda: False)
+    f = fresh()
+    f(X3)
+
+    assert why(lambda: f(X4)) == [
+        ("first call", "first call since the watch began; of earlier ones this JAX does not tell")
+    ]
+    ((kind, text),) = why(lambda: f(jax.device_put(X3, jax.devices()[0])))
+    assert (kind, text.split(",")[0]) == ("unknown", "traced before the watch began")
+
+
+def test_many_differences_are_cut():
+    f = fresh()
+
+    found = why(lambda: f([X3] * 9), lambda: f([X4] * 9))
+
+    assert [text for _, text in found][-2:] == ["x[4]: shape f32[3] → f32[4]", "and 4 more differences"]
+
+
+def test_sharding_is_told_between_committed_arrays():
+    leaf = signatures.Leaf((8,), "float32", False, False, True, "P('x',) over {'x': 2}")
+    other = signatures.Leaf((8,), "float32", False, False, True, "P(None,) over {'x': 2}")
+
+    (told,) = reasons._leaf("x", leaf, other)
+
+    assert (told.kind, told.text) == ("sharding", "x: sharding P(None,) over {'x': 2} → P('x',) over {'x': 2}")
+
+
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [("jit(f)", "f"), ("f", "f"), ("jit(<lambda>)", "<lambda>"), ("pmap(f(x))", "f(x)"), ("jit(f\ng)", "f\ng")],
+)
+def test_the_program_is_named_as_its_function(event: str, name: str):
+    assert functions.program_name(event) == name
+
+
+@given(st.text(max_size=200))
+def test_any_event_name_is_read(event: str):
+    assert functions.program_name(f"jit({event})") == event
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_two_texts_are_shown_where_they_differ(then: str, now: str):
+    assert " → " in reasons._apart(then, now)
+    assert len(reasons._apart(then, now)) <= 2 * 52 + 3
+
+
+@given(st.text(max_size=10_000))
+def test_a_static_text_of_any_kind_is_one_short_line(value: str):
+    shown = signatures.text(value)
+
+    assert len(shown) <= signatures.LONGEST
+    assert "\n" not in shown
+
+
+@can_tell
+def test_settings_of_earlier_calls_are_not_guessed():
+    def f(x: Any) -> Any:
+        return x + 1
+
+    jax.jit(f)(X3)
+
+    ((kind, text),) = why(lambda: jax.jit(f)(X4), lambda: jax.jit(f, donate_argnums=0)(X3))
+
+    assert kind == "unknown"
+    assert "by a jax.jit with other settings" in text

@@ -1,0 +1,213 @@
+"""Transfers that nobody asked for, with their lines; and JAX is as before afterwards."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax._src import array, pjit  # noqa: TID251  # to see that they are as before
+
+from benchax.results.transfers import Transfer
+from benchax.watching import transfers
+from benchax.watching.compiles import watch_compiles
+from benchax.watching.transfers import watch_transfers
+
+
+@jax.jit
+def step(w: jax.Array, x: jax.Array, rate: float) -> jax.Array:
+    return w - rate * (x.T @ (x @ w))
+
+
+W = jnp.ones(4)
+X = jnp.ones((8, 4))
+ROWS = np.ones((8, 4), np.float32)
+
+
+def line_above() -> int:
+    """The line before that of the call."""
+    return sys._getframe(1).f_lineno - 1
+
+
+def is_here(transfer: Transfer, at: int) -> bool:
+    return transfer.where is not None and transfer.where.endswith(f"test_transfers.py:{at}")
+
+
+def test_every_numpy_argument_of_a_warm_call_is_found_with_its_line() -> None:
+    """JAX's own guard ends at the first one."""
+    rate = jnp.float32(0.1)
+    step(W, ROWS, rate)
+
+    with watch_transfers() as found, watch_compiles() as log:
+        for _ in range(5):
+            step(W, ROWS, rate)
+            at = line_above()
+
+    (transfer,) = found.of("host to device")
+    assert is_here(transfer, at)
+    assert (transfer.what, transfer.by) == ("NumPy f32[8,4]", "step")
+    assert (transfer.count, transfer.size_bytes, transfer.elapsed_s) == (5, 5 * 8 * 4 * 4, None)
+    assert log.compiles == 0
+    assert not log.events
+
+
+def test_a_program_compiled_by_hand_is_seen() -> None:
+    compiled = jax.jit(lambda x: x + 1).lower(ROWS).compile()
+
+    with watch_transfers() as found:
+        compiled(ROWS)
+        compiled(X)
+
+    assert [(t.by, t.what, t.count) for t in found.of("host to device")] == [("a Compiled", "NumPy f32[8,4]", 1)]
+
+
+def test_other_threads_are_seen() -> None:
+    worker = threading.Thread(target=step, args=(W, ROWS, jnp.float32(0)))
+
+    with watch_transfers() as found:
+        worker.start()
+        worker.join()
+
+    assert found.count("host to device") == 1
+
+
+def test_bytes_are_those_of_the_dtype_on_the_device() -> None:
+    with watch_transfers() as found:
+        step(W, np.ones((8, 4), np.float64), 0.5)
+
+    listed = {t.what: t.size_bytes for t in found.of("host to device")}
+    assert listed == {"NumPy f32[8,4]": 128, "Python float": 4}
+
+
+def test_arrays_on_the_device_are_no_transfer() -> None:
+    rate = jnp.float32(0.1)
+
+    with watch_transfers() as found:
+        step(W, X, rate)
+        jax.device_put(ROWS)
+        jax.device_get(W)
+        jax.block_until_ready(step(W, X, rate))
+
+    assert found.of("host to device") == found.of("device to host") == []
+    assert found.count("host to device") == found.count("device to host") == 0
+
+
+def test_constants_of_a_trace_are_no_transfer() -> None:
+    rate = jnp.float32(0.1)
+    outer = jax.jit(lambda w: step(w, ROWS, rate))
+
+    with watch_transfers() as found:
+        outer(W)
+
+    assert found.of("host to device") == []
+
+
+@pytest.mark.parametrize(
+    ("read", "by"),
+    [
+        (float, "__float__"),
+        (int, "__int__"),
+        (bool, "__bool__"),
+        (repr, "__repr__"),
+        (lambda x: f"{x:.3f}", "__format__"),
+        (lambda x: x.tolist(), "tolist"),
+    ],
+)
+def test_reading_a_result_is_found_with_its_line_and_the_wait(read: Callable[[Any], Any], by: str) -> None:
+    x = jnp.float32(2) * 2
+
+    with watch_transfers() as found:
+        read(x)
+
+    (transfer,) = found.of("device to host")
+    assert (transfer.by, transfer.what, transfer.count, transfer.size_bytes) == (by, "f32[]", 1, 4)
+    assert transfer.where is not None
+    assert "test_transfers.py:" in transfer.where
+    assert transfer.elapsed_s is not None
+    assert transfer.elapsed_s > 0
+
+
+def test_a_branch_on_a_result_is_found() -> None:
+    x = jnp.float32(2)
+
+    with watch_transfers() as found:
+        if x > W[0]:
+            at = line_above()
+
+    assert [is_here(t, at) for t in found.of("device to host")] == [True]
+
+
+def test_blocks_may_be_nested() -> None:
+    with watch_transfers() as outer:
+        float(W[0])
+        with watch_transfers() as inner:
+            float(W[1])
+        float(W[2])
+
+    assert (outer.count("device to host"), inner.count("device to host")) == (3, 1)
+
+
+def test_a_second_block_sees_as_much_as_the_first() -> None:
+    for _ in range(2):
+        with watch_transfers() as found:
+            step(W, ROWS, 0.1)
+
+        assert found.count("host to device") == 2
+
+
+def test_jax_is_as_before_afterwards_also_after_an_exception() -> None:
+    call = jax.stages.Compiled.__call__
+    parts = (pjit._run_python_pjit, pjit._get_fastpath_data, array.ArrayImpl.__dict__["_value"])
+
+    with pytest.raises(ZeroDivisionError), watch_transfers() as found:
+        1 / 0  # noqa: B018
+    step(W, ROWS, 0.1)
+    float(W[0])
+
+    assert (pjit._run_python_pjit, pjit._get_fastpath_data, array.ArrayImpl.__dict__["_value"]) == parts
+    assert jax.stages.Compiled.__call__ is call
+    assert found.of("host to device") == found.of("device to host") == []
+    with watch_compiles() as log:
+        step(W, ROWS, 0.1)
+    assert not log.events
+
+
+def test_an_error_of_the_call_is_the_callers() -> None:
+    with watch_transfers(), pytest.raises(TypeError, match="dot_general"):
+        step(W, np.ones((8, 5), np.float32), 0.1)
+
+
+def test_a_jax_without_the_part_that_we_look_into_is_said_to_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(pjit, "_get_fastpath_data")
+
+    with watch_transfers() as found:
+        float(W[0])
+
+    assert found.sees == ("device to host",)
+    assert found.count("host to device") is None
+    assert "transfers from host to device cannot be seen" in found.remarks[0].message
+
+
+def test_numpys_reading_in_place_on_cpu_is_said_not_to_be_listed() -> None:
+    if jax.default_backend() != "cpu":
+        pytest.skip("on an accelerator NumPy copies, and is listed")
+
+    with watch_transfers() as found:
+        np.asarray(W)
+
+    assert found.of("device to host") == []
+    assert [remark.code for remark in found.remarks] == ["transfers-in-place"]
+
+
+def test_a_surprise_inside_our_part_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "_tell", lambda *_: 1 / 0)
+
+    with watch_transfers():
+        result = float(step(W, ROWS, 0.0)[0])
+
+    assert result == 1.0

@@ -1,0 +1,286 @@
+"""`watch`: what is counted, for whom, and what it survives. Why something was compiled: `test_reasons.py`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import benchax
+from benchax.errors import UsageError
+from benchax.watching import frames
+
+X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
+SETTINGS = (
+    "jax_compilation_cache_dir",
+    "jax_enable_compilation_cache",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
+
+def fresh() -> Callable[..., Any]:
+    """A jitted function that JAX has never seen."""
+
+    def twice(x: jax.Array) -> jax.Array:
+        return jax.lax.add(x, x)
+
+    return jax.jit(twice)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Path]:
+    """JAX's persistent cache in a folder of its own, keeping everything."""
+    before = {name: getattr(jax.config, name) for name in SETTINGS}
+    for name, value in zip(SETTINGS, (str(tmp_path), True, 0.0, 0), strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()  # without it the settings have no effect once anything was compiled
+    yield tmp_path
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def test_a_call_is_told_with_its_function_its_line_and_its_arguments():
+    twice = fresh()
+
+    with benchax.watch() as w:
+        twice(X3)
+
+    (compiled,) = w.compiles
+    assert compiled.function == "twice"
+    assert compiled.arguments == "x: f32[3]"
+    assert (compiled.is_eager, compiled.from_cache, compiled.is_nested) == (False, False, False)
+    assert compiled.trace_s is not None
+    assert compiled.lower_s is not None
+    here = Path(__file__)
+    call, defined = (str(text).rsplit(":", 1) for text in (compiled.where, compiled.defined))
+    assert {Path(call[0]).name, Path(defined[0]).name} == {here.name}
+    lines = here.read_text(encoding="utf-8").splitlines()
+    assert lines[int(call[1]) - 1].strip() == "twice(X3)"
+    assert lines[int(defined[1]) - 1].strip().startswith("def twice")
+
+
+def test_a_warm_call_is_nothing():
+    twice = fresh()
+    twice(X3)
+
+    with benchax.watch() as w:
+        twice(X3)
+
+    assert (w.compiles, w.functions, w.recompiles) == ([], [], [])
+    assert w.total_s == 0
+    assert not w.lost_events
+
+
+def test_functions_are_counted_and_ranked_by_what_they_cost():
+    one, other = fresh(), jax.jit(lambda x: x)
+
+    with benchax.watch() as w:
+        one(X3)
+        one(X4)
+        other(X3)
+
+    twice = next(f for f in w.functions if f.function == "twice")
+    assert (twice.traces, twice.lowerings, twice.compiles, twice.cache_hits) == (2, 2, 2, 0)
+    assert twice.total_s == pytest.approx(twice.trace_s + twice.lower_s + twice.compile_s)
+    assert [f.total_s for f in w.functions] == sorted((f.total_s for f in w.functions), reverse=True)
+    assert w.total_s == pytest.approx(sum(c.total_s for c in w.compiles))
+    assert [c.is_first for c in w.compiles] == [True, False, True]
+    assert w.recompiles == [w.compiles[1]]
+
+
+def test_eager_operations_are_apart_and_a_users_jit_of_one_is_not():
+    with benchax.watch() as w:
+        jnp.ones((2, 3, 5, 7))
+        jax.jit(jnp.tanh)(X3)
+        jax.jit(jnp.ones, static_argnums=0)((3, 7))
+
+    assert w.eager
+    assert all("broadcast" in c.function or "convert" in c.function for c in w.eager)
+    assert [c.function for c in w.compiles if not c.is_eager] == ["jit(tanh)", "ones"]
+
+
+def test_lowering_by_hand_is_known_by_its_call():
+    twice = fresh()
+
+    with benchax.watch() as w:
+        lowered = twice.lower(jax.ShapeDtypeStruct((5,), jnp.float32))
+        assert w.compiles == []
+        lowered.compile()
+
+    assert [(c.function, c.arguments, c.is_first) for c in w.compiles] == [("twice", "x: f32[5]", True)]
+
+
+def test_programs_of_the_persistent_cache_are_told_apart(cache: Path):
+    with benchax.watch() as w:
+        fresh()(X3)
+        fresh()(X3)
+
+    assert [c.from_cache for c in w.compiles] == [False, True]
+    assert (w.cache_hits, w.cache_writes, w.cache_dir) == (1, 1, str(cache))
+    assert sum(f.cache_hits for f in w.functions) == 1
+
+
+@pytest.mark.parametrize(("threads", "seen"), [("this", 0), ("all", 1)])
+def test_other_threads_are_counted_where_that_is_wanted(threads: Any, seen: int):
+    with benchax.watch(threads=threads) as w:
+        thread = threading.Thread(target=fresh(), args=(X3,), name="loader")
+        thread.start()
+        thread.join()
+
+    assert [c.thread for c in w.compiles] == ["loader"] * seen
+    assert (w.share is None) == (threads == "all")
+
+
+def test_threads_at_once_do_not_mix_their_programs():
+    functions = [fresh() for _ in range(4)]
+    barrier = threading.Barrier(4)
+
+    def work(i: int) -> None:
+        barrier.wait()
+        functions[i](np.ones(10 + i, np.float32))
+
+    with benchax.watch(threads="all") as w:
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert sorted(c.arguments for c in w.compiles) == [f"x: f32[{10 + i}]" for i in range(4)]
+    assert all(c.trace_s is not None and c.lower_s is not None for c in w.compiles)
+
+
+def test_an_unknown_choice_of_threads_is_told():
+    with (
+        pytest.raises(UsageError, match="threads='other' cannot be\nexpected one of: this, all"),
+        benchax.watch("other"),
+    ):  # type: ignore[arg-type]
+        pass
+
+
+def test_blocks_may_be_nested_and_each_explains_for_itself():
+    twice = fresh()
+
+    with benchax.watch() as outer:
+        twice(X3)
+        with benchax.watch() as inner:
+            twice(X4)
+
+    assert (len(outer.compiles), len(inner.compiles)) == (2, 1)
+    if frames.can_tell_earlier_calls():  # else the inner one cannot know of the outer one's call
+        assert outer.reasons == inner.reasons
+    assert outer.compiles[1].why == "x: shape f32[3] → f32[4]"
+
+
+def test_a_watch_is_live_and_stays_as_it_is_afterwards():
+    twice = fresh()
+
+    with benchax.watch() as w:
+        twice(X3)
+        assert (len(w.compiles), w.wall_s, w.share) == (1, None, None)
+    twice(X4)
+
+    assert len(w.compiles) == 1
+    assert w.wall_s is not None
+    assert w.share is not None
+    assert 0 < w.share <= 1
+
+
+def test_an_exception_passes_through():
+    seen: list[Any] = []
+
+    def block() -> None:
+        with benchax.watch() as w:
+            seen.append(w)
+            fresh()(X3)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+
+    assert len(seen[0].compiles) == 1
+    assert seen[0].wall_s is not None
+
+
+def test_lost_listeners_are_told():
+    with benchax.watch() as w:
+        fresh()(X3)
+        jax.monitoring.clear_event_listeners()
+        fresh()(X3)
+    with benchax.watch() as after:
+        fresh()(X3)
+
+    assert (len(w.compiles), w.lost_events) == (1, True)
+    assert (len(after.compiles), after.lost_events) == (1, False)
+
+
+def test_a_failure_of_ours_is_a_remark_and_not_the_users_error(monkeypatch: pytest.MonkeyPatch):
+    def fail(_: object) -> None:
+        raise RuntimeError("no such frame")
+
+    monkeypatch.setattr(frames, "calling", fail)
+
+    with benchax.watch() as w:
+        assert fresh()(X3).shape == (3,)
+
+    assert [(r.code, r.severity) for r in w.remarks] == [("watch-failed", "warning")]
+    assert "no such frame" in w.remarks[0].message
+
+
+def test_a_jax_whose_frames_cannot_be_read_still_counts(monkeypatch: pytest.MonkeyPatch):
+    """Another version of JAX: names stay, reasons are "not known"."""
+    monkeypatch.setattr(frames, "_PJIT", "/nowhere.py")
+    twice = fresh()
+
+    with benchax.watch() as w:
+        twice(X3)
+        twice(X4)
+
+    assert [c.function for c in w.compiles] == ["twice", "twice"]
+    assert [c.why for c in w.compiles] == [
+        "first program of this name",
+        "not known why: its call cannot be seen in this JAX",
+    ]
+    assert all(Path(str(c.where).rsplit(":", 1)[0]).name == Path(__file__).name for c in w.compiles)
+
+
+def test_no_array_of_the_user_is_kept_alive():
+    import gc
+    import weakref
+
+    twice = fresh()
+    x = jax.device_put(X3)
+
+    with benchax.watch() as w:
+        twice(x)
+    ref = weakref.ref(x)
+    del x
+    gc.collect()
+
+    assert len(w.compiles) == 1
+    assert ref() is None
+
+
+def test_a_watch_is_plain_data():
+    import json
+
+    twice = fresh()
+    with benchax.watch() as w:
+        twice(X3)
+        twice(X4)
+
+    plain = json.loads(json.dumps(w.asdict()))
+
+    assert plain["compiles"][1]["reasons"] == [{"kind": "shape", "text": "x: shape f32[3] → f32[4]"}]
+    assert plain["functions"][0]["compiles"] == 2
+    assert plain["share"] == w.share

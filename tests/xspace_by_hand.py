@@ -1,0 +1,69 @@
+"""Writes traces, for tests: the messages of xplane.proto, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+def varint(value: int) -> bytes:
+    value &= 2**64 - 1
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def number(key: int, value: int) -> bytes:
+    return varint(key << 3) + varint(value)
+
+
+def block(key: int, value: bytes | str) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
+    return varint(key << 3 | 2) + varint(len(raw)) + raw
+
+
+@dataclass
+class Event:
+    """Times in ps since the line began."""
+
+    name: str
+    start: int
+    length: int
+    stats: Mapping[str, int | str] = field(default_factory=dict)
+
+
+def op(name: str, start: int, length: int, **stats: int | str) -> Event:
+    """As XLA:CPU records an operation."""
+    same: dict[str, int | str] = {"hlo_module": "jit_f", "program_id": 6, "run_id": 1, "device_ordinal": 0}
+    return Event(name, start, length, {"hlo_op": name, **same, **stats})
+
+
+def plane(name: str, lines: Mapping[str, Sequence[Event]], began_ns: int = 1_795_312_703_005_883_643) -> bytes:
+    """A plane whose texts are references, as those of XLA are."""
+    events = [event for line in lines.values() for event in line]
+    names = {text: i + 1 for i, text in enumerate(dict.fromkeys(event.name for event in events))}
+    keys = dict.fromkeys(key for event in events for key in event.stats)
+    words = dict.fromkeys(value for event in events for value in event.stats.values() if isinstance(value, str))
+    stats = {text: i + 1 for i, text in enumerate(dict.fromkeys([*keys, *words]))}
+    body = block(2, name)
+    for title, line in lines.items():
+        body += block(
+            3, block(2, title) + number(3, began_ns) + b"".join(block(4, _event(e, names, stats)) for e in line)
+        )
+    for key, ids in ((4, names), (5, stats)):
+        body += b"".join(block(key, number(1, i) + block(2, number(1, i) + block(2, text))) for text, i in ids.items())
+    return block(1, body)
+
+
+def _event(event: Event, names: Mapping[str, int], stats: Mapping[str, int]) -> bytes:
+    written = b"".join(
+        block(4, number(1, stats[key]) + (number(7, stats[value]) if isinstance(value, str) else number(4, value)))
+        for key, value in event.stats.items()
+    )
+    return number(1, names[event.name]) + number(2, event.start) + number(3, event.length) + written
+
+
+def space(*planes: bytes, warnings: Sequence[str] = (), host: str = "here") -> bytes:
+    return b"".join(planes) + b"".join(block(3, text) for text in warnings) + (block(4, host) if host else b"")
