@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import benchax.clock as clock
+    import benchax.workloads as workloads
     from benchax.api import bench
     from benchax.case import benchmark
     from benchax.clock.deadline import with_deadline
@@ -92,6 +93,7 @@ _HOME = {
     "watch": "benchax.watching.watch",
     "watch_cache": "benchax.watching.cache",
     "watch_transfers": "benchax.watching.transfers",
+    "workloads": "benchax.workloads",
 }
 
 __all__ = [
@@ -138,6 +140,7 @@ __all__ = [
     "watch_cache",
     "watch_transfers",
     "with_deadline",
+    "workloads",
 ]
 
 

@@ -142,17 +142,20 @@ def test_a_difference_as_json(benchax: Benchax) -> None:
     assert {"name": "arguments", "before": 12, "after": 16, "unit": "bytes"} in document["numbers"]
 
 
-def test_another_commit_is_inspected_in_its_own_folder(benchax: Benchax, mine: Path) -> None:
-    (mine / "pack.py").write_text("def f(x): return x + x\n")
-    for words in (
-        ["init", "-q"],
-        ["add", "pack.py"],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"],
-    ):
+@pytest.mark.parametrize(("file", "target"), [("src/pack.py", "pack:f"), ("pack.py", "pack.py:f")])
+def test_another_commit_is_inspected_in_its_own_folder(
+    benchax: Benchax, mine: Path, monkeypatch: pytest.MonkeyPatch, file: str, target: str
+) -> None:
+    (mine / "src").mkdir()
+    monkeypatch.syspath_prepend(str(mine / "src"))
+    monkeypatch.delitem(sys.modules, "pack", raising=False)
+    (mine / file).write_text("def f(x): return x + x\n")
+    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]
+    for words in (["init", "-q"], ["add", file], commit):
         subprocess.run(["git", *words], cwd=mine, check=True)
-    (mine / "pack.py").write_text("def f(x): return x * x\n")
+    (mine / file).write_text("def f(x): return x * x\n")
 
-    done = benchax("inspect", "pack:f", "f32[3]", "--diff", "ref:HEAD")
+    done = benchax("inspect", target, "f32[3]", "--diff", "ref:HEAD")
 
     assert done.code == 0, done.err
     before, after = done.out.splitlines()[:2]

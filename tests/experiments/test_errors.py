@@ -50,6 +50,13 @@ def test_of_a_reference_of_zeros_all_of_the_output_is_error() -> None:
     assert errors(jnp.array([0.0, 1e-3]), [np.zeros(2)], "float64").max_rel == 1.0
 
 
+def test_the_worst_leaf_is_named_and_one_that_is_not_finite_is_worse_than_all() -> None:
+    ours = {"a": jnp.array([1.0]), "b": jnp.array([2.0])}
+
+    assert errors(ours, [np.array([1.0]), np.array([4.0])], "float64").worst == "['b']"
+    assert errors(ours | {"a": jnp.array([jnp.nan])}, [np.array([1.0]), np.array([4.0])], "float64").worst == "['a']"
+
+
 @pytest.mark.parametrize(("outputs", "reference"), [(jnp.ones(3), [np.ones(2)]), ((), [])])
 def test_what_cannot_be_compared_says_why(outputs, reference) -> None:
     with pytest.raises(NotMeasured):

@@ -187,6 +187,14 @@ def test_float64_is_on_for_both_sides_and_off_again() -> None:
     assert not jax.config.jax_enable_x64
 
 
+def test_where_the_settings_of_a_variant_change_the_baseline_the_row_says_so() -> None:
+    changed = tried(lambda x: x.astype(float) * 2, "f32[8]", variants=["f64"])
+    unchanged = tried(lambda x: x + 1, "f32[8]", variants=["f64"])
+
+    assert "the baseline under jax_enable_x64=True" in dict(changed.row("f64").facts)["timed beside"]
+    assert "timed beside" not in dict(unchanged.row("f64").facts)
+
+
 class Sweep:
     name, title, needs = "sweep", "a sweep", ""
 

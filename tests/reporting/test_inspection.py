@@ -133,7 +133,7 @@ def test_each_part_can_be_shown_alone() -> None:
     assert "f32[4,4] 64 B dot at m.py:1" in said(FOUND, "constants")
     assert "baked into the program\n none" in said(FOUND, "constants")
     donation = said(FOUND, "donation")
-    assert "not known how much of 96 B taken over" in donation
+    assert "not known how much of 96 B, taken over" in donation
     assert "args[1] f32[9] 36 B no no output has its shape" in donation
     assert "collectives: bytes not known, because of a loop of unknown length, over 2 devices" in said(
         FOUND, "collectives"
