@@ -7,8 +7,8 @@ are on (accumulating in float32, after bf16). They are applied in the order of `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
 BASELINE, ALL = "baseline", "all"
 Judge = Callable[..., dict[str, VariantRow]]
-
-
-@dataclass(frozen=True)
-class All:
-    """The combination, as a variant."""
-
-    title: str
-    name: str = ALL
-    needs: str = ""
-
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
-        raise NotImplementedError("it is made of the others")
 
 
 def combined(
@@ -63,8 +51,7 @@ def combined(
     if BASELINE not in looked.seen:
         text = f"there is no combination: {looked.failures[BASELINE].message}"
         return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
-    title = All(" + ".join(on))
-    row = judge(case, {ALL: title}, {ALL: one}, looked, found.baseline, request)[ALL]
+    row = judge(case, {ALL: " + ".join(on)}, {ALL: one}, looked, found.baseline, request)[ALL]
     ablation = _contributions(one, less, row, looked, request) if is_ablation and row.status == "ok" else None
     if is_ablation and ablation is None:
         remarks = (*remarks, Remark("no-ablation", "warning", f"there is no ablation: all together, {row.reason}"))

@@ -18,13 +18,18 @@ from benchax.results.experiment import Errors
 MOST_IN_MEDIAN = 2**22
 
 
-def leaves(tree: Any) -> list[Any]:
-    """Arrays and numbers; typed keys are left out."""
-    return [leaf for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)]
+def leaves(tree: Any) -> dict[str, Any]:
+    """Arrays and numbers, by path; typed keys are left out."""
+    found = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in found if not _is_key(leaf)}
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
 def on_host(tree: Any) -> list[np.ndarray]:
-    return [np.asarray(leaf) for leaf in leaves(jax.block_until_ready(tree))]
+    return [np.asarray(leaf) for leaf in leaves(jax.block_until_ready(tree)).values()]
 
 
 def errors(outputs: Any, reference: list[np.ndarray], against: Literal["float64", "baseline"]) -> Errors:
@@ -48,7 +53,12 @@ def errors(outputs: Any, reference: list[np.ndarray], against: Literal["float64"
         median_rel=float(np.median(relative)) if relative.size else None,
         overflows=sum(overflows for *_, overflows, _ in found),
         nans=sum(nans for *_, nans in found),
+        worst=max(zip(leaves(outputs), found, strict=True), key=lambda pair: _badness(*pair[1]))[0],
     )
+
+
+def _badness(worst: float | None, relative: np.ndarray, overflows: int, nans: int) -> tuple[int, float]:
+    return overflows + nans, worst or 0.0
 
 
 def _leaf(a: np.ndarray, b: np.ndarray) -> tuple[float | None, np.ndarray, int, int]:

@@ -45,14 +45,16 @@ def wrongness(prepared: Prepared, seen: Seen, baseline: Seen) -> str:
     found, own = seen.errors, baseline.errors or Errors("baseline", 0.0, 0.0)
     if found is None:
         return ""
+    leaf = f" of leaf {found.worst}" if found.worst else ""
     where = "the run in float64" if found.reference == "float64" else "the baseline"
     if found.overflows > own.overflows:
-        return f"{found.overflows} values are infinite where {where} has finite ones"
+        return f"{found.overflows} values{leaf} are infinite where {where} has finite ones"
     if found.nans > own.nans:
-        return f"{found.nans} values are NaN where {where} has numbers"
+        return f"{found.nans} values{leaf} are NaN where {where} has numbers"
     permitted = prepared.tolerance if prepared.tolerance is not None else seen.bound
     if found.max_rel is not None and found.max_rel > max(permitted, own.max_rel or 0.0):
-        return f"off by {percent(found.max_rel)} of the largest value of {where}; permitted is {percent(permitted)}"
+        share = f"off by {percent(found.max_rel)} of the largest value{leaf} in {where}"
+        return f"{share}; permitted is {percent(permitted)}"
     return ""
 
 

@@ -29,7 +29,6 @@ from benchax.pairing.session import Effort
 from benchax.results.experiment import Curve, Experiment, VariantRow
 
 BASELINE = "baseline"
-ALL = "all"
 Tell = Callable[[str], None]
 
 
@@ -124,11 +123,12 @@ def run(
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     prepared, refused = _prepared(case, variants, request, was_asked)
     compared = {name: one for name, one in prepared.items() if one.measure is None}
-    looked = request.look([Side(BASELINE, case), *_sides(compared)])
+    looked = request.look([Side(BASELINE, case), *_sides(compared), *_baselines(case, compared)])
     if BASELINE in looked.failures or BASELINE not in looked.seen:
         return _without_baseline(case, looked, refused)
     baseline = judging.seen_row(BASELINE, "as it is", looked.seen[BASELINE])
-    rows = {**refused, **judged(case, variants, compared, looked, baseline, request)}
+    titles = {name: variant.title for name, variant in variants.items()}
+    rows = {**refused, **judged(case, titles, compared, looked, baseline, request)}
     own = [_measured(variants[name], one, request) for name, one in prepared.items() if one.measure is not None]
     listed = [*(rows[name] for name in variants if name in rows), *(row for found, _ in own for row in found)]
     found = Experiment(
@@ -168,6 +168,11 @@ def _sides(prepared: Mapping[str, Prepared]) -> list[Side]:
     return [Side(name, one.case, one.settings, one.look) for name, one in prepared.items()]
 
 
+def _baselines(case: Case, prepared: Mapping[str, Prepared]) -> list[Side]:
+    """The function as it is under the settings that some variants need for both sides."""
+    return [Side(f"{BASELINE} beside {name}", case, one.settings) for name, one in prepared.items() if one.settings]
+
+
 def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRow]) -> Experiment:
     """The function itself fails: nothing can be compared with it."""
     failure = looked.failures[BASELINE]
@@ -178,7 +183,7 @@ def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRo
 
 def judged(
     case: Case,
-    variants: Mapping[str, Variant],
+    titles: Mapping[str, str],
     prepared: Mapping[str, Prepared],
     looked: Study,
     baseline: VariantRow,
@@ -188,7 +193,7 @@ def judged(
     rows: dict[str, VariantRow] = {}
     own = looked.seen[BASELINE]
     for name, one in prepared.items():
-        title = variants[name].title
+        title = titles[name]
         if name in looked.failures:
             rows[name] = judging.failed_row(name, title, looked.failures[name])
             continue
@@ -207,10 +212,16 @@ def judged(
 
 
 def _with_facts(row: VariantRow, prepared: Prepared, looked: Study) -> VariantRow:
-    if prepared.facts is None or row.name not in looked.seen:
+    if row.name not in looked.seen:
         return row
-    facts = prepared.facts(looked.seen[BASELINE], looked.seen[row.name], row.comparison)
-    return replace(row, facts=(*row.facts, *facts))
+    own, facts = looked.seen[BASELINE], list(row.facts)
+    if prepared.facts is not None:
+        facts += prepared.facts(own, looked.seen[row.name], row.comparison)
+    beside = looked.seen.get(f"{BASELINE} beside {row.name}")
+    if beside is not None and beside.digest != own.digest:
+        listed = ", ".join(f"{name}={value}" for name, value in prepared.settings.items())
+        facts.append(("timed beside", f"the baseline under {listed}, which makes another program of it"))
+    return replace(row, facts=tuple(facts))
 
 
 def _measured(variant: Variant, prepared: Prepared, request: Request) -> tuple[list[VariantRow], list[Curve]]:

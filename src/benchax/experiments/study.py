@@ -167,7 +167,7 @@ def look(side: Side, seed: int, reference: _Reference) -> Seen:
         flops=counted.flops if counted else None,
         outputs=signature((subject.outputs,), {}, ()),
         errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs)),
-        bound=max((tolerance(leaf.dtype) for leaf in error_of.leaves(subject.outputs)), default=0.0),
+        bound=max((tolerance(leaf.dtype) for leaf in error_of.leaves(subject.outputs).values()), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed(subject)),
         absent=tuple(absent),
         facts=dict(side.look(hlo)) if side.look else {},

@@ -14,7 +14,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchax.model import Remark, Severity
+from benchax.model import Environment, Remark, Severity
 from benchax.results.shown import Shown
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
@@ -86,6 +86,7 @@ class Audit(Shown):
     suppressed: tuple[Suppressed, ...] = ()
     remarks: tuple[Remark, ...] = ()
     elapsed_s: float = 0.0
+    environment: Environment | None = None
 
     def reaches(self, severity: Severity) -> bool:
         """Is there a finding of this severity or a graver one?"""

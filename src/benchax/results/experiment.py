@@ -34,6 +34,8 @@ class Errors:
     """Elements that are infinite here and not in the reference."""
     nans: int = 0
     """Elements that are NaN here and not in the reference."""
+    worst: str = ""
+    """Path of the leaf with the largest error, or with values that are not finite; empty for an output that is one."""
 
 
 @dataclass(frozen=True)

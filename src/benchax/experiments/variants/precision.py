@@ -8,7 +8,7 @@ which devices without such ways ignore; then the compiled program is the same, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -63,7 +63,7 @@ class Multiplied:
     title: str
     precision: str
     needs: str = ""
-    dtype: str = field(default="bfloat16", repr=False)
+    dtype: str = "bfloat16"
     """The coarsest that this permits, on any device."""
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:

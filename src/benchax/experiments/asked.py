@@ -1,0 +1,152 @@
+"""What variants that sweep are told: which arguments, which of their axes, and which values.
+
+    static   n=1,2,3             values of an argument
+    vmap     x=1..256            sizes for an argument; 1..256 doubles from 1 on
+    shapes   x.0+w.1=100,130     sizes of axes that have one size together
+    vmap     1..256              no arguments named: all of them, or the first, as the variant says
+
+Lists and mappings are taken as well: {"n": [1, 2, 3]}.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from benchax.case import Case
+from benchax.errors import UsageError
+from benchax.experiments.functions import argument_name
+from benchax.measuring.inputs import Inputs
+
+MOST_VALUES = 64
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of every array in an argument."""
+
+    argument: int | str
+    axis: int = 0
+
+
+def halves(variant: str, raw: Any) -> tuple[str, Any]:
+    """(arguments, values); without arguments the first is empty, without values the second is None.
+
+    Raises:
+        UsageError: a mapping of more or less than one argument.
+    """
+    if isinstance(raw, Mapping):
+        if len(raw) != 1:
+            raise UsageError(f"{variant} is given {raw!r}", "one entry: arguments and their values")
+        ((arguments, values),) = raw.items()
+        return str(arguments), values
+    if not isinstance(raw, str):
+        return "", raw
+    before, equals, after = raw.partition("=")
+    return (before.strip(), after) if equals else _without_equals(raw.strip())
+
+
+def _without_equals(text: str) -> tuple[str, Any]:
+    is_values = text[:1].isdecimal() and "." not in text.replace("..", "")
+    return ("", text) if is_values else (text, None)
+
+
+def values(variant: str, given: Any) -> tuple[Any, ...]:
+    """1,2,3 and 'a',None as Python reads them; words that it cannot read are texts.
+
+    Raises:
+        UsageError: there is none, or too many.
+    """
+    found = _literals(given) if isinstance(given, str) else given
+    if found is None or isinstance(found, Mapping) or not isinstance(found, Sequence) or not found:
+        raise UsageError(f"{variant} is given the values {given!r}", "values, such as n=1,2,3")
+    _refuse_many(variant, len(found))
+    return tuple(found)
+
+
+def _literals(text: str) -> tuple[Any, ...]:
+    try:
+        return ast.literal_eval(f"({text},)") if text.strip() else ()
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return tuple(_literal(word.strip()) for word in text.split(","))
+
+
+def _literal(word: str) -> Any:
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return word
+
+
+def sizes(variant: str, given: Any) -> tuple[int, ...]:
+    """100,130 and 1..256 as numbers in order, each once.
+
+    Raises:
+        UsageError: not whole numbers from 1 up.
+    """
+    words = given.split(",") if isinstance(given, str) else given
+    try:
+        found = {size for word in words for size in _doubled(str(word).strip())}
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{variant} is given the sizes {given!r}", "whole numbers from 1 up: 100,130,200 or 1..256"
+        ) from None
+    _refuse_many(variant, len(found))
+    return tuple(sorted(found))
+
+
+def _doubled(word: str) -> list[int]:
+    first, dots, last = word.partition("..")
+    low, high = int(first), int(last if dots else first)
+    if not 1 <= low <= high < 2**31:
+        raise ValueError(word)
+    return [low * 2**k for k in range((high // low).bit_length())]
+
+
+def _refuse_many(variant: str, count: int) -> None:
+    if count > MOST_VALUES:
+        raise UsageError(f"{variant} is given {count} values", f"at most {MOST_VALUES}")
+
+
+def arguments(case: Case, inputs: Inputs) -> dict[str, int | str]:
+    """The dynamic arguments of the call: as their author calls them → position or name."""
+    keys: list[int | str] = [*range(len(inputs.args)), *inputs.kwargs]
+    return {argument_name(case.fn, key): key for key in keys if key not in inputs.static}
+
+
+def axes(variant: str, text: str, case: Case, inputs: Inputs) -> tuple[Axis, ...]:
+    """x.0+w.1 as axes; x alone is its first one.
+
+    Raises:
+        UsageError: an argument that is not there, or an axis that it does not have.
+    """
+    permitted = arguments(case, inputs)
+    return tuple(_axis(variant, word.strip(), permitted, inputs) for word in text.split("+"))
+
+
+def _axis(variant: str, word: str, permitted: Mapping[str, int | str], inputs: Inputs) -> Axis:
+    name, dot, number = word.rpartition(".")
+    name, number = (name, number) if dot else (word, "0")
+    by_position = {str(key): key for key in permitted.values()}
+    key = permitted.get(name, by_position.get(name))
+    if key is None or not number.isdecimal():
+        raise UsageError(
+            f"{variant} is given the argument {word!r}", f"some of: {', '.join(permitted)}; or x.1, axis 1"
+        )
+    axis = int(number) if len(number) < 4 else 1000
+    leaves = array_leaves(value_of(inputs, key))
+    if not leaves or any(leaf.ndim <= axis for leaf in leaves):
+        raise UsageError(f"{variant} is given {word!r}: {name!r} has no axis {number}", "an axis that its arrays have")
+    return Axis(key, axis)
+
+
+def value_of(inputs: Inputs, key: int | str) -> Any:
+    return inputs.args[key] if isinstance(key, int) else inputs.kwargs[key]
+
+
+def array_leaves(tree: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]

@@ -1,0 +1,156 @@
+"""How many programs a jitted function needs for a list of calls, and what the first call with each costs.
+
+In a worker, where the function is new. Each call is made twice: what the first takes beyond the second is lost to
+tracing, lowering and compiling. Outputs of all ways to make a call are compared with those of the first way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+
+from benchax.artifacts.cost import cost
+from benchax.case import Case
+from benchax.executors.isolated import limit
+from benchax.executors.jobs import Job
+from benchax.executors.pool import Pool
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.paired import without_cache
+from benchax.measuring.program import Program, program_of
+from benchax.model import Failure, Options
+from benchax.numerics import compare
+from benchax.watching.watch import watch
+
+ENTRY = "benchax.experiments.counting:count_all"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, as it went."""
+
+    programs: int
+    """That XLA was asked for, eager operations apart."""
+    first_s: float
+    again_s: float
+    flops: float | None
+    """By XLA's estimate; None: it does not say, or the program has loops, whose bodies it counts once."""
+    disagreement: str = ""
+    """With the first way's outputs, in a sentence."""
+
+    @property
+    def lost_s(self) -> float:
+        return max(0.0, self.first_s - self.again_s)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Calls of one function, or why there are none."""
+
+    calls: tuple[Call, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def programs(self) -> int:
+        return sum(call.programs for call in self.calls)
+
+    @property
+    def lost_s(self) -> float:
+        """In the calls that needed a program."""
+        return sum(call.lost_s for call in self.calls if call.programs)
+
+    @property
+    def disagreement(self) -> str:
+        return next((call.disagreement for call in self.calls if call.disagreement), "")
+
+
+def counted(
+    pool: Pool, ways: Mapping[str, Sequence[Case]], options: Options, tell: Callable[[str], None]
+) -> dict[str, Counted]:
+    """By way; the cases of one are calls of one jitted function, in order. The first way gives the right outputs."""
+    name = next(iter(ways.values()))[0].id.label
+    job = Job(
+        ENTRY,
+        ({way: tuple(cases) for way, cases in ways.items()}, options.seed),
+        limits=lambda stage: limit(stage, options),
+        memory_limit_bytes=options.memory_limit_bytes,
+        name=f"the calls of {name!r}",
+    )
+    ended = pool.run(job, lambda message: tell(message["stage"]))
+    if ended.document is None:
+        failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
+        return {way: Counted(failure=failure) for way in ways}
+    return {way: _read(answer) for way, answer in ended.document.items()}
+
+
+def _read(answer: Mapping[str, Any]) -> Counted:
+    if "failure" in answer:
+        return Counted(failure=Failure(**answer["failure"]))
+    return Counted(tuple(Call(**call) for call in answer["calls"]))
+
+
+# ---- in the worker ----------------------------------------------------------------------------------------------
+
+
+def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Callable[..., None]) -> tuple[Any, list[Any]]:
+    ways, seed = argument
+    found: dict[str, Any] = {}
+    right: list[Any] = []
+    with without_cache():
+        for way, cases in ways.items():
+            say(f"calls, {way}")
+            outputs: list[Any] = []
+            try:
+                program = program_of(cases[0])
+                calls = [_called(program, case, seed, outputs, right) for case in cases]
+                found[way] = {"calls": [dataclasses.asdict(call) for call in calls]}
+            except (Exception, SystemExit) as error:
+                found[way] = {"failure": dataclasses.asdict(diagnose(error, "calls"))}
+            else:
+                right = right or outputs
+    return found, []
+
+
+def _called(program: Program, case: Case, seed: int, outputs: list[Any], right: Sequence[Any]) -> Call:
+    inputs = make_inputs(case, seed)
+
+    def call() -> tuple[Any, float]:
+        begun = perf_counter_ns()
+        result = jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
+        return result, (perf_counter_ns() - begun) / 1e9
+
+    with watch() as watched:
+        result, first_s = call()
+    _, again_s = call()
+    outputs.append(result)
+    programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
+    flops = _flops(program, inputs.args, inputs.kwargs) if programs else None
+    wrong = _disagreement(result, right[len(outputs) - 1]) if right else ""
+    return Call(programs, first_s, again_s, flops, wrong)
+
+
+def _flops(program: Program, args: Any, kwargs: Any) -> float | None:
+    compiled = program.call.lower(*args, **kwargs).compile()
+    found = cost(compiled, compiled.as_text() or "")
+    return None if found is None or found.has_loops else found.flops
+
+
+def _disagreement(result: Any, right: Any) -> str:
+    return compare(_cropped(result, right), right, against="baseline").why
+
+
+def _cropped(result: Any, right: Any) -> Any:
+    """The part of each array that the right result has too: the rest is padding."""
+    if jax.tree.structure(result) != jax.tree.structure(right):
+        return result
+
+    def part(leaf: Any, wanted: Any) -> Any:
+        fits = getattr(leaf, "ndim", 0) == getattr(wanted, "ndim", 0)
+        return leaf[tuple(slice(0, n) for n in wanted.shape)] if fits and getattr(leaf, "ndim", 0) else leaf
+
+    return jax.tree.map(part, result, right)

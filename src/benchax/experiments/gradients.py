@@ -1,0 +1,128 @@
+"""A function's gradient as a case of its own, for variants that are about gradients: recomputation, micro-batches.
+
+A function that returns one float is taken for a loss. Of one that returns a float array the sum is; anything else has
+no gradient that could be meant. Slopes are taken in the first argument that consists of floats, as `jax.grad` takes
+the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.case import Case
+from benchax.errors import NotAvailable
+from benchax.experiments.functions import argument_name, is_float, plain
+from benchax.measuring.inputs import Inputs, make_inputs
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The function, or the sum of what it returns."""
+
+    fn: Callable[..., Any]
+    is_summed: bool
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = self.fn(*args, **kwargs)
+        return jnp.sum(found) if self.is_summed else found
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Value and slopes of a loss."""
+
+    loss: Callable[..., Any]
+    argument: int
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return jax.value_and_grad(self.loss, self.argument)(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A function of which the gradient was made, and with what."""
+
+    case: Case
+    """The gradient, as it is."""
+    gradient: Gradient
+    inputs: Inputs
+    is_loss: bool
+    """Does the function itself return one float?"""
+    names: tuple[str, ...]
+    """Of the arguments by position, as their author calls them."""
+
+    @property
+    def name(self) -> str:
+        """Of the argument in which slopes are taken."""
+        return self.names[self.gradient.argument]
+
+    @property
+    def title(self) -> str:
+        of = "" if self.is_loss else "the sum of "
+        return f"value and gradient of {of}the function in {self.name}, as jax.value_and_grad gives them"
+
+    def with_loss(self, loss: Callable[..., Any]) -> Case:
+        """The same gradient, of the loss in another form."""
+        return self.with_gradient(replace(self.gradient, loss=loss))
+
+    def with_gradient(self, gradient: Callable[..., Any]) -> Case:
+        """Another way to the same value and slopes."""
+        return replace(self.case, fn=gradient)
+
+
+def differentiated(case: Case, seed: int) -> Differentiated:
+    """Traces the function, runs nothing.
+
+    Raises:
+        NotAvailable: it has no gradient that could be meant, or the function under a jit cannot be reached.
+    """
+    unjitted = replace(plain(case, seed), jit=True, donate=())
+    inputs = make_inputs(unjitted, seed)
+    argument = _argument(inputs)
+    call, arrays = of_arrays(unjitted.fn, inputs.args, inputs.kwargs)
+    is_loss = _is_loss(jax.eval_shape(call, *arrays))
+    gradient = Gradient(Loss(unjitted.fn, is_summed=not is_loss), argument)
+    names = tuple(argument_name(unjitted.fn, i) for i in range(len(inputs.args)))
+    return Differentiated(replace(unjitted, fn=gradient), gradient, inputs, is_loss, names)
+
+
+def _argument(inputs: Inputs) -> int:
+    for i, tree in enumerate(inputs.args):
+        leaves = jax.tree.leaves(tree)
+        if i not in inputs.static and leaves and all(map(is_float, leaves)):
+            return i
+    raise NotAvailable("no argument by position consists of float arrays, in which slopes could be taken")
+
+
+def of_arrays(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """(`fn` as a function of the arrays among its arguments, these arrays). Static arguments and other objects, which
+    can pass through no transformation, are closed over."""
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
+    is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
+
+    def call(*arrays: Any) -> Any:
+        given = iter(arrays)
+        whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
+        args, kwargs = jax.tree.unflatten(tree, whole)
+        return fn(*args, **kwargs)
+
+    return call, [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+
+
+def _is_loss(returned: Any) -> bool:
+    leaves = jax.tree.leaves(returned)
+    is_array = len(leaves) == 1 and leaves[0] is returned
+    if not is_array or not jnp.issubdtype(returned.dtype, jnp.floating):
+        what = "no float" if is_array else f"{len(leaves)} arrays"
+        raise NotAvailable(
+            f"it returns {what}, and this is about the gradient of a function that returns one float, a loss: "
+            "give the loss, not the step that differentiates it"
+        )
+    return returned.shape == ()

@@ -1,0 +1,109 @@
+"""Sweeps: many small comparisons in one session, and what their points and intervals are.
+
+Times of a sweep are never those of runs one after the other. Each point is measured beside another one, in pairs, and
+its interval is that of the medians of blocks, each with buffers and executables of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Literal
+
+from benchax.case import Case
+from benchax.executors.pool import Pool, shared_pool
+from benchax.experiments.base import Facts, Tell
+from benchax.experiments.counting import Counted, counted
+from benchax.experiments.timing import Duel, timed
+from benchax.model import Comparison, Options
+from benchax.options import resolve
+from benchax.pairing.session import Effort
+from benchax.results.experiment import Point
+from benchax.stats.intervals import median_interval
+from benchax.units import number, seconds
+
+LOOKS = (2, 3)
+"""A sweep has many pairs, so each has two processes, or three where they do not settle it."""
+MAX_TIME_S = 60.0
+
+
+@dataclass(frozen=True)
+class Means:
+    """How a sweep measures."""
+
+    options: Options
+    effort: Effort
+    timed: Callable[..., dict[str, Comparison]] = timed
+    counted: Callable[..., dict[str, Counted]] = counted
+    pool: Callable[[], Pool] = shared_pool
+
+    def duels(self, duels: Sequence[Duel], tell: Tell) -> dict[str, Comparison]:
+        return self.timed(duels, self.options, self.effort, tell)
+
+    def count(self, ways: Mapping[str, Sequence[Case]], tell: Tell) -> dict[str, Counted]:
+        return self.counted(self.pool(), ways, self.options, tell)
+
+
+def means(given: Mapping[str, Any]) -> Means:
+    """Of what a variant is told: the options and the effort of the experiment, where they are there."""
+    options = given.get("options") or resolve({"seed": given.get("seed", 0)})
+    effort = given.get("effort") or Effort(max_time_s=MAX_TIME_S)
+    return Means(options, replace(effort, looks=LOOKS))
+
+
+Half = Literal["baseline", "candidate"]
+
+
+def reading(c: Comparison | None, half: Half) -> tuple[float, float | None, float | None] | None:
+    """(seconds, low, high) of one side: the median of its blocks' medians with the 95 % interval."""
+    if c is None or not c.blocks:
+        return None
+    medians = [median(block.baseline_s if half == "baseline" else block.candidate_s) for block in c.blocks]
+    low, high = median_interval(medians) or (None, None)
+    return median(medians), low, high
+
+
+def ladder(labels: Sequence[str], cases: Sequence[Case]) -> list[Duel]:
+    """Each beside the one before it, under its own label."""
+    steps = range(1, len(cases))
+    return [Duel(labels[i], labels[i - 1], cases[i - 1], labels[i], cases[i]) for i in steps]
+
+
+def points(
+    sizes: Sequence[int], labels: Sequence[str], found: Mapping[str, Comparison], facts: Callable[[int, float], Facts]
+) -> tuple[Point, ...]:
+    """Of a ladder. `facts` is given the size and the seconds."""
+    listed: list[Point] = []
+    for i, (size, label) in enumerate(zip(sizes, labels, strict=True)):
+        above = found.get(labels[i + 1]) if i + 1 < len(labels) else None
+        own = reading(found.get(label), "candidate") or reading(above, "baseline")
+        if own is None:
+            listed.append(Point(size, label, None, facts=(("not measured:", failure(found.get(label) or above)),)))
+        else:
+            listed.append(Point(size, label, *own, facts=facts(size, own[0])))
+    return tuple(listed)
+
+
+def failure(c: Comparison | None) -> str:
+    if c is None:
+        return "there was nothing to measure it beside"
+    return c.failure.message if c.failure else c.why
+
+
+def in_words(c: Comparison) -> str:
+    """2.10 µs → 1.10 µs: faster, 1.9× (1.8 – 2.0)"""
+    if c.failure is not None:
+        return f"failed: {c.failure.message}"
+    if c.baseline_value is None or c.candidate_value is None or not c.ratio:
+        return f"unclear: {c.why}"
+    times = f"{seconds(c.baseline_value)} → {seconds(c.candidate_value)}"
+    if c.verdict in ("faster", "slower"):
+        return f"{times}: {c.verdict}, {ratio(1 / c.ratio, c.high and 1 / c.high, c.low and 1 / c.low)}"
+    return f"{times}: {c.verdict}{f' ({c.why})' if c.why else ''}"
+
+
+def ratio(middle: float, low: float | None, high: float | None) -> str:
+    """1.9× (1.8 – 2.0)"""
+    around = f" ({number(low)} – {number(high)})" if low and high else ""
+    return f"{number(middle)}×{around}"

@@ -1,0 +1,126 @@
+"""Sizes around one size: one less, one more, padded to a multiple of 128, padded to a power of two.
+
+Hardware likes some sizes more than others; how much, and which, is measured. Each size runs beside the one in question,
+and its time is divided by the entries that are of use: those of the size in question where it is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchax.case import Case
+from benchax.errors import NotMeasured, UsageError
+from benchax.experiments.asked import Axis, arguments, array_leaves, axes, halves, sizes, value_of
+from benchax.experiments.base import Prepared, Tell
+from benchax.experiments.functions import plain
+from benchax.experiments.resized import Resized
+from benchax.experiments.sweeping import Means, failure, means, ratio, reading
+from benchax.experiments.timing import Duel
+from benchax.experiments.variants.shapes import bucket
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.model import Comparison
+from benchax.results.experiment import Curve, Point
+from benchax.units import seconds
+
+LANES = 128
+"""Of the multiple: a TPU's vectors have as many lanes; tiles of GPUs and vectors of CPUs divide it."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    name: str = "alignment"
+    title: str = "sizes n-1, n, n+1, padded to 128 and to a power of two (alignment=x.0=1000)"
+    needs: str = ""
+    means: Callable[[Mapping[str, Any]], Means] = means
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if self.name not in given:
+            raise NotMeasured("it has to be told which axes: alignment=x.0+w.0, or with a size: alignment=x.0=1000")
+        text, listed = halves(self.name, given[self.name])
+        seed = given.get("seed", 0)
+        unjitted = plain(case, seed)
+        inputs = make_inputs(unjitted, seed)
+        over = axes(self.name, text or _first(unjitted, inputs), unjitted, inputs)
+        size = _size(self.name, listed, over, inputs)
+        sweep = _Sweep(unjitted, seed, over, text, size, self.means(given))
+        return Prepared(unjitted, measure=sweep.curve, combines=False)
+
+
+def _first(case: Case, inputs: Inputs) -> str:
+    return next(iter(arguments(case, inputs)), "")
+
+
+def _size(name: str, listed: Any, over: tuple[Axis, ...], inputs: Inputs) -> int:
+    if listed is None:
+        return array_leaves(value_of(inputs, over[0].argument))[0].shape[over[0].axis]
+    found = sizes(name, listed)
+    if len(found) != 1:
+        raise UsageError(f"{name} is given {listed!r}", "one size; those around it are added")
+    return found[0]
+
+
+def around(size: int) -> dict[int, int]:
+    """Each size, and how many of its entries are of use; the one in question first."""
+    nearby = {size: size} | ({size - 1: size - 1} if size > 1 else {}) | {size + 1: size + 1}
+    return nearby | {padded: size for padded in (-(-size // LANES) * LANES, bucket(size)) if padded not in nearby}
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    case: Case
+    seed: int
+    axes: tuple[Axis, ...]
+    text: str
+    size: int
+    means: Means
+
+    def curve(self, tell: Tell) -> Curve:
+        useful = around(self.size)
+        cases = {size: self._case(size) for size in useful}
+        others = [size for size in useful if size != self.size]
+        duels = [Duel(str(size), str(self.size), cases[self.size], str(size), cases[size]) for size in others]
+        found = self.means.duels(duels, tell)
+        own = next((found[str(size)] for size in others if reading(found[str(size)], "baseline")), None)
+        listed = [self._point(size, useful[size], found.get(str(size)), own) for size in sorted(useful)]
+        return Curve(
+            "alignment",
+            f"time around {self.text}={self.size}",
+            self.text or "size",
+            tuple(listed),
+            sentence=self._sentence(useful, found),
+        )
+
+    def _case(self, size: int) -> Case:
+        """Padded ones hold zeros behind the size in question, as they would in use."""
+        real = min(size, self.size) if around(self.size)[size] == self.size else size
+        return replace(self.case, inputs=Resized(self.case, self.seed, self.axes, real, size))
+
+    def _point(self, size: int, useful: int, c: Comparison | None, own: Comparison | None) -> Point:
+        taken = reading(own, "baseline") if size == self.size else reading(c, "candidate")
+        if taken is None:
+            return Point(size, str(size), None, facts=(("not measured:", failure(c)),))
+        each = f"{seconds(taken[0] / useful)} per {'useful ' if useful != size else ''}entry"
+        if c is not None and c.ratio:
+            each += f", {_per_entry(c, useful, self.size)} of that at {self.size}"
+        label = f"{size} (padded)" if useful != size else str(size)
+        return Point(size, label, *taken, facts=(("", each),))
+
+    def _sentence(self, useful: Mapping[int, int], found: Mapping[str, Comparison]) -> str:
+        """Padding helps where the paired comparison says so: the useful entries are as many."""
+        said = [
+            f"padded to {size}: {c.verdict}"
+            for size in sorted(useful)
+            if (c := found.get(str(size))) and useful[size] == self.size and not c.failure
+        ]
+        return f"{'; '.join(said)} than at {self.size}; padding itself is not in the times" if said else ""
+
+
+def _per_entry(c: Comparison, useful: int, size: int) -> str:
+    """The paired ratio of the calls, for each entry that is of use."""
+    share = size / useful
+    return ratio((c.ratio or 0.0) * share, c.low and c.low * share, c.high and c.high * share)
+
+
+MEMBERS = (Alignment(),)

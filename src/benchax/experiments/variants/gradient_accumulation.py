@@ -1,0 +1,125 @@
+"""The gradient of a batch as the mean over micro-batches, one after the other: less memory for the same result.
+
+Equal only where the loss is a mean over the rows; of any other loss the outputs differ, and the row says so. The batch
+is what most of the arguments beside the differentiated one have in front, rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.case import Case
+from benchax.errors import NotAvailable, UsageError
+from benchax.experiments.base import Prepared, Tell
+from benchax.experiments.beside import Entry, rows_beside
+from benchax.experiments.gradients import Differentiated, Gradient, differentiated
+from benchax.experiments.judging import refused_row
+from benchax.results.experiment import VariantRow
+
+USUAL = (4,)
+
+
+@dataclass(frozen=True)
+class AccumulatedGradients:
+    name: str = "accumulate-gradients"
+    title: str = "gradient as the mean over micro-batches, one after the other"
+    needs: str = ""
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        counts, seed = _asked(given.get(self.name)), given.get("seed", 0)
+        whole = differentiated(case, seed)
+        if not whole.is_loss:
+            raise NotAvailable("it returns no single float: only the mean of a loss is that of its micro-batches")
+        rows, batched = _batch(whole)
+        return Prepared(
+            case, measure=lambda tell: _rows(self, whole, rows, batched, counts, seed, tell), combines=False
+        )
+
+
+def _asked(text: Any) -> tuple[int, ...]:
+    if text is None:
+        return USUAL
+    words = [word.strip() for word in str(text).split(",")]
+    if not all(word.isdecimal() and word.isascii() and int(word) > 1 for word in words):
+        raise UsageError(f"accumulate-gradients={text!r}", "numbers of micro-batches above 1, such as 4 or 2,4,8")
+    return tuple(map(int, words))
+
+
+def _batch(whole: Differentiated) -> tuple[int, tuple[int, ...]]:
+    """(rows, positions of the arguments that have them in front)"""
+    inputs = whole.inputs
+    fronts = {
+        i: front
+        for i, tree in enumerate(inputs.args)
+        if i not in (*inputs.static, whole.gradient.argument) and (front := _front(tree)) is not None
+    }
+    if not fronts:
+        raise NotAvailable(f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows")
+    # Of several numbers of rows the most frequent, of these the largest.
+    rows = max(Counter(fronts.values()).items(), key=lambda item: (item[1], item[0]))[0]
+    return rows, tuple(i for i, front in fronts.items() if front == rows)
+
+
+def _front(tree: Any) -> int | None:
+    leaves = jax.tree.leaves(tree)
+    fronts = {leaf.shape[0] if isinstance(leaf, jax.Array) and leaf.ndim else None for leaf in leaves}
+    return fronts.pop() if len(fronts) == 1 else None
+
+
+@dataclass(frozen=True)
+class MicroBatched:
+    gradient: Gradient
+    count: int
+    batched: tuple[int, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        parts = {i: jax.tree.map(self._cut, args[i]) for i in self.batched}
+
+        def of(part: dict[int, Any]) -> Any:
+            return self.gradient(*(part.get(i, value) for i, value in enumerate(args)), **kwargs)
+
+        def step(total: Any, part: dict[int, Any]) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, of(part)), None
+
+        shapes = jax.eval_shape(of, jax.tree.map(lambda leaf: leaf[0], parts))
+        zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        total, _ = jax.lax.scan(step, zeros, parts)
+        return jax.tree.map(lambda leaf: leaf / self.count, total)
+
+    def _cut(self, leaf: Any) -> Any:
+        return leaf.reshape(self.count, leaf.shape[0] // self.count, *leaf.shape[1:])
+
+
+def _rows(
+    variant: AccumulatedGradients,
+    whole: Differentiated,
+    rows: int,
+    batched: tuple[int, ...],
+    counts: tuple[int, ...],
+    seed: int,
+    tell: Tell,
+) -> tuple[VariantRow, ...]:
+    entries: list[Entry] = []
+    refused: list[VariantRow] = []
+    batch = f"{rows} rows of {', '.join(whole.names[i] for i in batched)}"
+    for count in counts:
+        name = f"{variant.name}:{count}"
+        if rows % count:
+            why = f"{batch} do not divide into {count} equal micro-batches"
+            refused.append(refused_row(name, variant.title, "not_available", why))
+            continue
+        facts = (("batch", f"{batch}, in {count} parts"), ("equal", "only where the loss is a mean over the rows"))
+        case = whole.with_gradient(MicroBatched(whole.gradient, count, batched))
+        entries.append(Entry(name, variant.title, Prepared(case, facts=lambda *_, facts=facts: facts)))
+    if not entries:
+        return tuple(refused)
+    return (*rows_beside(f"{variant.name}:1", whole.title, whole.case, entries, seed, tell), *refused)
+
+
+MEMBERS = (AccumulatedGradients(),)

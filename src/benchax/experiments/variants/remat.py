@@ -1,0 +1,140 @@
+"""Recomputing in the backward pass what the forward pass would keep (`jax.checkpoint`, "remat").
+
+Beside the gradient of the function as it is, each policy with what the compiler plans, what a call takes, and what is
+kept between the two passes. A policy of `jax.checkpoint_policies` is put around the whole function; "segments" cuts it
+into sqrt(n) parts (`experiments/segments.py`). Whether any of it saves memory is the compiler's doing: XLA:CPU mostly
+plans more, not less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.ad_checkpoint
+
+from benchax.case import Case
+from benchax.errors import NotAvailable, UsageError, one_of
+from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments.beside import Entry, rows_beside
+from benchax.experiments.gradients import Differentiated, differentiated, of_arrays
+from benchax.experiments.judging import refused_row
+from benchax.experiments.segments import Segmented
+from benchax.results.experiment import VariantRow
+from benchax.units import size
+
+POLICIES = (
+    "nothing_saveable",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "everything_saveable",
+)
+SEGMENTS = "segments"
+USUAL = ("nothing_saveable", "dots_saveable", SEGMENTS)
+_KEPT = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,]*)\] (?P<origin>.*)$")
+_SHORT = re.compile(r"^(bf|f|i|u|c)(\d+)$")
+_LONG = {"bf": "bfloat", "f": "float", "i": "int", "u": "uint", "c": "complex"}
+
+
+@dataclass(frozen=True)
+class Remat:
+    name: str = "remat"
+    title: str = "gradient with jax.checkpoint: recomputed in the backward pass, not kept"
+    needs: str = ""
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        policies, seed = _asked(given.get(self.name)), given.get("seed", 0)
+        plain = differentiated(case, seed)
+        return Prepared(case, measure=lambda tell: _rows(self, plain, policies, seed, tell), combines=False)
+
+
+def _asked(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return USUAL
+    names = tuple(word.strip() for word in str(text).split(","))
+    for name in names:
+        if name not in (*POLICIES, SEGMENTS):
+            raise UsageError(f"remat={text!r} holds {name!r}", one_of((*POLICIES, SEGMENTS), name))
+    return names
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """The policy by its name, which another process can look up."""
+
+    fn: Callable[..., Any]
+    policy: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call, arrays = of_arrays(self.fn, args, kwargs)
+        return jax.checkpoint(call, policy=getattr(jax.checkpoint_policies, self.policy))(*arrays)
+
+
+def _rows(
+    variant: Remat, plain: Differentiated, policies: tuple[str, ...], seed: int, tell: Tell
+) -> tuple[VariantRow, ...]:
+    entries: list[Entry] = []
+    refused: list[VariantRow] = []
+    for policy in policies:
+        name = f"{variant.name}:{policy}"
+        try:
+            entries.append(_entry(name, plain, policy))
+        except NotAvailable as error:
+            refused.append(refused_row(name, variant.title, "not_available", error.problem))
+    rows = rows_beside(f"{variant.name}:none", plain.title, plain.case, entries, seed, tell)
+    return (_with_kept(rows[0], plain), *rows[1:], *refused)
+
+
+def _entry(name: str, plain: Differentiated, policy: str) -> Entry:
+    loss: Callable[..., Any] = plain.gradient.loss
+    loss = Segmented(loss) if policy == SEGMENTS else Checkpointed(loss, policy)
+    kept = saved(loss, plain)
+    title = "gradient with a checkpoint around " + (
+        "each of sqrt(n) segments" if policy == SEGMENTS else f"the whole function, policy {policy}"
+    )
+    return Entry(name, title, Prepared(plain.with_loss(loss), facts=lambda before, now, c: kept))
+
+
+def _with_kept(row: VariantRow, plain: Differentiated) -> VariantRow:
+    return row if row.status != "ok" else replace(row, facts=saved(plain.gradient.loss, plain))
+
+
+def saved(loss: Callable[..., Any], plain: Differentiated) -> Facts:
+    """What the forward pass keeps for the backward one, by JAX's own list; arguments, which are there anyway, apart.
+
+    Empty where JAX prints what cannot be read (0.6 to 0.10.2 print alike).
+    """
+    listed = io.StringIO()
+    with contextlib.redirect_stdout(listed):
+        call, arrays = of_arrays(loss, plain.inputs.args, plain.inputs.kwargs)
+        jax.ad_checkpoint.print_saved_residuals(call, *arrays)
+    found = [_KEPT.match(line) for line in listed.getvalue().splitlines()]
+    kept = [match for match in found if match and not match["origin"].startswith("from the argument")]
+    sizes = [_bytes(match["dtype"], match["shape"]) for match in kept]
+    if not all(found) or None in sizes:
+        return ()
+    total = sum(each or 0 for each in sizes)
+    if not sizes:
+        return (("kept between the passes", "nothing but arguments"),)
+    largest = kept[max(range(len(kept)), key=lambda i: sizes[i] or 0)]
+    what = f"{largest['dtype']}[{largest['shape']}] {largest['origin']}".strip()
+    return (("kept between the passes", f"{len(sizes)} arrays, {size(total)}; the largest: {what}"),)
+
+
+def _bytes(dtype: str, shape: str) -> int | None:
+    short = _SHORT.match(dtype)
+    name = f"{_LONG[short[1]]}{short[2]}" if short else dtype
+    try:
+        width = jax.numpy.dtype(name).itemsize
+    except TypeError:  # a key, or another type that is none of NumPy's
+        return None
+    return width * math.prod(int(n) for n in shape.split(",") if n)
+
+
+MEMBERS = (Remat(),)

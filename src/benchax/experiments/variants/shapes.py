@@ -1,0 +1,153 @@
+"""Inputs of many sizes: each with its own program, all padded to the largest, or padded to powers of two.
+
+Whether padding is right is not assumed: the useful part of the outputs is compared with that of the exact size. A sum
+over zeros is right, a mean is not, and needs a mask. Times are of the jitted call alone, on inputs that are padded
+already; padding with zeros and cutting the outputs come on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchax.case import Case
+from benchax.errors import NotAvailable, NotMeasured
+from benchax.experiments import judging
+from benchax.experiments.asked import Axis, axes, halves, sizes
+from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments.counting import Counted
+from benchax.experiments.functions import plain
+from benchax.experiments.resized import Resized
+from benchax.experiments.sweeping import Means, in_words, ladder, means, points
+from benchax.experiments.timing import Duel
+from benchax.measuring.inputs import make_inputs
+from benchax.model import Absent, Comparison
+from benchax.results.experiment import Curve, VariantRow
+from benchax.units import count, percent, seconds
+
+EXACT, PADDED, BUCKETED = "exact", "padded", "bucketed"
+TITLES = {
+    EXACT: "each size with its own program",
+    PADDED: "all padded to the largest",
+    BUCKETED: "padded to powers of two",
+}
+
+
+@dataclass(frozen=True)
+class Shapes:
+    name: str = "shapes"
+    title: str = "inputs of many sizes: exact, padded, in buckets (shapes=x.0=100,130,200)"
+    needs: str = ""
+    means: Callable[[Mapping[str, Any]], Means] = means
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if self.name not in given:
+            raise NotMeasured("it has to be told which axes, and which sizes: shapes=x.0=100,130,200")
+        if not case.jit:
+            raise NotAvailable("only a jitted function is compiled for each shape")
+        text, listed = halves(self.name, given[self.name])
+        chosen, seed = sizes(self.name, listed), given.get("seed", 0)
+        unjitted = plain(case, seed)
+        over = axes(self.name, text, unjitted, make_inputs(unjitted, seed))
+        sweep = Sweep(unjitted, seed, over, text, chosen, self.means(given))
+        return Prepared(unjitted, measure=sweep.measured, combines=False)
+
+
+def bucket(size: int) -> int:
+    """The power of two that holds it."""
+    return 1 << (size - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    case: Case
+    seed: int
+    axes: tuple[Axis, ...]
+    text: str
+    sizes: Sequence[int]
+    means: Means
+
+    def measured(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
+        ways = {
+            EXACT: [self._case(size, size) for size in self.sizes],
+            PADDED: [self._case(size, max(self.sizes)) for size in self.sizes],
+            BUCKETED: [self._case(size, bucket(size)) for size in self.sizes],
+        }
+        found = self.means.count(ways, tell)
+        labels = [f"{self.text}={size}" for size in self.sizes]
+        times = self.means.duels([*ladder(labels, ways[EXACT]), *self._duels(ways, found)], tell)
+        rows = [self._row(way, found, times) for way in ways]
+        if found[EXACT].failure is not None:
+            return tuple(rows)
+        listed = points(self.sizes, labels, times, lambda size, s: (("", f"{seconds(s / size)} per entry"),))
+        return (*rows, Curve("shapes", f"time by the size of {self.text}, exact", self.text, listed))
+
+    def _case(self, size: int, padded: int) -> Case:
+        return replace(self.case, inputs=Resized(self.case, self.seed, self.axes, size, padded))
+
+    def _duels(self, ways: Mapping[str, Sequence[Case]], found: Mapping[str, Counted]) -> list[Duel]:
+        """Of the two ways to pad with the exact size, where they do pad and are right."""
+        if found[EXACT].failure is not None:
+            return []
+        duels: list[Duel] = []
+        for way in (PADDED, BUCKETED):
+            if found[way].failure is None and not found[way].disagreement:
+                duels += [
+                    Duel(f"{way} {size}", EXACT, ways[EXACT][i], way, ways[way][i])
+                    for i, size in enumerate(self.sizes)
+                    if self._padded(way, size) != size
+                ]
+        return duels
+
+    def _padded(self, way: str, size: int) -> int:
+        return {EXACT: size, PADDED: max(self.sizes), BUCKETED: bucket(size)}[way]
+
+    def _row(self, way: str, found: Mapping[str, Counted], times: Mapping[str, Comparison]) -> VariantRow:
+        one, name = found[way], f"shapes: {way}"
+        if one.failure is not None:
+            return judging.failed_row(name, TITLES[way], one.failure)
+        row = VariantRow(name, TITLES[way])
+        if one.disagreement:
+            why = f"zeros at the end change the useful part, so it needs a mask: {one.disagreement}"
+            return judging.wrong(row, why)
+        own = {size: times[f"{way} {size}"] for size in self.sizes if f"{way} {size}" in times}
+        wasted = self._wasted(way, found)
+        lost = f"which cost {seconds(one.lost_s)} in first calls"
+        programs = f"{count(one.programs)} program{'s' * (one.programs != 1)} for {len(self.sizes)} sizes"
+        absent = Absent("comparison", "each size has its own, among the facts")
+        return replace(
+            row,
+            facts=self._facts(own),
+            sentence="; ".join(filter(None, (f"{programs}, {lost}", wasted))),
+            absent=(absent,),
+        )
+
+    def _facts(self, own: Mapping[int, Comparison]) -> Facts:
+        listed: list[tuple[str, str]] = []
+        for size, c in own.items():
+            each = ""
+            if c.baseline_value and c.candidate_value:
+                each = f"; {seconds(c.baseline_value / size)} → {seconds(c.candidate_value / size)} per useful entry"
+            listed.append((f"{self.text}={size}", in_words(c) + each))
+        return tuple(listed)
+
+    def _wasted(self, way: str, found: Mapping[str, Counted]) -> str:
+        """Operations on padding, by XLA's estimates for the programs."""
+        if way == EXACT or found[EXACT].failure is not None:
+            return ""
+        exact = dict(zip(self.sizes, (call.flops for call in found[EXACT].calls), strict=True))
+        programs = {
+            self._padded(way, size): call.flops
+            for size, call in zip(self.sizes, found[way].calls, strict=True)
+            if call.programs
+        }
+        needed = [exact[size] for size in self.sizes]
+        spent = [programs.get(self._padded(way, size)) for size in self.sizes]
+        if None in needed or None in spent or not sum(n or 0 for n in needed):
+            return "wasted operations not known: XLA gives no estimate, or counts bodies of loops once"
+        more = sum(s or 0 for s in spent) / sum(n or 0 for n in needed) - 1
+        return f"{percent(more)} more operations than needed, by XLA's estimate" if more > 0 else ""
+
+
+MEMBERS = (Shapes(),)
