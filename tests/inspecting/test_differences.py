@@ -161,6 +161,14 @@ def test_no_two_values_of_one_computation_get_the_same_name() -> None:
     assert len(set(defined)) == len(defined)
 
 
+def test_each_computation_has_names_of_its_own() -> None:
+    shown = unified(
+        "c0:\n  %5 = a\nc1:\n  %0 = q\n  %1 = r(%0)", "c0:\n  %0 = a\nc1:\n  %0 = q\n  %1 = s(%0)", ("", ""), SSA
+    )
+
+    assert shown[3:] == ["   %0 = a", " c1:", "   %0 = q", "-  %1 = r(%0)", "+  %1 = s(%0)"]
+
+
 def test_ten_thousand_equations_are_compared_in_time_that_grows_with_them() -> None:
     """Not quadratic: the lines are all alike, which is the worst that can happen to an alignment."""
     lines = [f"%{i} = sine(%{i - 1})" for i in range(1, 10_000)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -179,3 +180,13 @@ def test_a_name_of_any_text_survives() -> None:
     name = "é[b]\n" + "x" * 10_000
 
     assert inspect_case(make_case(double, ("f32[2]",), name=name)).name == name
+
+
+def test_a_function_of_jax_itself_is_not_said_to_come_from_our_own_files() -> None:
+    found = benchax.inspect(jnp.sort, "f32[64]")
+
+    ours = str(Path(benchax.__file__).parent)
+    assert found.hlo is not None
+    assert ours not in found.hlo
+    assert found.buffers is not None
+    assert [b.source for b in found.buffers.buffers if ours in b.source] == []

@@ -20,6 +20,7 @@ import sys
 import typer
 
 from benchax.cli import (
+    audit,
     baseline,
     bisect,
     compare,
@@ -55,6 +56,7 @@ app.command("run")(run.run)
 app.command("grid")(grid.grid)
 app.command("profile", cls=profile.WithCommand)(profile.profile)
 app.command("try")(trying.try_variants)
+app.command("audit", cls=profile.WithCommand)(audit.audit)
 app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
 app.command("compare")(compare.compare)
 app.command("history")(history.history)

@@ -25,12 +25,14 @@ class Language:
     """A value where it is defined or used. A rare mistake costs a line in a diff."""
     defined: re.Pattern[str]
     """Matches the text behind a name that is defined here."""
+    scope: re.Pattern[str]
+    """Matches a line from which on names mean something else."""
 
 
 _WORD = r"(?<![\w.\-=:\"'@%])(?<!= )(?!(?:let|in|inf|nan|lambda)\b)[a-z]{1,4}(?=[ ,)\]};:.]|$)"
-JAXPR = Language(re.compile(_WORD), re.compile(r":[a-zA-Z]\w*(?:<[^>]*>)?(?:\[|\{|$|[ .])"))
+JAXPR = Language(re.compile(_WORD), re.compile(r":[a-zA-Z]\w*(?:<[^>]*>)?(?:\[|\{|$|[ .])"), re.compile(r"(?!)"))
 """c:f32[8] = add a b. A primitive stands behind "= ", a parameter's value behind "="."""
-SSA = Language(re.compile(r"%\w+|\bc\d+\b"), re.compile(r"(?::\d+)? = |: |:$"))
+SSA = Language(re.compile(r"%\w+|\bc\d+\b"), re.compile(r"(?::\d+)? = |: |:$"), re.compile(r"c\d+:$|  func\.func "))
 """StableHLO, and HLO as `artifacts/normalized.py` writes it: %3 = f32[8] add(%1, %2), calls=c4."""
 
 
@@ -55,11 +57,20 @@ def _renamed(old: Sequence[str], new: Sequence[str], language: Language) -> list
 
     written: list[str] = []
     for line, counterpart in _pairs(old, new, language):
-        theirs = _defined(counterpart, language) if counterpart is not None else []
+        if language.scope.match(line):
+            names.clear()
         ours = _defined(line, language)
-        names |= zip(ours, theirs if len(ours) == len(theirs) else [name + PRIME for name in ours], strict=True)
+        theirs = _defined(counterpart, language) if counterpart is not None else []
+        _take(names, ours, theirs if len(ours) == len(theirs) else ours, is_known=counterpart is not None)
         written.append(language.name.sub(new_name, line))
     return written
+
+
+def _take(names: dict[str, str], ours: Sequence[str], theirs: Sequence[str], *, is_known: bool) -> None:
+    """Two values of one scope never get the same name, whatever the alignment took for what."""
+    for name, wanted in zip(ours, theirs, strict=True):
+        names.pop(name, None)
+        names[name] = wanted if is_known and wanted not in names.values() else name + PRIME
 
 
 def _defined(line: str, language: Language) -> list[str]:

@@ -1,7 +1,8 @@
 """What differs between two inspections: numbers, primitives, operations, and the texts of the program.
 
     jaxpr        equal if their texts are, which name values in the order of their definition
-    StableHLO    the same, without locations and the names of the module and its arguments
+    StableHLO    the same, without locations and the names of the module, of results and of inner functions, which
+                 differ between versions of JAX
     HLO          equal if their normalised texts are (`artifacts/normalized.py`)
 
 A number that one side does not know is no difference; it is not compared, and the reason is that of the inspection.
@@ -24,6 +25,9 @@ TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _LOCATION = re.compile(r" ?loc\((?:\"(?:[^\"\\]|\\.)*\"|[^()\"]|\([^()]*\))*\)|^#loc.*\n?", re.MULTILINE)
 _MODULE = re.compile(r"^module @\S+", re.MULTILINE)
+_CALLED = re.compile(r"\bcall (@(\w+?)(?:_\d+)?)\(")
+"""In the order of the calls; @relu_0 and @relu_2 are both a relu."""
+_FUNCTION = re.compile(r"@\w+")
 _RESULT = re.compile(r"jax\.result_info = \"[^\"]*\"")
 
 Number = tuple[str, float | None, Unit]
@@ -121,8 +125,9 @@ def program_text(inspection: Inspection, stage: Stage) -> str | None:
 
 
 def _without_names(stablehlo: str) -> str:
-    text = _MODULE.sub("module", _LOCATION.sub("", stablehlo))
-    return _RESULT.sub("jax.result_info", text)
+    text = _RESULT.sub("jax.result_info", _MODULE.sub("module", _LOCATION.sub("", stablehlo)))
+    names = {name: f"@{base}.{i}" for i, (name, base) in enumerate(dict.fromkeys(_CALLED.findall(text)))}
+    return _FUNCTION.sub(lambda m: names.get(m[0], m[0]), text)
 
 
 def _count(lines: Sequence[str], sign: str) -> int:

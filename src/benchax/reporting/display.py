@@ -46,6 +46,8 @@ def _comparisons_figure(found: Comparisons) -> Any:
 
 
 _SHOWN: dict[str, str] = {
+    "Audit": "audit",
+    "Checklist": "checklist",
     "Inspection": "inspection",
     "Difference": "difference",
     "Experiment": "experiment",

@@ -101,8 +101,10 @@ def _donation(found: Inspection, full: bool) -> list[RenderableType]:
     if not found.donation.arguments:
         return [Text(), Text("donation", style="bold"), Text("  no argument is donated")]
     aliased = found.donation.aliased_bytes
-    taken = "not known how much" if aliased is None else size(aliased)
-    title = f"donation: {taken} of {size(found.donation.asked_bytes)} taken over by outputs"
+    each = found.donation.arguments
+    arrays = f"{sum(bool(a.is_aliased) for a in each)} of {len(each)} arrays"
+    taken = "not known how much" if aliased is None else f"{arrays}, {size(aliased)}"
+    title = f"donation: {taken} of {size(found.donation.asked_bytes)}, taken over by outputs"
     return _table(title, tables.donation(found), full=full)
 
 

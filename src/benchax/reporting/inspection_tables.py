@@ -211,7 +211,7 @@ def constants(found: Inspection) -> list[tuple[str, Grid | None]]:
     both = found.constants
     parts = (("captured by the function", both and both.captured), ("baked into the program", both and both.baked_in))
     return [
-        (title, _grid(("what", "size", "where"), [(c.spec, size(c.size_bytes), c.where) for c in listed or ()]))
+        (title, _grid(("what", "size", "where"), [(c.spec, size(c.size_bytes), _near(c.where)) for c in listed or ()]))
         for title, listed in parts
     ]
 
@@ -264,7 +264,6 @@ def _few(texts: tuple[str, ...]) -> str:
     return ", ".join(texts[:2]) + more
 
 
-def _near(line: str) -> str:
-    """Relative to the working folder where it is inside."""
-    here = f"{Path.cwd()}/"
-    return line.removeprefix(here)
+def _near(text: str) -> str:
+    """With paths relative to the working folder where they are inside."""
+    return text.replace(f"{Path.cwd()}/", "")

@@ -73,7 +73,7 @@ def program_text(stage: Stage, text: str, full: bool = False) -> ProgramText:
         return ProgramText(stage, text.rstrip("\n"))
     if stage == "hlo":
         text = _FRAME.sub("", _BLANK.sub("\n\n", _TABLES.sub("", text)))
-    lines = _without_long_constants(text).splitlines()
+    lines = _without_long_constants(text).rstrip("\n").splitlines()
     is_nested = _in_inner_computation if stage == "hlo" else _is_indented
     return ProgramText(stage, "\n".join(_cut(list(_folded(lines, is_nested(lines))))))
 

@@ -43,8 +43,10 @@ from benchax.watching.frames import calling
 
 _JAX = f"{Path(jax.__file__).parent}{os.sep}"
 Listener = Callable[[Transfer], None]
+Hearer = Callable[[Any], None]
 
 _listeners: list[Listener] = []
+_hearers: list[Hearer] = []
 _lock = threading.Lock()
 _undo = contextlib.ExitStack()
 _sees: list[Direction] = []
@@ -52,13 +54,19 @@ _busy = threading.local()
 
 
 @contextlib.contextmanager
-def watch_transfers() -> Iterator[Transfers]:
-    """Yields the transfers inside the block, of all threads. Blocks may be nested: each sees all inside it."""
+def watch_transfers(hear: Hearer | None = None) -> Iterator[Transfers]:
+    """Yields the transfers inside the block, of all threads. Blocks may be nested: each sees all inside it.
+
+    Args:
+        hear: told of each call of a jitted function and of each eager operation, by the function that runs. Stays
+            silent where "host to device" cannot be seen.
+    """
     found = Transfers()
     with _lock:
         if not _listeners:
             _install()
         _listeners.append(found.add)
+        _hearers.extend([hear] if hear else [])
         found.sees = tuple(_sees)
     try:
         yield found
@@ -66,6 +74,8 @@ def watch_transfers() -> Iterator[Transfers]:
         found.remarks += _remarks(found)
         with _lock:
             _listeners.remove(found.add)
+            if hear:
+                _hearers.remove(hear)
             if not _listeners:
                 _undo.close()
 
@@ -122,6 +132,8 @@ def _off_the_fast_path() -> None:
         with contextlib.suppress(Exception):  # whatever surprises us in there is not the user's fault
             if core.trace_state_clean():  # inside a trace they become constants of the program
                 _arguments(args_flat, _name(fun))
+                for hear in tuple(_hearers):
+                    hear(fun)
         return run(p, args_flat, fun, *rest)
 
     _replace(pjit, "_run_python_pjit", told)
