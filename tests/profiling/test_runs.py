@@ -14,9 +14,9 @@ import pytest
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
 from benchax.profiling import events
-from benchax.profiling.events import NUMBER, TEXT, Line, Plane, Space, Stats
 from benchax.profiling.runs import STATS, Run, device_runs
 from benchax.profiling.session import session
+from benchax.profiling.space import NUMBER, TEXT, Line, Plane, Space, Stats
 
 Event = tuple[str, int, int, dict[str, int]]
 TEXTS = [*STATS, "an operation"]

@@ -1,9 +1,8 @@
-"""An XSpace, the profiler's own format, as columns of NumPy: planes, their lines, and the events of each line.
+"""Reads an XSpace, the profiler's own format, into the columns of `space.py`.
 
-A plane is a device or the host, a line is a thread or a stream, an event has a name, a start, a duration and
-statistics ("stats") such as `hlo_op` and `run_id`. Not through `jax.profiler.ProfileData`, which JAX 0.6.0 and 0.6.1 do
+Not through `jax.profiler.ProfileData`, which JAX 0.6.0 and 0.6.1 do
 not have, which gives one Python object after another (`benchmarks/profiles.py`), and without which a trace is read
-where there is no JAX. What the events mean is the business of `trace.py`.
+where there is no JAX.
 
 The numbers of the fields are those of xplane.proto (openxla/xla, xla/tsl/profiler/protobuf), as JAX 0.6 to 0.10.2
 write it; unknown fields are passed over, as protobuf does.
@@ -12,13 +11,13 @@ write it; unknown fields are passed over, as protobuf does.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchax.errors import FormatError
+from benchax.profiling.space import NUMBER, REAL, TEXT, Line, Plane, Space, Stats
 from benchax.protobuf import BYTES, FIXED64, PADDING, VARINT, Ints, alike, broken, fields, signed, together
 
 LONGEST_PS = 10**18
@@ -27,97 +26,7 @@ _EVENT = 4 << 3 | BYTES
 """The tag of an event inside its line."""
 CHUNK = 100_000
 """Events that are read at once: bounds the memory of what is not kept."""
-TEXT, NUMBER, REAL = 0, 1, 2
-"""Kinds of a stat. Text is kept as an index into `Space.texts`."""
 _STAT_KINDS = {2: REAL, 3: NUMBER, 4: NUMBER, 5: TEXT, 6: TEXT, 7: TEXT}
-
-
-class Stats(NamedTuple):
-    """The stats of a line's events, one entry per stat."""
-
-    owner: NDArray[np.int32]
-    """Which event."""
-    key: NDArray[np.int32]
-    """Index into `Space.texts`."""
-    kind: NDArray[np.uint8]
-    value: Ints
-    """A number; for TEXT the index into `Space.texts`, for REAL the bits of a double."""
-
-
-@dataclass(frozen=True, eq=False)
-class Line:
-    """A thread, or a stream of a device. Columns of one length: an entry per event, in the order of the file."""
-
-    name: str
-    names: Mapping[int, str]
-    """Of events, by what `name_id` holds; shared by the lines of a plane."""
-    name_id: Ints
-    start_ps: Ints
-    """Since the earliest line of the whole space began."""
-    duration_ps: Ints
-    stats: Stats
-    shared: Mapping[str, Mapping[int, int]]
-    """Stats that belong to a name and so to all its events: stat → name_id → value, as in `Stats.value`."""
-    texts: list[str] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.name_id)
-
-    def text(self, key: str) -> Ints:
-        """Of each event the index into `texts` of its stat `key`; -1 for those that have none."""
-        return self._column(key, (TEXT,), -1)[0]
-
-    def number(self, key: str) -> tuple[Ints, NDArray[np.bool_]]:
-        """(values, which events have the stat at all)."""
-        return self._column(key, (NUMBER,), 0)
-
-    def _column(self, key: str, kinds: Collection[int], default: int) -> tuple[Ints, NDArray[np.bool_]]:
-        column = np.full(len(self), default, np.int64)
-        has = np.zeros(len(self), np.bool_)
-        for name_id, value in self.shared.get(key, {}).items():
-            of_name = self.name_id == name_id
-            column[of_name], has[of_name] = value, True
-        # A key is one text, and so one index.
-        code = self.texts.index(key) if key in self.texts else -1
-        chosen = (self.stats.key == code) & np.isin(self.stats.kind, list(kinds))
-        column[self.stats.owner[chosen]] = self.stats.value[chosen]
-        has[self.stats.owner[chosen]] = True
-        return column, has
-
-
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """A device, the host, or a table of metadata."""
-
-    name: str
-    lines: tuple[Line, ...]
-    names: Mapping[int, str]
-    """Of events, by id."""
-    display_names: Mapping[int, str]
-    blobs: Mapping[str, Mapping[int, bytes]]
-    """Stats of names that are bytes: stat → name id → bytes. `hlo_proto` of the plane `/host:metadata` is one."""
-    numbers: Mapping[str, int]
-    """Stats of the plane itself that are numbers."""
-    words: Mapping[str, str]
-    """Stats of the plane itself that are texts."""
-
-
-@dataclass(frozen=True, eq=False)
-class Space:
-    """A whole trace."""
-
-    planes: tuple[Plane, ...]
-    hosts: tuple[str, ...]
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
-    texts: list[str]
-
-    @property
-    def n_events(self) -> int:
-        return sum(len(line) for plane in self.planes for line in plane.lines)
-
-    def plane(self, name: str) -> Plane | None:
-        return next((plane for plane in self.planes if plane.name == name), None)
 
 
 def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from benchax.profiling.events import Line, Space
 from benchax.profiling.nesting import self_times
 from benchax.profiling.operations import HOST
+from benchax.profiling.space import Line, Space
 from benchax.results.profile import CompilePass, Step
 
 PS = 1e12

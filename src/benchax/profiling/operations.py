@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchax.profiling.events import Line, Plane, Space
 from benchax.profiling.nesting import Calls, nested
 from benchax.profiling.programs import Program
+from benchax.profiling.space import Line, Plane, Space
 from benchax.protobuf import Ints
 
 KEEP = (

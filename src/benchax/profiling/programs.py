@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from benchax.errors import FormatError
-from benchax.profiling.events import Space
+from benchax.profiling.space import Space
 from benchax.protobuf import BYTES, VARINT, Field, fields, signed, varint
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from benchax.model import Remark
-from benchax.profiling.events import Space
 from benchax.profiling.operations import HOST, Operations
 from benchax.profiling.programs import Program
+from benchax.profiling.space import Space
 
 VIEWER_EVENTS = 1_000_000
 """JAX writes about so many events into `<host>.trace.json.gz` and leaves out the others (jax-ml/jax#21295)."""

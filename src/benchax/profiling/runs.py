@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchax.errors import NotMeasured
-from benchax.profiling.events import Line, Space
+from benchax.profiling.space import Line, Space
 from benchax.protobuf import Ints
 
 STATS = ("hlo_op", "run_id", "_p", "_c")
