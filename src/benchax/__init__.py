@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import benchax.clock as clock
     import benchax.workloads as workloads
     from benchax.api import bench
+    from benchax.auditing.audit import audit
+    from benchax.auditing.checklist import checklist
     from benchax.case import benchmark
     from benchax.clock.deadline import with_deadline
     from benchax.comparing.break_even import BreakEven, break_even
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from benchax.model import Comparison, Environment, Measurement, Options
     from benchax.pairing.compare import compare
     from benchax.profiling.profile import profile
+    from benchax.results.audit import Audit
     from benchax.results.cache import CacheUse
+    from benchax.results.checklist import Checklist
     from benchax.results.experiment import Experiment
     from benchax.results.inspection import Inspection
     from benchax.results.profile import Profile
@@ -50,6 +54,10 @@ if TYPE_CHECKING:
     from benchax.watching.watch import watch
 
 _HOME = {
+    "Audit": "benchax.results.audit",
+    "audit": "benchax.auditing.audit",
+    "Checklist": "benchax.results.checklist",
+    "checklist": "benchax.auditing.checklist",
     "bench": "benchax.api",
     "benchmark": "benchax.case",
     "BreakEven": "benchax.comparing.break_even",
@@ -97,9 +105,11 @@ _HOME = {
 }
 
 __all__ = [
+    "Audit",
     "BenchaxError",
     "BreakEven",
     "CacheUse",
+    "Checklist",
     "Comparison",
     "Comparisons",
     "CompiledGridResult",
@@ -123,9 +133,11 @@ __all__ = [
     "Transfers",
     "UsageError",
     "Watch",
+    "audit",
     "bench",
     "benchmark",
     "break_even",
+    "checklist",
     "clock",
     "compare",
     "compiled_grid",

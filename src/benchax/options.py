@@ -35,7 +35,8 @@ DEFAULTS = Options(
 )
 NAMES = tuple(f.name for f in dataclasses.fields(Options))
 GATE = "gate"
-"""The table in [tool.benchax] that is no option: the limits of comparisons."""
+AUDIT = "audit"
+"""The tables in [tool.benchax] that are no options: the limits of comparisons, and what audits are silent about."""
 _PREFIX = "BENCHAX_"
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -68,7 +69,7 @@ def resolve(
         "the environment": _from_environment(os.environ if environ is None else environ),
     }
     path, table = project_table(project or Path.cwd())
-    found[f"[tool.benchax] of {path}"] = {name: value for name, value in table.items() if name != GATE}
+    found[f"[tool.benchax] of {path}"] = {name: value for name, value in table.items() if name not in (GATE, AUDIT)}
     merged = dataclasses.asdict(DEFAULTS) | check(defaults or {}, "the defaults")
     for source, given in reversed(found.items()):
         merged |= {name: value for name, value in check(given, source).items() if value is not None}

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from benchax.errors import BenchaxError
+from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.judging import saved_s, speedup
-from benchax.model import Comparison, Severity
+from benchax.model import Comparison, Measurement, Severity
 from benchax.results.audit import Finding, Where
 from benchax.units import seconds
 
@@ -92,3 +92,15 @@ def measured_gain(c: Comparison) -> Gain | None:
     saved = saved_s(c, c.ratio)
     now, then = seconds(c.baseline_value), seconds(c.baseline_value - saved)
     return Gain(f"measured: {now} → {then} per call ({speedup(c)})", saved)
+
+
+def median_s(m: Measurement) -> float:
+    """Of a call as Python makes it, waiting for its outputs: the timer that un-jitted functions have as well.
+
+    Raises:
+        NotMeasured: there is none.
+    """
+    summary = m.summary("wall")
+    if summary is None:
+        raise NotMeasured(m.why_absent("samples.wall") or "the wall timer was not asked")
+    return summary.median_s

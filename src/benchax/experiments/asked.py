@@ -131,17 +131,27 @@ def axes(variant: str, text: str, case: Case, inputs: Inputs) -> tuple[Axis, ...
 def _axis(variant: str, word: str, permitted: Mapping[str, int | str], inputs: Inputs) -> Axis:
     name, dot, number = word.rpartition(".")
     name, number = (name, number) if dot else (word, "0")
-    by_position = {str(key): key for key in permitted.values()}
-    key = permitted.get(name, by_position.get(name))
-    if key is None or not number.isdecimal():
-        raise UsageError(
-            f"{variant} is given the argument {word!r}", f"some of: {', '.join(permitted)}; or x.1, axis 1"
-        )
+    key = named(variant, name, permitted)
+    if not number.isdecimal():
+        raise UsageError(f"{variant} is given {word!r}", "an argument, or one with the number of an axis: x.1")
     axis = int(number) if len(number) < 4 else 1000
     leaves = array_leaves(value_of(inputs, key))
     if not leaves or any(leaf.ndim <= axis for leaf in leaves):
         raise UsageError(f"{variant} is given {word!r}: {name!r} has no axis {number}", "an axis that its arrays have")
     return Axis(key, axis)
+
+
+def named(variant: str, word: str, permitted: Mapping[str, int | str]) -> int | str:
+    """The argument of that name, or at that position.
+
+    Raises:
+        UsageError: it is none of `permitted`.
+    """
+    by_position = {str(key): key for key in permitted.values()}
+    key = permitted.get(word.strip(), by_position.get(word.strip()))
+    if key is None:
+        raise UsageError(f"{variant} is given the argument {word!r}", f"one of: {', '.join(permitted)}")
+    return key
 
 
 def value_of(inputs: Inputs, key: int | str) -> Any:

@@ -88,8 +88,8 @@ class Variant(Protocol):
         """The variant of `case`.
 
         Args:
-            given: what the user said about variants, by name of the variant ({"batch": "1..1024"}), and "seed", of
-                the data made from specs.
+            given: what the user said about variants, by name of the variant ({"batch": "1..1024"}); "seed", of the
+                data made from specs; "options" and "effort" of the experiment; "asked": was it asked for by name?
 
         Raises:
             NotAvailable: it cannot work here, or not for this case.

@@ -1,8 +1,7 @@
 """A function's gradient as a case of its own, for variants that are about gradients: recomputation, micro-batches.
 
-A function that returns one float is taken for a loss. Of one that returns a float array the sum is; anything else has
-no gradient that could be meant. Slopes are taken in the first argument that consists of floats, as `jax.grad` takes
-the first.
+The function has to be a loss: it returns one float. Slopes are taken in the first argument that consists of floats, as
+`jax.grad` takes the first.
 """
 
 from __future__ import annotations
@@ -18,18 +17,6 @@ from benchax.case import Case
 from benchax.errors import NotAvailable
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.measuring.inputs import Inputs, make_inputs
-
-
-@dataclass(frozen=True)
-class Loss:
-    """The function, or the sum of what it returns."""
-
-    fn: Callable[..., Any]
-    is_summed: bool
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        found = self.fn(*args, **kwargs)
-        return jnp.sum(found) if self.is_summed else found
 
 
 @dataclass(frozen=True)
@@ -51,8 +38,6 @@ class Differentiated:
     """The gradient, as it is."""
     gradient: Gradient
     inputs: Inputs
-    is_loss: bool
-    """Does the function itself return one float?"""
     names: tuple[str, ...]
     """Of the arguments by position, as their author calls them."""
 
@@ -63,8 +48,7 @@ class Differentiated:
 
     @property
     def title(self) -> str:
-        of = "" if self.is_loss else "the sum of "
-        return f"value and gradient of {of}the function in {self.name}, as jax.value_and_grad gives them"
+        return f"value and gradient in {self.name}, as jax.value_and_grad gives them"
 
     def with_loss(self, loss: Callable[..., Any]) -> Case:
         """The same gradient, of the loss in another form."""
@@ -79,16 +63,16 @@ def differentiated(case: Case, seed: int) -> Differentiated:
     """Traces the function, runs nothing.
 
     Raises:
-        NotAvailable: it has no gradient that could be meant, or the function under a jit cannot be reached.
+        NotAvailable: it is no loss, or the function under a jit cannot be reached.
     """
     unjitted = replace(plain(case, seed), jit=True, donate=())
     inputs = make_inputs(unjitted, seed)
     argument = _argument(inputs)
     call, arrays = of_arrays(unjitted.fn, inputs.args, inputs.kwargs)
-    is_loss = _is_loss(jax.eval_shape(call, *arrays))
-    gradient = Gradient(Loss(unjitted.fn, is_summed=not is_loss), argument)
+    _check_loss(jax.eval_shape(call, *arrays))
+    gradient = Gradient(unjitted.fn, argument)
     names = tuple(argument_name(unjitted.fn, i) for i in range(len(inputs.args)))
-    return Differentiated(replace(unjitted, fn=gradient), gradient, inputs, is_loss, names)
+    return Differentiated(replace(unjitted, fn=gradient), gradient, inputs, names)
 
 
 def _argument(inputs: Inputs) -> int:
@@ -116,13 +100,12 @@ def of_arrays(
     return call, [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
 
 
-def _is_loss(returned: Any) -> bool:
+def _check_loss(returned: Any) -> None:
     leaves = jax.tree.leaves(returned)
     is_array = len(leaves) == 1 and leaves[0] is returned
-    if not is_array or not jnp.issubdtype(returned.dtype, jnp.floating):
-        what = "no float" if is_array else f"{len(leaves)} arrays"
+    if not is_array or returned.shape or not jnp.issubdtype(returned.dtype, jnp.floating):
+        what = f"{returned.dtype}{list(returned.shape)}" if is_array else f"{len(leaves)} arrays in a structure"
         raise NotAvailable(
-            f"it returns {what}, and this is about the gradient of a function that returns one float, a loss: "
-            "give the loss, not the step that differentiates it"
+            f"it returns {what}, and this is about the gradient of a loss, which returns one float: give the loss, "
+            "not the step that differentiates it"
         )
-    return returned.shape == ()

@@ -93,7 +93,7 @@ class Request:
     @property
     def told(self) -> Mapping[str, Any]:
         """For `Variant.prepare`."""
-        return {"seed": self.options.seed, **self.given}
+        return {"seed": self.options.seed, "options": self.options, "effort": self.effort, **self.given}
 
     def look(self, sides: Sequence[Side]) -> Study:
         return self.study(shared_pool(), sides, self.options, self.tell)
@@ -153,7 +153,7 @@ def _prepared(
     refused: dict[str, VariantRow] = {}
     for name, variant in variants.items():
         try:
-            prepared[name] = variant.prepare(case, request.told)
+            prepared[name] = variant.prepare(case, {"asked": was_asked, **request.told})
         except (NotAvailable, NotMeasured) as error:
             if was_asked:
                 refused[name] = judging.refused_row(name, variant.title, "not_available", error.problem)

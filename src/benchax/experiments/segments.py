@@ -35,7 +35,7 @@ class Segmented:
 def _run(closed: Any, arguments: Sequence[Any]) -> list[Any]:
     jaxpr = closed.jaxpr
     if len(jaxpr.eqns) < LEAST_OPERATIONS:
-        raise NotAvailable(f"it has {len(jaxpr.eqns)} operations outside of loops and inner jits, too few for segments")
+        raise NotAvailable(f"too few operations for segments, outside of loops and inner jits: {len(jaxpr.eqns)}")
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
     length = math.ceil(math.sqrt(len(jaxpr.eqns)))
     for start in range(0, len(jaxpr.eqns), length):

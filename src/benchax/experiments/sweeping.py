@@ -55,11 +55,20 @@ def means(given: Mapping[str, Any]) -> Means:
 Half = Literal["baseline", "candidate"]
 
 
-def reading(c: Comparison | None, half: Half) -> tuple[float, float | None, float | None] | None:
-    """(seconds, low, high) of one side: the median of its blocks' medians with the 95 % interval."""
-    if c is None or not c.blocks:
+Reading = tuple[float, "float | None", "float | None"]
+"""Seconds, and the ends of the interval."""
+
+
+def reading(*sides: tuple[Comparison | None, Half]) -> Reading | None:
+    """Of one function that ran in these pairs: the median of the medians of its blocks, with the 95 % interval."""
+    medians = [
+        median(block.baseline_s if half == "baseline" else block.candidate_s)
+        for c, half in sides
+        if c is not None
+        for block in c.blocks
+    ]
+    if not medians:
         return None
-    medians = [median(block.baseline_s if half == "baseline" else block.candidate_s) for block in c.blocks]
     low, high = median_interval(medians) or (None, None)
     return median(medians), low, high
 
@@ -77,7 +86,7 @@ def points(
     listed: list[Point] = []
     for i, (size, label) in enumerate(zip(sizes, labels, strict=True)):
         above = found.get(labels[i + 1]) if i + 1 < len(labels) else None
-        own = reading(found.get(label), "candidate") or reading(above, "baseline")
+        own = reading((found.get(label), "candidate"), (above, "baseline"))
         if own is None:
             listed.append(Point(size, label, None, facts=(("not measured:", failure(found.get(label) or above)),)))
         else:

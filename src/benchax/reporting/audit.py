@@ -72,7 +72,7 @@ def document(audits: Sequence[Audit]) -> str:
 def heading(a: Audit) -> str:
     """f32[8] · cpu · AMD EPYC · jax 0.10.2 · 23 rules in 31.2 s"""
     env = a.environment
-    rules = f"{len(a.checked)} rule{'s' * (len(a.checked) != 1)} in {seconds(a.elapsed_s)}"
+    rules = f"{len(a.checked)} {_rules(len(a.checked))}in {seconds(a.elapsed_s)}"
     if env is None:
         return " · ".join(filter(None, (a.signature, rules)))
     device = env.processor if env.backend == "cpu" else env.device_kind
@@ -80,10 +80,14 @@ def heading(a: Audit) -> str:
     return " · ".join(part for part in parts if part)
 
 
+def _rules(n: int) -> str:
+    return "rule " if n == 1 else "rules "
+
+
 def verdict(a: Audit) -> str:
     """2 findings: 1 warning, 1 info. Or: nothing found: 12 rules fine, 5 not applicable, 1 not checked."""
     counts = [(outcome, len(a.outcomes(outcome))) for outcome in ("fine", *UNSEEN)]
-    looked = ", ".join(f"{n} {'rules ' * (outcome == 'fine')}{outcome}" for outcome, n in counts if n)
+    looked = ", ".join(f"{n} {_rules(n) * (outcome == 'fine')}{outcome}" for outcome, n in counts if n)
     if not a.findings:
         return f"nothing found{f': {looked}' if looked else ''}"
     graded = [(s, sum(f.severity == s for f in a.findings)) for s in reversed(SEVERITIES)]

@@ -6,12 +6,43 @@ The order matters: a combination applies them from the first to the last.
 from __future__ import annotations
 
 from benchax.experiments.base import Variant
-from benchax.experiments.variants import accumulation, donate, jit, precision
+from benchax.experiments.variants import (
+    accumulation,
+    alignment,
+    broadcast,
+    dispatch,
+    donate,
+    gradient_accumulation,
+    jit,
+    loops,
+    persistent_cache,
+    pipeline,
+    precision,
+    remat,
+    shapes,
+    sharding,
+    static_arguments,
+    vectorize,
+    xla_flags,
+)
 
 FAMILIES: tuple[tuple[Variant, ...], ...] = (
     jit.MEMBERS,
     precision.MEMBERS,
     accumulation.MEMBERS,
+    static_arguments.MEMBERS,
+    shapes.MEMBERS,
+    alignment.MEMBERS,
+    loops.MEMBERS,
+    vectorize.MEMBERS,
+    broadcast.MEMBERS,
+    remat.MEMBERS,
+    gradient_accumulation.MEMBERS,
+    sharding.MEMBERS,
+    pipeline.MEMBERS,
+    xla_flags.MEMBERS,
+    dispatch.MEMBERS,
+    persistent_cache.MEMBERS,
     donate.MEMBERS,
 )
 """Each file's `MEMBERS`. Donation comes last: it is about the arguments that are left when all else is done."""

@@ -16,7 +16,7 @@ from benchax.experiments.asked import Axis, arguments, array_leaves, axes, halve
 from benchax.experiments.base import Prepared, Tell
 from benchax.experiments.functions import plain
 from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import Means, failure, means, ratio, reading
+from benchax.experiments.sweeping import Half, Means, Reading, failure, means, ratio, reading
 from benchax.experiments.timing import Duel
 from benchax.experiments.variants.shapes import bucket
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -64,7 +64,12 @@ def _size(name: str, listed: Any, over: tuple[Axis, ...], inputs: Inputs) -> int
 def around(size: int) -> dict[int, int]:
     """Each size, and how many of its entries are of use; the one in question first."""
     nearby = {size: size} | ({size - 1: size - 1} if size > 1 else {}) | {size + 1: size + 1}
-    return nearby | {padded: size for padded in (-(-size // LANES) * LANES, bucket(size)) if padded not in nearby}
+    return nearby | {padded: size for padded in targets(size) if padded not in nearby}
+
+
+def targets(size: int) -> tuple[int, ...]:
+    """What it would be padded to."""
+    return tuple(sorted({-(-size // LANES) * LANES, bucket(size)} - {size}))
 
 
 @dataclass(frozen=True)
@@ -82,14 +87,15 @@ class _Sweep:
         others = [size for size in useful if size != self.size]
         duels = [Duel(str(size), str(self.size), cases[self.size], str(size), cases[size]) for size in others]
         found = self.means.duels(duels, tell)
-        own = next((found[str(size)] for size in others if reading(found[str(size)], "baseline")), None)
+        beside: list[tuple[Comparison | None, Half]] = [(c, "baseline") for c in found.values()]
+        own = reading(*beside)
         listed = [self._point(size, useful[size], found.get(str(size)), own) for size in sorted(useful)]
         return Curve(
             "alignment",
             f"time around {self.text}={self.size}",
             self.text or "size",
             tuple(listed),
-            sentence=self._sentence(useful, found),
+            sentence=self._sentence(found),
         )
 
     def _case(self, size: int) -> Case:
@@ -97,24 +103,21 @@ class _Sweep:
         real = min(size, self.size) if around(self.size)[size] == self.size else size
         return replace(self.case, inputs=Resized(self.case, self.seed, self.axes, real, size))
 
-    def _point(self, size: int, useful: int, c: Comparison | None, own: Comparison | None) -> Point:
-        taken = reading(own, "baseline") if size == self.size else reading(c, "candidate")
+    def _point(self, size: int, useful: int, c: Comparison | None, own: Reading | None) -> Point:
+        taken = own if size == self.size else reading((c, "candidate"))
         if taken is None:
             return Point(size, str(size), None, facts=(("not measured:", failure(c)),))
-        each = f"{seconds(taken[0] / useful)} per {'useful ' if useful != size else ''}entry"
+        each = seconds(taken[0] / useful)
         if c is not None and c.ratio:
             each += f", {_per_entry(c, useful, self.size)} of that at {self.size}"
         label = f"{size} (padded)" if useful != size else str(size)
-        return Point(size, label, *taken, facts=(("", each),))
+        return Point(size, label, *taken, facts=(("per useful entry:", each),))
 
-    def _sentence(self, useful: Mapping[int, int], found: Mapping[str, Comparison]) -> str:
-        """Padding helps where the paired comparison says so: the useful entries are as many."""
-        said = [
-            f"padded to {size}: {c.verdict}"
-            for size in sorted(useful)
-            if (c := found.get(str(size))) and useful[size] == self.size and not c.failure
-        ]
-        return f"{'; '.join(said)} than at {self.size}; padding itself is not in the times" if said else ""
+    def _sentence(self, found: Mapping[str, Comparison]) -> str:
+        """Of padding, which does the same work for the user: as the paired comparisons say."""
+        pairs = ((size, found.get(str(size))) for size in targets(self.size))
+        said = [f"padded to {size}: {c.verdict}" for size, c in pairs if c and not c.failure]
+        return f"beside {self.size}, {'; '.join(said)}; padding itself is not in the times" if said else ""
 
 
 def _per_entry(c: Comparison, useful: int, size: int) -> str:

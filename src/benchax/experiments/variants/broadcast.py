@@ -11,12 +11,11 @@ from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments import judging
-from benchax.experiments.asked import arguments, axes, halves, sizes
+from benchax.experiments.asked import arguments, halves, named, sizes
 from benchax.experiments.base import Facts, Prepared, Seen, Tell
-from benchax.experiments.functions import argument_name, plain
-from benchax.experiments.resized import Batched, OfArrays, of_arrays
+from benchax.experiments.functions import plain
+from benchax.experiments.resized import Batched, of_arrays
 from benchax.experiments.study import Side, Study, study
 from benchax.experiments.sweeping import Means, means
 from benchax.experiments.timing import Duel
@@ -54,17 +53,51 @@ class InAxes:
                 f"some of {', '.join(permitted)}, and one size: in_axes=x=64",
                 "vmap without in_axes= takes the first axis of every argument for the batch",
             )
-        # Named without axes: the batch axis is a new one in front.
-        batched = tuple(dict.fromkeys(_key(word, permitted) for word in text.split("+")))
-        shared = [key for key in permitted.values() if key not in batched]
-        if not shared:
+        batched = tuple(dict.fromkeys(named(self.name, word, permitted) for word in text.split("+")))
+        if all(key in batched for key in permitted.values()):
             raise NotAvailable("every argument has a batch axis, so that none is shared")
-        return Prepared(unjitted, measure=_Pair(unjitted, seed, batched, found[0], self, given).row, combines=False)
+        is_mapped = tuple(key in batched for key in permitted.values())
+        copied, shared = (
+            replace(
+                unjitted,
+                fn=Vmapped(of_arrays(unjitted, inputs), (True,) * len(is_mapped) if is_copied else is_mapped),
+                inputs=Batched(unjitted, seed, batched, found[0], is_spread=is_copied),
+                static=(),
+                donate=(),
+            )
+            for is_copied in (True, False)
+        )
+        return Prepared(unjitted, measure=_Pair(copied, shared, self.means(given), self.study).row, combines=False)
 
 
-def _key(word: str, permitted: Mapping[str, int | str]) -> int | str:
-    by_position = {str(key): key for key in permitted.values()}
-    key = permitted.get(word.strip(), by_position.get(word.strip()))
-    if key is None:
-        raise UsageError(f"in_axes is given the argument {word!r}", f"some of: {', '.join(permitted)}")
-    return key
+@dataclass(frozen=True)
+class _Pair:
+    copied: Case
+    shared: Case
+    means: Means
+    study: Callable[..., Study]
+
+    def row(self, tell: Tell) -> tuple[VariantRow, ...]:
+        sides = [Side(COPIED, self.copied), Side(SHARED, self.shared)]
+        looked = self.study(self.means.pool(), sides, self.means.options, tell)
+        titles = {COPIED: "copies for each example", SHARED: "shared, in_axes=None"}
+        failed = {name: judging.failed_row(name, titles[name], failure) for name, failure in looked.failures.items()}
+        rows = {name: judging.seen_row(name, titles[name], seen) for name, seen in looked.seen.items()} | failed
+        if failed or len(rows) < 2:
+            return tuple(rows.values())
+        seen = looked.seen
+        if why := judging.wrongness(Prepared(self.shared), seen[SHARED], seen[COPIED]):
+            return (rows[COPIED], judging.wrong(rows[SHARED], why))
+        duel = Duel("in_axes", COPIED, self.copied, SHARED, self.shared)
+        row = judging.compared(rows[SHARED], self.means.duels([duel], tell)[duel.name], rows[COPIED])
+        absent = (*rows[COPIED].absent, Absent("comparison", f"the row {SHARED!r} is compared with it"))
+        first = replace(rows[COPIED], reason=f"{SHARED} is compared with it", absent=absent)
+        return (replace(first, facts=_facts(seen[COPIED])), replace(row, facts=_facts(seen[SHARED])))
+
+
+def _facts(seen: Seen) -> Facts:
+    held = seen.plan.argument_bytes
+    return (("inputs", seen.signature), *((("input bytes", bytes_text(held)),) if held is not None else ()))
+
+
+MEMBERS = (InAxes(),)

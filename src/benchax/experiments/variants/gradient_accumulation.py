@@ -16,10 +16,11 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.base import Prepared, Tell
-from benchax.experiments.beside import Entry, rows_beside
+from benchax.experiments.base import Prepared
+from benchax.experiments.beside import Entry, Means, Timed, means, rows_beside
 from benchax.experiments.gradients import Differentiated, Gradient, differentiated
 from benchax.experiments.judging import refused_row
+from benchax.experiments.timing import timed
 from benchax.results.experiment import VariantRow
 
 USUAL = (4,)
@@ -30,15 +31,16 @@ class AccumulatedGradients:
     name: str = "accumulate-gradients"
     title: str = "gradient as the mean over micro-batches, one after the other"
     needs: str = ""
+    timed: Timed = timed
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
         counts, seed = _asked(given.get(self.name)), given.get("seed", 0)
         whole = differentiated(case, seed)
-        if not whole.is_loss:
-            raise NotAvailable("it returns no single float: only the mean of a loss is that of its micro-batches")
         rows, batched = _batch(whole)
         return Prepared(
-            case, measure=lambda tell: _rows(self, whole, rows, batched, counts, seed, tell), combines=False
+            case,
+            measure=lambda tell: _rows(self, whole, rows, batched, counts, means(given, tell, self.timed)),
+            combines=False,
         )
 
 
@@ -102,8 +104,7 @@ def _rows(
     rows: int,
     batched: tuple[int, ...],
     counts: tuple[int, ...],
-    seed: int,
-    tell: Tell,
+    how: Means,
 ) -> tuple[VariantRow, ...]:
     entries: list[Entry] = []
     refused: list[VariantRow] = []
@@ -116,10 +117,10 @@ def _rows(
             continue
         facts = (("batch", f"{batch}, in {count} parts"), ("equal", "only where the loss is a mean over the rows"))
         case = whole.with_gradient(MicroBatched(whole.gradient, count, batched))
-        entries.append(Entry(name, variant.title, Prepared(case, facts=lambda *_, facts=facts: facts)))
+        entries.append(Entry(name, variant.title, Prepared(case, facts=lambda *_, facts=facts: facts), has_loop=True))
     if not entries:
         return tuple(refused)
-    return (*rows_beside(f"{variant.name}:1", whole.title, whole.case, entries, seed, tell), *refused)
+    return (*rows_beside(f"{variant.name}:1", whole.title, whole.case, entries, how), *refused)
 
 
 MEMBERS = (AccumulatedGradients(),)

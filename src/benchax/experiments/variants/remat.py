@@ -21,11 +21,12 @@ import jax.ad_checkpoint
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.base import Facts, Prepared, Tell
-from benchax.experiments.beside import Entry, rows_beside
+from benchax.experiments.base import Facts, Prepared
+from benchax.experiments.beside import Entry, Means, Timed, means, rows_beside
 from benchax.experiments.gradients import Differentiated, differentiated, of_arrays
 from benchax.experiments.judging import refused_row
 from benchax.experiments.segments import Segmented
+from benchax.experiments.timing import timed
 from benchax.results.experiment import VariantRow
 from benchax.units import size
 
@@ -47,11 +48,14 @@ class Remat:
     name: str = "remat"
     title: str = "gradient with jax.checkpoint: recomputed in the backward pass, not kept"
     needs: str = ""
+    timed: Timed = timed
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
         policies, seed = _asked(given.get(self.name)), given.get("seed", 0)
         plain = differentiated(case, seed)
-        return Prepared(case, measure=lambda tell: _rows(self, plain, policies, seed, tell), combines=False)
+        return Prepared(
+            case, measure=lambda tell: _rows(self, plain, policies, means(given, tell, self.timed)), combines=False
+        )
 
 
 def _asked(text: str | None) -> tuple[str, ...]:
@@ -76,9 +80,7 @@ class Checkpointed:
         return jax.checkpoint(call, policy=getattr(jax.checkpoint_policies, self.policy))(*arrays)
 
 
-def _rows(
-    variant: Remat, plain: Differentiated, policies: tuple[str, ...], seed: int, tell: Tell
-) -> tuple[VariantRow, ...]:
+def _rows(variant: Remat, plain: Differentiated, policies: tuple[str, ...], how: Means) -> tuple[VariantRow, ...]:
     entries: list[Entry] = []
     refused: list[VariantRow] = []
     for policy in policies:
@@ -87,7 +89,7 @@ def _rows(
             entries.append(_entry(name, plain, policy))
         except NotAvailable as error:
             refused.append(refused_row(name, variant.title, "not_available", error.problem))
-    rows = rows_beside(f"{variant.name}:none", plain.title, plain.case, entries, seed, tell)
+    rows = rows_beside(f"{variant.name}:none", plain.title, plain.case, entries, how)
     return (_with_kept(rows[0], plain), *rows[1:], *refused)
 
 

@@ -80,7 +80,7 @@ class Sweep:
         rows = [self._row(way, found, times) for way in ways]
         if found[EXACT].failure is not None:
             return tuple(rows)
-        listed = points(self.sizes, labels, times, lambda size, s: (("", f"{seconds(s / size)} per entry"),))
+        listed = points(self.sizes, labels, times, lambda size, s: (("per entry:", seconds(s / size)),))
         return (*rows, Curve("shapes", f"time by the size of {self.text}, exact", self.text, listed))
 
     def _case(self, size: int, padded: int) -> Case:
@@ -115,9 +115,11 @@ class Sweep:
         wasted = self._wasted(way, found)
         lost = f"which cost {seconds(one.lost_s)} in first calls"
         programs = f"{count(one.programs)} program{'s' * (one.programs != 1)} for {len(self.sizes)} sizes"
-        absent = Absent("comparison", "each size has its own, among the facts")
+        reason = "size by size, below" if own else "the others are compared with it, where they pad"
+        absent = Absent("comparison", reason)
         return replace(
             row,
+            reason=reason,
             facts=self._facts(own),
             sentence="; ".join(filter(None, (f"{programs}, {lost}", wasted))),
             absent=(absent,),

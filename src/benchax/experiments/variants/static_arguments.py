@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
-from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import judging
-from benchax.experiments.asked import halves, values
+from benchax.experiments.asked import halves, named, values
 from benchax.experiments.base import Facts, Prepared, Tell
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import argument_name, plain
@@ -53,11 +53,7 @@ class Static:
 def _argument(text: str, case: Case, inputs: Inputs) -> int | str:
     """Its position or name in the call."""
     keys: list[int | str] = [*range(len(inputs.args)), *inputs.kwargs]
-    permitted = {argument_name(case.fn, key): key for key in keys}
-    by_position = {str(key): key for key in keys}
-    if text not in permitted and text not in by_position:
-        raise UsageError(f"static is given the argument {text!r}", f"one of: {', '.join(permitted)}", "static=n=1,2,3")
-    return permitted.get(text, by_position.get(text, 0))
+    return named("static", text, {argument_name(case.fn, key): key for key in keys})
 
 
 @dataclass(frozen=True)
@@ -93,13 +89,14 @@ class _Sweep:
 
     def _row(self, name: str, title: str, one: Counted, times: Mapping[str, Comparison], why: str) -> VariantRow:
         if one.failure is not None:
-            return judging.failed_row(name, title, one.failure)
+            row = judging.failed_row(name, title, one.failure)
+            return replace(row, facts=(("what to do", one.failure.advice),) if one.failure.advice else ())
         row = VariantRow(name, title, facts=self._facts(one, times))
         if one.disagreement:
             return judging.wrong(row, one.disagreement)
         sentence = "; ".join(filter(None, (_programs(one), self._verdicts(times))))
-        reason = why or ("" if times else f"the row {STATIC!r} is compared with it")
-        absent = Absent("comparison", reason or "each value has its own, among the facts")
+        reason = why or ("value by value, below" if times else f"the row {STATIC!r} is compared with it")
+        absent = Absent("comparison", reason)
         return replace(row, reason=reason, sentence=sentence, absent=(absent,))
 
     def _facts(self, one: Counted, times: Mapping[str, Comparison]) -> Facts:

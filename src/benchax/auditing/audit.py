@@ -1,0 +1,180 @@
+"""`benchax.audit`: every rule asks its question, and each answer has its evidence.
+
+One function is audited in this process, but for comparisons, which take fresh ones. It is called often. A rule that
+fails is a line in the result, and the others go on.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchax.auditing import suppression
+from benchax.auditing.base import NotApplicable, Rule
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules import rules as every_rule
+from benchax.case import Case, make_case
+from benchax.environment import capture
+from benchax.errors import BenchaxError, UsageError, one_of
+from benchax.measuring.diagnosis import diagnose, user_line
+from benchax.model import Remark
+from benchax.results.audit import SEVERITIES, Audit, Checked, Finding
+from benchax.units import parse_seconds
+
+MAX_TIME_S = 60.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far an audit is, for a progress display."""
+
+    done: int
+    total: int
+    rule: str
+    doing: str = ""
+
+
+Tell = Callable[[Step], None]
+
+
+def quiet(step: Step) -> None:
+    """No progress."""
+
+
+def audit(
+    fn: Callable[..., Any],
+    *args: Any,
+    rules: Sequence[str] | None = None,
+    max_time_s: float | str = MAX_TIME_S,
+    name: str | None = None,
+    static: Iterable[int | str] = (),
+    donate: Iterable[int | str] = (),
+    seed: int = 0,
+    progress: Tell = quiet,
+    **kwargs: Any,
+) -> Audit:
+    """Looks for what makes `fn(*args, **kwargs)` slower or larger than it must be, or wrong; each finding measured.
+
+    Nothing of the user's files is changed. A function that does not trace is a finding, not an exception.
+
+    Args:
+        fn, args, kwargs, name, static, donate, seed: as for `bench`. A plain function is audited as one that is called
+            as it stands.
+        rules: ids of those to be asked (`benchax audit --list`); default: all.
+        max_time_s: comparisons, which take most of the time, are begun only in its first three quarters.
+        progress: told how far it is.
+
+    Raises:
+        UsageError: a rule that does not exist, inputs that cannot be made, or suppressions that cannot be read.
+    """
+    case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
+    return audit_case(case, rules, max_time_s=parse_seconds(max_time_s), seed=seed, progress=progress)
+
+
+def audit_case(
+    case: Case,
+    rules: Sequence[str] | None = None,
+    *,
+    max_time_s: float = MAX_TIME_S,
+    seed: int = 0,
+    progress: Tell = quiet,
+) -> Audit:
+    """The same for a case, such as the command line finds in files."""
+    asked = chosen(rules)
+    evidence = Evidence(case, max_time_s=max_time_s, seed=seed)
+    signature = evidence.inputs.signature  # made first: what is wrong with them is no finding
+    return audited(evidence, asked, case.id.label, signature, folder=case.folder, progress=progress)
+
+
+def chosen(names: Sequence[str] | None) -> Mapping[str, Rule]:
+    """Rules by id; those that cost nothing to miss last: the gravest first, since time may run out.
+
+    Raises:
+        UsageError: a name that none has.
+    """
+    known = every_rule()
+    for name in names or ():
+        if name not in known:
+            raise UsageError(f"there is no rule {name!r}", one_of(known, name), "benchax audit --list")
+    asked = [rule for rule in known.values() if names is None or rule.id in names]
+    return {rule.id: rule for rule in sorted(asked, key=lambda rule: -SEVERITIES.index(rule.severity))}
+
+
+def audited(
+    evidence: Evidence,
+    asked: Mapping[str, Rule],
+    name: str,
+    signature: str = "",
+    *,
+    folder: Path | None = None,
+    remarks: Sequence[Remark] = (),
+    progress: Tell = quiet,
+) -> Audit:
+    """Asks rules for what they find in the evidence; also that of a program."""
+    begun = perf_counter()
+    project = suppression.of_project(folder)
+    findings: list[Finding] = []
+    checked: list[Checked] = []
+    for i, rule in enumerate(asked.values()):
+        step = Step(i, len(asked), rule.id)
+        progress(step)
+        evidence.tell = lambda doing, step=step: progress(replace(step, doing=doing))
+        found, answer = ask(rule, evidence)
+        findings += found
+        checked.append(answer)
+    about = None if evidence.is_program else evidence.def_where
+    kept, silent = suppression.applied(findings, project, [*every_rule(), suppression.ID], about)
+    if not evidence.is_program:
+        remarks = (*remarks, *_how(evidence))
+    return Audit(
+        name,
+        signature,
+        tuple(sorted(kept, key=_rank)),
+        tuple(checked),
+        tuple(silent),
+        tuple(remarks),
+        perf_counter() - begun,
+        capture(folder),
+    )
+
+
+def ask(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
+    """What one rule finds, and what became of it. What it found before it failed is kept."""
+    found: list[Finding] = []
+    try:
+        for finding in rule.check(evidence):
+            found.append(finding)
+    except NotApplicable as error:
+        return found, Checked(rule.id, rule.title, "finding" if found else "not applicable", error.problem)
+    except BenchaxError as error:
+        return found, Checked(rule.id, rule.title, "finding" if found else "not checked", error.problem)
+    except Exception as error:  # a mistake of the rule, or the user's function in a way that it did not expect
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if user_line(error) else f" (at {Path(at.filename).name}:{at.lineno})"
+        why = f"the rule failed: {diagnose(error, rule.id).message}{where}"
+        return found, Checked(rule.id, rule.title, "finding" if found else "not checked", why)
+    return found, Checked(rule.id, rule.title, "finding" if found else "fine")
+
+
+def _rank(finding: Finding) -> tuple[int, float, int]:
+    return -SEVERITIES.index(finding.severity), -(finding.gain_s or 0.0), -(finding.gain_bytes or 0)
+
+
+def _how(evidence: Evidence) -> list[Remark]:
+    """What was done with the function, for who reads that it had effects."""
+    done = ["traced"]
+    done += ["compiled"] if evidence.failure is None else []
+    done += [text for part, text in _DONE.items() if evidence.has(part)]
+    done += [f"compared in fresh processes ({', '.join(evidence.compared)})"] if evidence.compared else []
+    return [Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
+
+
+_DONE = {
+    "measurement": "measured compiled",
+    "eager": "measured un-jitted",
+    "watch": "called a few times as it stands",
+}

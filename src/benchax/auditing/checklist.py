@@ -1,0 +1,268 @@
+"""`benchax.checklist`: the advice of every guide to fast JAX, ticked off for one function by what was measured.
+
+Each line is answered by rules, by variants that were tried, or by a measurement. "yes": the advice is followed, or
+there is nothing to be gained by it; "no": a rule found something, or a variant saves time or memory. Where it does not
+apply or could not be checked, the line says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from benchax.auditing.audit import MAX_TIME_S, Step, Tell, ask, chosen, quiet
+from benchax.auditing.evidence import Evidence
+from benchax.case import Case, make_case
+from benchax.environment import capture
+from benchax.errors import BenchaxError
+from benchax.experiments import run as experiments
+from benchax.experiments.functions import is_float
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.program import program_of
+from benchax.options import resolve
+from benchax.pairing.session import Effort
+from benchax.profiling.profile import profile
+from benchax.results.audit import Checked, Finding
+from benchax.results.checklist import Answer, Checklist, Tick
+from benchax.results.experiment import Experiment, VariantRow
+from benchax.units import parse_seconds, percent, seconds, size
+
+VARIANTS = ("bf16", "accumulate-gradients", "remat")
+"""Tried together, in one session."""
+TRACED_RUNS = 10
+TRYING_SHARE = 0.5
+"""Of the time for comparisons, what the variants may take."""
+
+Said = tuple[Answer, str]
+
+
+def checklist(
+    fn: Callable[..., Any],
+    *args: Any,
+    max_time_s: float | str = MAX_TIME_S,
+    name: str | None = None,
+    static: Iterable[int | str] = (),
+    donate: Iterable[int | str] = (),
+    seed: int = 0,
+    progress: Tell = quiet,
+    **kwargs: Any,
+) -> Checklist:
+    """Goes through a checklist of optimisations for `fn(*args, **kwargs)`; see `audit` for the arguments.
+
+    Raises:
+        UsageError: inputs that cannot be made.
+    """
+    case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
+    return checklist_of(case, max_time_s=parse_seconds(max_time_s), seed=seed, progress=progress)
+
+
+def checklist_of(case: Case, *, max_time_s: float = MAX_TIME_S, seed: int = 0, progress: Tell = quiet) -> Checklist:
+    """The same for a case."""
+    begun = perf_counter()
+    evidence = Evidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed)
+    signature = evidence.inputs.signature
+    asked = chosen(sorted({rule for item in ITEMS for rule in item.rules}))
+    total = len(asked) + 1
+    answers: dict[str, tuple[list[Finding], Checked]] = {}
+    for i, rule in enumerate(asked.values()):
+        progress(Step(i, total, rule.id))
+        answers[rule.id] = ask(rule, evidence)
+    trying = Step(total - 1, total, "variants")
+    progress(trying)
+    tried = _tried(evidence, max_time_s * TRYING_SHARE, seed, lambda doing: progress(replace(trying, doing=doing)))
+    known = Known(evidence, answers, tried)
+    ticks = tuple(Tick(item.section, item.text, *item.answer(known, item), item.by) for item in ITEMS)
+    return Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
+
+
+def _tried(evidence: Evidence, max_time_s: float, seed: int, tell: Callable[[str], None]) -> Experiment | None:
+    """None: the function does not compile, so there is nothing to vary."""
+    if evidence.failure is not None:
+        return None
+    options = resolve({"seed": seed, "store": "off"}, project=evidence.case.folder)
+    request = experiments.Request(options, effort=Effort(looks=(2, 3), max_time_s=max_time_s), tell=tell)
+    return experiments.run(evidence.case, VARIANTS, request)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was found out about the function."""
+
+    evidence: Evidence
+    answers: Mapping[str, tuple[list[Finding], Checked]]
+    tried: Experiment | None
+
+    def row(self, variant: str) -> VariantRow | None:
+        return next((row for row in self.tried.rows if row.name == variant), None) if self.tried else None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the list."""
+
+    section: str
+    text: str
+    answer: Callable[[Known, Item], Said]
+    rules: tuple[str, ...] = ()
+    variant: str = ""
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return (*self.rules, *([self.variant] if self.variant else []))
+
+
+def _by_rules(known: Known, item: Item) -> Said:
+    answers = [known.answers[rule] for rule in item.rules]
+    findings = [finding for found, _ in answers for finding in found]
+    if findings:
+        return "no", "; ".join(f.title + (f" ({f.gain})" if f.gain else "") for f in findings)
+    checked = [checked for _, checked in answers]
+    if fine := [c for c in checked if c.outcome == "fine"]:
+        return "yes", f"nothing found by {', '.join(c.rule for c in fine)}"
+    unseen = [c for c in checked if c.outcome == "not checked"]
+    answer: Answer = "not checked" if unseen else "not applicable"
+    return answer, "; ".join(dict.fromkeys(c.why for c in unseen or checked))
+
+
+def _by_variant(known: Known, item: Item) -> Said:
+    row = known.row(item.variant)
+    if row is None:
+        return _unbuilt(known)
+    if row.status == "not_available":
+        return "not applicable", row.reason
+    if row.status == "failed":
+        return "not checked", row.reason
+    if row.status == "wrong_result":
+        return "yes", f"tried, and rightly not used: {row.reason}"
+    if row.sentence.startswith("saves"):
+        return "no", f"tried: it {row.sentence}"
+    return "yes", f"tried, nothing to be gained: {row.sentence}"
+
+
+def _unbuilt(known: Known) -> Said:
+    failure = known.evidence.failure
+    return "not checked", f"it does not {failure.stage}: {failure.message}" if failure else "it was not tried"
+
+
+def _measured(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item], Said]:
+    """Answered by a measurement; where there is none, the reason."""
+
+    def answered(known: Known, item: Item) -> Said:
+        try:
+            return answer(known.evidence)
+        except BenchaxError as error:
+            return "not checked", error.problem
+        except Exception as error:  # of the user's function
+            return "not checked", diagnose(error, item.text).message
+
+    return answered
+
+
+def _jitted(known: Known, item: Item) -> Said:
+    if known.evidence.is_jitted and not known.answers["trivial-jit"][0]:
+        return _measured(lambda e: ("yes", f"jitted; a call takes {_per_call(e)}"))(known, item)
+    return _by_rules(known, item)
+
+
+def _per_call(e: Evidence) -> str:
+    summary = e.measurement.summary()
+    return seconds(summary.median_s) if summary else f"an unknown time: {e.measurement.why_absent('samples')}"
+
+
+def _memory(e: Evidence) -> Said:
+    memory = e.measurement.memory
+    parts = [("planned peak", memory.predicted_peak_bytes), ("temporaries", memory.temp_bytes)]
+    parts += [("observed rise during a call", memory.compiled_rise_bytes)]
+    known = [f"{what} {size(number)}" for what, number in parts if number is not None]
+    return ("yes", f"measured just now: {', '.join(known)}") if known else ("not checked", "there is no number of it")
+
+
+def _profiled(e: Evidence) -> Said:
+    build_s = e.measurement.stages.build_s
+    built = f", building it {seconds(build_s)}" if build_s is not None else ""
+    return "yes", f"measured just now: a call takes {_per_call(e)}{built}"
+
+
+def _traced(e: Evidence) -> Said:
+    call, inputs = program_of(e.case).call, e.inputs
+    found = profile(lambda: call(*inputs.args, **inputs.kwargs), runs=TRACED_RUNS)
+    if not found.ops:
+        return "not checked", "; ".join(remark.message for remark in found.remarks) or "the trace is empty"
+    top = found.ops[0]
+    whole = f"{len(found.ops)} operation{'s' * (len(found.ops) > 1)}"
+    where = f" ({top.scope})" if top.scope else ""
+    return "yes", f"traced just now: {whole}; {top.name}{where} takes {percent(top.share)} of their time"
+
+
+def _parameters(e: Evidence) -> Said:
+    floats = [leaf for leaf in e.inputs.data if is_float(leaf)]
+    if not floats:
+        return "not applicable", "no input is a float array"
+    low = [leaf for leaf in floats if leaf.dtype.itemsize < 4]
+    if low:
+        return "no", f"{len(low)} of {len(floats)} float inputs have fewer than 32 bits, such as {low[0].dtype.name}"
+    return "yes", f"all {len(floats)} float inputs have 32 bits or more"
+
+
+def _stable(known: Known, item: Item) -> Said:
+    if known.tried is None:
+        return _unbuilt(known)
+    found = known.tried.baseline.errors
+    if found is None or found.reference != "float64" or found.max_rel is None:
+        why = (a.why for a in known.tried.baseline.absent if a.what == "errors")
+        return "not checked", next(why, "there is no run in float64 to compare with")
+    if found.overflows or found.nans:
+        return "no", f"{found.overflows} values overflow and {found.nans} are NaN where float64 has numbers"
+    return "yes", f"within {found.max_rel:.1e} of the largest value of a run in float64"
+
+
+def _devices(known: Known, item: Item) -> Said:
+    if len(known.evidence.devices) == 1:
+        return "not applicable", "there is one device"
+    if item.rules:
+        return _by_rules(known, item)
+    return "not checked", "one function is looked at, and a pipeline is made of several"
+
+
+def _compared(known: Known, item: Item) -> Said:
+    gains = [f.gain for found, _ in known.answers.values() for f in found if f.gain]
+    measured = sum(gain.startswith("measured") for gain in gains)
+    tried = sum(row.comparison is not None for row in known.tried.rows) if known.tried else 0
+    if not gains and not tried:
+        return "not applicable", "no gain was claimed"
+    return (
+        "yes",
+        f"{tried} variants compared in pairs; of the gains found above {measured} of {len(gains)} are measured",
+    )
+
+
+COMPILATION, VECTORIZATION, MEMORY = "compilation", "vectorization", "memory"
+PRECISION, DEVICES, PROFILING = "precision", "multi-device", "profiling"
+ITEMS = (
+    Item(COMPILATION, "JIT expensive functions", _jitted, ("not-jitted", "trivial-jit")),
+    Item(COMPILATION, "Use static_argnums for config and shapes", _by_rules, ("static-churn", "branch-on-value")),
+    Item(COMPILATION, "Enable the compilation cache", _by_rules, ("cache-off",)),
+    Item(COMPILATION, "Look for recompilation hot spots", _by_rules, ("recompile-hot-spot", "jit-in-loop")),
+    Item(VECTORIZATION, "Replace loops with vmap", _by_rules, ("python-loop-vmap", "unrolled-loop")),
+    Item(VECTORIZATION, "Order: jit(vmap(f)), not vmap(jit(f))", _by_rules, ("vmap-of-jit",)),
+    Item(VECTORIZATION, "Broadcast by in_axes, not by copies", _by_rules, ("materialised-broadcast",)),
+    Item(VECTORIZATION, "Batch large enough", _by_rules, ("small-batch",)),
+    Item(MEMORY, "Rematerialise in large models", _by_variant, variant="remat"),
+    Item(MEMORY, "Donate buffers", _by_rules, ("donation-possible", "donation-unused")),
+    Item(MEMORY, "Profile memory", _measured(_memory)),
+    Item(MEMORY, "Accumulate gradients of large batches", _by_variant, variant="accumulate-gradients"),
+    Item(PRECISION, "Compute in bf16 or fp16", _by_variant, variant="bf16"),
+    Item(PRECISION, "Keep parameters in fp32", _measured(_parameters)),
+    Item(PRECISION, "Test numerical stability", _stable),
+    Item(DEVICES, "Shard over the devices", _devices, ("mesh-mismatch",)),
+    Item(DEVICES, "Profile the communication", _devices, ("collectives-dominate",)),
+    Item(DEVICES, "Fit the mesh to the devices", _devices, ("mesh-mismatch",)),
+    Item(DEVICES, "Pipeline huge models", _devices),
+    Item(PROFILING, "Profile before optimising", _measured(_profiled)),
+    Item(PROFILING, "Take traces with jax.profiler", _measured(_traced)),
+    Item(PROFILING, "Check for recompilation", _by_rules, ("recompile-hot-spot",)),
+    Item(PROFILING, "Monitor memory", _measured(_memory)),
+    Item(PROFILING, "Validate speedups with benchmarks", _compared),
+)

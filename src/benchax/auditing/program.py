@@ -1,0 +1,195 @@
+"""`benchax audit -- python train.py`: a program runs once, as it stands, and the rules look at what was seen of it.
+
+The program keeps its output and its exit code (`wrapping/command.py`); `recording.py` notes inside of it what it
+compiles, calls and transfers. Rules that need one function with its inputs do not apply, and say so. Of a program of
+several processes each is looked at, and a finding says which it is about.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from benchax.auditing import audit as audits
+from benchax.auditing.base import Rule
+from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.recording import HOOK
+from benchax.model import Environment, Remark
+from benchax.results.audit import Audit, Checked, Finding, Outcome
+from benchax.results.cache import CachedProgram, CacheUse, Folder
+from benchax.results.transfers import Transfer, Transfers
+from benchax.results.watch import Compile, FunctionCount, Reason, Watch
+from benchax.units import seconds
+from benchax.wrapping.command import Ended, Report, run
+
+CALLS_S = 20.0
+"""For so long calls and transfers are counted, which slows calls down."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What was found, and how the program ended."""
+
+    audit: Audit
+    ended: Ended
+
+
+def audited(
+    command: Sequence[str],
+    rules: Sequence[str] | None = None,
+    *,
+    limit_s: float | None = None,
+    calls_s: float = CALLS_S,
+    progress: audits.Tell = audits.quiet,
+) -> Audited:
+    """Runs `command` once, to its end, and audits it.
+
+    Args:
+        rules: ids of those to be asked; default: all.
+        limit_s: the program is ended after this time.
+        calls_s: how long calls and transfers are counted, in seconds from the first call.
+        progress: told what is done once the program has ended; before, the terminal is the program's.
+
+    Raises:
+        UsageError: a rule that does not exist, or no such program.
+    """
+    asked = audits.chosen(rules)
+    ended = run(command, HOOK, {"calls_s": calls_s}, limit_s=limit_s)
+    found = [_of_process(report, asked, progress) for report in ended.reports]
+    joined = _joined(found, ended.reports) if found else _nothing_seen(asked, ended)
+    remarks = (*joined.remarks, *_remarks(ended))
+    elapsed_s = ended.elapsed_s + joined.elapsed_s
+    return Audited(replace(joined, name=shlex.join(command), remarks=remarks, elapsed_s=elapsed_s), ended)
+
+
+def _of_process(report: Report, asked: Mapping[str, Rule], progress: audits.Tell) -> Audit:
+    program = program_of(report)
+    evidence = Evidence(program=program)
+    remarks = (*program.watch.remarks, *(program.transfers.remarks if program.transfers else ()))
+    found = audits.audited(evidence, asked, shlex.join(report.argv), remarks=remarks, progress=progress)
+    return replace(found, environment=_environment(report.result["environment"]))
+
+
+def program_of(report: Report) -> Program:
+    """What the hook left in one process."""
+    found = report.result
+    return Program(
+        shlex.join(report.argv),
+        _watch(found["watch"]),
+        _transfers(found["transfers"]),
+        _cache(found["cache"]),
+        found["facts"] | {"wall_s": report.wall_s},
+    )
+
+
+# ---- several processes ------------------------------------------------------------------------------------------
+
+
+RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
+"""Of the answers of several processes, the first of these is that of the program."""
+
+
+def _joined(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
+    if len(found) == 1:
+        return found[0]
+    named = list(zip(found, reports, strict=True))
+    return replace(
+        found[0],
+        findings=tuple(_named(finding, report) for audit, report in named for finding in audit.findings),
+        checked=tuple(_best(answers) for answers in zip(*(audit.checked for audit in found), strict=True)),
+        suppressed=tuple(dict.fromkeys(one for audit in found for one in audit.suppressed)),
+        remarks=tuple(dict.fromkeys(remark for audit in found for remark in audit.remarks)),
+        elapsed_s=sum(audit.elapsed_s for audit in found),
+    )
+
+
+def _named(finding: Finding, report: Report) -> Finding:
+    return replace(finding, seen=(*finding.seen, f"in process {report.pid}: {shlex.join(report.argv)}"))
+
+
+def _best(answers: Iterable[Checked]) -> Checked:
+    return min(answers, key=lambda checked: RANKS.index(checked.outcome))
+
+
+# ---- what was seen, and what was not ----------------------------------------------------------------------------
+
+
+def _nothing_seen(asked: Mapping[str, Rule], ended: Ended) -> Audit:
+    why = "; ".join(ended.remarks) or "no process left a report"
+    return Audit("", checked=tuple(Checked(rule.id, rule.title, "not checked", why) for rule in asked.values()))
+
+
+def _remarks(ended: Ended) -> Iterable[Remark]:
+    yield Remark("ran-once", "info", f"The program ran once, unchanged, {_end(ended)}.")
+    for report in ended.reports:
+        seen_s = report.result["facts"]["calls"]["seen_s"]
+        yield Remark(
+            "calls-window",
+            "info",
+            f"Calls and transfers were counted for {seconds(seen_s)} from the first call on, and a call takes longer "
+            f"meanwhile; programs and the cache to the end{_of(report, ended)}.",
+        )
+    yield from (Remark("process", "warning", text) for text in ended.remarks)
+
+
+def _end(ended: Ended) -> str:
+    if ended.is_timed_out:
+        return f"and was ended when its time was up, after {seconds(ended.elapsed_s)}"
+    return f"and ended with {ended.exit_code} after {seconds(ended.elapsed_s)}"
+
+
+def _of(report: Report, ended: Ended) -> str:
+    return f" of process {report.pid}, one of {len(ended.reports)}" if len(ended.reports) > 1 else ""
+
+
+# ---- from JSON --------------------------------------------------------------------------------------------------
+
+
+def _watch(found: Mapping[str, Any]) -> Watch:
+    functions = [FunctionCount(**f) for f in found["functions"]]
+    compiles = [
+        Compile(**_known(Compile, c), reasons=tuple(Reason(**r) for r in c["reasons"])) for c in found["compiles"]
+    ]
+    return Watch(
+        found["threads"],
+        compiles,
+        {(f.function, f.defined, f.is_eager): f for f in functions},
+        found["cache_hits"],
+        found["cache_writes"],
+        found["cache_dir"],
+        found["wall_s"],
+        found["lost_events"],
+        _read_remarks(found),
+    )
+
+
+def _known(type_: type[Compile], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is derived, and without the reasons."""
+    return {field.name: found[field.name] for field in fields(type_) if field.name != "reasons"}
+
+
+def _transfers(found: Mapping[str, Any]) -> Transfers:
+    transfers = Transfers(sees=tuple(found["sees"]), remarks=_read_remarks(found))
+    for one in found["transfers"]:
+        transfers.add(Transfer(**one))
+    return transfers
+
+
+def _cache(found: Mapping[str, Any]) -> CacheUse:
+    own = {field.name: found[field.name] for field in fields(CacheUse)}
+    own["programs"] = [CachedProgram(**program) for program in found["programs"]]
+    own |= {name: Folder(**found[name]) if found[name] else None for name in ("before", "after")}
+    return CacheUse(**own)
+
+
+def _environment(found: Mapping[str, Any] | None) -> Environment | None:
+    if found is None:
+        return None
+    affinity = found["affinity"]
+    return Environment(**{**found, "affinity": None if affinity is None else tuple(affinity)})
+
+
+def _read_remarks(found: Mapping[str, Any]) -> list[Remark]:
+    return [Remark(**remark) for remark in found["remarks"]]

@@ -1,0 +1,142 @@
+"""The hook of `benchax audit -- python train.py`: notes what one process of a program does with JAX, in plain data.
+
+Called inside that process, by `benchax.wrapping.startup`. Programs, their reasons and the cache are watched from the
+import of JAX to the end, which costs nothing on a warm call. Calls and transfers are watched for some seconds from the
+first call on: meanwhile each call takes about ten times as long. Nothing is judged here; `program.py` does that,
+afterwards and elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import jax
+
+from benchax.environment import capture
+from benchax.results.watch import Watch
+from benchax.watching.cache import watch_cache
+from benchax.watching.frames import calling, is_of_jax
+from benchax.watching.transfers import watch_transfers
+from benchax.watching.watch import watch
+
+HOOK = "benchax.auditing.recording:begin"
+PROFILING = ("trace", "start_trace", "start_server")
+"""Functions of `jax.profiler`: a program that calls one of them has been looked at."""
+MOST_LINES = 10
+
+
+def begin(settings: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+    """Watches all threads from now on; what it returns ends that, and gives the report.
+
+    Args:
+        settings: calls_s: for how long calls and transfers are watched, in seconds from the first call.
+    """
+    block = contextlib.ExitStack()
+    found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
+    calls = Calls(settings["calls_s"])
+    used = _profiling()
+
+    def finish() -> dict[str, Any]:
+        calls.close()
+        block.close()
+        facts = {
+            "main_thread_share": main_thread_share(found),
+            "is_profiled": bool(used),
+            "calls": calls.asdict(),
+        }
+        return {
+            "watch": found.asdict(),
+            "cache": cache.asdict(),
+            "transfers": calls.transfers.asdict(),
+            "environment": _environment(has_backend=bool(found.compiles)),
+            "facts": facts,
+        }
+
+    return finish
+
+
+class Calls:
+    """Counts calls of jitted functions and of eager operations, and what they transfer, for a while."""
+
+    def __init__(self, most_s: float) -> None:
+        self.begun: float | None = None
+        """At the first call."""
+        self.seen_s = 0.0
+        self.jitted: Counter[str | None] = Counter()
+        self.eager: Counter[str | None] = Counter()
+        """By the line that calls."""
+        self.lock = threading.Lock()
+        self.block = contextlib.ExitStack()
+        self.transfers = self.block.enter_context(watch_transfers(self.hear))
+        self.timer = threading.Timer(most_s, self.close)
+        self.timer.daemon = True
+
+    def hear(self, fun: Any) -> None:
+        calls = self.eager if is_of_jax(fun) else self.jitted
+        where = calling(frozenset()).where
+        with self.lock:
+            if self.begun is None:
+                self.begun = perf_counter()
+                self.timer.start()
+            calls[where] += 1
+
+    def close(self) -> None:
+        """Once; calls are as quick as ever from now on."""
+        self.timer.cancel()
+        with self.lock:
+            block, self.block = self.block, contextlib.ExitStack()
+            if self.begun is not None and not self.seen_s:
+                self.seen_s = perf_counter() - self.begun
+        block.close()
+
+    def asdict(self) -> dict[str, Any]:
+        return {
+            "seen_s": self.seen_s,
+            "is_seen": "host to device" in self.transfers.sees,
+            "jitted": self.jitted.total(),
+            "eager": self.eager.total(),
+            "eager_lines": self.eager.most_common(MOST_LINES),
+        }
+
+
+def main_thread_share(found: Watch) -> float | None:
+    """Of the time watched, how much the main thread spent in tracing, lowering and compiling; None before the end.
+
+    Threads overlap, so that there is no share of all of them together.
+    """
+    if not found.wall_s:
+        return None
+    main = threading.main_thread().name
+    spent_s = sum(c.total_s for c in found.compiles if c.thread == main and not c.is_nested)
+    return min(1.0, spent_s / found.wall_s)
+
+
+def _profiling() -> list[str]:
+    """The list to which the program's own use of JAX's profiler is added, as it happens."""
+    used: list[str] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            used.append(name)
+            return function(*args, **kwargs)
+
+        return call
+
+    for name in PROFILING:
+        setattr(jax.profiler, name, noted(name, getattr(jax.profiler, name)))
+    return used
+
+
+def _environment(*, has_backend: bool) -> dict[str, Any] | None:
+    """Devices are not asked of a program that has used none: the question would start a backend."""
+    with contextlib.suppress(OSError):  # its folder was deleted under it: then no more than the rest is known
+        return dataclasses.asdict(capture(with_jax=has_backend))
+    return None

@@ -1,0 +1,59 @@
+"""Arguments that an output could take over, were they donated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.trying import tried, with_bytes
+from benchax.errors import NotAvailable, NotMeasured
+from benchax.experiments.variants.donate import Donate
+from benchax.inspecting.inspect import inspect_case
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.units import size
+
+LARGE_BYTES = 1 << 20
+"""What is smaller comes out of the allocator's own stock and costs nothing to speak of."""
+MOST_LISTED = 5
+
+
+@dataclass(frozen=True)
+class DonationPossible:
+    id: str = "donation-possible"
+    title: str = "could outputs reuse the memory of arguments?"
+    severity: Severity = "info"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        asked = e.inspection.donation
+        if asked is not None and asked.arguments:
+            raise NotApplicable("it donates arguments as it is")
+        try:
+            variant = Donate().prepare(e.case, {"seed": e.seed}).case
+        except NotAvailable as error:
+            raise NotApplicable(error.problem) from error
+        donation = inspect_case(variant).donation
+        if donation is None or donation.aliased_bytes is None:
+            raise NotMeasured("it is not told which donated arguments would be used")
+        taken = sorted((a for a in donation.arguments if a.is_aliased), key=lambda a: -a.size_bytes)
+        saved = sum(a.size_bytes for a in taken)
+        if saved < LARGE_BYTES:
+            return
+        seen = [f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken[:MOST_LISTED]]
+        seen += [f"and {len(taken) - MOST_LISTED} more"] if len(taken) > MOST_LISTED else []
+        result = tried(e, "donated", variant)
+        named = ", ".join(str(argument) for argument in variant.donate)
+        yield found(
+            self,
+            f"outputs could take over {size(saved)} of its arguments",
+            [*seen, result.sentence],
+            f"If the caller needs them no more afterwards, donate them (arguments {named}): "
+            "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
+            where=e.def_where,
+            gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
+        )
+
+
+RULE = DonationPossible()

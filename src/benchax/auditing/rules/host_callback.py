@@ -1,0 +1,65 @@
+"""Callbacks from compiled code into Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from benchax.auditing.base import found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.traced import Rewritten, closed_jaxpr, flow, where_of
+from benchax.auditing.trying import tried
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.results.inspection import Primitive
+
+DEBUGGING = ("debug_callback", "debug_print")
+CALLBACKS = (*DEBUGGING, "pure_callback", "io_callback")
+
+
+@dataclass(frozen=True)
+class HostCallback:
+    id: str = "host-callback"
+    title: str = "does compiled code call Python?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        jaxpr = e.inspection.jaxpr
+        if jaxpr is None:
+            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+        callbacks = [p for p in jaxpr.primitives if p.name in CALLBACKS]
+        if not callbacks:
+            return
+        result = None
+        seen = [_said(p) for p in callbacks]
+        if all(p.name in DEBUGGING for p in callbacks):
+            # Only in the outermost level can they be left out.
+            reachable = sum(step.name in DEBUGGING for step in flow(closed_jaxpr(e)).steps)
+            if reachable == sum(p.count for p in callbacks):
+                without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, DEBUGGING))
+                result = tried(e, "without them", without)
+                seen.append(result.sentence)
+            else:
+                seen.append("gain not measured: they stand in loops or branches")
+        else:
+            seen.append("gain not measured: their results are used")
+        line = next((p.lines[0] for p in callbacks if p.lines), "")
+        yield found(
+            self,
+            f"{sum(p.count for p in callbacks)} × Python called from compiled code",
+            seen,
+            "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
+            "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit.",
+            where=where_of(line) or e.def_where,
+            gain=result.gain if result else None,
+        )
+
+
+def _said(p: Primitive) -> str:
+    loops = f", {p.in_loops} of them in loops" if p.in_loops else ""
+    at = f", at {p.lines[0]}" if p.lines else ""
+    return f"{p.count} × {p.name}{loops}{at}"
+
+
+RULE = HostCallback()

@@ -1,0 +1,143 @@
+"""A function that does more than give a result: what it does beside that happens while it is traced, and not again.
+
+The function is traced twice for this. What the second trace changes, prints, or makes different, each trace does; what
+only the first one changes is a memo that was filled, and no finding.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.source import Source
+from benchax.auditing.state import State, changes, state_of
+from benchax.auditing.syntax import calls
+from benchax.measuring import program as programs
+from benchax.measuring.program import program_of
+from benchax.model import Severity
+from benchax.results.audit import Finding, Where
+
+TRACED_TWICE = "the function was traced twice to see this; what it changed stays changed"
+LARGE = 1 << 20
+"""Elements; larger constants are not compared."""
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+
+
+@dataclass(frozen=True)
+class _Trace:
+    text: str
+    constants: list[Any]
+    printed: str
+    before: State
+    after: State
+
+
+@dataclass(frozen=True)
+class ImpureFunction:
+    id: str = "impure-function"
+    title: str = "does it do anything beside giving a result?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        # Without jit a plain function does these things in each call, as its author meant.
+        severity: Severity = self.severity if e.is_jitted else "info"
+        if e.failure is not None and e.failure.stage == "trace":
+            raise NotApplicable(f"it does not trace: {e.failure.message}")
+        first, second = _trace(e), _trace(e)
+        for name, change in changes(second.before, second.after).items():
+            yield found(
+                self,
+                f"changes {name!r} while it is traced, and not when it runs compiled",
+                [f"{name!r} {change} in one trace", TRACED_TWICE],
+                "Return the new value as an output and store it outside. A compiled call does not run Python: what is "
+                f"done to {name!r} happens once for each new shape, and may hold traced values.",
+                where=_where(e.source, name) or e.def_where,
+                severity=severity,
+            )
+        if second.printed:
+            yield found(
+                self,
+                "prints while it is traced, and not when it runs compiled",
+                [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
+                "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other "
+                "effects. Both make each call wait for Python: measure what they cost before you leave them in.",
+                where=_print_where(e.source) or e.def_where,
+                severity=severity,
+            )
+        if (difference := _difference(first, second)) is not None:
+            yield found(
+                self,
+                "gives another program each time it is traced",
+                [difference, TRACED_TWICE],
+                "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
+                "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key "
+                "of jax.random.",
+                where=e.def_where,
+                severity=self.severity,
+            )
+
+
+def _trace(e: Evidence) -> _Trace:
+    case = e.plain_case
+    program = program_of(case)  # a new function object, so that JAX traces it anew
+    before = state_of(case.fn)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        traced = programs.trace(program, e.inputs.args, e.inputs.kwargs)
+    after = state_of(case.fn)
+    return _Trace(
+        _ADDRESS.sub("0x", str(traced.jaxpr)),
+        list(getattr(traced.jaxpr, "consts", [])),
+        printed.getvalue(),
+        before,
+        after,
+    )
+
+
+def _difference(first: _Trace, second: _Trace) -> str | None:
+    """The first line in which two traces differ; None where they are the same program."""
+    if first.text != second.text:
+        pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
+        one, other = next(((a, b) for a, b in pairs if a != b), ("a shorter one", "a longer one"))
+        return f"the first trace gives {one.strip()[:100]!r}, the second {other.strip()[:100]!r}"
+    for one, other in zip(first.constants, second.constants, strict=False):
+        if one is not other and not _is_equal(one, other):
+            return f"an array that it closes over, {one.dtype}{list(one.shape)}, has other values in the second trace"
+    return None
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if getattr(one, "size", LARGE) >= LARGE or not np.issubdtype(one.dtype, np.number):
+        return True  # not compared
+    return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=np.issubdtype(one.dtype, np.inexact))
+
+
+def _print_where(source: Source | None) -> Where | None:
+    lines = [call.lineno for call in calls(source.tree, "print") if isinstance(call.func, ast.Name)] if source else []
+    return (source.file, min(lines)) if source and lines else None
+
+
+def _where(source: Source | None, name: str) -> Where | None:
+    """The first line that names it, assignments and calls of its methods before others."""
+    if source is None:
+        return None
+    named = [node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id == name]
+    stored = [node.lineno for node in named if isinstance(node.ctx, ast.Store)]
+    called = [
+        node.lineno
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.value in named
+    ]
+    lines = sorted(stored) or sorted(called) or sorted(node.lineno for node in named)
+    return (source.file, lines[0]) if lines else None
+
+
+RULE = ImpureFunction()

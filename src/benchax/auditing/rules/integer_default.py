@@ -1,0 +1,101 @@
+"""Integer arrays that are converted to floats: `jnp.arange(n)` is int32, and its author may not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.traced import Step, Value, closed_jaxpr, flow, where_of
+from benchax.auditing.trying import tried
+from benchax.case import Case
+from benchax.measuring.inputs import make_inputs
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.units import size
+
+LARGE_ELEMENTS = 1024
+PASSES = ("neg", "abs", "add", "sub", "mul", "reshape", "transpose", "broadcast_in_dim", "squeeze", "slice")
+"""What keeps an integer an integer on the way to its conversion."""
+
+
+@dataclass(frozen=True)
+class IntegerDefault:
+    id: str = "integer-default"
+    title: str = "are its floats made of integers?"
+    severity: Severity = "info"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        program = flow(closed_jaxpr(e))
+        facts = e.inspection.jaxpr
+        paths = [i.path for i in facts.inputs] if facts else []
+        integers = [v for v in program.inputs if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS]
+        if not integers:
+            raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
+        converted = _converted(program.inputs, program.steps)
+        if not converted:
+            return
+        seen = [
+            f"{paths[i] if i < len(paths) else f'input {i}'} {program.inputs[i].spec}, "
+            f"{size(program.inputs[i].size_bytes)}, is converted to {step.makes[0].dtype}"
+            f"{f' at {step.line}' if step.line else ''}"
+            for i, step in converted.items()
+        ]
+        result = tried(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
+        yield found(
+            self,
+            f"{len(converted)} of {len(program.inputs)} inputs are integers that become floats",
+            [*seen, result.sentence],
+            "If they are numbers to compute with and no indices, make them floats where they are made: "
+            "jnp.arange(n, dtype=jnp.float32). Overflow and rounding are those of integers until the conversion.",
+            where=where_of(next(iter(converted.values())).line) or e.def_where,
+            gain=result.gain,
+        )
+
+
+def _elements(value: Value) -> int:
+    product = 1
+    for n in value.shape:
+        product *= n
+    return product
+
+
+def _converted(inputs: tuple[Value, ...], steps: tuple[Step, ...]) -> dict[int, Step]:
+    """Of each integer input that ends in a conversion to floats, the conversion."""
+    come_from = {id(v): i for i, v in enumerate(inputs) if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS}
+    found: dict[int, Step] = {}
+    for step in steps:
+        origin = next((come_from[id(v)] for v in step.reads if id(v) in come_from), None)
+        if origin is None:
+            continue
+        if step.name == "convert_element_type" and step.makes[0].is_of(jnp.floating):
+            found.setdefault(origin, step)
+        elif step.name in PASSES:
+            come_from[id(step.makes[0])] = origin
+    return found
+
+
+@dataclass(frozen=True)
+class _Floats:
+    """An input factory: large integer arrays as float32."""
+
+    case: Case
+    seed: int
+
+    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        made = make_inputs(self.case, self.seed)
+        args = tuple(v if i in made.static else jax.tree.map(_as_float, v) for i, v in enumerate(made.args))
+        return args, {k: v if k in made.static else jax.tree.map(_as_float, v) for k, v in made.kwargs.items()}
+
+
+def _as_float(leaf: Any) -> Any:
+    is_large = isinstance(leaf, jax.Array) and leaf.size >= LARGE_ELEMENTS
+    return leaf.astype(jnp.float32) if is_large and jnp.issubdtype(leaf.dtype, jnp.integer) else leaf
+
+
+RULE = IntegerDefault()

@@ -1,0 +1,102 @@
+"""jax.jit of a function that is made anew in each turn of a loop, or in each call: compiled each time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from benchax.auditing.base import Gain, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_functions, kind_of, place, tree_of
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding, Where
+from benchax.results.watch import Compile
+from benchax.units import seconds
+
+OFTEN = 2
+"""Recompiles for a new function object of one place."""
+ADVICE = (
+    "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: JAX "
+    "keeps what it compiled by the function object, and a lambda, a partial or an inner def is a new one each time."
+)
+
+
+@dataclass(frozen=True)
+class JitInLoop:
+    id: str = "jit-in-loop"
+    title: str = "is a function jitted anew in each turn of a loop?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        told: set[Where] = set()
+        unseen: NotMeasured | None = None
+        try:
+            for finding in self._seen_running(e):
+                told |= {finding.where} if finding.where else set()
+                yield finding
+        except NotMeasured as error:  # it cannot be called; its source can be read all the same
+            unseen = error
+        yield from (finding for finding in self._seen_in_source(e) if finding.where not in told)
+        if unseen is not None:
+            raise unseen
+
+    def _seen_running(self, e: Evidence) -> Iterator[Finding]:
+        by_place: dict[tuple[str, str | None], list[Compile]] = {}
+        for c in e.watch.recompiles:
+            if any(reason.kind == "new function" for reason in c.reasons):
+                by_place.setdefault((c.function, c.defined), []).append(c)
+        for (function, _), compiles in by_place.items():
+            if len(compiles) >= OFTEN:
+                lost_s = sum(c.total_s for c in compiles)
+                where, how = _made_at(place(compiles[-1].where))
+                first = f"{len(compiles) + 1} function objects called {function}, compiled one by one"
+                yield found(
+                    self,
+                    f"{function} is made and jitted anew, and compiled each time",
+                    [f"{first}; all but the first took {seconds(lost_s)}, by JAX's own clock", *how],
+                    ADVICE,
+                    where=where,
+                    gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is made once"),
+                )
+
+    def _seen_in_source(self, e: Evidence) -> Iterator[Finding]:
+        # Inside a jitted function the loop runs while tracing, and what it jits is part of one program.
+        if e.is_program or e.is_jitted or e.source is None:
+            return
+        told: set[int] = set()
+        for loop in (node for node in ast.walk(e.source.tree) if isinstance(node, Loop)):
+            for call in jits_of_new_functions(loop):
+                if call.lineno not in told:
+                    told.add(call.lineno)
+                    yield found(
+                        self,
+                        f"jits a new function in each turn of the {kind_of(loop)} at line {loop.lineno}",
+                        [
+                            f"line {call.lineno}: {ast.unparse(call)[:100]}",
+                            "seen in the source; the calls did not show it",
+                        ],
+                        ADVICE,
+                        where=(e.source.file, call.lineno),
+                        severity="info",
+                    )
+
+
+def _made_at(called: Where | None) -> tuple[Where | None, list[str]]:
+    """The line of the jax.jit behind a call, and a sentence about it; the line of the call where it is not found."""
+    tree = tree_of(called[0]) if called else None
+    if called is None or tree is None:
+        return called, []
+    loop = innermost_loop(tree, called[1])
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, called[1])]
+    around = loop or min(functions, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    jits = list(jits_of_new_functions(around)) if around is not None else []
+    near = min(jits, key=lambda call: abs(call.lineno - called[1]), default=None)
+    if near is None:
+        return called, [f"called at line {called[1]}"]
+    inside = f"in the {kind_of(loop)} at line {loop.lineno}" if loop else "in each call of the function around it"
+    return (called[0], near.lineno), [f"line {near.lineno}, {inside}: {ast.unparse(near)[:100]}"]
+
+
+RULE = JitInLoop()

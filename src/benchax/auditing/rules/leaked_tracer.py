@@ -1,0 +1,87 @@
+"""Values of a trace that outlive it: kept in a global, a closure or an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import jax
+
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.errors import BenchaxError, NotMeasured
+from benchax.measuring import program as programs
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.program import program_of
+from benchax.model import Severity
+from benchax.results.audit import Finding
+
+_HOLDER = re.compile(r"is referred to by ([^<\s]\S*)")
+_TRACED = re.compile(r"^(?:Jit)?(?:Tracer|Traced<)\(?(.*?)[)>]", re.MULTILINE)
+ADVICE = (
+    "Return the value as an output of the function, and store it outside. A traced value stands for no number; using "
+    "it after the trace is an error (UnexpectedTracerError)."
+)
+
+
+@dataclass(frozen=True)
+class LeakedTracer:
+    id: str = "leaked-tracer"
+    title: str = "do values of a trace outlive it?"
+    severity: Severity = "error"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        if (used := _used(e)) is not None:
+            yield found(self, "uses a value of a trace that is over", [used], ADVICE, where=e.def_where)
+            return
+        if e.failure is not None:
+            raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
+        leak = _leak(e)
+        if leak is None:
+            return
+        values = [
+            f"a traced value {text} is still held after the trace" for text in dict.fromkeys(_TRACED.findall(leak))
+        ]
+        holders = [f"held by {name}" for name in dict.fromkeys(_HOLDER.findall(leak))]
+        yield found(
+            self,
+            "keeps a traced value beyond the trace",
+            [
+                *(values[:3] or ["a traced value is still held after the trace"]),
+                *holders[:3],
+                "seen by jax.checking_leaks()",
+            ],
+            ADVICE,
+            where=e.def_where,
+        )
+
+
+def _used(e: Evidence) -> str | None:
+    """What says that it takes a value from an earlier trace. JAX makes such a value an input of its own, which only the
+    call refuses; so this must be asked before anything that compiles."""
+    try:
+        traced = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs)
+    except jax.errors.UnexpectedTracerError as error:
+        return str(error).strip().splitlines()[0]
+    except BenchaxError:
+        raise
+    except Exception:  # it does not trace for another reason, which `failure` tells
+        return None
+    more = len(traced.jaxpr.in_avals) - len(jax.tree.leaves(traced.args_info))
+    return f"its program has {more} inputs more than it is given: values of an earlier trace" if more > 0 else None
+
+
+def _leak(e: Evidence) -> str | None:
+    """What JAX says of a leak in a new trace of the function; None: there is none."""
+    try:
+        with jax.checking_leaks():
+            programs.trace(program_of(e.plain_case), e.inputs.args, e.inputs.kwargs)
+    except Exception as error:  # a leak is told as a bare Exception
+        if str(error).startswith("Leaked"):
+            return str(error)
+        raise NotMeasured(f"tracing it with jax.checking_leaks() fails: {diagnose(error, 'trace').message}") from error
+    return None
+
+
+RULE = LeakedTracer()

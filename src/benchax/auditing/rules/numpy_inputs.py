@@ -1,0 +1,134 @@
+"""NumPy arrays given to a compiled function: they cross to the device anew in each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.traced import where_of
+from benchax.auditing.trying import tried
+from benchax.case import Case
+from benchax.errors import NotMeasured
+from benchax.measuring.inputs import make_inputs, static_arguments
+from benchax.measuring.program import program_of
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.specs import short_dtype
+from benchax.units import count, seconds, size
+
+ADVICE = (
+    "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the "
+    "device works on this one."
+)
+MOST_LISTED = 5
+OFTEN = 5
+"""A program has to send its data once, and may do so in pieces."""
+
+
+@dataclass(frozen=True)
+class NumpyInputs:
+    id: str = "numpy-inputs"
+    title: str = "do its inputs come from NumPy in each call?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        yield from (self._of_program(e) if e.is_program else self._of_function(e))
+
+    def _of_function(self, e: Evidence) -> Iterable[Finding]:
+        args, kwargs = e.given
+        static = static_arguments(e.case, args, kwargs)
+        dynamic = {f"args[{i}]": v for i, v in enumerate(args) if i not in static}
+        dynamic |= {f"kwargs[{k!r}]": v for k, v in kwargs.items() if k not in static}
+        arrays = {path: leaf for path, leaf in _leaves(dynamic) if isinstance(leaf, np.ndarray)}
+        if not arrays:
+            if not any(isinstance(leaf, jax.Array) for _, leaf in _leaves(dynamic)):
+                raise NotApplicable("no input is an array of the caller's")
+            return
+        closed_over = e.failure is None and not e.plain_case.donate
+        result = tried(e, "inputs on the device", *_held(e)) if closed_over else None
+        seen = [f"{path} is a NumPy {_spec(a)}, {size(a.nbytes)}" for path, a in list(arrays.items())[:MOST_LISTED]]
+        seen += [f"and {len(arrays) - MOST_LISTED} more"] if len(arrays) > MOST_LISTED else []
+        wide = [path for path, a in arrays.items() if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
+        seen += [f"converted to 32 bits in each call: {', '.join(wide[:MOST_LISTED])}"] if wide else []
+        seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
+        total = sum(a.nbytes for a in arrays.values())
+        is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
+        yield found(
+            self,
+            f"{count(len(arrays), 'NumPy array')} of {size(total)} among its inputs",
+            seen,
+            ADVICE,
+            where=e.def_where,
+            gain=result.gain if result else None,
+            severity="info" if is_free else None,
+        )
+
+    def _of_program(self, e: Evidence) -> Iterable[Finding]:
+        transfers = e.program.transfers
+        if transfers is None or "host to device" not in transfers.sees:
+            raise NotMeasured("transfers to the device could not be seen")
+        for t in transfers.of("host to device"):
+            if t.what.startswith("NumPy ") and t.count >= OFTEN:
+                spent = "" if t.elapsed_s is None else f", {seconds(t.elapsed_s)}"
+                seen = [f"{t.by} was given a {t.what} {count(t.count)} times: {size(t.size_bytes)}{spent}"]
+                yield found(
+                    self, f"{t.by} takes NumPy arrays in each call", seen, ADVICE, where=where_of(t.where or "")
+                )
+
+
+def _leaves(tree: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    for name, value in tree.items():
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+            yield name + jax.tree_util.keystr(path), leaf
+
+
+def _spec(array: np.ndarray) -> str:
+    return f"{short_dtype(str(array.dtype))}[{','.join(map(str, array.shape))}]"
+
+
+# ---- the same call with arrays of NumPy and with arrays on the device ---------------------------------------------
+
+
+def _held(e: Evidence) -> tuple[Case, Case]:
+    """(on the device, as they were given): calls without arguments, which make theirs before the first."""
+    inputs = _nothing
+    device, host = (
+        replace(e.case, fn=_Held(e.case, e.seed, on_device), inputs=inputs, static=(), donate=(), jit=False)
+        for on_device in (True, False)
+    )
+    return device, host
+
+
+def _nothing() -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    return (), {}
+
+
+class _Held:
+    def __init__(self, case: Case, seed: int, on_device: bool) -> None:
+        self.case, self.seed, self.on_device = case, seed, on_device
+        self.made: Any = None
+
+    def __call__(self) -> Any:
+        if self.made is None:
+            self.made = (program_of(self.case).call, *self._inputs())
+        call, args, kwargs = self.made
+        return call(*args, **kwargs)
+
+    def _inputs(self) -> tuple[Any, Any]:
+        placed = make_inputs(self.case, self.seed)
+        if self.on_device:
+            return placed.args, placed.kwargs
+        return jax.tree.map(_as_given, self.case.inputs(), (placed.args, placed.kwargs))
+
+
+def _as_given(given: Any, placed: Any) -> Any:
+    return given if isinstance(given, np.ndarray) else placed
+
+
+RULE = NumpyInputs()

@@ -1,0 +1,71 @@
+"""A precision of matrix products that is asked for, and changes nothing on this device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import jax
+
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.traced import Rewritten, Step, closed_jaxpr, flow, loops_and_all, where_of
+from benchax.auditing.trying import looked
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding
+
+PRODUCTS = ("dot_general", "conv_general_dilated")
+PLAIN = ("DEFAULT", "None")
+
+
+@dataclass(frozen=True)
+class PrecisionSettingIdle:
+    id: str = "precision-setting-idle"
+    title: str = "does the precision that it asks for do anything?"
+    severity: Severity = "info"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        closed = closed_jaxpr(e)
+        asking = [step for step in loops_and_all(closed) if step.name in PRODUCTS and _asks(step)]
+        if not asking:
+            raise NotApplicable("no matrix product or convolution asks for a precision")
+        if sum(step.name in PRODUCTS and _asks(step) for step in flow(closed).steps) < len(asking):
+            raise NotMeasured("some of its products stand in loops and branches, where they cannot be changed")
+        params = {name: {"precision": None} for name in PRODUCTS}
+        without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, params=params))
+        now, plain = looked(e, "without a precision", without)
+        if not now.digest or not plain.digest:
+            raise NotMeasured("the compiled programs cannot be read")
+        if now.digest != plain.digest:
+            return
+        wanted = sorted({_wanted(step) for step in asking})
+        lines = list(dict.fromkeys(step.line for step in asking if step.line))
+        yield found(
+            self,
+            f"precision {', '.join(wanted)} changes nothing on {e.platform}",
+            [
+                f"it is asked for by {len(asking)} × {asking[0].name}{f', first at {lines[0]}' if lines else ''}",
+                "the compiled program is the same without it",
+            ],
+            "Nothing needs to be done here. What it costs and gains on another device has to be measured there"
+            + ("; on CPU, products are computed in the type of their operands." if e.platform == "cpu" else "."),
+            where=where_of(lines[0]) if lines else e.def_where,
+        )
+
+
+def _asks(step: Step) -> bool:
+    return any(each not in PLAIN for each in _names(step))
+
+
+def _names(step: Step) -> tuple[str, ...]:
+    precision = step.equation.params.get("precision")
+    both = precision if isinstance(precision, tuple) else (precision,)
+    return tuple(p.name if isinstance(p, jax.lax.Precision) else str(p) for p in both)
+
+
+def _wanted(step: Step) -> str:
+    return "/".join(dict.fromkeys(name.lower() for name in _names(step)))
+
+
+RULE = PrecisionSettingIdle()

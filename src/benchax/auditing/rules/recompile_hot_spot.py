@@ -1,0 +1,79 @@
+"""A function that is compiled again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchax.auditing.base import Gain, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.syntax import place
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.results.watch import Compile
+from benchax.units import percent, seconds
+
+OFTEN = 3
+"""Recompiles of one function in a program."""
+EACH_CALL = 2
+"""Of one function with the same shapes each time, which is called three times."""
+LARGE_SHARE, LONG_S = 0.1, 0.5
+"""Fewer count as well, where they take this share of a program's time and so many seconds."""
+SHOWN = 5
+OTHERS = frozenset({"new function", "static"})
+"""Reasons that jit-in-loop and static-churn tell of."""
+
+
+@dataclass(frozen=True)
+class RecompileHotSpot:
+    id: str = "recompile-hot-spot"
+    title: str = "is a function compiled again and again?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        wall_s = e.watch.wall_s if e.is_program else None
+        by_function: dict[tuple[str, str | None], list[Compile]] = {}
+        for c in e.watch.recompiles:
+            if not {reason.kind for reason in c.reasons} <= OTHERS:
+                by_function.setdefault((c.function, c.defined), []).append(c)
+        for (function, defined), compiles in by_function.items():
+            lost_s = sum(c.total_s for c in compiles)
+            is_long = wall_s is not None and lost_s >= max(LONG_S, LARGE_SHARE * wall_s)
+            if len(compiles) >= (OFTEN if e.is_program else EACH_CALL) or is_long:
+                yield self._finding(function, defined, compiles, wall_s)
+
+    def _finding(self, function: str, defined: str | None, compiles: list[Compile], wall_s: float | None) -> Finding:
+        lost_s = sum(c.total_s for c in compiles)
+        of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
+        seen = [f"{len(compiles)} recompiles took {seconds(lost_s)}{of_run}, by JAX's own clock"]
+        seen += [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles[:SHOWN]]
+        seen += [f"and {len(compiles) - SHOWN} more"] if len(compiles) > SHOWN else []
+        kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
+        return found(
+            self,
+            f"{function} was compiled again {len(compiles)} time{'s' * (len(compiles) > 1)}",
+            seen,
+            " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
+            where=place(defined) or place(compiles[0].where),
+            gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
+        )
+
+
+ADVICE = {
+    "shape": "Pad what varies to a few sizes (buckets), or mask: every new shape is a new program.",
+    "dtype": "Convert to one dtype before the call.",
+    "weak type": "Give Python numbers a dtype before the call: jnp.float32(…).",
+    "structure": "Pass the same tree each time, with None or empty arrays where something is missing.",
+    "keyword": "Give each argument always by name, or always by position.",
+    "static": "Pass what takes many values as an array.",
+    "committed": "Place the arguments in one way from the first call on, with jax.device_put.",
+    "sharding": "Place the arguments with one sharding from the first call on.",
+    "settings": "Call jax.jit once, with one set of settings.",
+    "config": "Set JAX's configuration once, before the first call.",
+    "new function": "Make the function, and jit it, once.",
+    "cleared": "Clear JAX's caches only where memory is short: what was compiled is lost with them.",
+}
+"""By the kind of the reason."""
+OTHERWISE = "Look at the reasons: what differs between two calls is to be made the same."
+
+RULE = RecompileHotSpot()

@@ -1,0 +1,55 @@
+"""Loops, whose bodies XLA's own cost analysis counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.results.inspection import Counts
+from benchax.units import count, number
+
+LEAST_RATIO = 1.1
+
+
+@dataclass(frozen=True)
+class ScanFlops:
+    id: str = "scan-flops"
+    title: str = "does XLA's FLOP count leave out turns of loops?"
+    severity: Severity = "info"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        counts, cost = e.inspection.counts, e.inspection.xla_cost
+        if counts is None or cost is None:
+            raise NotMeasured(e.inspection.why_absent("counts") or "XLA tells no FLOP count")
+        if not counts.loops:
+            raise NotApplicable("the compiled program has no loop")
+        if counts.flops is None or not cost.flops:
+            raise NotMeasured("there is no FLOP count to compare with")
+        if counts.flops < LEAST_RATIO * cost.flops:
+            return
+        unknown = [loop for loop in counts.loops if loop.trips is None]
+        least = "at least " if unknown or not counts.is_exact else ""
+        yield found(
+            self,
+            f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
+            [*_loops(counts), f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says"],
+            "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
+            "compiled.cost_analysis(), which counts the body of a loop once.",
+            where=e.def_where,
+        )
+
+
+def _loops(counts: Counts) -> Iterable[str]:
+    for loop in counts.loops[:5]:
+        trips = "an unknown number of" if loop.trips is None else count(loop.trips)
+        yield f"{loop.name}: {trips} turns{f' ({loop.op_name})' if loop.op_name else ''}"
+    if len(counts.loops) > 5:
+        yield f"and {len(counts.loops) - 5} more loops"
+
+
+RULE = ScanFlops()

@@ -1,0 +1,72 @@
+"""A Python loop whose turns all stand in the program one behind the other, so that each is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.unrolled import Unrolled, loops_of
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.units import percent, seconds
+
+MANY_TURNS = 8
+LARGE = 40
+"""Operations; a smaller program is compiled at once."""
+LARGE_SHARE = 0.5
+"""Of the operations of the program."""
+
+
+@dataclass(frozen=True)
+class UnrolledLoop:
+    id: str = "unrolled-loop"
+    title: str = "is a Python loop written out turn by turn?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
+        if total is None:
+            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+        for loop in loops_of(e):
+            is_large = loop.turns >= MANY_TURNS and loop.size >= max(LARGE, LARGE_SHARE * total)
+            if is_large and loop.is_uniform and not loop.is_batch:
+                yield self._finding(e, loop, total)
+
+    def _finding(self, e: Evidence, loop: Unrolled, total: int) -> Finding:
+        build_s = _build_s(e)
+        share = loop.size / total
+        part = f"{loop.size} of the program's {total} operations ({percent(share)})"
+        seen = [f"its body was traced {loop.turns} times: {part}"]
+        if build_s is not None:
+            seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")
+        return found(
+            self,
+            f"the {loop.kind} is unrolled {loop.turns} times",
+            seen,
+            "Use jax.lax.fori_loop, or jax.lax.scan where each turn has its own data (stack the layers' parameters "
+            "along a new first axis). The program is then as long as one turn. An unrolled loop may run faster: scan "
+            "has unroll= to write out a few turns; compare both before you decide.",
+            where=loop.where,
+            gain=_shorter(build_s, share, loop.turns),
+        )
+
+
+def _shorter(build_s: float | None, share: float, turns: int) -> Gain | None:
+    if build_s is None:
+        return None
+    then_s = build_s * (1 - share * (1 - 1 / turns))
+    text = f"estimated: building takes {seconds(then_s, 2)} in place of {seconds(build_s, 2)}"
+    return Gain(f"{text}, if it goes by the number of operations")
+
+
+def _build_s(e: Evidence) -> float | None:
+    try:
+        return e.measurement.stages.build_s
+    except (NotMeasured, NotApplicable):  # the loop is there all the same
+        return None
+
+
+RULE = UnrolledLoop()

@@ -1,0 +1,98 @@
+"""Strongly typed scalars that widen bf16 or f16, and weakly typed outputs that compile again when they are fed back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from benchax.auditing.base import found
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.traced import Step, Value, closed_jaxpr, is_asked_for, loops_and_all, where_of
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.units import size
+
+LOW = ("bfloat16", "float16")
+MOST_LISTED = 5
+SCALAR_PASSES = ("broadcast_in_dim", "convert_element_type", "reshape")
+"""What a scalar goes through before it meets an array."""
+
+
+@dataclass(frozen=True)
+class WeakTypePromotion:
+    id: str = "weak-type-promotion"
+    title: str = "do the types of scalars change those of arrays?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        steps = list(loops_and_all(closed_jaxpr(e)))
+        widened = list(_widened_by_scalars(steps))
+        if widened:
+            yield self._widened(e, widened)
+        yield from self._fed_back(e)
+
+    def _widened(self, e: Evidence, widened: list[tuple[Step, Step]]) -> Finding:
+        seen = [
+            f"{converts.reads[0].spec} becomes {converts.makes[0].spec} for {meets.name} with a strongly typed scalar"
+            f"{f' at {meets.line}' if meets.line else ''}"
+            for converts, meets in widened[:MOST_LISTED]
+        ]
+        added = sum(c.makes[0].size_bytes - c.reads[0].size_bytes for c, _ in widened)
+        seen.append(f"{size(added)} more are computed with, as traced")
+        return found(
+            self,
+            f"a scalar widens {widened[0][0].reads[0].spec} to {widened[0][0].makes[0].dtype}",
+            seen,
+            "Use a Python number, which is weakly typed and takes the dtype of the array, or give the scalar that "
+            "dtype: scale.astype(x.dtype).",
+            where=where_of(widened[0][1].line) or e.def_where,
+        )
+
+    def _fed_back(self, e: Evidence) -> Iterable[Finding]:
+        facts = e.inspection.jaxpr
+        if facts is None:
+            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+        strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
+        weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
+        if weak:
+            seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
+            yield found(
+                self,
+                f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
+                seen[:MOST_LISTED],
+                "Fed back into the next call, it compiles the function a second time. Give it a dtype: "
+                "jnp.asarray(value, dtype), jnp.full(shape, value, dtype).",
+                where=e.def_where,
+                severity="info",
+            )
+
+
+def _widened_by_scalars(steps: list[Step]) -> Iterable[tuple[Step, Step]]:
+    """(the conversion of an array, the operation with a scalar that it is made for)"""
+    made = {id(value): step for step in steps for value in step.makes}
+    for step in steps:
+        if len(step.reads) < 2:
+            continue
+        for value in step.reads:
+            source = made.get(id(value))
+            if source is not None and _widens(source) and not is_asked_for(source):
+                others = [v for v in step.reads if v is not value]
+                if any(_is_wide_scalar(other, made) for other in others):
+                    yield source, step
+
+
+def _widens(step: Step) -> bool:
+    is_array = step.name == "convert_element_type" and bool(step.reads[0].shape)
+    return is_array and str(step.reads[0].dtype) in LOW and str(step.makes[0].dtype) not in LOW
+
+
+def _is_wide_scalar(value: Value, made: dict[int, Step]) -> bool:
+    while id(value) in made and made[id(value)].name in SCALAR_PASSES:
+        value = made[id(value)].reads[0]
+    return not value.shape and value.is_of(jnp.floating) and str(value.dtype) not in LOW
+
+
+RULE = WeakTypePromotion()

@@ -1,0 +1,78 @@
+"""Reads the user's files as Python: which loop a line stands in, which calls make a jitted function.
+
+What cannot be read (no file, no Python, changed since) gives nothing; rules then go by what was seen while running.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchax.results.audit import Where
+
+Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+Maker = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def tree_of(file: str) -> ast.Module | None:
+    """The file as JAX saw it; None where there is none to read."""
+    linecache.checkcache(file)
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def place(text: str | None) -> Where | None:
+    """train.py:31 as (absolute file, 31); None where it is no such text."""
+    file, colon, line = (text or "").rpartition(":")
+    return (str(Path(file).absolute()), int(line)) if colon and file and line.isdigit() else None
+
+
+def innermost_loop(tree: ast.AST, line: int) -> Loop | None:
+    """The shortest loop or comprehension that has this line, its head included."""
+    around = [node for node in ast.walk(tree) if isinstance(node, Loop) and holds(node, line)]
+    return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+
+
+def holds(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
+    return first <= line <= last
+
+
+def kind_of(loop: Loop) -> str:
+    if isinstance(loop, ast.For | ast.AsyncFor):
+        return "for loop"
+    return "while loop" if isinstance(loop, ast.While) else "comprehension"
+
+
+def called(call: ast.Call) -> str:
+    """jit of jax.jit(f); empty for what has no name."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
+    """Calls of functions with one of these last names."""
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) in names)
+
+
+def jits_of_new_functions(tree: ast.AST) -> Iterator[ast.Call]:
+    """jax.jit(lambda …), jax.jit(partial(…)), and jax.jit(f) of an f that is made inside of `tree`."""
+    made = set(_made_in(tree))
+    for call in calls(tree, "jit"):
+        if call.args and (_makes(call.args[0]) or getattr(call.args[0], "id", None) in made):
+            yield call
+
+
+def _makes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Lambda) or (isinstance(node, ast.Call) and called(node) == "partial")
+
+
+def _made_in(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node is not tree:
+            yield node.name
+        elif isinstance(node, ast.Assign) and _makes(node.value):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))

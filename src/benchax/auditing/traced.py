@@ -1,0 +1,223 @@
+"""What rules read from the jaxpr: values and who makes and reads them, with inner jits inlined; and cases rewritten.
+
+`Inspection` counts equations and names their lines. Rules about types and memory need to know which value goes where,
+across the small jits that `jnp` is made of: that is `steps`. `Rewritten` is the function with some equations left out
+or with other parameters, so that the difference can be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import jax
+import jax.numpy as jnp
+from jax.core import eval_jaxpr
+from jax.extend import core
+
+from benchax.artifacts.arguments import size_bytes, spec
+from benchax.artifacts.jaxpr import user_line
+from benchax.auditing.base import NotApplicable
+from benchax.auditing.evidence import Evidence
+from benchax.measuring import program as programs
+from benchax.measuring.program import program_of
+from benchax.results.audit import Where
+
+CALLS: Mapping[str, str] = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+}
+"""Equations that stand for the body they hold, and under which parameter (jax 0.6 to 0.10.2). An unknown one is taken
+as it is, so that less is seen."""
+
+_traced: WeakKeyDictionary[Evidence, Any] = WeakKeyDictionary()
+
+
+@dataclass(eq=False)
+class Value:
+    """An array of the program; two are one if they are the same object."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    is_weak: bool
+
+    @property
+    def spec(self) -> str:
+        return spec(self.shape, self.dtype)
+
+    @property
+    def size_bytes(self) -> int:
+        return size_bytes(self.shape, self.dtype) or 0
+
+    def is_of(self, *kinds: Any) -> bool:
+        return any(jnp.issubdtype(self.dtype, kind) for kind in kinds)
+
+
+class Step(NamedTuple):
+    """One equation, with inner jits inlined."""
+
+    equation: Any
+    scope: str
+    reads: tuple[Value, ...]
+    makes: tuple[Value, ...]
+
+    @property
+    def name(self) -> str:
+        return self.equation.primitive.name
+
+    @property
+    def line(self) -> str:
+        """file:line of the user; empty where it is not told."""
+        return user_line(self.equation)
+
+
+CONVERSIONS = ("astype", "convert_element_type", "asarray", "array")
+
+
+def is_asked_for(conversion: Step) -> bool:
+    """Did somebody write this conversion, not JAX's promotion? True also where the frames of JAX cannot be read, which
+    it does not document (tried on jax 0.10.2): what cannot be told is no finding."""
+    try:
+        frames = conversion.equation.source_info.traceback.frames
+        return any(frame.function_name in CONVERSIONS for frame in frames)
+    except AttributeError:
+        return True
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A program: its inputs in the order of `Inspection.jaxpr.inputs`, its steps, its outputs."""
+
+    inputs: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Value, ...]
+
+
+def closed_jaxpr(e: Evidence) -> Any:
+    """Of the compiled function; traced once for all rules."""
+    if e.failure is not None:
+        raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
+    if e not in _traced:
+        _traced[e] = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs).jaxpr
+    return _traced[e]
+
+
+def flow(closed: Any) -> Flow:
+    inputs = tuple(_value(v) for v in closed.jaxpr.invars)
+    found: list[Step] = []
+    outputs = _walk(closed.jaxpr, inputs, "", found)
+    return Flow(inputs, tuple(found), outputs)
+
+
+def _walk(jaxpr: Any, inputs: tuple[Value, ...], scope: str, found: list[Step]) -> tuple[Value, ...]:
+    known: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def of(atom: Any) -> Value:
+        if isinstance(atom, core.Literal):
+            return _value(atom)
+        return known.setdefault(atom, _value(atom))
+
+    for equation in jaxpr.eqns:
+        reads = tuple(of(atom) for atom in equation.invars)
+        here = "/".join(part for part in (scope, str(equation.source_info.name_stack)) if part)
+        body = _body(equation)
+        makes = tuple(of(v) for v in equation.outvars) if body is None else _walk(body, reads, here, found)
+        known.update(zip(equation.outvars, makes, strict=True))
+        if body is None:
+            found.append(Step(equation, here, reads, makes))
+    return tuple(of(atom) for atom in jaxpr.outvars)
+
+
+def _body(equation: Any) -> Any:
+    body = equation.params.get(CALLS.get(equation.primitive.name, ""))
+    body = getattr(body, "jaxpr", body)
+    return body if hasattr(body, "eqns") and len(body.invars) == len(equation.invars) else None
+
+
+def _value(atom: Any) -> Value:
+    aval = atom.aval
+    return Value(
+        tuple(getattr(aval, "shape", ())), getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))
+    )
+
+
+def loops_and_all(jaxpr: Any, scope: str = "") -> Iterator[Step]:
+    """Every step, also those in the bodies of loops and branches, which `flow` takes as one step each."""
+    for step in flow(jaxpr).steps:
+        yield step
+        for value in step.equation.params.values():
+            for each in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(each, core.ClosedJaxpr):
+                    yield from loops_and_all(each, step.scope)
+
+
+def where_of(line: str) -> Where | None:
+    """From file:line."""
+    file, _, number = line.rpartition(":")
+    return (file, int(number)) if file and number.isdecimal() else None
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """`fn` with each equation of the given names left out, and with other parameters of others.
+
+    What is left out must have no results, as debugging callbacks. Bodies of loops and branches stay as they are.
+    """
+
+    fn: Callable[..., Any]
+    without: tuple[str, ...] = ()
+    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Of each primitive, what to set."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        is_array = [isinstance(leaf, jax.Array) for leaf in leaves]  # static ones are no inputs of a jaxpr
+        built: list[Any] = []
+
+        def flat(*arrays: Any) -> Any:
+            given = iter(arrays)
+            whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
+            args, kwargs = jax.tree.unflatten(tree, whole)
+            outputs, out_tree = jax.tree.flatten(self.fn(*args, **kwargs))
+            built.append(out_tree)
+            return outputs
+
+        arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+        closed = jax.make_jaxpr(flat)(*arrays)
+        return jax.tree.unflatten(built[0], self._run(closed.jaxpr, closed.consts, arrays))
+
+    def _run(self, jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
+
+        def of(atom: Any) -> Any:
+            if isinstance(atom, core.Literal):
+                return jnp.asarray(atom.val, getattr(atom.aval, "dtype", None))
+            return values[atom]
+
+        for equation in jaxpr.eqns:
+            name = equation.primitive.name
+            if name in self.without:
+                continue
+            inner = equation.params.get("jaxpr") if name in ("jit", "pjit") else None
+            if inner is not None:
+                results = self._run(inner.jaxpr, inner.consts, [of(v) for v in equation.invars])
+            else:
+                results = self._alone(jaxpr, equation, of)
+            values.update(zip(equation.outvars, results, strict=True))
+        return [of(v) for v in jaxpr.outvars]
+
+    def _alone(self, jaxpr: Any, equation: Any, of: Callable[[Any], Any]) -> list[Any]:
+        """Lets JAX bind one equation, for every version knows how."""
+        if changed := self.params.get(equation.primitive.name):
+            equation = equation.replace(params={**equation.params, **changed})
+        operands = list(dict.fromkeys(v for v in equation.invars if not isinstance(v, core.Literal)))
+        alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(equation.outvars), eqns=[equation])
+        return eval_jaxpr(alone, (), *(of(v) for v in operands))

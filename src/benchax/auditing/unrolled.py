@@ -1,0 +1,216 @@
+"""Python loops as a trace holds them: each turn left its own copy of the body in the program.
+
+An equation belongs to the innermost loop of the user's source that one of the frames behind it stands in. Where in the
+byte code each frame was tells the places of the body apart, also two on one line; a place that occurs n times was
+traced n times. Reads `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on 0.6.2 and 0.10.2); where
+they are missing or different, no loop is found.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from benchax.artifacts.jaxpr import equations, nested_in
+from benchax.auditing.syntax import Loop, innermost_loop, kind_of, tree_of
+from benchax.measuring import program as programs
+from benchax.measuring.diagnosis import is_library
+from benchax.measuring.program import program_of
+from benchax.results.audit import Where
+
+if TYPE_CHECKING:
+    from benchax.auditing.evidence import Evidence
+
+_JAX = str(Path(jax.__file__).parent)
+# Behind these frames stands whoever asked for the audit, maybe in a loop of his own.
+_END = str(Path(programs.__file__).parent)
+REDUCES = ("add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice")
+"""What may go from turn to turn though the turns could run side by side: a sum, or writing into one result."""
+
+Site = tuple[Any, ...]
+"""A place in the body: byte code positions from the loop inwards, and the primitive."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """One array of which each turn takes its own part."""
+
+    spec: str
+    axis: int
+    starts: int
+    """Different parts that are taken."""
+
+
+@dataclass
+class Unrolled:
+    """One loop. `equations` are those of its body, in order, each with its place."""
+
+    where: Where
+    kind: str
+    equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
+
+    def settle(self) -> None:
+        """Drops what ran once, such as the head of the loop."""
+        often = Counter(site for site, _ in self.equations)
+        self.equations = [(site, eqn) for site, eqn in self.equations if often[site] > 1]
+
+    @property
+    def turns(self) -> int:
+        """How often the body was traced: as often as most of its places occur."""
+        counts = Counter(Counter(site for site, _ in self.equations).values())
+        return max(counts, key=lambda n: (counts[n], -n), default=0)
+
+    @property
+    def size(self) -> int:
+        """Equations, nested ones included."""
+        return sum(1 + sum(1 for j in nested_in(eqn) for _ in equations(j)) for _, eqn in self.equations)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Has every turn the same shapes, as scan and vmap need it?"""
+        first: dict[Site, list[str]] = {}
+        shapes = ((site, [str(v.aval) for v in eqn.outvars]) for site, eqn in self.equations)
+        return all(first.setdefault(site, found) == found for site, found in shapes)
+
+    @property
+    def is_independent(self) -> bool:
+        """Does no turn need another's result, sums apart?"""
+        site_of, turn_of = self._numbered()
+        makers = {id(v): eqn for _, eqn in self.equations for v in eqn.outvars}
+        readers: dict[int, set[Site]] = {}
+        carried: list[tuple[int, Site, Site]] = []
+        for site, eqn in self.equations:
+            for v in eqn.invars:
+                if (maker := makers.get(id(v))) is not None:
+                    readers.setdefault(id(v), set()).add(site)
+                    if turn_of[id(maker)] != turn_of[id(eqn)]:
+                        carried.append((id(v), site_of[id(maker)], site))
+        return all(one == other and one[-1] in REDUCES and readers[v] == {one} for v, one, other in carried)
+
+    @property
+    def is_batch(self) -> bool:
+        """Is each turn the same work on its own part of an array, apart from all other turns?"""
+        return self.slices is not None and self.is_uniform and self.is_independent
+
+    def _numbered(self) -> tuple[Mapping[int, Site], Mapping[int, int]]:
+        seen: Counter[Site] = Counter()
+        site_of: dict[int, Site] = {}
+        turn_of: dict[int, int] = {}
+        for site, eqn in self.equations:
+            site_of[id(eqn)], turn_of[id(eqn)] = site, seen[site]
+            seen[site] += 1
+        return site_of, turn_of
+
+    @property
+    def slices(self) -> Slices | None:
+        """The array that is taken apart, if it is so in half of its length at least."""
+        starts: dict[tuple[int, int], set[int]] = {}
+        arrays: dict[int, Any] = {}
+        for _, eqn in self.equations:
+            if (taken := _part(eqn)) is not None:
+                axis, start = taken
+                arrays[id(eqn.invars[0])] = eqn.invars[0].aval
+                starts.setdefault((id(eqn.invars[0]), axis), set()).add(start)
+        for (array, axis), found in sorted(starts.items(), key=lambda item: -len(item[1])):
+            if 2 * len(found) >= arrays[array].shape[axis]:
+                return Slices(str(arrays[array].str_short(short_dtypes=True)), axis, len(found))
+        return None
+
+
+def _part(eqn: Any) -> tuple[int, int] | None:
+    """(axis, start) of an equation that takes one element of one axis: x[3] and x[:, 3]."""
+    if eqn.primitive.name == "slice":
+        taken, starts = eqn.outvars[0].aval.shape, eqn.params["start_indices"]
+    elif eqn.primitive.name == "dynamic_slice" and all(hasattr(v, "val") for v in eqn.invars[1:]):
+        taken, starts = eqn.params["slice_sizes"], [int(v.val) for v in eqn.invars[1:]]
+    else:
+        return None
+    axes = [axis for axis, n in enumerate(taken) if n == 1 and eqn.invars[0].aval.shape[axis] > 1]
+    return (axes[0], int(starts[axes[0]])) if len(axes) == 1 else None
+
+
+def unrolled(jaxpr: Any) -> list[Unrolled]:
+    """The loops behind a jaxpr, those of nested ones apart; longest first."""
+    source = _Source()
+    found: list[Unrolled] = []
+    for level in _levels(jaxpr):
+        loops: dict[tuple[Where, str], Unrolled] = {}
+        for eqn in level.eqns:
+            if (behind := _loop_of(eqn, source)) is not None:
+                where, kind, site = behind
+                loops.setdefault((where, kind), Unrolled(where, kind)).equations.append((site, eqn))
+        found += loops.values()
+    for loop in found:
+        loop.settle()
+    return sorted((loop for loop in found if loop.equations), key=lambda loop: -loop.size)
+
+
+def _levels(jaxpr: Any) -> Iterator[Any]:
+    """It and the nested ones, each once: a function that is called often is one."""
+    seen: set[int] = set()
+    waiting = [jaxpr]
+    while waiting:
+        level = waiting.pop()
+        level = getattr(level, "jaxpr", level)
+        if id(level) not in seen:
+            seen.add(id(level))
+            yield level
+            waiting += [nested for eqn in level.eqns for nested in nested_in(eqn)]
+
+
+class _Source:
+    """The user's files, each read once, and each line looked up once: an equation has dozens of frames."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, ast.Module | None] = {}
+        self._loops: dict[Where, Loop | None] = {}
+
+    def loop(self, file: str, line: int) -> Loop | None:
+        if (file, line) not in self._loops:
+            if file not in self._trees:
+                self._trees[file] = tree_of(file)
+            tree = self._trees[file]
+            self._loops[file, line] = innermost_loop(tree, line) if tree is not None else None
+        return self._loops[file, line]
+
+
+def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
+    inwards: list[tuple[Any, int]] = []
+    for code, at, line in _frames(eqn):  # innermost first
+        file = code.co_filename
+        if file.startswith(_END):
+            return None
+        if is_library(file) or file.startswith(_JAX):
+            continue
+        inwards.append((code, at))
+        loop = source.loop(file, line)
+        if loop is not None:
+            return (file, loop.lineno), kind_of(loop), (*inwards, eqn.primitive.name)
+    return None
+
+
+def _frames(eqn: Any) -> list[tuple[Any, int, int]]:
+    """(code, position in it, line), innermost first; nothing where it is not told."""
+    try:
+        traceback = eqn.source_info.traceback
+        codes, positions = traceback.raw_frames()
+        lines = [frame.line_num for frame in traceback.frames]
+        return list(zip(codes, positions, lines, strict=True))
+    except (AttributeError, ValueError):  # not documented, see above
+        return []
+
+
+def loops_of(e: Evidence) -> list[Unrolled]:
+    """Of the function that is audited.
+
+    Raises:
+        NotMeasured: it is a wrapper without a separate step of tracing.
+    """
+    traced = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs)
+    return unrolled(traced.jaxpr)

@@ -1,0 +1,145 @@
+"""A case under two conditions that a process is born with, settings of JAX or flags of XLA: by pairs of processes.
+
+Each condition gets a folder with the pickled case and a benchmark file that sets the condition and revives it, so that
+`pairing/process_pairs.py` finds one case by one name in both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchax.case import Benchmark, Case, Positions
+from benchax.executors import pickling
+from benchax.executors.settings import apply_settings, jax_settings
+from benchax.experiments.base import Tell
+from benchax.experiments.functions import plain
+from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
+from benchax.model import Comparison, Version
+from benchax.pairing.partners import Chosen, Launch
+from benchax.pairing.process_pairs import compared
+from benchax.pairing.session import Step
+
+FILE = "bench_revived.py"
+_BENCH = """
+from pathlib import Path
+from benchax.experiments.processes import revived
+benchmark = revived(Path(__file__).parent)
+"""
+Judge = Callable[..., list[Comparison]]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a process is to be born with."""
+
+    label: str
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of JAX, on top of those of this program."""
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class ByPosition:
+    """A function whose last arguments, given by name, are taken by position: a benchmark has either."""
+
+    fn: Callable[..., Any]
+    names: tuple[str, ...]
+
+    def __call__(self, *args: Any) -> Any:
+        first = len(args) - len(self.names)
+        return self.fn(*args[:first], **dict(zip(self.names, args[first:], strict=True)))
+
+
+@dataclass(frozen=True)
+class Flat:
+    """An input factory: all arguments by position."""
+
+    case: Case
+
+    def __call__(self) -> tuple[Any, ...]:
+        args, kwargs = self.case.inputs()
+        return (*args, *kwargs.values())
+
+
+def pairs(
+    case: Case, conditions: tuple[Condition, Condition], seed: int, max_time_s: float | None, tell: Tell,
+    judge: Judge = compared,
+) -> list[Comparison]:  # fmt: skip
+    """The comparisons of the second condition with the first: run times, times to compile, what the compiler counts.
+
+    Raises:
+        NotAvailable: the function under a jit cannot be reached.
+        whatever pickling raises for a case that cannot travel.
+    """
+    content = pickling.dumps(_as_benchmark(case, seed))
+    with tempfile.TemporaryDirectory(prefix="benchax-pairs-") as folder:
+        launches = [_launch(Path(folder) / str(i), each, content) for i, each in enumerate(conditions)]
+        return judge((launches[0], launches[1]), Chosen((FILE,)), max_time_s, _steps(tell))
+
+
+def _as_benchmark(case: Case, seed: int) -> Benchmark:
+    bare = plain(case, seed) if case.jit else case
+    inputs = make_inputs(bare, seed)
+    names = tuple(inputs.kwargs)
+    return Benchmark(
+        ByPosition(bare.fn, names) if names else bare.fn,
+        Flat(bare),
+        case.id.name,
+        {},
+        case.id.tag,
+        _by_position(bare, inputs, bare.static),
+        _by_position(bare, inputs, bare.donate),
+        bare.jit,
+        {**case.options, "seed": seed},
+    )
+
+
+def _by_position(case: Case, inputs: Inputs, arguments: Positions) -> Positions:
+    """Arguments that were named, as positions among all."""
+    names = list(inputs.kwargs)
+    found = static_arguments(replace(case, static=arguments), inputs.args, inputs.kwargs)
+    own = [len(inputs.args) + names.index(p) if p in names else p for p in found]
+    return tuple(dict.fromkeys(p for p in own if isinstance(p, int)))
+
+
+def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
+    folder.mkdir()
+    told = {
+        "environ": dict(condition.environ),
+        "settings": {**jax_settings(), **condition.settings},
+        "folder": str(Path.cwd()),
+        "paths": [path for path in sys.path if path],
+    }
+    (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")
+    (folder / "benchmark.pickle").write_bytes(content)
+    (folder / FILE).write_text(_BENCH, encoding="utf-8")
+    return Launch(Version(condition.label), folder=folder)
+
+
+def revived(folder: Path) -> Benchmark:
+    """In the process of a pair, before its back end starts: sets the condition, and gives the benchmark."""
+    told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    os.environ.update(told["environ"])
+    content = (folder / "benchmark.pickle").read_bytes()
+    os.chdir(told["folder"])  # where relative paths of the user's function start
+    sys.path += [path for path in told["paths"] if path not in sys.path]
+    apply_settings(told["settings"])
+    return pickling.loads(content)
+
+
+def _steps(tell: Tell) -> Callable[[Step], None]:
+    last = [-1]
+
+    def step(now: Step) -> None:
+        if now.process != last[0]:
+            last[0] = now.process
+            tell(f"pair {now.process + 1} of processes")
+
+    return step

@@ -1,0 +1,214 @@
+"""A start with an empty persistent compilation cache, and one with the cache that it left, in pairs of new processes.
+
+Timed is building (trace, lower, compile) of the one function, in a process in which JAX has compiled nothing yet; a
+folder of its own for each pair, removed afterwards. JAX's thresholds are lowered so that everything is kept; whether
+the usual threshold would have kept this program is told beside it. The first of a pair is always the cold one, by its
+nature, so that what the machine does to the pair as a whole divides out, and a trend within it does not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+from benchax.case import Case
+from benchax.comparing.judging import Matter, confirmed, timed
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.executors.isolated import limit
+from benchax.executors.jobs import Ended, Job
+from benchax.executors.pool import Pool
+from benchax.experiments.base import Prepared, Tell
+from benchax.experiments.judging import failed_row, speedup
+from benchax.measuring import program as programs
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.program import program_of
+from benchax.model import Absent, Block, Comparison, Failure, Options, Version
+from benchax.options import resolve
+from benchax.results.experiment import VariantRow
+from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
+from benchax.units import seconds, seconds_range, size
+from benchax.watching.cache import watch_cache
+
+ENTRY = "benchax.experiments.variants.persistent_cache:start"
+USUAL_PAIRS = 6
+LEAST_PAIRS = 4
+USUAL_THRESHOLD_S = 1.0
+"""`jax_persistent_cache_min_compile_time_secs` as JAX has it where nobody sets it."""
+
+
+class Unfinished(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def started(case: Case, folder: str, options: Options) -> dict[str, Any]:
+    """What a new process with its cache in that folder tells."""
+    job = Job(
+        ENTRY,
+        (case, options.seed, folder),
+        limits=lambda stage: limit(stage, options),
+        memory_limit_bytes=options.memory_limit_bytes,
+        name=f"the start of {case.id.label!r}",
+    )
+    with Pool(start="spawn", warm=False, reuse=False) as pool:
+        ended: Ended = pool.run(job)
+    if ended.document is None:
+        raise Unfinished(ended.failure or Failure("crashed", ended.stage, "the process gave no answer"))
+    return ended.document
+
+
+@dataclass(frozen=True)
+class PersistentCache:
+    name: str = "cache"
+    title: str = "a start with a filled persistent compilation cache, beside one with an empty cache"
+    needs: str = ""
+    started: Callable[[Case, str, Options], dict[str, Any]] = started
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if not given.get("asked", True):
+            raise NotMeasured("it starts many processes: ask for it by name")
+        if program_of(case).kind not in ("plain", "jit"):
+            raise NotAvailable("only a jitted function is compiled as a whole, and kept in the cache")
+        pairs = _asked(given.get(self.name))
+        options = given.get("options") or resolve({"seed": given.get("seed", 0)})
+        return Prepared(case, measure=lambda tell: _row(self, case, pairs, options, tell), combines=False)
+
+
+def _asked(text: Any) -> int:
+    if text is None:
+        return USUAL_PAIRS
+    word = str(text).strip()
+    if not (word.isascii() and word.isdecimal() and LEAST_PAIRS <= int(word) <= 1000):
+        raise UsageError(f"cache={text!r}", f"a number of pairs of processes from {LEAST_PAIRS} to 1000")
+    return int(word)
+
+
+def _row(variant: PersistentCache, case: Case, pairs: int, options: Options, tell: Tell) -> VariantRow:
+    try:
+        first = _pairs(variant, case, pairs, options, tell)
+        again = (
+            _pairs(variant, case, pairs, options, tell) if _judged(case, first).verdict in ("faster", "slower") else []
+        )
+    except Unfinished as ended:
+        return failed_row(variant.name, variant.title, ended.failure)
+    comparison = _judged(case, first)
+    if again:
+        comparison = confirmed(comparison, _judged(case, again, CONFIRMING_ALPHA))
+    return VariantRow(
+        variant.name,
+        variant.title,
+        reason="compared are times to build",
+        compile_s=median(pair[1]["build_s"] for pair in first),
+        facts=_facts([*first, *again], comparison),
+        sentence=_sentence(comparison, first),
+        absent=(Absent("comparison", "a call runs the same program: compared are times to build"),),
+    )
+
+
+Pair = tuple[dict[str, Any], dict[str, Any]]
+"""What the cold and the warm process told."""
+
+
+def _pairs(variant: PersistentCache, case: Case, count: int, options: Options, tell: Tell) -> list[Pair]:
+    found: list[Pair] = []
+    for i in range(count):
+        with tempfile.TemporaryDirectory(prefix="benchax-cache-") as folder:
+            both: list[dict[str, Any]] = []
+            for state in ("empty", "filled"):
+                tell(f"pair {i + 1} of {count}: {state} cache")
+                both.append(variant.started(case, folder, options))
+            found.append((both[0], both[1]))
+    return found
+
+
+def _judged(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:
+    blocks = [Block(i, (cold["build_s"],), (warm["build_s"],)) for i, (cold, warm) in enumerate(pairs)]
+    matter = Matter(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
+    return timed(matter, "compile", blocks, alpha)
+
+
+def _facts(pairs: Sequence[Pair], c: Comparison) -> tuple[tuple[str, str], ...]:
+    cold, warm = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    told = cold[0]
+    kept = f"{told['entries']} entries, {size(told['entry_bytes'])}" if told["entries"] else "nothing was kept"
+    xla_s = median(each["compile_s"] for each in cold)
+    would = "would keep" if xla_s >= USUAL_THRESHOLD_S else "would not keep"
+    threshold = seconds(USUAL_THRESHOLD_S)
+    return (
+        ("to build, empty cache", _spread([each["build_s"] for each in cold])),
+        ("to build, filled cache", _spread([each["build_s"] for each in warm])),
+        ("the verdict", f"{c.verdict}{', confirmed' if c.confirmed else ''}{f': {c.why}' if c.why else ''}"),
+        ("empty cache", f"{_counted(cold, 'hits')} hits, {_counted(cold, 'misses')} misses"),
+        ("filled cache", f"{_counted(warm, 'hits')} hits, {_counted(warm, 'misses')} misses"),
+        ("on disk", kept),
+        (
+            "threshold",
+            f"lowered to 0 here; JAX's usual one, {threshold}, {would} what takes {seconds(xla_s)} to compile",
+        ),
+    )
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{seconds(median(values))} ({seconds_range(min(values), max(values))} in {len(values)} processes)"
+
+
+def _counted(told: Sequence[Mapping[str, Any]], what: str) -> str:
+    """2; or 1 to 2, where processes differ."""
+    low, high = min(each[what] for each in told), max(each[what] for each in told)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _sentence(c: Comparison, pairs: Sequence[Pair]) -> str:
+    if not any(warm["hits"] for _, warm in pairs):
+        return "nothing was read from the cache: JAX did not keep this program"
+    if c.verdict not in ("faster", "slower") or c.baseline_value is None or not c.ratio:
+        return f"a start with a filled cache: {c.verdict}{f', {c.why}' if c.why else ''}"
+    word = "saves" if c.verdict == "faster" else "costs"
+    saved_s = abs(c.baseline_value * (1 - c.ratio))
+    return f"a start with a filled cache {word} {seconds(saved_s)} of building ({speedup(c)})"
+
+
+# ---- in the worker ----------------------------------------------------------------------------------------------
+
+
+def start(argument: tuple[Case, int, str], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
+    """Builds the case once. The inputs come first: making them compiles small programs, which are not of the case."""
+    case, seed, folder = argument
+    say("inputs")
+    inputs, program = make_inputs(case, seed), program_of(case)
+    jax.config.update("jax_enable_compilation_cache", True)
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    # JAX decides at the first compilation of a process whether there is a cache (jax 0.6 to 0.10.2).
+    compilation_cache.reset_cache()
+    say("build")
+    with watch_cache() as watched:
+        begun = perf_counter_ns()
+        lowered = programs.lower(
+            program, programs.trace(program, inputs.args, inputs.kwargs), inputs.args, inputs.kwargs
+        )
+        lowered_at = perf_counter_ns()
+        lowered.compile()
+        ended = perf_counter_ns()
+    files = [file.stat().st_size for file in Path(folder).glob("*-cache")]
+    return {
+        "build_s": (ended - begun) / 1e9,
+        "compile_s": (ended - lowered_at) / 1e9,
+        "hits": len(watched.of("hit")),
+        "misses": len(watched.programs) - len(watched.of("hit")),
+        "entries": len(files),
+        "entry_bytes": sum(files),
+    }, []
+
+
+MEMBERS = (PersistentCache(),)

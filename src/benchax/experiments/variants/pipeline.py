@@ -1,0 +1,27 @@
+"""Stages of a function on devices of their own, fed with micro-batches: not available, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchax.case import Case
+from benchax.errors import NotAvailable
+from benchax.experiments.base import Prepared
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    name: str = "pipeline"
+    title: str = "stages on devices of their own, fed with micro-batches"
+    needs: str = "several devices"
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        raise NotAvailable(
+            "where a function can be cut into stages is not to be seen from its program, and fake devices of a CPU "
+            "share its cores, so that the busy and idle time of each would be that of the others"
+        )
+
+
+MEMBERS = (Pipeline(),)

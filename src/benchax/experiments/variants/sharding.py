@@ -1,0 +1,277 @@
+"""The function over 1 … N devices, and over meshes of several shapes: what each device holds, and what they exchange.
+
+    devices=1,2,4,8      the batch cut over so many devices (data parallel)
+    mesh=4x2,8x1         the batch over the first axis, the last axis of the other float matrices over the second
+
+The batch is the rows in front of the last argument that is an array; every other argument with as many rows is cut
+alike. XLA inserts the communication (jit with sharded inputs, automatic axes). Where there are too few real devices
+and the back end is the CPU, one process pretends to have as many as are needed: counts and bytes of its programs are
+those of the real thing, times are not, and are not told. Results are compared with those of one device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from benchax.artifacts import hlo_module
+from benchax.artifacts.collectives import collectives
+from benchax.artifacts.memory_plan import memory_plan
+from benchax.case import Case
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.executors.isolated import limit
+from benchax.executors.jobs import Job
+from benchax.executors.pool import Pool
+from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments.functions import argument_name, is_float, plain
+from benchax.experiments.judging import failed_row
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.paired import without_cache
+from benchax.measuring.program import program_of
+from benchax.model import Failure, Options
+from benchax.numerics import compare
+from benchax.options import resolve
+from benchax.results.experiment import Curve, Point, VariantRow
+from benchax.stats.intervals import median_interval
+from benchax.stats.summary import quantile
+from benchax.units import size
+
+ENTRY = "benchax.experiments.variants.sharding:try_meshes"
+MOST_DEVICES = 64
+LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
+AXES = ("data", "model")
+Shape = tuple[int, int]
+_FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """A sweep over meshes."""
+
+    name: str
+    title: str
+    usual: str
+    is_mesh: bool
+    needs: str = "several devices; on a CPU they are fake"
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if not given.get("asked", True):
+            raise NotMeasured("it needs a process with other devices: ask for it by name")
+        if not case.jit:
+            raise NotAvailable("only a jitted function is split over devices")
+        shapes = self.shapes(given.get(self.name, self.usual))
+        seed = given.get("seed", 0)
+        unjitted = plain(case, seed)
+        plan = planned(unjitted, make_inputs(unjitted, seed))
+        options = given.get("options") or resolve({"seed": seed})
+        return Prepared(case, measure=lambda tell: self._curve(unjitted, plan, shapes, options, tell), combines=False)
+
+    def shapes(self, text: Any) -> tuple[Shape, ...]:
+        """Raises `UsageError` for what is no list of numbers of devices, or of meshes."""
+        words = [word.strip() for word in str(text).split(",")]
+        found = [_shape(word, self.is_mesh) for word in words]
+        if any(shape is None for shape in found):
+            expected = "meshes such as 4x2,8x1" if self.is_mesh else "numbers of devices, such as 1,2,4,8"
+            raise UsageError(f"{self.name}={text!r}", f"{expected}, of at most {MOST_DEVICES} devices each")
+        return tuple(dict.fromkeys(shape for shape in found if shape))
+
+    def _curve(
+        self, case: Case, plan: Plan, shapes: tuple[Shape, ...], options: Options, tell: Tell
+    ) -> Curve | VariantRow:
+        job = Job(
+            ENTRY,
+            (case, plan, shapes, options.seed),
+            limits=lambda stage: limit(stage, options),
+            memory_limit_bytes=options.memory_limit_bytes,
+            name=f"the meshes of {case.id.label!r}",
+        )
+        with Pool(start="spawn", warm=False, reuse=False) as pool:
+            ended = pool.run(job, lambda message: tell(message["stage"]))
+        if ended.document is None:
+            failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
+            return failed_row(self.name, self.title, failure)
+        told = ended.document
+        points = tuple(self._point(shape, each) for shape, each in zip(shapes, told["meshes"], strict=True))
+        x_label = "mesh (data x model)" if self.is_mesh else "devices"
+        return Curve(self.name, self.title, x_label, points, sentence=_sentence(plan, told))
+
+    def _point(self, shape: Shape, told: Mapping[str, Any]) -> Point:
+        label = "x".join(map(str, shape)) if self.is_mesh else str(shape[0])
+        if "why" in told:
+            return Point(math.prod(shape), label, None, facts=(("not available:", told["why"]),))
+        return Point(math.prod(shape), label, *told["time"], facts=tuple(map(tuple, told["facts"])))
+
+
+def _shape(word: str, is_mesh: bool) -> Shape | None:
+    numbers = word.split("x")
+    is_number = all(n.isascii() and n.isdecimal() and 0 < int(n) <= MOST_DEVICES for n in numbers)
+    if not is_number or len(numbers) != (2 if is_mesh else 1):
+        return None
+    rows, columns = int(numbers[0]), int(numbers[1]) if is_mesh else 1
+    return (rows, columns) if rows * columns <= MOST_DEVICES else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is cut over which axis."""
+
+    rows: int
+    batched: tuple[int | str, ...]
+    """Arguments that are cut over "data"."""
+    names: tuple[str, ...]
+    """Of these, as their author calls them."""
+    others: tuple[int | str, ...]
+    """Arguments of which the float matrices are cut over "model", by their last axis."""
+
+
+def planned(case: Case, inputs: Inputs) -> Plan:
+    """Raises `NotAvailable` where no argument is an array."""
+    arguments: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
+    dynamic = {key: value for key, value in arguments.items() if key not in inputs.static}
+    fronts = {key: _front(tree) for key, tree in dynamic.items()}
+    rows = next((front for front in reversed(fronts.values()) if front), None)
+    if rows is None:
+        raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
+    batched = tuple(key for key, front in fronts.items() if front == rows)
+    names = tuple(argument_name(case.fn, key) for key in batched)
+    return Plan(rows, batched, names, tuple(key for key in dynamic if key not in batched))
+
+
+def _front(tree: Any) -> int | None:
+    leaves = jax.tree.leaves(tree)
+    fronts = {leaf.shape[0] if isinstance(leaf, jax.Array) and leaf.ndim else None for leaf in leaves}
+    return fronts.pop() if len(fronts) == 1 else None
+
+
+def _sentence(plan: Plan, told: Mapping[str, Any]) -> str:
+    cut = f"cut are the {plan.rows} rows of {', '.join(plan.names)}"
+    if not told["is_fake"]:
+        return f"{cut}; times are of one process, one after the other, and no comparison in pairs"
+    return (
+        f"{cut}; {told['devices']} fake devices share {told['cores']} cores: counts and bytes are real, times and the "
+        "share of communication in them are not measured"
+    )
+
+
+# ---- in the worker ----------------------------------------------------------------------------------------------
+
+
+def try_meshes(
+    argument: tuple[Case, Plan, tuple[Shape, ...], int], say: Callable[..., None]
+) -> tuple[dict[str, Any], list[Any]]:
+    case, plan, shapes, seed = argument
+    # Before the back end starts. The flag says the same in an older way, and JAX takes no two answers.
+    os.environ["XLA_FLAGS"] = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
+    jax.config.update("jax_num_cpu_devices", max(map(math.prod, shapes)))
+    say("inputs")
+    is_fake, found = jax.default_backend() == "cpu", list[dict[str, Any]]()
+    with without_cache():
+        inputs = make_inputs(case, seed)
+        program = program_of(dataclasses.replace(case, donate=()))
+        expected = jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
+        for shape in shapes:
+            say(f"mesh {'x'.join(map(str, shape))}", again=True)
+            try:
+                found.append(_tried(case, plan, shape, inputs, expected, is_timed=not is_fake))
+            except NotAvailable as error:
+                found.append({"why": error.problem})
+            except Exception as error:
+                found.append({"why": diagnose(error, "mesh").message})
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"meshes": found, "is_fake": is_fake, "devices": len(jax.devices()), "cores": cores}, []
+
+
+def _tried(case: Case, plan: Plan, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool) -> dict[str, Any]:
+    mesh = _mesh(shape, plan)
+    args, kwargs = _placed(mesh, plan, inputs)
+    program = program_of(dataclasses.replace(case, donate=()))
+    compiled = program.call.lower(*args, **kwargs).compile()
+    outputs = jax.block_until_ready(program.call(*args, **kwargs))
+    facts = (*_exchanged(compiled), *_held(compiled), *_agreement(outputs, expected))
+    time = _timed(lambda: program.call(*args, **kwargs)) if is_timed else (None, None, None)
+    return {"facts": facts, "time": time}
+
+
+def _mesh(shape: Shape, plan: Plan) -> Mesh:
+    """Raises `NotAvailable` where it does not fit the devices, or the batch."""
+    wanted, there = math.prod(shape), len(jax.devices())
+    if wanted > there:
+        raise NotAvailable(f"the mesh has {wanted} places, and there are {there} devices")
+    if plan.rows % shape[0]:
+        raise NotAvailable(f"the {plan.rows} rows of {', '.join(plan.names)} do not divide among {shape[0]} devices")
+    automatic = (AxisType.Auto,) * len(AXES)
+    return jax.make_mesh(shape, AXES, axis_types=automatic, devices=jax.devices()[:wanted])
+
+
+def _placed(mesh: Mesh, plan: Plan, inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    columns = mesh.shape["model"]
+
+    def leaf_spec(key: int | str, leaf: Any) -> PartitionSpec:
+        if key in plan.batched:
+            return PartitionSpec("data")
+        is_matrix = is_float(leaf) and leaf.ndim >= 2 and leaf.shape[-1] % columns == 0
+        return PartitionSpec(*[None] * (leaf.ndim - 1), "model") if is_matrix and columns > 1 else PartitionSpec()
+
+    def place(key: int | str, tree: Any) -> Any:
+        if key in inputs.static:
+            return tree
+        return jax.tree.map(
+            lambda leaf: (
+                jax.device_put(leaf, NamedSharding(mesh, leaf_spec(key, leaf))) if isinstance(leaf, jax.Array) else leaf
+            ),
+            tree,
+        )
+
+    args = tuple(place(i, value) for i, value in enumerate(inputs.args))
+    return args, {name: place(name, value) for name, value in inputs.kwargs.items()}
+
+
+def _exchanged(compiled: Any) -> Facts:
+    found = collectives(hlo_module.parse(compiled.as_text() or ""))
+    if not found.calls:
+        return (("exchanged:", "nothing"),)
+    counts = Counter(call.opcode for call in found.calls)
+    listed = ", ".join(f"{count} {opcode}" for opcode, count in sorted(counts.items()))
+    total = found.bytes_per_call
+    return (("exchanged:", f"{listed}, {'of unknown turns' if total is None else size(total)} per device"),)
+
+
+def _held(compiled: Any) -> Facts:
+    plan = memory_plan(compiled)
+    if plan.argument_bytes is None or plan.temp_bytes is None:
+        return ()
+    return (("each device holds", f"{size(plan.argument_bytes)} of arguments, {size(plan.temp_bytes)} of temporaries"),)
+
+
+def _agreement(outputs: Any, expected: Any) -> Facts:
+    """Nothing where they agree: XLA sums in another order on several devices, within what the dtype permits."""
+    found = compare(outputs, expected, against="baseline")
+    return (("wrong result:", found.why),) if found.why else ()
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, float | None, float | None]:
+    """(median, low, high) of a call and the wait for its result, in seconds."""
+    readings: list[float] = []
+    while len(readings) < LEAST_READINGS or (len(readings) < MOST_READINGS and sum(readings) < READING_S):
+        begun = perf_counter_ns()
+        jax.block_until_ready(call())
+        readings.append((perf_counter_ns() - begun) / 1e9)
+    low, high = median_interval(readings) or (None, None)
+    return quantile(sorted(readings), 0.5), low, high
+
+
+MEMBERS = (
+    Sharded("devices", "the batch cut over 1 … N devices", "1,2,4,8", is_mesh=False),
+    Sharded("mesh", "batch and matrices cut over meshes of two axes", "8x1,4x2,2x4", is_mesh=True),
+)

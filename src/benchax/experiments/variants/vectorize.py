@@ -1,0 +1,246 @@
+"""A function of one example over batches: Python loop, `vmap`, `jit(vmap)`, `vmap(jit)`; throughput by batch size.
+
+The four run beside each other at up to three of the sizes, and all outputs are compared with the loop's. `jit(vmap)`
+runs at every size, each beside the one before it.
+
+The knee is the smallest batch size from which no larger one raises the throughput by more than 10 %. Where throughput
+still grows by more at the last step, there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.case import Case
+from benchax.errors import NotMeasured
+from benchax.experiments import judging
+from benchax.experiments.asked import arguments, halves, named, sizes
+from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments.functions import plain
+from benchax.experiments.resized import Batched, of_arrays
+from benchax.experiments.sweeping import Means, in_words, ladder, means, points, ratio
+from benchax.experiments.timing import Duel
+from benchax.measuring.inputs import make_inputs
+from benchax.model import Absent, Comparison
+from benchax.results.experiment import Curve, VariantRow
+from benchax.units import percent, rate
+
+LOOP = "vmap: loop"
+TITLES = {
+    LOOP: "a Python loop over the examples, not jitted",
+    "vmap: eager": "vmap(f)",
+    "vmap: jit(vmap)": "jit(vmap(f))",
+    "vmap: vmap(jit)": "vmap(jit(f))",
+}
+ORDER = "vmap(jit) beside jit(vmap)"
+LEAST_GAIN = 1.1
+
+
+@dataclass(frozen=True, eq=False)
+class Vmapped:
+    """`jax.vmap` of a function, made once; `is_mapped` says of each argument whether it has a batch axis, in front."""
+
+    fn: Callable[..., Any]
+    is_mapped: tuple[bool, ...]
+    is_inner_jitted: bool = False
+
+    def __call__(self, *args: Any) -> Any:
+        return self._made(*args)
+
+    @cached_property
+    def _made(self) -> Callable[..., Any]:
+        fn = jax.jit(self.fn) if self.is_inner_jitted else self.fn
+        return jax.vmap(fn, in_axes=tuple(0 if mapped else None for mapped in self.is_mapped))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_made"}
+
+
+@dataclass(frozen=True, eq=False)
+class Looped:
+    """One call for each example, and the outputs stacked."""
+
+    fn: Callable[..., Any]
+    is_mapped: tuple[bool, ...]
+    size: int
+
+    def __call__(self, *args: Any) -> Any:
+        outputs = [self.fn(*(self._example(i, *pair) for pair in zip(args, self.is_mapped, strict=True)))
+                   for i in range(self.size)]  # fmt: skip
+        return jax.tree.map(lambda *each: jnp.stack(each), *outputs)
+
+    def _example(self, i: int, tree: Any, is_mapped: bool) -> Any:
+        return jax.tree.map(lambda leaf: leaf[i], tree) if is_mapped else tree
+
+
+@dataclass(frozen=True)
+class Vectorize:
+    name: str = "vmap"
+    title: str = "batches of examples: loop, vmap, jit(vmap), vmap(jit), throughput (vmap=x=1..256)"
+    needs: str = ""
+    means: Callable[[Mapping[str, Any]], Means] = means
+
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+        if self.name not in given:
+            raise NotMeasured("it has to be told the batch sizes: vmap=x=1..256, where x is what gets a batch axis")
+        seed = given.get("seed", 0)
+        unjitted = plain(case, seed)
+        inputs = make_inputs(unjitted, seed)
+        permitted = arguments(unjitted, inputs)
+        text, listed = halves(self.name, given[self.name])
+        chosen = sizes(self.name, listed)
+        words = text.split("+") if text else permitted
+        batched = tuple(dict.fromkeys(named(self.name, word, permitted) for word in words))
+        is_mapped = tuple(key in batched for key in permitted.values())
+        alone = replace(unjitted, fn=of_arrays(unjitted, inputs), static=(), donate=())
+        sweep = _Sweep(unjitted, alone, seed, batched, is_mapped, chosen, self.means(given))
+        return Prepared(unjitted, measure=sweep.measured, combines=False)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    given: Case
+    alone: Case
+    """Of the arrays alone."""
+    seed: int
+    batched: tuple[int | str, ...]
+    is_mapped: tuple[bool, ...]
+    sizes: Sequence[int]
+    means: Means
+    _inputs: dict[int, Batched] = field(default_factory=dict[int, Batched], repr=False)
+
+    def measured(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
+        beside = beside_each_other(self.sizes)
+        ways = {size: self._ways(size) for size in beside}
+        labels = [f"batch {size}" for size in self.sizes]
+        steps = ladder(labels, [self._vmapped(size) for size in self.sizes])
+        duels = [duel for size in beside for duel in _four(size, ways[size])]
+        found = self.means.duels([*steps, *duels], tell)
+        if len(self.sizes) == 1:  # no ladder: it ran beside the loop
+            found = {**found, labels[0]: found[_name("vmap: jit(vmap)", self.sizes[0])]}
+        return (*self._rows(beside, found), self._curve(labels, found))
+
+    def _case(self, fn: Callable[..., Any], size: int, *, jit: bool) -> Case:
+        # One factory for each size: then the sides of a pair are given the same arrays.
+        inputs = self._inputs.setdefault(size, Batched(self.given, self.seed, self.batched, size))
+        return replace(self.alone, fn=fn, inputs=inputs, jit=jit)
+
+    def _vmapped(self, size: int) -> Case:
+        return self._case(Vmapped(self.alone.fn, self.is_mapped), size, jit=True)
+
+    def _ways(self, size: int) -> dict[str, Case]:
+        inner = Vmapped(self.alone.fn, self.is_mapped, is_inner_jitted=True)
+        return {
+            LOOP: self._case(Looped(self.alone.fn, self.is_mapped, size), size, jit=False),
+            "vmap: eager": self._case(Vmapped(self.alone.fn, self.is_mapped), size, jit=False),
+            "vmap: jit(vmap)": self._vmapped(size),
+            "vmap: vmap(jit)": self._case(inner, size, jit=False),
+        }
+
+    def _rows(self, beside: Sequence[int], found: Mapping[str, Comparison]) -> list[VariantRow]:
+        """Of the largest size; the other sizes are facts."""
+        absent = Absent("comparison", "the others are compared with it")
+        rows = [VariantRow(LOOP, TITLES[LOOP], reason=absent.why, sentence=absent.why, absent=(absent,))]
+        for name in list(TITLES)[1:]:
+            row = _judged(name, found[_name(name, beside[-1])], beside[-1])
+            facts = [(f"batch {size}", in_words(found[_name(name, size)])) for size in beside[:-1]]
+            if name == "vmap: vmap(jit)":
+                facts += [(f"{ORDER}, batch {size}", in_words(found[_name(ORDER, size)])) for size in beside]
+            rows.append(replace(row, facts=tuple(facts)))
+        return rows
+
+    def _curve(self, labels: Sequence[str], found: Mapping[str, Comparison]) -> Curve:
+        steps = [found.get(label) for label in labels[1:]]
+        gains = [step_gain(c, b / a) for c, a, b in zip(steps, self.sizes, self.sizes[1:], strict=False)]
+        gained = dict(zip(self.sizes[1:], zip(self.sizes, gains, strict=False), strict=True))
+
+        def facts(size: int, seconds: float) -> Facts:
+            before, gain = gained.get(size, (0, None))
+            paired = f", {ratio(*gain)} that of {before}, beside it" if gain else ""
+            return (("throughput:", rate(size / seconds, "examples") + paired),)
+
+        listed = points(self.sizes, labels, found, facts)
+        at = knee(self.sizes, [gain[0] if gain else None for gain in gains])
+        sentence = _said(self.sizes, gains, at)
+        return Curve("vmap", "jit(vmap) by batch size", "batch size", listed, at, sentence)
+
+
+def beside_each_other(sizes: Sequence[int]) -> list[int]:
+    """The first, the middle and the last: a Python loop over many examples takes its time."""
+    return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
+
+
+def _name(way: str, size: int) -> str:
+    return f"{way}, batch {size}"
+
+
+def _four(size: int, ways: Mapping[str, Case]) -> list[Duel]:
+    others = [Duel(_name(name, size), LOOP, ways[LOOP], name, case) for name, case in ways.items() if name != LOOP]
+    one, other = "vmap: jit(vmap)", "vmap: vmap(jit)"
+    return [*others, Duel(_name(ORDER, size), one, ways[one], other, ways[other])]
+
+
+def _judged(name: str, c: Comparison, size: int) -> VariantRow:
+    """Beside the loop. Outputs of a pair are compared wherever both have run."""
+    row = VariantRow(name, TITLES[name])
+    if c.numerics is not None and not c.numerics.agrees:
+        return judging.wrong(row, f"unlike the loop: {c.numerics.why}")
+    row = judging.compared(row, c, VariantRow(LOOP, TITLES[LOOP]))
+    return replace(row, sentence=f"batch {size}, beside the loop: {row.sentence}") if row.status == "ok" else row
+
+
+Gain = tuple[float, float | None, float | None]
+
+
+def step_gain(c: Comparison | None, factor: float) -> Gain | None:
+    """How many times the throughput, with its interval, for `factor` times the batch."""
+    if c is None or not c.ratio:
+        return None
+    return factor / c.ratio, c.high and factor / c.high, c.low and factor / c.low
+
+
+def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
+    """The smallest size from which no larger one has more than `LEAST_GAIN` times its throughput.
+
+    Args:
+        gains: of each step, from one size to the next.
+
+    Returns:
+        None where that is the last size only, or a step was not measured.
+    """
+    if not gains or None in gains:
+        return None
+    for i, size in enumerate(sizes[:-1]):
+        total, most = 1.0, 1.0
+        for gain in gains[i:]:
+            total *= gain or 0.0
+            most = max(most, total)
+        if most <= LEAST_GAIN:
+            return size
+    return None
+
+
+def _said(sizes: Sequence[int], gains: Sequence[Gain | None], at: int | None) -> str:
+    if not gains:
+        return ""
+    if None in gains:
+        return "a step could not be measured, so there is no knee"
+    last = gains[-1]
+    if at is None and last is not None:
+        return f"throughput still grew at the last step, by {_gain(last)}: there is no knee up to {sizes[-1]}"
+    return f"knee at {at}: no larger batch raises the throughput by more than {percent(LEAST_GAIN - 1)}"
+
+
+def _gain(gain: Gain) -> str:
+    middle, low, high = gain
+    around = f" ({percent(low - 1)} – {percent(high - 1)})" if low and high else ""
+    return f"{percent(middle - 1)}{around}"
+
+
+MEMBERS = (Vectorize(),)

@@ -1,0 +1,101 @@
+"""Python that decides by the value of a traced argument."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.rules.branch_on_value import RULE
+from benchax.case import make_case
+from benchax.results.audit import Checked, Finding
+from benchax.results.watch import Watch
+
+
+def asked(fn: Callable[..., Any], *args: Any, **settings: Any) -> tuple[list[Finding], Checked]:
+    return ask(RULE, Evidence(make_case(fn, args, **settings)))
+
+
+def condition(x: Any) -> Any:
+    if x > 0:
+        return x
+    return 2 * x
+
+
+def repeat(x: Any, n: Any) -> Any:
+    i = 0
+    while i < n:
+        i += 1
+    return x + i
+
+
+def counted(x: Any, n: Any) -> Any:
+    for _ in range(n):
+        x = x + 1
+    return x
+
+
+def chosen(x: Any) -> Any:
+    return x if x > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "text", "what", "argument", "remedy"),
+    [
+        (condition, (1.0,), "if x > 0", "if", "x", "jnp.where"),
+        (repeat, (1.0, 3), "while i < n", "while", "n", "jax.lax.while_loop"),
+        (counted, (1.0, 3), "for _ in range(n)", "the loop", "n", "jax.lax.fori_loop"),
+        (chosen, (1.0,), "if x > 0", "if", "x", "jnp.where"),
+    ],
+)
+def test_the_argument_the_line_and_the_remedies_are_told(
+    fn: Any, args: tuple[Any, ...], text: str, what: str, argument: str, remedy: str
+) -> None:
+    (finding,), _ = asked(fn, *args)
+
+    lines, first = inspect.getsourcelines(fn)
+    line = first + next(i for i, each in enumerate(lines) if text in each)
+    assert finding.title == f"{what} needs the value of argument {argument}, which is not known while tracing"
+    assert finding.where == (__file__, line)
+    assert text in finding.seen[0]
+    assert finding.advice.split(".")[0].startswith("Here: jax" if remedy[:4] == "jax." else "Here: jnp")
+    assert remedy in finding.advice
+    assert all(way in finding.advice for way in ("static_argnames", "jax.lax.cond", "jit only the inner part"))
+
+
+def test_it_is_an_error_of_what_is_jitted_and_a_warning_else() -> None:
+    (plain,), _ = asked(condition, 1.0)
+    (jitted,), _ = asked(jax.jit(condition), 1.0)
+
+    assert (plain.severity, jitted.severity) == ("warning", "error")
+
+
+def test_a_condition_on_a_shape_or_on_a_static_argument_is_fine() -> None:
+    def by_rank(x: Any) -> Any:
+        return x.sum() if x.ndim == 2 else x
+
+    assert asked(by_rank, jnp.ones((2, 2)))[1].outcome == "fine"
+    assert asked(repeat, 1.0, 3, static=("n",))[1].outcome == "fine"
+
+
+def test_another_error_is_not_its_business() -> None:
+    def wrong(x: Any) -> Any:
+        raise RuntimeError("no")
+
+    findings, answer = asked(wrong, 1.0)
+
+    assert (findings, answer.outcome) == ([], "not applicable")
+    assert "RuntimeError: no" in answer.why
+
+
+def test_a_program_is_not_its_business() -> None:
+    findings, answer = ask(RULE, Evidence(program=Program("python train.py", Watch())))
+
+    assert (findings, answer.outcome) == ([], "not applicable")
+    assert answer.why.startswith("a program is audited")

@@ -1,0 +1,108 @@
+"""Long compilations that are not kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.rules.cache_off import RULE
+from benchax.case import make_case
+from benchax.model import Measurement, Stages
+from benchax.results.audit import Checked, Finding
+from benchax.results.cache import CachedProgram, CacheUse, Fate
+from benchax.results.watch import Watch
+
+
+def program(cache: CacheUse | None) -> tuple[list[Finding], Checked]:
+    return ask(RULE, Evidence(program=Program("python train.py", Watch(), cache=cache)))
+
+
+def compiled(fate: Fate, *elapsed_s: float) -> list[CachedProgram]:
+    return [CachedProgram(f"jit(f{i})", fate, s) for i, s in enumerate(elapsed_s)]
+
+
+class Built(Evidence):
+    """That took a given time to compile."""
+
+    stages: Any = None
+
+    @property
+    def measurement(self) -> Measurement:
+        found = super().measurement
+        return replace(found, stages=self.stages or found.stages)
+
+
+def function(**stages: Any) -> tuple[list[Finding], Checked]:
+    e = Built(make_case(lambda x: x + 1, (jnp.ones(3),)))
+    e.stages = Stages(**stages) if stages else None
+    return ask(RULE, e)
+
+
+def test_a_program_without_a_cache_is_told_what_it_compiled() -> None:
+    (finding,), _ = program(CacheUse(compiled("not kept", 0.5, 2.0), is_enabled=False, why_off="no folder is set"))
+
+    assert finding.title == "the persistent cache is off (no folder is set)"
+    assert finding.seen[:2] == (
+        "2 programs were compiled in 2.50 s, by JAX's own clock, and none was kept",
+        "jit(f1): 2.00 s",
+    )
+    assert finding.gain == "estimated: 2.50 s of compiling in each start but the first, less reading the cache"
+    assert "JAX_COMPILATION_CACHE_DIR" in finding.advice
+
+
+def test_programs_below_the_threshold_are_told_with_the_setting() -> None:
+    quick = CacheUse(compiled("too quick", 0.4, 0.4), directory="/c", is_enabled=True, min_compile_time_s=1.0)
+
+    (finding,), _ = program(quick)
+
+    assert finding.title == "the persistent cache does not keep 2 programs that were quick to compile"
+    assert "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0" in finding.advice
+    assert "1.00 s" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "cache",
+    [
+        CacheUse(compiled("hit", 2.0), is_enabled=True, min_compile_time_s=1.0),
+        CacheUse(compiled("written", 2.0), is_enabled=True, min_compile_time_s=1.0),
+        CacheUse(compiled("not kept", 0.1, 0.1), is_enabled=False, why_off="no folder is set"),
+    ],
+)
+def test_what_is_kept_or_quick_is_fine(cache: CacheUse) -> None:
+    assert program(cache)[1].outcome == "fine"
+
+
+def test_a_program_whose_cache_was_not_watched_is_not_called_fine() -> None:
+    assert program(None)[1].outcome == "not checked"
+
+
+def test_a_function_that_compiles_long_without_a_cache() -> None:
+    (finding,), _ = function(compile_s=3.0, cache="off")
+
+    assert finding.seen == ("compiling takes 3.00 s (measured once), in each process again",)
+    assert "MIN_COMPILE_TIME" not in finding.advice
+
+
+def test_a_function_that_the_cache_would_not_keep() -> None:
+    (off,), _ = function(compile_s=0.7, cache="off")
+    (on,), _ = function(compile_s=0.7, cache="miss")
+
+    assert "MIN_COMPILE_TIME" in off.advice
+    assert "JAX_COMPILATION_CACHE_DIR" in off.advice
+    assert on.title == "the persistent cache keeps only what takes 1.00 s to compile"
+
+
+def test_a_function_that_compiles_at_once_or_comes_from_the_cache() -> None:
+    assert function()[1].outcome == "fine"
+    assert function(compile_s=3.0, cache="miss")[1].outcome == "fine"
+    assert function(compile_s=3.0, cache="hit")[1].outcome == "not applicable"
+
+
+def test_the_threshold_is_that_of_jax() -> None:
+    assert jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1.0

@@ -1,0 +1,66 @@
+"""Programs that compile for longer than they run."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.rules.compile_share import RULE
+from benchax.results.audit import Checked, Finding
+from benchax.results.watch import Compile, FunctionCount, Reason, Watch
+
+
+def compiled(again: bool) -> Compile:
+    reason = Reason("shape", "x: shape f32[3] → f32[4]") if again else Reason("first call", "first call")
+    return Compile("step", "train.py:4", "train.py:9", False, False, 0.25, 0.25, 1.5, "x: f32[4]", (reason,), "Main")
+
+
+def asked(share: float | None, again: bool = True, total_s: float = 4.0) -> tuple[list[Finding], Checked]:
+    count = FunctionCount("step", "train.py:4", False, 2, 2, 2, 0, 0.5, 0.5, total_s - 1.0, total_s)
+    watch = Watch("all", [compiled(False), compiled(again)], {("step", "train.py:4", False): count}, wall_s=8.0)
+    return ask(RULE, Evidence(program=Program("python train.py", watch, facts={"main_thread_share": share})))
+
+
+def test_a_large_share_is_told_with_what_it_went_into() -> None:
+    (finding,), _ = asked(share=0.5)
+
+    assert finding.title == "the main thread spends 50 % of its time on tracing, lowering and compiling"
+    assert finding.seen == (
+        "after the import of JAX, 4.00 s of 8.00 s went into it, 2.00 s of it for functions that had a program already",
+        "step at train.py:4: 2 programs, 4.00 s",
+    )
+
+
+@pytest.mark.parametrize(("share", "total_s"), [(0.2, 4.0), (0.9, 0.5)])
+def test_a_small_share_or_a_short_time_is_fine(share: float, total_s: float) -> None:
+    findings, answer = asked(share, total_s=total_s)
+
+    assert (findings, answer.outcome) == ([], "fine")
+
+
+def test_what_is_compiled_once_is_an_info_and_can_be_kept() -> None:
+    (finding,), _ = asked(share=0.5, again=False)
+
+    assert finding.severity == "info"
+    assert finding.seen[0] == "after the import of JAX, 4.00 s of 8.00 s went into it"
+    assert "JAX_COMPILATION_CACHE_DIR" in finding.advice
+
+
+def test_what_is_mostly_compiled_again_is_a_warning() -> None:
+    (finding,), _ = asked(share=0.5, total_s=3.9)
+
+    assert finding.severity == "warning"
+    assert "recompile-hot-spot" in finding.advice
+
+
+def test_a_program_that_did_not_end_is_not_called_fine() -> None:
+    _, answer = asked(share=None)
+
+    assert answer.outcome == "not checked"
+
+
+def test_of_one_function_it_says_nothing() -> None:
+    _, answer = ask(RULE, Evidence())
+
+    assert answer.outcome == "not applicable"

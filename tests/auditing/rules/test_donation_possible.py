@@ -1,0 +1,44 @@
+"""Arguments that outputs could take over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ID = "donation-possible"
+
+
+def moved(params: Any, slopes: Any) -> Any:
+    return {"w": params["w"] - 0.1 * slopes}
+
+
+PARAMS = {"w": "f32[512,1024]"}
+
+
+def test_what_an_output_could_take_over_is_named_with_bytes_and_time(ask_about: Any) -> None:
+    answered = ask_about(ID, moved, PARAMS, "f32[512,1024]", ratio=0.5)
+
+    assert answered.one.title == "outputs could take over 2.00 MiB of its arguments"
+    assert answered.one.seen[0] == "args[0]['w'] f32[512,1024] → result['w'], 2.00 MiB"
+    assert answered.one.gain_bytes == 2 << 20
+    assert answered.one.gain == (
+        "measured: 1.00 ms → 500 µs per call (2.00×, 1.96 – 2.04); 2.00 MiB less in the compiler's plan"
+    )
+    assert [(before.donate, variant.donate) for before, variant in answered.pairs] == [((), (0,))]
+
+
+def test_where_time_is_not_won_the_bytes_are(ask_about: Any) -> None:
+    answered = ask_about(ID, moved, PARAMS, "f32[512,1024]", ratio=1.0)
+
+    assert (answered.one.gain, answered.one.gain_s) == ("measured: 2.00 MiB less in the compiler's plan", None)
+
+
+def test_small_arrays_are_not_worth_a_word(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a + 1, "f32[256]").outcome == "fine"
+
+
+def test_a_sum_can_take_over_nothing(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a.sum(), "f32[1024,1024]").outcome == "not applicable"
+
+
+def test_a_function_that_donates_is_another_rules(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a + 1, "f32[1024,1024]", donate=(0,)).outcome == "not applicable"

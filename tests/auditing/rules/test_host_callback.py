@@ -1,0 +1,71 @@
+"""Callbacks into Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.host_callback import RULE
+from benchax.case import make_case
+
+ID = "host-callback"
+
+
+def ignore(value: Any) -> None:
+    pass
+
+
+def shows(a: Any) -> Any:
+    jax.debug.callback(ignore, a[0])
+    return jax.jit(lambda b: (jax.debug.callback(ignore, b[0]), b * 2)[1])(a)
+
+
+def shows_in_a_loop(a: Any) -> Any:
+    return jax.lax.fori_loop(0, 3, lambda i, b: (jax.debug.callback(ignore, i), b + 1)[1], a)
+
+
+def computes(a: Any) -> Any:
+    return jax.pure_callback(np.sin, a, a)
+
+
+def test_debugging_callbacks_are_left_out_to_measure_them(ask_about: Any, result_of: Any) -> None:
+    answered = ask_about(ID, shows, "f32[100]", ratio=0.05)
+
+    assert answered.one.title == "2 × Python called from compiled code"
+    assert answered.one.where == (__file__, shows.__code__.co_firstlineno + 1)
+    assert answered.one.gain.startswith("measured: 1.00 ms → 50.0 µs per call")
+    ((before, without),) = answered.pairs
+    assert "callback" not in str(jax.make_jaxpr(without.fn)(np.ones(100, "f4")))
+    np.testing.assert_array_equal(result_of(before), result_of(without))
+
+
+def test_those_in_loops_are_counted_and_the_gain_is_not_guessed(ask_about: Any) -> None:
+    answered = ask_about(ID, shows_in_a_loop, "f32[100]", ratio=0.05)
+
+    assert (answered.pairs, answered.one.gain) == ([], None)
+    assert "1 of them in loops" in answered.one.seen[0]
+    assert answered.one.seen[1] == "gain not measured: they stand in loops or branches"
+
+
+def test_callbacks_whose_results_are_used_are_not_left_out(ask_about: Any) -> None:
+    answered = ask_about(ID, computes, "f32[100]", ratio=0.05)
+
+    assert answered.one.seen[0].startswith("1 × pure_callback")
+    assert (answered.pairs, answered.one.gain) == ([], None)
+
+
+def test_a_function_without_callbacks_is_fine(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a * 2, "f32[100]").outcome == "fine"
+
+
+@pytest.mark.serial
+def test_the_cost_of_a_callback_is_really_measured() -> None:
+    (finding,) = RULE.check(Evidence(make_case(shows, ("f32[100]",), {}), max_time_s=60))
+
+    assert finding.gain is not None
+    assert finding.gain_s is not None
+    assert finding.gain_s > 0

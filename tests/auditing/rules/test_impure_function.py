@@ -1,0 +1,150 @@
+"""Functions that do more than give a result."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.impure_function import RULE
+from benchax.case import make_case
+from benchax.results.audit import Checked, Finding
+
+X = jnp.ones(3)
+log: list[Any] = []
+memo: dict[str, Any] = {}
+calls = 0
+
+
+def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
+    return ask(RULE, Evidence(make_case(fn, args or (X,))))
+
+
+def line_of(fn: Callable[..., Any], text: str) -> int:
+    lines, first = inspect.getsourcelines(fn)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def appends(x: Any) -> Any:
+    log.append(x.shape)
+    return x + 1
+
+
+def counts(x: Any) -> Any:
+    global calls
+    calls += 1
+    return x + 1
+
+
+def prints(x: Any) -> Any:
+    print("shape", x.shape)  # noqa: T201  (what is looked for)
+    return x + 1
+
+
+def draws(x: Any) -> Any:
+    return x + random.random()
+
+
+def helped(x: Any) -> Any:
+    return appends(x) * 2
+
+
+class Model:
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.seen += 1
+        return x + 1
+
+
+def remembers(x: Any) -> Any:
+    if "n" not in memo:
+        memo["n"] = 2.0
+    return x * memo["n"]
+
+
+def test_a_list_that_grows_is_named_with_its_line() -> None:
+    (finding,), _ = asked(jax.jit(appends))
+
+    assert finding.title == "changes 'log' while it is traced, and not when it runs compiled"
+    assert finding.where == (__file__, line_of(appends, "log.append"))
+    assert finding.seen[0] == f"'log' went from {len(log) - 1} to {len(log)} members in one trace"
+    assert "was traced twice" in finding.seen[1]
+    assert finding.severity == "warning"
+
+
+def test_a_counter_is_named_with_its_values() -> None:
+    (finding,), _ = asked(jax.jit(counts))
+
+    assert finding.seen[0] == f"'calls' went from {calls - 1} to {calls} in one trace"
+    assert finding.where == (__file__, line_of(counts, "calls += 1"))
+
+
+def test_what_a_function_that_it_calls_changes_is_seen() -> None:
+    (finding,), _ = asked(jax.jit(helped))
+
+    assert "'log'" in finding.title
+
+
+def test_a_closure_and_an_object_are_seen() -> None:
+    def of(seen: list[int]) -> Any:
+        return lambda x: (seen.append(1), x + 1)[1]
+
+    (closure,), _ = asked(of([]))
+    (model,), _ = asked(Model())
+
+    assert "'seen'" in closure.title
+    assert "'self'" in model.title
+
+
+def test_a_print_is_shown_with_its_line_and_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    e = Evidence(make_case(jax.jit(prints), (X,)))
+    assert e.failure is None
+    capsys.readouterr()
+
+    (finding,), _ = ask(RULE, e)
+
+    assert finding.seen[0] == "printed by a trace: 'shape (3,)'"
+    assert finding.where == (__file__, line_of(prints, "print("))
+    assert "jax.debug.print" in finding.advice
+    assert "io_callback" in finding.advice
+    assert capsys.readouterr().out == ""
+
+
+def test_a_random_number_of_python_makes_two_programs() -> None:
+    (finding,), _ = asked(draws)
+
+    assert finding.title == "gives another program each time it is traced"
+    assert finding.seen[0].startswith("the first trace gives ")
+    assert finding.severity == "warning"
+
+
+def test_of_what_is_not_jitted_it_is_a_hint_only() -> None:
+    (finding,), _ = asked(appends)
+
+    assert finding.severity == "info"
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        jax.jit(lambda x: jnp.sin(x) + 1),
+        remembers,
+        functools.partial(lambda n, x: x * n, 2.0),
+        jax.jit(jax.grad(lambda x: jax.nn.relu(x).sum())),
+        lambda x: (jax.debug.print("{x}", x=x), x)[1],
+    ],
+)
+def test_a_pure_function_and_a_memo_are_fine(fn: Callable[..., Any]) -> None:
+    findings, answer = asked(fn)
+
+    assert (findings, answer.outcome, answer.why) == ([], "fine", "")

@@ -1,0 +1,32 @@
+"""Sums of bf16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+ID = "low-precision-accumulation"
+
+
+def test_a_sum_that_loses_digits_is_told_with_both_errors(ask_about: Any) -> None:
+    finding = ask_about(ID, jax.lax.cumsum, "bf16[4096]").one
+
+    assert finding.gain.startswith("measured: error ")
+    before, after = (float(text) for text in finding.gain.removeprefix("measured: error ").split(" → "))
+    assert before > 2 * after > 0
+
+
+def test_products_that_the_device_accumulates_in_float32_are_fine(ask_about: Any) -> None:
+    """XLA:CPU does (jaxlib 0.10.2)."""
+    assert ask_about(ID, lambda a, b: a @ b, "bf16[16,1024]", "bf16[1024,16]").outcome == "fine"
+
+
+def test_without_sums_of_low_precision_it_does_not_apply(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a.sum(), "f32[16]").outcome == "not applicable"
+
+
+def test_what_does_not_trace_is_not_asked(ask_about: Any) -> None:
+    answered = ask_about(ID, lambda a: a if a.sum() > 0 else -a, "bf16[16]")
+
+    assert (answered.outcome, answered.why.startswith("it does not trace")) == ("not applicable", True)

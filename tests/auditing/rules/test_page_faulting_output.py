@@ -1,0 +1,29 @@
+"""Large outputs on new pages."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+ID = "page-faulting-output"
+LARGE = "f32[4096,2304]"
+pytestmark = [pytest.mark.serial, pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")]
+
+
+def test_the_faults_of_a_large_output_are_counted_and_what_they_cost_is_estimated(ask_about: Any) -> None:
+    finding = ask_about(ID, lambda a: a + 1, LARGE).one
+
+    assert finding.title == "36.0 MiB of outputs and temporaries are new pages in each call"
+    assert "page faults per call" in finding.seen[0]
+    assert finding.gain.startswith("estimated: up to ")
+    assert finding.gain_s > 0
+
+
+def test_an_output_on_the_pages_of_a_donated_argument_is_fine(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a + 1, LARGE, donate=(0,)).outcome == "fine"
+
+
+def test_a_small_output_is_fine(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a + 1, "f32[1024]").outcome == "fine"

@@ -1,0 +1,104 @@
+"""Python loops over the parts of an array."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules import unrolled_loop
+from benchax.auditing.rules.python_loop_vmap import RULE
+from benchax.case import make_case
+from benchax.results.audit import Checked, Finding
+
+X, W = jnp.ones((12, 4)), jnp.ones((4, 4))
+
+
+def asked(fn: Callable[..., Any], *args: Any, rule: Any = RULE) -> tuple[list[Finding], Checked]:
+    return ask(rule, Evidence(make_case(fn, args)))
+
+
+def body(row: Any) -> Any:
+    return jnp.sin(W @ row) * 2 + jnp.cos(row)
+
+
+def by_index(x: Any) -> Any:
+    rows = []
+    for i in range(x.shape[0]):
+        rows.append(body(x[i]))
+    return jnp.stack(rows)
+
+
+def by_iteration(x: Any) -> Any:
+    return jnp.stack([body(row) for row in x])
+
+
+def summed(x: Any) -> Any:
+    total = jnp.zeros(4)
+    for i in range(12):
+        total = total + body(x[i])
+    return total
+
+
+def into_place(x: Any) -> Any:
+    out = jnp.zeros_like(x)
+    for i in range(12):
+        out = out.at[i].set(body(x[i]))
+    return out
+
+
+def columns(x: Any) -> Any:
+    return jnp.stack([jnp.sin(x[:, i]).sum() for i in range(4)])
+
+
+def recurrent(x: Any) -> Any:
+    state = jnp.zeros(4)
+    for i in range(12):
+        state = jnp.tanh(W @ state + x[i])
+    return state
+
+
+@pytest.mark.parametrize("fn", [by_index, by_iteration, summed, into_place])
+def test_a_loop_over_the_rows_is_found(fn: Any) -> None:
+    (finding,), _ = asked(fn, X)
+
+    lines, first = inspect.getsourcelines(fn)
+    line = first + next(i for i, text in enumerate(lines) if "for " in text)
+    assert finding.where == (__file__, line)
+    assert "does the same with each of 12 parts" in finding.title
+    assert finding.seen[0] == "12 parts are taken out of an array f32[12,4] along axis 0"
+    assert "jax.vmap(body)" in finding.advice
+
+
+def test_a_loop_over_columns_names_the_axis() -> None:
+    (finding,), _ = asked(columns, X)
+
+    assert "along axis 1" in finding.seen[0]
+    assert "jax.vmap(body, in_axes=1)" in finding.advice
+
+
+def test_turns_that_need_each_other_are_for_scan() -> None:
+    assert asked(recurrent, X)[1].outcome == "fine"
+    assert len(asked(recurrent, X, rule=unrolled_loop.RULE)[0]) == 1
+
+
+def test_a_loop_for_vmap_is_told_once() -> None:
+    assert asked(by_index, X, rule=unrolled_loop.RULE)[0] == []
+
+
+def test_a_few_rows_of_many_are_fine() -> None:
+    def some(x: Any) -> Any:
+        return sum(body(x[i]) for i in range(5))
+
+    assert asked(some, jnp.ones((100, 4)))[0] == []
+
+
+def test_what_is_mapped_already_is_fine() -> None:
+    import jax
+
+    assert asked(jax.vmap(body), X)[1].outcome == "fine"

@@ -1,0 +1,98 @@
+"""Functions that are compiled again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import benchax
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.rules.recompile_hot_spot import RULE
+from benchax.case import make_case
+from benchax.results.audit import Checked, Finding
+from benchax.results.watch import Compile, Reason, Watch
+
+
+def asked(program: Callable[[], Any]) -> tuple[list[Finding], Checked]:
+    """Of a program that does just this."""
+    with benchax.watch() as seen:
+        program()
+    return ask(RULE, Evidence(program=Program("python train.py", seen)))
+
+
+def fresh() -> Callable[..., Any]:
+    def step(x: Any, n: int = 0) -> Any:
+        return x + n
+
+    return jax.jit(step, static_argnames="n")
+
+
+def test_growing_shapes_are_told_with_each_reason_and_the_line_of_the_function() -> None:
+    step = fresh()
+
+    (finding,), _ = asked(lambda: [step(np.ones(n, np.float32)) for n in (3, 4, 5, 6)])
+
+    assert finding.title == "step was compiled again 3 times"
+    assert finding.seen[0].startswith("3 recompiles took ")
+    assert [text.split(": ", 1)[1].split(" (")[0] for text in finding.seen[1:]] == [
+        "x: shape f32[3] → f32[4]",
+        "x: shape f32[4] → f32[5]",
+        "x: shape f32[5] → f32[6]",
+    ]
+    assert finding.where is not None
+    assert Path(finding.where[0]) == Path(__file__)
+    assert finding.advice.startswith("Pad what varies")
+    assert finding.gain is not None
+    assert finding.gain.startswith("estimated: ")
+
+
+def test_one_shape_is_fine() -> None:
+    step = fresh()
+
+    findings, answer = asked(lambda: [step(np.ones(3, np.float32)) for _ in range(5)])
+
+    assert (findings, answer.outcome) == ([], "fine")
+
+
+def test_a_second_shape_is_fine() -> None:
+    step = fresh()
+
+    assert asked(lambda: [step(np.ones(n, np.float32)) for n in (3, 4)])[0] == []
+
+
+def test_static_values_are_left_to_static_churn() -> None:
+    step = fresh()
+
+    assert asked(lambda: [step(np.ones(3, np.float32), n=n) for n in range(5)])[0] == []
+
+
+def test_one_recompile_counts_where_it_takes_a_large_share() -> None:
+    slow = Compile(
+        "step", None, None, False, False, 0.5, 0.5, 1.0, "", (Reason("dtype", "x: dtype f32 → i32"),), "Main"
+    )
+
+    def shares(wall_s: float) -> list[Finding]:
+        return ask(RULE, Evidence(program=Program("", Watch("all", [slow], wall_s=wall_s))))[0]
+
+    assert [f.seen[0] for f in shares(10.0)] == ["1 recompiles took 2.00 s of 10.0 s (20 %), by JAX's own clock"]
+    assert shares(100.0) == []
+
+
+def test_a_function_that_compiles_in_each_call_with_the_same_shapes() -> None:
+    sizes = iter(range(3, 99))
+
+    @jax.jit
+    def inner(x: Any) -> Any:
+        return x * 2
+
+    def grows(x: Any) -> Any:
+        return inner(np.ones(next(sizes), np.float32)).sum() + x
+
+    (finding,), _ = ask(RULE, Evidence(make_case(grows, (np.float32(1),))))
+
+    assert finding.title == "inner was compiled again 2 times"

@@ -1,0 +1,26 @@
+"""FLOP of loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+ID = "scan-flops"
+
+
+def test_turns_that_xla_does_not_count_are_told(ask_about: Any) -> None:
+    finding = ask_about(ID, lambda a: jax.lax.fori_loop(0, 10, lambda i, b: b @ a, a), "f32[64,64]").one
+
+    assert finding.title == "XLA counts 524 kFLOP where 5.24 MFLOP are done"
+    assert "10 turns" in finding.seen[0]
+
+
+def test_a_loop_of_unknown_length_is_counted_as_far_as_can_be(ask_about: Any) -> None:
+    answered = ask_about(ID, lambda a: jax.lax.while_loop(lambda b: b.sum() < 1e9, lambda b: b @ a, a), "f32[64,64]")
+
+    assert all("at least" in finding.title for finding in answered.findings)
+
+
+def test_a_program_without_loops_has_nothing_to_leave_out(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a @ a, "f32[64,64]").outcome == "not applicable"

@@ -1,0 +1,62 @@
+"""Static arguments that take many values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+import benchax
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.rules.static_churn import RULE
+from benchax.results.audit import Checked, Finding
+
+X = np.ones(3, np.float32)
+
+
+def asked(values: Iterable[Any], f: Callable[..., Any]) -> tuple[list[Finding], Checked]:
+    """Of a program that calls f with each value, static."""
+    jitted = jax.jit(f, static_argnames="n")
+    with benchax.watch() as seen:
+        for n in values:
+            jitted(X, n=n)
+    return ask(RULE, Evidence(program=Program("python train.py", seen)))
+
+
+def test_each_of_many_values_is_told() -> None:
+    (finding,), _ = asked([1, 2, 3, 4], lambda x, n: x + n)
+
+    assert finding.title == "static argument n of <lambda> took 4 values"
+    assert finding.seen[0].startswith("4 programs for 4 values; all but the first took ")
+    assert "static n: 1 → 2" in finding.seen[1]
+    assert finding.where is not None
+    assert finding.where[0] == __file__
+    assert finding.advice.startswith("Pass n as an array")
+
+
+def test_a_limited_set_of_values_is_fine() -> None:
+    findings, answer = asked([1, 2, 1, 2], lambda x, n: x + n)
+
+    assert (findings, answer.outcome) == ([], "fine")
+
+
+def test_shapes_are_no_static_values() -> None:
+    f = jax.jit(lambda x: x + 1)
+
+    with benchax.watch() as seen:
+        for n in (3, 4, 5, 6):
+            f(np.ones(n, np.float32))
+
+    assert ask(RULE, Evidence(program=Program("", seen)))[0] == []
+
+
+def test_equal_settings_without_equality_are_told_apart_from_many_values() -> None:
+    class Settings:
+        scale = 2.0
+
+    (finding,), _ = asked((Settings() for _ in range(4)), lambda x, n: x * n.scale)
+
+    assert "__eq__ and __hash__" in finding.advice

@@ -1,0 +1,116 @@
+"""Python loops that leave every turn in the program."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.unrolled_loop import RULE
+from benchax.auditing.unrolled import unrolled
+from benchax.case import make_case
+from benchax.results.audit import Checked, Finding
+
+X = jnp.ones((3, 4))
+
+
+def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
+    return ask(RULE, Evidence(make_case(fn, args)))
+
+
+def line_of(fn: Callable[..., Any], text: str) -> int:
+    lines, first = inspect.getsourcelines(fn)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def layer(x: Any) -> Any:
+    return jnp.sin(x * 2) * 2
+
+
+def hundred(x: Any) -> Any:
+    for _ in range(30):
+        x = (x * 2) * 2 + layer(x)
+    return x
+
+
+def in_while(x: Any) -> Any:
+    i = 0
+    while i < 30:
+        x, i = layer(x), i + 1
+    return x
+
+
+def growing(x: Any) -> Any:
+    for _ in range(20):
+        x = jnp.concatenate([x, x[:1]]) * 2
+    return x
+
+
+def test_a_long_loop_is_told_with_its_turns_its_share_and_what_building_takes() -> None:
+    (finding,), _ = asked(hundred, X)
+
+    assert finding.title == "the for loop is unrolled 30 times"
+    assert finding.where == (__file__, line_of(hundred, "for _"))
+    assert finding.seen[0] == "its body was traced 30 times: 180 of the program's 180 operations (100 %)"
+    assert finding.seen[1].startswith("tracing, lowering and compiling took ")
+    assert finding.gain is not None
+    assert finding.gain.startswith("estimated: building takes ")
+    assert "fori_loop" in finding.advice
+    assert finding.gain_s is None
+
+
+def test_a_loop_whose_body_is_in_other_functions_and_a_jit_inside() -> None:
+    (finding,), _ = asked(jax.jit(in_while), X)
+
+    assert finding.title == "the while loop is unrolled 30 times"
+    assert finding.where == (__file__, line_of(in_while, "while i"))
+
+
+def test_a_fori_loop_is_fine() -> None:
+    findings, answer = asked(lambda x: jax.lax.fori_loop(0, 30, lambda i, y: (y * 2) * 2 + layer(y), x), X)
+
+    assert (findings, answer.outcome) == ([], "fine")
+
+
+def test_a_short_loop_is_fine() -> None:
+    def few(x: Any) -> Any:
+        for _ in range(3):
+            x = layer(x)
+        return x
+
+    assert asked(few, X)[0] == []
+
+
+def test_turns_of_different_shapes_cannot_be_rolled_up() -> None:
+    assert asked(growing, X)[0] == []
+
+
+def test_lines_that_repeat_without_a_loop_are_none() -> None:
+    def straight(x: Any) -> Any:
+        x = layer(layer(layer(layer(layer(layer(layer(layer(layer(layer(x))))))))))
+        return layer(layer(layer(layer(layer(layer(layer(layer(layer(layer(x))))))))))
+
+    assert asked(straight, X)[0] == []
+
+
+def test_turns_are_counted_also_where_one_line_does_the_same_twice() -> None:
+    def twice(x: Any) -> Any:
+        return [x := (x * 2) * 2 for _ in range(7)][-1]
+
+    (loop,) = unrolled(jax.jit(twice).trace(X).jaxpr)
+
+    assert (loop.turns, loop.size, loop.kind) == (7, 14, "comprehension")
+
+
+def test_a_loop_around_the_audit_is_none_of_the_function() -> None:
+    def folded(x: Any) -> Any:
+        return functools.reduce(lambda y, _: layer(y), range(30), x)
+
+    for _ in range(1):
+        assert asked(folded, X)[0] == []

@@ -1,0 +1,89 @@
+"""vmap outside of jit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing.audit import ask
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules import vmap_of_jit
+from benchax.auditing.rules.vmap_of_jit import RULE
+from benchax.case import Case, make_case
+from benchax.model import CaseId, Comparison, Version
+
+X = jnp.ones((8, 4))
+
+
+@jax.jit
+def double(x: Any) -> Any:
+    return jnp.sin(x) * 2
+
+
+def plain(x: Any) -> Any:
+    return jnp.sin(x) * 2
+
+
+def by_name(x: Any) -> Any:
+    return jax.vmap(double)(x)
+
+
+def written_out(x: Any) -> Any:
+    return jax.vmap(jax.jit(plain))(x)
+
+
+def not_jitted_at_all(x: Any) -> Any:
+    return jax.vmap(plain)(x)
+
+
+class Told(Evidence):
+    """With a comparison that was made elsewhere."""
+
+    asked_for: tuple[bool, bool] | None = None
+
+    def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:
+        self.asked_for = variant.jit, (baseline or self.case).jit
+        versions = Version("as it is"), Version(name)
+        return Comparison(CaseId("f"), "run", *versions, "faster", ratio=0.1, baseline_value=2e-4, low=0.09, high=0.11)
+
+
+@pytest.mark.parametrize("fn", [jax.vmap(double), by_name, written_out])
+@pytest.mark.serial
+def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> None:
+    e = Told(make_case(fn, (X,)))
+
+    (finding,), _ = ask(RULE, e)
+
+    assert e.asked_for == (True, False)
+    assert finding.gain is not None
+    assert finding.gain.startswith("measured: 200 µs → 20.0 µs per call")
+    assert finding.where is not None
+    assert finding.where[0] == __file__
+    assert "jax.jit(jax.vmap(f))" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("fn", "outcome"),
+    [
+        (jax.jit(jax.vmap(plain)), "not applicable"),
+        (jax.jit(by_name), "not applicable"),
+        (not_jitted_at_all, "fine"),
+        (functools.partial(plain), "fine"),
+        (jax.grad(lambda x: double(x).sum()), "fine"),
+    ],
+)
+def test_jit_outside_or_no_jit_inside_is_none_of_it(fn: Callable[..., Any], outcome: str) -> None:
+    findings, answer = ask(RULE, Told(make_case(fn, (X,))))
+
+    assert (findings, answer.outcome) == ([], outcome)
+
+
+def test_a_vmap_is_told_from_other_transformations() -> None:
+    assert vmap_of_jit.is_vmap(jax.vmap(double))
+    assert not vmap_of_jit.is_vmap(jax.grad(double))
+    assert not vmap_of_jit.is_vmap(double)

@@ -1,0 +1,143 @@
+"""What an audit does with rules: with made-up ones, so that each test is about one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+import benchax
+from benchax.auditing import audit as audits
+from benchax.auditing.audit import Step, ask, audited
+from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.evidence import Evidence
+from benchax.case import make_case
+from benchax.errors import NotMeasured, UsageError
+from benchax.model import Severity
+from benchax.results.audit import Finding
+
+
+def double(x):
+    return x * 2
+
+
+@dataclass(frozen=True)
+class Made:
+    """A rule that does what it is told."""
+
+    does: Callable[[Evidence, Made], Iterable[Finding]]
+    id: str = "made"
+    title: str = "is it made?"
+    severity: Severity = "warning"
+
+    def check(self, e: Evidence) -> Iterable[Finding]:
+        return self.does(e, self)
+
+
+def evidence() -> Evidence:
+    return Evidence(make_case(double, (jnp.arange(3.0),)))
+
+
+def finds(e: Evidence, rule: Made) -> Iterable[Finding]:
+    yield found(rule, "it is", ["seen"], "do", where=e.def_where)
+
+
+def raises(error: Exception) -> Callable[[Evidence, Made], Iterable[Finding]]:
+    def check(e: Evidence, rule: Made) -> Iterable[Finding]:
+        raise error
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("does", "outcome", "why"),
+    [
+        (lambda e, rule: (), "fine", ""),
+        (finds, "finding", ""),
+        (raises(NotApplicable("it is Tuesday")), "not applicable", "it is Tuesday"),
+        (raises(NotMeasured("the clock stopped")), "not checked", "the clock stopped"),
+    ],
+)
+def test_each_end_of_a_rule_is_an_outcome_with_its_reason(does, outcome: str, why: str) -> None:
+    _, checked = ask(Made(does), evidence())
+
+    assert (checked.outcome, checked.why) == (outcome, why)
+
+
+def test_a_rule_that_fails_is_a_line_and_the_others_go_on() -> None:
+    asked = {"broken": Made(raises(ZeroDivisionError("0/0")), "broken"), "made": Made(finds)}
+
+    result = audited(evidence(), asked, "double")
+
+    assert [c.outcome for c in result.checked] == ["not checked", "finding"]
+    assert "the rule failed: ZeroDivisionError: 0/0" in result.checked[0].why
+    assert "test_audit.py:" in result.checked[0].why
+
+
+def test_what_a_rule_found_before_it_failed_is_kept() -> None:
+    def check(e: Evidence, rule: Made) -> Iterable[Finding]:
+        yield from finds(e, rule)
+        raise NotMeasured("no time")
+
+    findings, checked = ask(Made(check), evidence())
+
+    assert [f.title for f in findings] == ["it is"]
+    assert (checked.outcome, checked.why) == ("finding", "no time")
+
+
+def test_the_gravest_findings_come_first() -> None:
+    asked = {s: Made(finds, s, severity=s) for s in ("info", "error", "warning")}
+
+    result = audited(evidence(), asked, "double")
+
+    assert [f.severity for f in result.findings] == ["error", "warning", "info"]
+    assert result.reaches("error")
+
+
+def test_time_is_spent_on_grave_rules_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"a": Made(finds, "a", severity="info"), "b": Made(finds, "b", severity="error")}
+    monkeypatch.setattr(audits, "every_rule", lambda: known)
+
+    assert list(audits.chosen(None)) == ["b", "a"]
+
+
+def test_progress_is_told_rule_by_rule_and_what_takes_time() -> None:
+    told: list[Step] = []
+    asked = {"one": Made(lambda e, rule: [e.failure][1:], "one"), "two": Made(finds, "two")}
+
+    audited(evidence(), asked, "double", progress=told.append)
+
+    assert told == [Step(0, 2, "one"), Step(0, 2, "one", "tracing and compiling"), Step(1, 2, "two")]
+
+
+def test_a_rule_that_does_not_exist_is_an_error_before_anything_runs() -> None:
+    def never(x):
+        raise AssertionError
+
+    with pytest.raises(UsageError, match="there is no rule 'not-jited'\nexpected 'not-jitted'"):
+        benchax.audit(never, 1.0, rules=["not-jited"])
+
+
+def test_inputs_that_cannot_be_read_are_an_error_and_no_finding() -> None:
+    with pytest.raises(UsageError, match="f33"):
+        benchax.audit(double, "f33[8]", rules=["captured-constants"])
+
+
+def test_an_audit_says_what_was_done_with_the_function() -> None:
+    result = benchax.audit(double, jnp.arange(3.0), rules=["captured-constants"])
+
+    assert [r.message for r in result.remarks] == ["To find this out, the function was traced, compiled."]
+
+
+def test_a_project_that_silences_a_rule_can_still_be_measured(project: Path) -> None:
+    """The table of audits is no option of a measurement."""
+    (project / "pyproject.toml").write_text('[tool.benchax.audit]\nignore = { "made" = "is made on purpose" }')
+
+    result = audited(evidence(), {"made": Made(finds)}, "double")
+    benchax.bench(double, 1.0, max_time_s=0.01, store="off")
+
+    assert [s.reason for s in result.suppressed] == ["is made on purpose"]
+    assert "made" not in {f.rule for f in result.findings}

@@ -1,0 +1,103 @@
+"""The checklist of one function with everything real, and how lines are answered, with made-up knowledge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from evidence_by_hand import evidence
+
+import benchax
+from benchax.auditing import checklist as lists
+from benchax.auditing.checklist import ITEMS, Item, Known, checklist_of
+from benchax.case import make_case
+from benchax.results.audit import Checked, Finding
+from benchax.results.experiment import Errors, Experiment, VariantRow
+
+
+def double(x):
+    return x * 2
+
+
+def branch(x):
+    return x if x > 0 else -x
+
+
+def known(row: VariantRow | None = None, **answers: Any) -> Known:
+    baseline = VariantRow("baseline", "as it is", errors=Errors("float64", 1e-6, 1e-7))
+    tried = Experiment("f", "f32[8]", baseline, (row,) if row else ())
+    return Known(evidence(double, "f32[8]", eager_s=1e-3, jitted_s=1e-4), answers, tried)
+
+
+def answer(item: Item, what: Known) -> tuple[str, str]:
+    return item.answer(what, item)
+
+
+def of_rules(*rules: str) -> Item:
+    return Item("section", "text", lists._by_rules, rules)
+
+
+FINDING = Finding("a", "warning", "it is slow", (), "do", "page", gain="measured: 2 ms")
+A_FOUND = ([FINDING], Checked("a", "?", "finding"))
+FINE = ([], Checked("b", "?", "fine"))
+NO = ([], Checked("c", "?", "not applicable", "no loop"))
+UNSEEN = ([], Checked("d", "?", "not checked", "no time"))
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({"a": A_FOUND, "b": FINE}, ("no", "it is slow (measured: 2 ms)")),
+        ({"b": FINE, "c": NO}, ("yes", "nothing found by b")),
+        ({"c": NO}, ("not applicable", "no loop")),
+        ({"c": NO, "d": UNSEEN}, ("not checked", "no time")),
+    ],
+)
+def test_rules_answer_a_line(answers: dict, expected: tuple[str, str]) -> None:
+    assert answer(of_rules(*answers), known(**answers)) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (VariantRow("v", "", sentence="saves 3 ms"), ("no", "tried: it saves 3 ms")),
+        (VariantRow("v", "", sentence="costs 3 ms"), ("yes", "tried, nothing to be gained: costs 3 ms")),
+        (VariantRow("v", "", "wrong_result", "off by 9 %"), ("yes", "tried, and rightly not used: off by 9 %")),
+        (VariantRow("v", "", "not_available", "no gradient"), ("not applicable", "no gradient")),
+        (VariantRow("v", "", "failed", "out of memory"), ("not checked", "out of memory")),
+    ],
+)
+def test_a_variant_answers_a_line(row: VariantRow, expected: tuple[str, str]) -> None:
+    assert answer(Item("section", "text", lists._by_variant, variant="v"), known(row)) == expected
+
+
+def test_low_precision_parameters_are_named() -> None:
+    e = known()
+    e.evidence._parts.clear()
+    low = Known(lists.Evidence(make_case(double, (jnp.ones(4, jnp.bfloat16),))), {}, None)
+
+    (item,) = (item for item in ITEMS if item.text == "Keep parameters in fp32")
+
+    assert answer(item, e) == ("yes", "all 1 float inputs have 32 bits or more")
+    assert answer(item, low)[0] == "no"
+
+
+def test_every_line_has_an_answer_also_for_a_function_that_does_not_trace() -> None:
+    found = checklist_of(make_case(branch, (jnp.float32(1),)), max_time_s=0.0)
+
+    assert len(found.ticks) == len(ITEMS)
+    assert all(tick.why for tick in found.ticks)
+    remat = next(tick for tick in found.ticks if tick.text.startswith("Remat"))
+    assert (remat.answer, "does not trace" in remat.why) == ("not checked", True)
+
+
+@pytest.mark.serial
+def test_a_whole_checklist_is_measured() -> None:
+    found = benchax.checklist(double, "f32[8]", max_time_s=5)
+
+    answers = {tick.text: tick.answer for tick in found.ticks}
+    assert answers["Profile memory"] == "yes"
+    assert answers["Take traces with jax.profiler"] == "yes"
+    assert answers["Test numerical stability"] == "yes"
+    assert answers["Shard over the devices"] == "not applicable"

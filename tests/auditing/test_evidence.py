@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing import evidence as evidences
+from benchax.auditing.base import NotApplicable
+from benchax.auditing.evidence import Evidence, Program
+from benchax.case import make_case
+from benchax.errors import NotMeasured
+from benchax.results.watch import Watch
+
+
+def double(x):
+    return x * 2
+
+
+def branch(x):
+    return x if x > 0 else -x
+
+
+def of(fn, *args, **options) -> Evidence:
+    return Evidence(make_case(fn, args, **options))
+
+
+def test_a_function_that_does_not_trace_has_a_failure_with_the_remedies() -> None:
+    e = of(branch, jnp.float32(1))
+
+    assert e.failure is not None
+    assert e.failure.stage == "trace"
+    assert "jax.lax.cond" in e.failure.advice
+    assert isinstance(e.error, jax.errors.TracerBoolConversionError)
+
+
+def test_what_needs_the_program_of_such_a_function_does_not_apply() -> None:
+    e = of(branch, jnp.float32(1))
+
+    for part in ("inspection", "measurement"):
+        with pytest.raises(NotApplicable, match="it does not trace: TracerBoolConversionError"):
+            getattr(e, part)
+
+
+def test_what_does_not_trace_still_runs_eager() -> None:
+    assert of(branch, jnp.float32(1)).eager.headline is not None
+
+
+def test_each_part_is_worked_out_once() -> None:
+    e = of(double, jnp.arange(3.0))
+
+    assert e.inspection is e.inspection
+    assert e.has("inspection")
+    assert not e.has("eager")
+
+
+def test_a_part_that_cannot_be_had_is_not_tried_again() -> None:
+    calls: list[int] = []
+
+    def failing(x):
+        calls.append(1)
+        raise ValueError("no")
+
+    e = of(failing, 1.0)
+    for _ in range(2):
+        with pytest.raises(NotMeasured, match="it fails un-jitted, in first run: ValueError: no"):
+            _ = e.eager
+
+    assert len(calls) == 2, "one trace, one call"
+
+
+@pytest.mark.parametrize(("fn", "is_jitted"), [(double, False), (jax.jit(double), True)])
+def test_it_knows_whether_the_function_was_given_jitted(fn, is_jitted: bool) -> None:
+    assert of(fn, jnp.arange(3.0)).is_jitted == is_jitted
+
+
+def test_the_eager_case_of_a_jitted_function_is_the_function_under_it() -> None:
+    case = of(jax.jit(double), jnp.arange(3.0)).eager_case
+
+    assert (case.fn, case.jit) == (double, False)
+
+
+def test_a_watch_calls_the_function_as_it_was_given_and_survives_donation() -> None:
+    e = of(jax.jit(double, donate_argnums=0), jnp.arange(7.0))
+
+    assert [c.function for c in e.watch.compiles if not c.is_eager] == ["double"]
+
+
+def test_of_a_program_there_is_no_function_but_a_watch() -> None:
+    seen = Watch()
+    e = Evidence(program=Program("python train.py", seen))
+
+    assert e.watch is seen
+    with pytest.raises(NotApplicable, match="^a program is audited"):
+        _ = e.inspection
+    with pytest.raises(NotApplicable, match="not a program"):
+        _ = of(double, 1.0).program
+
+
+def test_no_comparison_is_begun_when_the_time_is_used_up() -> None:
+    e = Evidence(make_case(double, (1.0,)), max_time_s=0.0)
+
+    with pytest.raises(NotMeasured, match="the 0 s of the audit were used up"):
+        e.compare("itself", e.case)
+
+
+def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    e = of(double, 1.0)
+
+    def timed(duels, *rest):
+        asked.append(duels[0].name)
+        made = evidences.Comparison(e.case.id, "run", _version("a"), _version("b"), "same")
+        return {duels[0].name: made}
+
+    monkeypatch.setattr(evidences, "timed", timed)
+    first = e.compare("jit", e.case, e.eager_case)
+
+    assert e.compare("jit", e.case, e.eager_case) is first
+    e.compare("jit", e.eager_case, e.case)
+    assert asked == ["jit", "jit"]
+
+
+def _version(label: str):
+    from benchax.model import Version
+
+    return Version(label)

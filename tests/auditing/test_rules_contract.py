@@ -1,0 +1,55 @@
+"""What holds for every rule, whoever wrote it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchax.auditing import rules as folder
+from benchax.auditing import suppression
+from benchax.auditing.checklist import ITEMS, VARIANTS
+from benchax.auditing.rules import rules
+from benchax.experiments.variants import VARIANTS as KNOWN_VARIANTS
+from benchax.results.audit import SEVERITIES
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted(path.stem for path in Path(folder.__path__[0]).glob("*.py") if path.stem != "__init__")
+SECTIONS = ["What", "Why", "How it is measured", "What to do", "How to silence"]
+EVERY_ID = [*rules(), suppression.ID]
+
+
+@pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)
+def test_a_rule_says_what_it_asks(rule) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.id)
+    assert rule.title.endswith("?")
+    assert rule.severity in SEVERITIES
+
+
+def test_every_module_is_one_rule_under_its_name() -> None:
+    assert sorted(rule.replace("-", "_") for rule in rules()) == MODULES
+
+
+@pytest.mark.parametrize("rule", EVERY_ID)
+def test_a_rule_has_a_page_with_the_same_sections_as_the_others(rule: str) -> None:
+    page = (ROOT / "docs" / "rules" / f"{rule}.md").read_text(encoding="utf-8")
+
+    assert page.startswith(f"# {rule}\n")
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == SECTIONS
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_rule_has_tests_of_its_own(module: str) -> None:
+    assert (ROOT / "tests" / "auditing" / "rules" / f"test_{module}.py").is_file()
+
+
+def test_no_page_is_left_over() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "rules").glob("*.md")} - {"field-notes"}
+
+    assert pages == set(EVERY_ID)
+
+
+def test_the_checklist_asks_only_rules_and_variants_that_exist() -> None:
+    assert {rule for item in ITEMS for rule in item.rules} <= set(rules())
+    assert {item.variant for item in ITEMS if item.variant} == set(VARIANTS) <= set(KNOWN_VARIANTS)

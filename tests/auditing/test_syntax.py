@@ -1,0 +1,64 @@
+"""The user's files, read as Python."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.auditing import syntax
+
+NESTED = """\
+for i in range(3):
+    x = [
+        f(j)
+        for j in x
+    ]
+    while x:
+        y = 1
+z = 2
+"""
+
+
+@given(file=st.text(min_size=1).filter(lambda t: "\0" not in t), line=st.integers(1, 10**9))
+def test_a_place_is_read_whatever_the_file_is_called(file: str, line: int) -> None:
+    assert syntax.place(f"{file}:{line}") == (str(Path(file).absolute()), line)
+
+
+@given(st.none() | st.text())
+def test_any_other_text_is_no_place(text: str | None) -> None:
+    found = syntax.place(text)
+
+    assert found is None or (text or "").endswith(f":{found[1]}") or (text or "").rpartition(":")[2].isdigit()
+
+
+@pytest.mark.parametrize(("line", "kind"), [(1, "for loop"), (3, "comprehension"), (7, "while loop"), (8, None)])
+def test_the_innermost_loop_around_a_line(line: int, kind: str | None) -> None:
+    loop = syntax.innermost_loop(ast.parse(NESTED), line)
+
+    assert (syntax.kind_of(loop) if loop else None) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("jax.jit(lambda x: x)", 1),
+        ("jit(functools.partial(f, 1))", 1),
+        ("def g(x): pass\njax.jit(g)", 1),
+        ("g = partial(f, 1)\njax.jit(g)", 1),
+        ("jax.jit(f)", 0),
+        ("jax.jit(f, static_argnames='n')", 0),
+        ("lambda x: x", 0),
+    ],
+)
+def test_which_jits_are_of_functions_that_are_made_anew(text: str, found: int) -> None:
+    assert len(list(syntax.jits_of_new_functions(ast.parse(text)))) == found
+
+
+def test_what_is_no_python_gives_nothing(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def (")
+
+    assert syntax.tree_of(str(tmp_path / "broken.py")) is None

@@ -1,0 +1,116 @@
+"""`benchax audit` of functions; that of programs is in tests/auditing/test_program.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import Benchax
+
+CODE = """
+import numpy as np
+
+TABLE = np.random.default_rng(0).standard_normal((1024, 512)).astype(np.float32)
+
+def folded(x):
+    return x @ TABLE
+
+def silent(x):  # benchax: ignore[captured-constants] the table never changes
+    return x @ TABLE
+
+def clean(x):
+    print("hello from clean")
+    return x + 1
+"""
+ONE = ("--rules", "captured-constants")
+INPUT = "f32[8,1024]"
+
+
+@pytest.fixture
+def code(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (project / "audited_code.py").write_text(CODE, encoding="utf-8")
+    monkeypatch.syspath_prepend(project)
+    monkeypatch.delitem(sys.modules, "audited_code", raising=False)
+    return project
+
+
+def test_findings_go_to_stdout_and_progress_to_stderr(code: Path, benchax: Benchax) -> None:
+    done = benchax("audit", "audited_code:folded", INPUT, *ONE)
+
+    assert done.code == 0
+    assert "warning  closes over 1 array of 2.00 MiB  audited_code.py:6" in done.out
+    assert done.err == "folded · 1/1 captured-constants\n"
+
+
+def test_what_the_function_prints_does_not_reach_stdout(code: Path, benchax: Benchax) -> None:
+    done = benchax("audit", "audited_code:clean", INPUT, *ONE)
+
+    assert "hello from clean" not in done.out
+    assert "hello from clean" in done.err
+    assert "nothing found: 1 rule fine" in done.out
+
+
+@pytest.mark.parametrize(
+    ("function", "severity", "expected"),
+    [("folded", "warning", 1), ("folded", "info", 1), ("folded", "error", 0), ("silent", "info", 0)],
+)
+def test_the_exit_code_tells_of_findings_that_are_grave_enough(
+    code: Path, benchax: Benchax, function: str, severity: str, expected: int
+) -> None:
+    assert benchax("audit", f"audited_code:{function}", INPUT, *ONE, "--fail-on", severity).code == expected
+
+
+def test_all_outputs_say_the_same(code: Path, benchax: Benchax) -> None:
+    words = ("--json", "--output", "o.jsonl", "--sarif", "o.sarif", "--html", "o.html")
+    done = benchax("audit", "audited_code:folded", INPUT, *ONE, *words)
+
+    document = json.loads(done.out)
+    assert document == json.loads((code / "o.jsonl").read_text(encoding="utf-8"))
+    (finding,) = document["findings"]
+    (result,) = json.loads((code / "o.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("audited_code.py", finding["where"][1])
+    assert finding["title"] in (code / "o.html").read_text(encoding="utf-8")
+
+
+def test_a_silenced_finding_is_listed_with_its_reason(code: Path, benchax: Benchax) -> None:
+    done = benchax("audit", "audited_code:silent", INPUT, *ONE)
+
+    assert "the table never changes" in done.out
+    assert "nothing found" in done.out
+
+
+def test_the_rules_are_listed(benchax: Benchax) -> None:
+    done = benchax("audit", "--list")
+
+    assert done.code == 0
+    assert "captured-constants" in done.out
+    assert "does it close over large arrays?" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rules", "captured"), "there is no rule 'captured'"),
+        (("--fail-on", "warn"), "'warning'? Permitted is one of"),
+        (("--sarif", "no/such/folder/o.sarif"), "a file in a folder that exists"),
+        (("--checklist", "--html", "o.html"), "--checklist alone"),
+    ],
+)
+def test_a_slip_is_told_before_anything_is_measured(
+    code: Path, benchax: Benchax, words: tuple[str, ...], said: str
+) -> None:
+    done = benchax("audit", "audited_code:folded", INPUT, *words)
+
+    assert done.code == 2
+    assert said in done.err
+    assert "1/" not in done.err
+
+
+def test_a_program_has_stdout_to_itself(benchax: Benchax) -> None:
+    done = benchax("audit", "--json", "--", "python", "train.py")
+
+    assert done.code == 2
+    assert "expected --output FILE" in done.err

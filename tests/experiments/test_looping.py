@@ -1,0 +1,89 @@
+"""A loop in five ways; looked at in a real worker, run times by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from sweeps_by_hand import Times, outputs
+
+from benchax.case import make_case
+from benchax.errors import NotMeasured, UsageError
+from benchax.experiments import looping, loops
+from benchax.experiments.run import Request
+from benchax.experiments.variants.loops import MOST_UNROLLED, InPython, Loop
+from benchax.options import resolve
+from benchax.results.experiment import Experiment
+
+
+def turn(i: Any, state: Any) -> Any:
+    return jnp.sin(state) + i
+
+
+def found(step: Any, init: Any, n: int | Callable[[Any], Any], times: Times) -> Experiment:
+    case = make_case(InPython(step, n), (init,), name="turn", jit=False)
+    return looping.run(case, step, n, Request(resolve(), timed=times))
+
+
+def test_five_ways_give_the_same_state() -> None:
+    times = Times({"lax-loop": 0.1})
+    e = found(turn, "f32[8]", 5, times)
+
+    assert [row.name for row in e.rows] == ["inner-jit", "lax-loop", "unrolled", "scan"]
+    assert {row.status for row in e.rows} == {"ok"}
+    assert e.row("lax-loop").comparison is not None
+    plain, _ = times.outputs("scan")
+    state = None
+    for name in ("inner-jit", "lax-loop", "unrolled", "scan"):
+        state = outputs(times.duels[name].other)
+        assert jnp.allclose(state, plain, rtol=1e-5)
+    assert {name: duel.other.jit for name, duel in times.duels.items()} == {
+        "inner-jit": False, "lax-loop": True, "unrolled": True, "scan": True
+    }  # fmt: skip
+    assert e.baseline.errors is not None
+    assert e.baseline.errors.reference == "float64"
+    assert e.row("scan").flops is None
+    assert e.row("unrolled").flops
+
+
+def test_a_condition_has_neither_scan_nor_unrolling() -> None:
+    times = Times()
+    e = found(lambda i, s: s * 2 + i, jnp.float32(1.0), lambda s: s < 100, times)
+
+    assert {row.name: row.status for row in e.rows} == {
+        "inner-jit": "ok", "lax-loop": "ok", "unrolled": "not_available", "scan": "not_available"
+    }  # fmt: skip
+    assert "not known while tracing" in e.row("scan").reason
+    plain, lax = times.outputs("lax-loop")
+    assert plain == lax
+    assert plain >= 100
+
+
+def test_a_body_that_cannot_be_traced_fails_in_its_rows_and_the_loop_itself_stays() -> None:
+    e = found(lambda i, s: s + 1 if s.sum() > 0 else s - 1, "f32[8]", 3, Times())
+
+    assert e.baseline.status == "ok"
+    assert {row.status for row in e.rows} == {"failed"}
+    assert "TracerBoolConversionError" in e.row("scan").reason
+
+
+def test_long_loops_are_not_unrolled() -> None:
+    e = found(turn, "f32[2]", MOST_UNROLLED + 1, Times())
+
+    assert e.row("unrolled").status == "not_available"
+    assert str(MOST_UNROLLED + 1) in e.row("unrolled").reason
+
+
+@pytest.mark.parametrize("n", [0, -1, True, 1.5, "3"])
+def test_a_number_of_turns_is_checked(n: Any) -> None:
+    with pytest.raises(UsageError, match="number of turns") as caught:
+        loops(turn, "f32[8]", n)
+
+    assert repr(n) in str(caught.value)
+
+
+def test_as_a_variant_it_says_that_the_body_has_to_be_given() -> None:
+    with pytest.raises(NotMeasured, match="cannot be rewritten"):
+        Loop().prepare(make_case(turn, (0, "f32[8]")), {})

@@ -1,0 +1,63 @@
+"""Points of sweeps, and one sweep with real clocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from comparisons_by_hand import compared
+
+from benchax.case import make_case
+from benchax.experiments.run import Request, run
+from benchax.experiments.sweeping import LOOKS, in_words, means, points, reading
+from benchax.model import Block, Failure
+from benchax.options import resolve
+from benchax.pairing.session import Effort
+
+
+def test_a_reading_is_the_median_of_blocks_of_all_its_pairs_with_their_interval() -> None:
+    one = compared(1, 1.0, blocks=tuple(Block(0, (9.0,), (float(n),)) for n in (1, 2, 3)))
+    other = compared(1, 1.0, blocks=tuple(Block(0, (float(n),), (9.0,)) for n in (4, 5, 6)))
+
+    assert reading((one, "candidate"), (other, "baseline")) == (3.5, 1.0, 6.0)
+    assert reading((one, "candidate")) == (2.0, None, None)
+    assert reading((None, "candidate")) is None
+
+
+def test_a_point_that_failed_says_why_and_the_others_stay() -> None:
+    broken = compared(1, None, failure=Failure("out_of_memory", "rounds", "no room"))
+
+    first, second, third = points([1, 2, 3], "abc", {"b": compared(1, 2.0), "c": broken}, lambda size, s: ())
+
+    assert (first.seconds, second.seconds, third.seconds) == (pytest.approx(1e-5), pytest.approx(2e-5), None)
+    assert third.facts == (("not measured:", "no room"),)
+
+
+def test_only_a_verdict_gives_a_speedup_in_words() -> None:
+    assert in_words(compared(1, 0.5)) == "10.0 µs → 5.00 µs: faster, 2.00× (1.98 – 2.02)"
+    assert in_words(compared(1, 1.0, why="within 1 %")) == "10.0 µs → 10.0 µs: same (within 1 %)"
+    assert "2.00×" not in in_words(compared(1, 0.5, verdict="unclear", why="too noisy"))
+    assert in_words(compared(1, None, failure=Failure("error", "build", "no"))) == "failed: no"
+
+
+def test_options_and_effort_of_the_experiment_are_kept_but_looks_are_few() -> None:
+    options = resolve({"timeout_s": 3})
+
+    found = means({"options": options, "effort": Effort(max_time_s=7)})
+
+    assert (found.options, found.effort.max_time_s, found.effort.looks) == (options, 7, LOOKS)
+
+
+def power(x: Any, n: int) -> Any:
+    return x**n
+
+
+@pytest.mark.serial
+def test_a_sweep_is_measured_from_end_to_end() -> None:
+    case = make_case(power, ("f32[1000]", 3))
+
+    found = run(case, ["static"], Request(resolve(), {"static": "n=3"}, Effort(max_time_s=0.1)))
+
+    assert found.row("static").sentence.startswith("1 program for 1 value")
+    said = dict(found.row("static").facts)["n=3"]
+    assert "→" in said or "unclear" in said

@@ -1,0 +1,117 @@
+"""Meshes over fake devices: one real process for all that is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.case import make_case
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.experiments.variants.sharding import MEMBERS, planned
+from benchax.measuring.inputs import make_inputs
+
+DEVICES, MESH = MEMBERS
+
+
+def loss(weights, x, power):
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return (x**power).mean()
+
+
+CASE = make_case(loss, (["f32[64,64]", "f32[64,64]"], "f32[48,64]", 2), static=(2,))
+
+
+@pytest.fixture(scope="module")
+def curve() -> Any:
+    prepared: Any = MESH.prepare(CASE, {"mesh": "1x1,4x1,2x2,5x1"})
+    return prepared.measure(lambda text: None)
+
+
+def facts(curve: Any, label: str) -> dict[str, str]:
+    (point,) = [point for point in curve.points if point.label == label]
+    return dict(point.facts)
+
+
+def test_one_device_exchanges_nothing(curve) -> None:
+    assert facts(curve, "1x1")["exchanged:"] == "nothing"
+
+
+def test_a_batch_over_four_devices_needs_one_sum_of_one_number(curve) -> None:
+    found = facts(curve, "4x1")
+
+    assert found["exchanged:"] == "1 all-reduce, 4 B per device"
+    # 2 matrices of 16 KiB, and a quarter of 12 KiB
+    assert found["each device holds"].startswith("35.0 KiB of arguments")
+
+
+def test_matrices_over_the_second_axis_are_held_in_parts(curve) -> None:
+    found = facts(curve, "2x2")
+
+    # half of 2 matrices, and half of the batch
+    assert found["each device holds"].startswith("22.0 KiB of arguments")
+    assert "all-gather" in found["exchanged:"]
+
+
+def test_results_are_those_of_one_device(curve) -> None:
+    assert not any("wrong result:" in dict(point.facts) for point in curve.points)
+
+
+def test_a_mesh_that_does_not_fit_the_batch_says_why_and_the_others_go_on(curve) -> None:
+    assert facts(curve, "5x1")["not available:"] == "the 48 rows of x do not divide among 5 devices"
+
+
+def test_times_of_fake_devices_are_not_told(curve) -> None:
+    assert {point.seconds for point in curve.points} == {None}
+    assert "5 fake devices share" in curve.sentence
+    assert "times and the share of communication in them are not measured" in curve.sentence
+
+
+def test_a_function_that_fails_is_a_row() -> None:
+    prepared: Any = DEVICES.prepare(make_case(lambda x: x.no_such_thing, ("f32[8]",)), {"devices": "2"})
+
+    found = prepared.measure(lambda text: None)
+
+    assert found.status == "failed"
+    assert "no_such_thing" in found.reason
+
+
+def test_every_argument_with_as_many_rows_as_the_last_is_cut() -> None:
+    case = make_case(lambda w, x, y, n: w, ("f32[8]", "f32[8,2]", "f32[4,4]", 3), {"z": "f32[4]"}, static=(3,))
+
+    plan = planned(case, make_inputs(case, 0))
+
+    assert (plan.rows, plan.batched, plan.others) == (4, (2, "z"), (0, 1))
+
+
+@pytest.mark.parametrize("case", [make_case(abs, (1.0,)), make_case(abs, ("f32[]",))])
+def test_without_rows_nothing_can_be_cut(case) -> None:
+    with pytest.raises(NotAvailable, match="no argument is a batch"):
+        DEVICES.prepare(case, {})
+
+
+@pytest.mark.parametrize(
+    ("variant", "text", "expected"),
+    [(DEVICES, " 2,8, 2", ((2, 1), (8, 1))), (MESH, "4x2,1x64", ((4, 2), (1, 64)))],
+)
+def test_meshes_are_read_each_once(variant, text: str, expected: Any) -> None:
+    assert variant.shapes(text) == expected
+
+
+@given(st.text("-.x,² ", max_size=6) | st.sampled_from(["0", "65", "1,", "2x", "8x16", "2x2x2", "0x4", "1e3"]))
+def test_what_is_no_mesh_is_refused(text: str) -> None:
+    for variant in MEMBERS:
+        with pytest.raises(UsageError) as error:
+            variant.shapes(text)
+        assert repr(text) in error.value.problem
+
+
+def test_operation_by_operation_nothing_is_split_and_where_everything_is_tried_it_is_left_out() -> None:
+    with pytest.raises(NotAvailable, match="only a jitted function"):
+        DEVICES.prepare(CASE.eager(), {})
+    with pytest.raises(NotMeasured, match="ask for it by name"):
+        DEVICES.prepare(CASE, {"asked": False})

@@ -1,0 +1,58 @@
+"""Flags of XLA: those that it does not know, those that it does. Looks are real; comparisons are by hand."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from comparisons_by_hand import compared
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchax.case import make_case
+from benchax.errors import NotMeasured, UsageError
+from benchax.experiments.variants.xla_flags import Flags
+
+CASE = make_case(lambda x: jnp.tanh(x @ x).sum(), ("f32[32,32]",))
+
+
+def row(flags: str, pairs: Any) -> Any:
+    prepared: Any = Flags(pairs=pairs).prepare(CASE, {"flags": flags})
+    return prepared.measure(lambda text: None)
+
+
+def test_an_unknown_flag_ends_a_process_that_was_there_for_it() -> None:
+    before = os.environ.get("XLA_FLAGS")
+
+    found = row("--xla_no_such_flag=1", lambda *_: pytest.fail("it must not be timed"))
+
+    assert found.status == "failed"
+    assert found.reason == "crashed in start: XLA ended the process: Unknown flag in XLA_FLAGS: --xla_no_such_flag=1"
+    assert os.environ.get("XLA_FLAGS") == before
+
+
+def test_known_flags_are_looked_at_and_compared(monkeypatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+
+    found = row("--xla_backend_optimization_level=0", lambda *_: [compared(1, 2.0)])
+
+    assert (found.status, found.comparison.verdict) == ("ok", "slower")
+    assert found.title == "--xla_backend_optimization_level=0"
+    assert found.errors is not None
+    assert [label for label, _ in found.facts] == ["flags", "program"]
+
+
+def test_without_flags_there_is_nothing_to_try() -> None:
+    with pytest.raises(NotMeasured, match="has to be told the flags"):
+        Flags().prepare(CASE, {})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text('xla_ ="\0é', max_size=8) | st.sampled_from(["--xla_a=1 b", "-x", "--a\0", "'--a"]))
+def test_what_is_no_flag_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        Flags().prepare(CASE, {"flags": text})
+
+    assert repr(text) in error.value.problem

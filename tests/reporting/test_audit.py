@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import audits_by_hand as made
+
+from benchax.reporting.audit import document, html, text, verdict
+
+
+def test_a_finding_shows_its_place_evidence_gain_and_advice(project: Path) -> None:
+    shown = text(made.audit(project)).splitlines()
+
+    at = next(i for i, line in enumerate(shown) if line.startswith("warning"))
+    assert [line.split(maxsplit=1) for line in shown[at : at + 6]] == [
+        ["warning", "the title of not-jitted  a dir/träin.py:12"],
+        ["seen", "seen one"],
+        ["seen", "two"],
+        ["gain", "measured: 2 ms → 1 ms per call (2×)"],
+        ["do", "do this"],
+        ["rule", "not-jitted (docs/rules/not-jitted.md)"],
+    ]
+
+
+def test_what_did_not_look_says_why_and_equal_reasons_stand_together(project: Path) -> None:
+    shown = text(made.audit(project))
+
+    assert "fine            donation-unused\n" in shown
+    assert "not applicable  small-batch, mesh-mismatch: it has no batch\n" in shown
+    assert "not checked     numpy-inputs: the time was used up\n" in shown
+    assert "partly          branch-on-value: only one branch was seen\n" in shown
+
+
+def test_what_is_suppressed_is_listed_with_its_reason(project: Path) -> None:
+    expected = "cache-off    the title of cache-off: new machines ([tool.benchax.audit] of pyproject.toml)"
+
+    assert expected in text(made.audit(project))
+
+
+def test_where_nothing_is_found_it_says_what_was_looked_for(project: Path) -> None:
+    assert verdict(made.clean()) == "nothing found: 1 rule fine, 1 not applicable"
+    assert verdict(made.audit(project)) == (
+        "2 findings: 1 error, 1 warning; 1 rule fine, 2 not applicable, 1 not checked"
+    )
+
+
+def test_any_text_of_the_user_survives_and_none_is_markup() -> None:
+    audit = made.hostile()
+
+    assert "a[red]b" in text(audit)
+    assert "<script>" not in html(audit)
+    assert "&lt;script&gt;" in html(audit)
+
+
+def test_the_page_needs_nothing_but_itself(project: Path) -> None:
+    page = document([made.audit(project), made.clean()])
+
+    assert page.startswith("<!doctype html>")
+    assert "the title of branch-on-value" in page
+    assert "nothing found" in page
+    assert not any(word in page for word in ("src=", "href=", "url(", "@import"))
+
+
+def test_an_audit_shows_itself(project: Path) -> None:
+    import benchax
+
+    assert benchax.Audit is type(made.clean())
+    assert str(made.clean()) == text(made.clean())

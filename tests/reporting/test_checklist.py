@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import audits_by_hand as made
+
+from benchax.reporting.checklist import heading, html, text
+from benchax.results.checklist import Checklist, Tick
+
+TICKS = (
+    Tick("memory", "Donate buffers", "yes", "nothing found by donation-possible"),
+    Tick("memory", "Profile memory", "not checked", "it does not trace"),
+    Tick("precision", "Compute in bf16", "no", "tried: it saves 3 ms"),
+    Tick("devices", "Shard", "not applicable", "there is one device"),
+)
+
+
+def test_each_line_has_its_mark_and_why() -> None:
+    shown = text(Checklist("step", "f32[8]", TICKS)).splitlines()
+
+    assert [line.split(maxsplit=1) for line in shown[3:]] == [
+        ["memory"],
+        ["✓", "Donate buffers  nothing found by donation-possible"],
+        ["?", "Profile memory  not checked, because it does not trace"],
+        ["precision"],
+        ["✗", "Compute in bf16 tried: it saves 3 ms"],
+        ["devices"],
+        ["–", "Shard           not applicable, because there is one device"],
+    ]
+
+
+def test_the_heading_counts() -> None:
+    assert heading(Checklist("step", "f32[8]", TICKS, 41.0)) == (
+        "f32[8] · 1 ✓, 1 ✗, 1 not applicable, 1 not checked · 41.0 s"
+    )
+
+
+def test_any_text_survives() -> None:
+    hostile = Checklist(made.HOSTILE, made.HOSTILE, (Tick(made.HOSTILE, made.HOSTILE, "no", made.HOSTILE),))
+
+    assert "a[red]b" in text(hostile)
+    assert "<script>" not in html(hostile)
