@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import inspect
 import io
+import os
 import re
 import textwrap
 from collections.abc import Callable
@@ -44,10 +45,11 @@ def code_of(one: Section) -> str:
 
 
 def printed(one: Section) -> str:
-    """What the section prints. Where it fails, all fails: a page with holes is not written."""
+    """What the section prints, files relative to the working folder. A section that fails is not written."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         one.run()
-    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+    text = out.getvalue().replace(f"{Path.cwd()}{os.sep}", "")
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
 def before_output(one: Section) -> str:

@@ -166,7 +166,7 @@ def rematerialization() -> None:
     `jax.checkpoint` keeps less between the two passes as JAX sees it. What that does to memory is decided by
     the compiler: read the column *peak*, which is its plan.
     """
-    weights = ["f32[256,256]"] * 12
+    weights = [jax.random.normal(key, (256, 256)) / 16 for key in jax.random.split(jax.random.key(0), 12)]
     print(benchax.experiment(deep, weights, "f32[512,256]", variants=["remat"], max_time_s=TIME_S))
 
 
@@ -213,14 +213,19 @@ def precision() -> None:
 # ---- 5. Several devices -----------------------------------------------------------------------------------------
 
 
-@section("5. Several devices: sharding")
+def slopes(weights, x):
+    return jax.grad(deep)(weights, x)
+
+
+@section("5. Several devices: sharding", deep, slopes)
 def sharding() -> None:
     """*"JAX inserts all-gather and reduce-scatter automatically. Profile communication overhead."*
 
-    Which collectives XLA inserts, and how many bytes they move, can be read from the compiled program.
+    Which collectives XLA inserts, and how many bytes they move, can be read from the compiled program: where the batch
+    is cut over the devices, the gradients have to be summed.
     """
-    arguments = inputs_of(workloads.mlp)
-    print(benchax.experiment(workloads.mlp, *arguments, variants=["devices"], max_time_s=TIME_S))
+    weights = ["f32[256,256]"] * 4
+    print(benchax.experiment(slopes, weights, "f32[512,256]", variants=["devices"], max_time_s=TIME_S))
 
 
 # ---- 6. Profiling -----------------------------------------------------------------------------------------------
@@ -254,15 +259,15 @@ def the_checklist() -> None:
 def contributions() -> None:
     """*"This single function is: JIT compiled (10-100x faster), mixed precision (2-3x faster), memory optimized."*
 
-    Factors from different places cannot be multiplied. All optimisations on, then each off in turn: that is
-    what each contributes beside the others.
+    Factors from different places cannot be multiplied, and what is right for one function is wrong for another. First a
+    training step, whose whole state would be bf16; then inference, with all optimisations on, and each off in turn:
+    that is what each contributes beside the others.
     """
-    state, x, y = inputs_of(workloads.train_step)
-    print(
-        benchax.experiment(
-            workloads.train_step, state, x, y, variants=["bf16", "donate"], ablation=True, max_time_s=TIME_S
-        )
-    )
+    both = ["bf16", "donate"]
+    training, inference = workloads.train_step, workloads.transformer
+    print(benchax.experiment(training, *inputs_of(training), variants=both, max_time_s=TIME_S))
+    print()
+    print(benchax.experiment(inference, *inputs_of(inference), variants=both, ablation=True, max_time_s=TIME_S))
 
 
 # ---- 9. Hardware ------------------------------------------------------------------------------------------------

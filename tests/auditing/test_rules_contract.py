@@ -41,7 +41,9 @@ def test_a_rule_has_a_page_with_the_same_sections_as_the_others(rule: str) -> No
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_rule_has_tests_of_its_own(module: str) -> None:
-    assert (ROOT / "tests" / "auditing" / "rules" / f"test_{module}.py").is_file()
+    folder = ROOT / "tests" / "auditing" / "rules"
+    named = [path for path in folder.glob("test_*.py") if module.replace("_", "-") in path.read_text(encoding="utf-8")]
+    assert (folder / f"test_{module}.py").is_file() or named
 
 
 def test_no_page_is_left_over() -> None:

@@ -217,6 +217,16 @@ def test_a_variant_that_measures_by_itself_gives_its_own_curve(monkeypatch: pyte
     assert tried(abs, "f32[8]", variants=["sweep"]).curves == (curve,)
 
 
+def test_a_variant_that_measures_by_itself_may_help_a_function_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
+    monkeypatch.setitem(VARIANTS, "sweep", Sweep(curve))
+
+    found = tried(lambda x: jnp.reshape(x, (7,)), "f32[64]", variants=["sweep"])
+
+    assert found.baseline.status == "failed"
+    assert found.curves == (curve,)
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(NotAvailable("there is one device"), "not_available"), (ValueError("oh"), "failed")]
 )
@@ -234,7 +244,7 @@ def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pay
         return x
 
     told: list[str] = []
-    found = benchax.experiment(many, "f32[64]", variants=["eager"], max_time_s=0.1, progress=told.append)
+    found = benchax.experiment(many, "f32[64]", variants=["eager"], max_time_s=20, progress=told.append)
 
     row = found.row("eager")
     assert row.comparison is not None

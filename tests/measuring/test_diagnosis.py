@@ -91,6 +91,13 @@ def test_a_deleted_buffer_is_explained():
     assert "after it had been donated" in failure.advice
 
 
+def test_a_batch_that_not_every_argument_has_is_explained():
+    with pytest.raises(ValueError, match="inconsistent sizes") as caught:
+        jax.vmap(jnp.dot)(jnp.ones((1000, 4)), jnp.ones((10, 4)))
+
+    assert "give in_axes=(0, None) for those that are shared" in diagnose(caught.value, "trace").advice
+
+
 def test_any_other_error_keeps_its_type_its_first_line_and_its_place():
     failure = failure_of(lambda x: 1 // 0, 1.0)
 

@@ -2,8 +2,8 @@
 
 An equation belongs to the innermost loop of the user's source that one of the frames behind it stands in. Where in the
 byte code each frame was tells the places of the body apart, also two on one line; a place that occurs n times was
-traced n times. Reads `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on 0.6.2 and 0.10.2); where
-they are missing or different, no loop is found.
+traced n times. Reads `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on 0.6.2 and
+0.10.2); where they are missing or different, no loop is found.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from benchax.auditing.evidence import Evidence
 
 _JAX = str(Path(jax.__file__).parent)
-# Behind these frames stands whoever asked for the audit, maybe in a loop of his own.
+# Behind these frames stands whoever asked for the audit, maybe in a loop of his own. jax 0.6.2 tells of them.
 _END = str(Path(programs.__file__).parent)
 REDUCES = ("add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice")
 """What may go from turn to turn though the turns could run side by side: a sum, or writing into one result."""

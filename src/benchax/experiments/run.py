@@ -30,6 +30,8 @@ from benchax.results.experiment import Curve, Experiment, VariantRow
 
 BASELINE = "baseline"
 Tell = Callable[[str], None]
+Own = tuple[list[VariantRow], list[Curve]]
+"""What a variant told that measures by itself."""
 
 
 def quiet(text: str) -> None:
@@ -124,19 +126,19 @@ def run(
     prepared, refused = _prepared(case, variants, request, was_asked)
     compared = {name: one for name, one in prepared.items() if one.measure is None}
     looked = request.look([Side(BASELINE, case), *_sides(compared), *_baselines(case, compared)])
+    own = [_measured(variants[name], one, request) for name, one in prepared.items() if one.measure is not None]
     if BASELINE in looked.failures or BASELINE not in looked.seen:
-        return _without_baseline(case, looked, refused)
+        return _without_baseline(case, looked, refused, own)
     baseline = judging.seen_row(BASELINE, "as it is", looked.seen[BASELINE])
     titles = {name: variant.title for name, variant in variants.items()}
     rows = {**refused, **judged(case, titles, compared, looked, baseline, request)}
-    own = [_measured(variants[name], one, request) for name, one in prepared.items() if one.measure is not None]
     listed = [*(rows[name] for name in variants if name in rows), *(row for found, _ in own for row in found)]
     found = Experiment(
         case.id.label,
         looked.seen[BASELINE].signature,
         baseline,
         tuple(listed),
-        tuple(curve for _, found in own for curve in found),
+        _curves(own),
         environment=looked.environment,
     )
     if not combine and not ablation:
@@ -173,12 +175,18 @@ def _baselines(case: Case, prepared: Mapping[str, Prepared]) -> list[Side]:
     return [Side(f"{BASELINE} beside {name}", case, one.settings) for name, one in prepared.items() if one.settings]
 
 
-def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRow]) -> Experiment:
-    """The function itself fails: nothing can be compared with it."""
+def _curves(own: Sequence[Own]) -> tuple[Curve, ...]:
+    return tuple(curve for _, curves in own for curve in curves)
+
+
+def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRow], own: Sequence[Own]) -> Experiment:
+    """The function itself fails: nothing can be compared with it. Variants that measure by themselves may still tell
+    what would help, such as a static argument."""
     failure = looked.failures[BASELINE]
     row = judging.failed_row(BASELINE, "as it is", failure)
     advice = (Remark("advice", "info", failure.advice),) if failure.advice else ()
-    return Experiment(case.id.label, "", row, tuple(refused.values()), remarks=advice, environment=looked.environment)
+    rows = (*refused.values(), *(row for found, _ in own for row in found))
+    return Experiment(case.id.label, "", row, rows, _curves(own), remarks=advice, environment=looked.environment)
 
 
 def judged(
@@ -224,7 +232,7 @@ def _with_facts(row: VariantRow, prepared: Prepared, looked: Study) -> VariantRo
     return replace(row, facts=tuple(facts))
 
 
-def _measured(variant: Variant, prepared: Prepared, request: Request) -> tuple[list[VariantRow], list[Curve]]:
+def _measured(variant: Variant, prepared: Prepared, request: Request) -> Own:
     """Of a variant that measures by itself."""
     assert prepared.measure is not None
     try:

@@ -112,12 +112,24 @@ def _deleted(error: BaseException) -> tuple[FailureKind, str]:
     return "error", advice
 
 
+def _is_unbatched(error: BaseException) -> bool:
+    return isinstance(error, ValueError) and "vmap got inconsistent sizes" in str(error)
+
+
+def _unbatched(error: BaseException) -> tuple[FailureKind, str]:
+    return "error", (
+        "Without in_axes=, vmap takes the first axis of every argument for the batch: give in_axes=(0, None) for those "
+        "that are shared."
+    )
+
+
 _KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], tuple[FailureKind, str]]], ...] = (
     (_is_tracer_error, _tracer),
     (_is_out_of_memory, _out_of_memory),
     (_is_bad_output, _bad_output),
     (_is_bad_argument, _bad_argument),
     (_is_deleted, _deleted),
+    (_is_unbatched, _unbatched),
 )
 
 

@@ -30,7 +30,10 @@ NARROW = 72
 """Below this width details go on lines of their own."""
 GAP = 2
 """Between the columns of a grid."""
-TEXTS = ("case", "what", "why", "variant", "line", "operation", "where", "when (UTC)", "timer", "commit", "remarks", "verdict")
+TEXTS = (
+    "case", "what", "why", "variant", "line", "operation", "where", "when (UTC)", "timer", "commit", "remarks",
+    "verdict",
+)  # fmt: skip
 """Columns of words, which begin at the left; the others hold numbers."""
 FOLDS = {"case": 10, "line": 20, "timer": 8, "remarks": 12, "verdict": 20}
 """Columns that may be folded, down to this width; where that is not enough, a grid is drawn line by line."""

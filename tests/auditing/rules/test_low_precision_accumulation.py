@@ -24,6 +24,15 @@ def test_products_that_the_device_accumulates_in_float32_are_fine(ask_about: Any
 
 def test_without_sums_of_low_precision_it_does_not_apply(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a.sum(), "f32[16]").outcome == "not applicable"
+    assert ask_about(ID, lambda a: a + 1, "bf16[16]").outcome == "not applicable"
+
+
+def test_a_callback_which_makes_nothing_is_no_sum(ask_about: Any) -> None:
+    def shows(a: Any) -> Any:
+        jax.debug.callback(lambda value: None, a)
+        return a.sum()
+
+    assert ask_about(ID, shows, "f32[16]").outcome == "not applicable"
 
 
 def test_what_does_not_trace_is_not_asked(ask_about: Any) -> None:

@@ -79,7 +79,7 @@ def test_one_recompile_counts_where_it_takes_a_large_share() -> None:
     def shares(wall_s: float) -> list[Finding]:
         return ask(RULE, Evidence(program=Program("", Watch("all", [slow], wall_s=wall_s))))[0]
 
-    assert [f.seen[0] for f in shares(10.0)] == ["1 recompiles took 2.00 s of 10.0 s (20 %), by JAX's own clock"]
+    assert [f.seen[0] for f in shares(10.0)] == ["1 recompile took 2.00 s of 10.0 s (20 %), by JAX's own clock"]
     assert shares(100.0) == []
 
 

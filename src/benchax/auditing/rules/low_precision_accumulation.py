@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from benchax.auditing.base import Gain, NotApplicable, found
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import closed_jaxpr
+from benchax.auditing.traced import closed_jaxpr, loops_and_all
 from benchax.auditing.trying import looked
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.judging import scientific
-from benchax.experiments.variants.accumulation import Accumulated
+from benchax.experiments.variants.accumulation import LOW, Accumulated
 from benchax.model import Severity
 from benchax.results.audit import Finding
 
@@ -26,7 +26,9 @@ class LowPrecisionAccumulation:
     severity: Severity = "warning"
 
     def check(self, e: Evidence) -> Iterable[Finding]:
-        closed_jaxpr(e)  # says so where it does not trace
+        values = [value for step in loops_and_all(closed_jaxpr(e)) for value in step.makes]
+        if not any(str(value.dtype) in LOW for value in values):
+            raise NotApplicable("it computes nothing in bf16 or f16")
         try:
             variant = Accumulated().prepare(e.case, {"seed": e.seed}).case
         except NotAvailable as error:
@@ -49,7 +51,7 @@ class LowPrecisionAccumulation:
             "sums lose digits that float32 would keep",
             seen,
             "Sum in float32: jnp.matmul(a, b, preferred_element_type=jnp.float32), jnp.sum(x, dtype=jnp.float32); "
-            "then convert the result. In what time: benchax experiment with the variant accumulate-f32.",
+            "then convert the result. In what time: benchax try with the variant accumulate-f32.",
             where=e.def_where,
             gain=Gain(f"measured: error {change}"),
         )

@@ -45,7 +45,9 @@ class RecompileHotSpot:
     def _finding(self, function: str, defined: str | None, compiles: list[Compile], wall_s: float | None) -> Finding:
         lost_s = sum(c.total_s for c in compiles)
         of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
-        seen = [f"{len(compiles)} recompiles took {seconds(lost_s)}{of_run}, by JAX's own clock"]
+        seen = [
+            f"{len(compiles)} recompile{'s' * (len(compiles) > 1)} took {seconds(lost_s)}{of_run}, by JAX's own clock"
+        ]
         seen += [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles[:SHOWN]]
         seen += [f"and {len(compiles) - SHOWN} more"] if len(compiles) > SHOWN else []
         kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)

@@ -101,7 +101,7 @@ def _called(eqn: Any) -> Any:
 
 
 def _is_low(eqn: Any) -> bool:
-    name, out = eqn.primitive.name, eqn.outvars[0].aval
+    name, out = eqn.primitive.name, eqn.outvars[0].aval if eqn.outvars else None
     return name in (*PRODUCTS, *SUMS) and str(getattr(out, "dtype", "")) in LOW
 
 
