@@ -90,7 +90,7 @@ def test_of_a_program_there_is_no_function_but_a_watch() -> None:
     e = Evidence(program=Program("python train.py", seen))
 
     assert e.watch is seen
-    with pytest.raises(NotApplicable, match="^a program is audited"):
+    with pytest.raises(NotApplicable, match=r"^a program is audited"):
         _ = e.inspection
     with pytest.raises(NotApplicable, match="not a program"):
         _ = of(double, 1.0).program

@@ -446,7 +446,10 @@ def test_without_a_pair_there_is_no_sentence() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--timer", "cupti"], "unknown timer 'cupti'\nexpected one of: auto, device, in_graph, loop, pipelined, wall\n"),
+        (
+            ["--timer", "cupti"],
+            "unknown timer 'cupti'\nexpected one of: auto, device, in_graph, loop, pipelined, wall\n",
+        ),
         (["--max-time", "soon"], "option 'max_time_s' in the command line cannot be 'soon'\nexpected a time such as"),
         (["--verify", "bits"], "option 'verify' in the command line cannot be 'bits'\nexpected "),
         (["-p", "n"], "cannot read -p 'n'\nexpected NAME=VALUES, such as -p n=128,256\n"),

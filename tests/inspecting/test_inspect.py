@@ -190,3 +190,11 @@ def test_a_function_of_jax_itself_is_not_said_to_come_from_our_own_files() -> No
     assert ours not in found.hlo
     assert found.buffers is not None
     assert [b.source for b in found.buffers.buffers if ours in b.source] == []
+
+
+def test_a_value_that_leaked_from_another_trace_is_refused_in_words() -> None:
+    held: list[Any] = []
+    jax.jit(lambda x: held.append(x * 2) or x)(jnp.ones(3))
+
+    with pytest.raises(BenchaxError, match="leak"):
+        benchax.inspect(lambda x: x + held[0], "f32[3]")

@@ -157,7 +157,18 @@ class _Reader:
         self.leaves = arguments.inputs(self.stage, self.static) if self.stage is not None else []
         self.outputs = arguments.outputs(self.stage) if hasattr(self.stage, "out_info") else None
         self.kept = self._kept()
+        self._refuse_leaked()
         self.absent: list[Absent] = []
+
+    def _refuse_leaked(self) -> None:
+        """JAX (0.10.2) makes an input of each tracer of another trace, compiles, and fails when it is called."""
+        extra = sum(i >= len(self.leaves) for i in self.kept or ())
+        if self.stage is not None and extra:
+            raise BenchaxError(
+                f"it uses {extra} value{'s' * (extra > 1)} that leaked from the tracing of another function",
+                "a function that computes from its arguments and from arrays",
+                "return such values from the function that makes them, in place of storing them outside of it",
+            )
 
     def inspection(self, warned: tuple[str, ...]) -> Inspection:
         jaxpr, stablehlo, constants = self._jaxpr(), self._stablehlo(), self._constants()
