@@ -54,6 +54,14 @@ def test_a_program_without_a_cache_is_told_what_it_compiled() -> None:
     )
     assert finding.gain == "estimated: 2.50 s of compiling in each start but the first, less reading the cache"
     assert "JAX_COMPILATION_CACHE_DIR" in finding.advice
+    assert "MIN_COMPILE_TIME" not in finding.advice
+
+
+def test_where_jax_would_keep_little_of_it_that_is_said_too() -> None:
+    use = CacheUse(compiled("not kept", 0.5, 2.0), is_enabled=False, why_off="no folder is set", min_compile_time_s=1.0)
+    (finding,), _ = program(use)
+
+    assert "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0" in finding.advice
 
 
 def test_programs_below_the_threshold_are_told_with_the_setting() -> None:

@@ -32,6 +32,10 @@ def test_where_time_is_not_won_the_bytes_are(ask_about: Any) -> None:
     assert (answered.one.gain, answered.one.gain_s) == ("measured: 2.00 MiB less in the compiler's plan", None)
 
 
+def test_where_it_would_be_slower_nothing_is_advised(ask_about: Any) -> None:
+    assert ask_about(ID, moved, PARAMS, "f32[512,1024]", ratio=1.2).outcome == "fine"
+
+
 def test_small_arrays_are_not_worth_a_word(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a + 1, "f32[256]").outcome == "fine"
 

@@ -43,6 +43,17 @@ def test_debugging_callbacks_are_left_out_to_measure_them(ask_about: Any, result
     np.testing.assert_array_equal(result_of(before), result_of(without))
 
 
+def test_one_that_stands_in_the_branch_of_an_error_is_a_hint(ask_about: Any) -> None:
+    def checked(a: Any) -> Any:
+        return jax.lax.cond(a[0] > 0, lambda b: (jax.debug.callback(ignore, b[0]), b)[1], lambda b: b, a)
+
+    answered = ask_about(ID, checked, "f32[100]")
+
+    assert answered.one.severity == "info"
+    assert answered.one.seen[-1].startswith("all of them stand in branches")
+    assert ask_about(ID, shows, "f32[100]", ratio=0.05).one.severity == "warning"
+
+
 def test_those_in_loops_are_counted_and_the_gain_is_not_guessed(ask_about: Any) -> None:
     answered = ask_about(ID, shows_in_a_loop, "f32[100]", ratio=0.05)
 

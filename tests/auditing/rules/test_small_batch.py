@@ -7,8 +7,16 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+from benchax.auditing.rules import small_batch
+
 ID = "small-batch"
 SHAPES = ("f32[64,64]", "f32[4,64]")
+
+
+@pytest.fixture(autouse=True)
+def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of a test are short."""
+    monkeypatch.setattr(small_batch, "SHORT_S", 0.0)
 
 
 def layer(w: Any, x: Any) -> Any:
@@ -44,3 +52,11 @@ def test_arguments_that_have_the_batch_in_common_grow_together(ask_about: Any) -
 
     ((_, two),) = answered.pairs
     assert [leaf.shape for leaf in two.inputs()[0]] == [(8, 64), (8, 64)]
+
+
+def test_a_call_that_is_mostly_dispatch_says_nothing_of_its_batch(ask_about: Any, monkeypatch) -> None:
+    monkeypatch.setattr(small_batch, "SHORT_S", 10.0)
+
+    answered = ask_about(ID, layer, *SHAPES, ratio=1.1)
+
+    assert (answered.outcome, answered.pairs) == ("not applicable", [])

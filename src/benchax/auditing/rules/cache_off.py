@@ -40,7 +40,7 @@ class CacheOff:
             return
         if cache.is_enabled is False:
             title = f"the persistent cache is off ({cache.why_off})"
-            yield self._finding(title, TURN_ON, lost_s, _slowest(lost))
+            yield self._finding(title, _turn_on(cache, lost), lost_s, _slowest(lost))
         elif cache.total_s("too quick") >= WORTH_S and cache.keeping_setting and cache.min_compile_time_s is not None:
             advice = KEEP.format(setting=cache.keeping_setting, least=seconds(cache.min_compile_time_s))
             quick = cache.of("too quick")
@@ -71,6 +71,13 @@ class CacheOff:
     def _finding(self, title: str, advice: str, lost_s: float, seen: list[str]) -> Finding:
         gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start but the first, less reading the cache")
         return found(self, title, seen, advice, gain=gain)
+
+
+def _turn_on(cache: CacheUse, lost: list[CachedProgram]) -> str:
+    least_s, setting = cache.min_compile_time_s, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"
+    if least_s is None or all(p.elapsed_s > least_s for p in lost):
+        return TURN_ON
+    return f"{TURN_ON} {KEEP.format(setting=setting, least=seconds(least_s))}"
 
 
 def _slowest(programs: list[CachedProgram]) -> list[str]:

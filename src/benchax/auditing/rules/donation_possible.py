@@ -44,6 +44,8 @@ class DonationPossible:
         seen = [f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken[:MOST_LISTED]]
         seen += [f"and {len(taken) - MOST_LISTED} more"] if len(taken) > MOST_LISTED else []
         result = tried(e, "donated", variant)
+        if result.comparison is not None and result.comparison.verdict == "slower":
+            return
         named = ", ".join(str(argument) for argument in variant.donate)
         yield found(
             self,

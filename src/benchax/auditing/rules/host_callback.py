@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
+from benchax.artifacts.jaxpr import nested_in
 from benchax.auditing.base import found
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.traced import Rewritten, closed_jaxpr, flow, where_of
@@ -44,6 +46,9 @@ class HostCallback:
                 seen.append("gain not measured: they stand in loops or branches")
         else:
             seen.append("gain not measured: their results are used")
+        is_conditional = not _always(closed_jaxpr(e))
+        if is_conditional:
+            seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
         line = next((p.lines[0] for p in callbacks if p.lines), "")
         yield found(
             self,
@@ -53,7 +58,18 @@ class HostCallback:
             "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit.",
             where=where_of(line) or e.def_where,
             gain=result.gain if result else None,
+            severity="info" if is_conditional else None,
         )
+
+
+def _always(jaxpr: Any) -> int:
+    """Callbacks outside of branches: those that run whenever the program does."""
+    count = 0
+    for equation in jaxpr.eqns:
+        count += equation.primitive.name in CALLBACKS
+        if equation.primitive.name != "cond":
+            count += sum(map(_always, nested_in(equation)))
+    return count
 
 
 def _said(p: Primitive) -> str:

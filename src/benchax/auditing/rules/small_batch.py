@@ -18,6 +18,8 @@ from benchax.model import Comparison, Severity
 from benchax.results.audit import Finding
 from benchax.units import number, percent, seconds
 
+SHORT_S = 100e-6
+"""In shorter calls the hand-over to another thread decides, whose time depends on what else runs."""
 LONG_S = 0.1
 """A call of this length has enough to do."""
 LITTLE = 1.4
@@ -38,6 +40,8 @@ class SmallBatch:
         summary = e.measurement.summary()
         if summary is None:
             raise NotMeasured("its run time was not measured")
+        if summary.median_s < SHORT_S:
+            raise NotApplicable(f"a call takes {seconds(summary.median_s)}, most of which does not depend on the batch")
         if summary.median_s > LONG_S:
             return
         doubled = replace(case, inputs=_Twice(case, e.seed, batched))

@@ -29,6 +29,7 @@ from benchax.artifacts.collectives import collectives
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.executors import pickling
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
@@ -91,7 +92,7 @@ class Sharded:
     ) -> Curve | VariantRow:
         job = Job(
             ENTRY,
-            (case, plan, shapes, options.seed),
+            (pickling.dumps(case), plan, shapes, options.seed),
             limits=lambda stage: limit(stage, options),
             memory_limit_bytes=options.memory_limit_bytes,
             name=f"the meshes of {case.id.label!r}",
@@ -168,12 +169,14 @@ def _sentence(plan: Plan, told: Mapping[str, Any]) -> str:
 
 
 def try_meshes(
-    argument: tuple[Case, Plan, tuple[Shape, ...], int], say: Callable[..., None]
+    argument: tuple[bytes, Plan, tuple[Shape, ...], int], say: Callable[..., None]
 ) -> tuple[dict[str, Any], list[Any]]:
-    case, plan, shapes, seed = argument
-    # Before the back end starts. The flag says the same in an older way, and JAX takes no two answers.
+    content, plan, shapes, seed = argument
+    # Before the back end starts, as arrays of the case would do. The flag says the same in an older way, and JAX takes
+    # no two answers.
     os.environ["XLA_FLAGS"] = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
     jax.config.update("jax_num_cpu_devices", max(map(math.prod, shapes)))
+    case: Case = pickling.loads(content)
     say("inputs")
     is_fake, found = jax.default_backend() == "cpu", list[dict[str, Any]]()
     with without_cache():
