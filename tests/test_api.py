@@ -198,10 +198,10 @@ def test_eager_and_jitted_together_tell_when_compiling_pays() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"timer": "cupti"}, "unknown timer 'cupti'\nexpected one of: auto, in_graph, loop, pipelined, wall"),
+        ({"timer": "cupti"}, "unknown timer 'cupti'\nexpected one of: auto, device, in_graph, loop, pipelined, wall"),
         (
             {"timer": "wall,lop"},
-            "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, in_graph, loop, pipelined, wall",
+            "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, device, in_graph, loop, pipelined, wall",
         ),
         ({"max_time_s": "fast"}, "option 'max_time_s' in the call cannot be 'fast'\nexpected a time such as"),
         ({"max_samples": 0}, "option 'max_samples' in the call cannot be 0\nexpected"),

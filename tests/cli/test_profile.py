@@ -338,7 +338,7 @@ def test_xprof_is_asked_about_the_trace(
 
 # ---- Nsight -----------------------------------------------------------------------------------------------------
 
-NSYS = """#!{python}
+NSYS = """
 import json, pathlib, subprocess, sys
 words = sys.argv[1:]
 at = words.index({python!r})
@@ -353,7 +353,9 @@ def nsys(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in on the PATH, which writes what it is told into the file that is returned."""
     (project / "bin").mkdir()
     script = project / "bin" / "nsys"
-    script.write_text(NSYS.format(python=sys.executable))
+    # A path with a space has no place behind #!.
+    (project / "bin" / "nsys.py").write_text(NSYS.format(python=sys.executable))
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(script))}.py "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent))

@@ -14,7 +14,7 @@ import pytest
 from benchax.errors import NotAvailable
 from benchax.profiling import nsys
 
-STAND_IN = """#!{python}
+STAND_IN = """
 import json, os, subprocess, sys
 words = sys.argv[1:]
 at = words.index("program-begins") + 1
@@ -28,7 +28,9 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An nsys on the PATH that runs the program behind the word program-begins; the file that it writes."""
     script, log = tmp_path / "bin" / "nsys", tmp_path / "told.json"
     script.parent.mkdir()
-    script.write_text(STAND_IN.format(python=sys.executable, log=str(log)))
+    # A path with a space has no place behind #!.
+    (script.parent / "nsys.py").write_text(STAND_IN.format(log=str(log)))
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(script))}.py "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
     return log

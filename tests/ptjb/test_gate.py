@@ -12,7 +12,6 @@ from benchax.comparing.gate import parse
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Version
 from benchax.options import resolve
-from benchax.pairing import session
 from benchax.pairing.contest import Answer, Contest, Taken
 from pytest_jax_bench import gate
 
@@ -92,13 +91,21 @@ def test_a_greater_program_fails_the_session_from_any_process(how: list[str], pt
     assert "(limit 0 B)" in line
 
 
-def taken_with(compile_s: float) -> Taken:
-    """Four processes in which the candidate ran as fast as the baseline, and compiled in so many seconds, not 0.1."""
-    versions = (Version("old"), Version("new"))
-    contest = Contest(CaseId("f"), tuple(Side(v.label) for v in versions), versions, resolve({}))
+VERSIONS = (Version("old"), Version("new"))
+CONTEST = Contest(CaseId("f"), tuple(Side(v.label) for v in VERSIONS), VERSIONS, resolve({}))
+
+
+def compiles_in(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+    """Processes in which the candidate runs as fast as the baseline, and compiles in so many seconds, not 0.1: in the
+    first measurement, in the second."""
+    each, known = iter(seconds), dict[int, float]()
     ns = 1_000_000 + np.arange(3 * 25 * 2).reshape(3, 25, 2) % 7 * 1000
-    answers = [Answer(i, 1, ns, [built_in(0.1), built_in(compile_s + i / 1000)]) for i in range(4)]
-    return Taken(contest, answers=answers)
+
+    def take(taken: Taken, pool: Any, process: int, *_: Any) -> None:
+        compile_s = known[id(taken)] = known.get(id(taken)) or next(each)
+        taken.answers.append(Answer(process, 1, ns, [built_in(0.1), built_in(compile_s + process / 1000)]))
+
+    monkeypatch.setattr(Taken, "take", take)
 
 
 def built_in(compile_s: float) -> dict[str, Any]:
@@ -109,10 +116,9 @@ def built_in(compile_s: float) -> dict[str, Any]:
 def test_a_longer_compilation_counts_when_new_processes_confirm_it(
     second_s: float, is_alarm: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = iter([taken_with(0.2), taken_with(second_s)])
-    monkeypatch.setattr(session, "run", lambda contests, *_: [next(runs)] if contests else [])
+    compiles_in(monkeypatch, 0.2, second_s)
 
-    found = gate.judged(taken_with(0.2).contest, parse("run=5%,compile=50%"))
+    found = gate.judged(CONTEST, parse("run=5%,compile=50%"))
 
     compilation = next(c for c in found if c.metric == "compile")
     assert compilation.confirmed is is_alarm
@@ -120,10 +126,9 @@ def test_a_longer_compilation_counts_when_new_processes_confirm_it(
 
 
 def test_without_a_limit_of_compiling_nothing_is_run_again_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = iter([taken_with(0.2)])
-    monkeypatch.setattr(session, "run", lambda contests, *_: [next(runs)] if contests else [])
+    compiles_in(monkeypatch, 0.2)
 
-    found = gate.judged(taken_with(0.2).contest, parse("5%"))
+    found = gate.judged(CONTEST, parse("5%"))
 
     assert {c.metric: c.verdict for c in found} == {"run": "same", "compile": "unclear"}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -135,7 +136,7 @@ def test_a_program_without_jax_is_said_to_have_none(programs: Programs) -> None:
     ended = programs.python("import json")
 
     assert ended.reports == ()
-    assert ended.remarks == (f"jax was never imported by {sys.executable} program.py",)
+    assert ended.remarks == (f"jax was never imported by {shlex.quote(sys.executable)} program.py",)
 
 
 def test_the_first_import_that_succeeds_counts(programs: Programs) -> None:
@@ -189,7 +190,7 @@ def test_the_program_sees_nothing_of_us(programs: Programs) -> None:
     programs.write("program.py", "import sys, jax; print(sys.path, jax.__spec__.loader.__dict__, sys.flags)")
     alone = subprocess.check_output([sys.executable, "program.py"], cwd=programs.folder, env=programs.env)
 
-    programs.run("sh", "-c", f"{sys.executable} program.py > seen")
+    programs.run("sh", "-c", f"{shlex.quote(sys.executable)} program.py > seen")
 
     assert (programs.folder / "seen").read_bytes() == alone
 
