@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,8 @@ def test_every_case_has_its_row_whatever_the_others_do(project: Path) -> None:
         "takes_too_much": ("out_of_memory", "inputs"),
     }
     assert rows["hangs_in_python"].failure is not None
-    assert "bench_it.py:11)" in rows["hangs_in_python"].failure.message  # where it hangs
+    # Where it hangs: at `while`, or in its body.
+    assert re.search(r"bench_it\.py:1[12]\)", rows["hangs_in_python"].failure.message)
     assert [rows[name].summary("wall") is not None for name in ("first", "last")] == [True, True]
     assert (rows["last"].options.timeout_s, rows["last"].options.memory_limit_bytes) == (1.5, 2**30)
 
