@@ -91,7 +91,7 @@ def test_a_run_that_is_mostly_recording_is_refused(
     outer: int, inner: int, why: str, subject: Make, monkeypatch
 ) -> None:
     monkeypatch.setattr(device, "event_cost", lambda: EventCost(0.2e-6, 0.2e-6))
-    monkeypatch.setattr(device, "whole_runs", lambda subject, calls: [Run(0, 1e-6, outer, inner)] * calls)
+    monkeypatch.setattr(device, "whole_runs", lambda subject, calls, cold: [Run(0, 1e-6, outer, inner)] * calls)
     prepared = TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(4)))
     assert prepared.overhead_s is not None
 
@@ -103,7 +103,7 @@ def test_a_run_that_is_mostly_recording_is_refused(
 
 def test_a_run_with_little_recording_has_it_subtracted(subject: Make, monkeypatch) -> None:
     monkeypatch.setattr(device, "event_cost", lambda: EventCost(0.2e-6, 0.3e-6))
-    monkeypatch.setattr(device, "whole_runs", lambda subject, calls: [Run(0, 1e-3, 2, 2)] * calls)
+    monkeypatch.setattr(device, "whole_runs", lambda subject, calls, cold: [Run(0, 1e-3, 2, 2)] * calls)
     prepared = TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(4)))
     assert prepared.overhead_s is not None
 
@@ -140,7 +140,9 @@ def test_inputs_of_a_donating_function_are_not_all_made_at_once(subject: Make, m
     asked = []
     made = subject(lambda x: jnp.sin(x) + 1, "f32[10000]", donate=[0])
     monkeypatch.setattr(device, "RENEWED_BYTES", 3 * 4 * 10_000)
-    monkeypatch.setattr(device, "whole_runs", lambda s, calls: asked.append(calls) or [Run(0, 1e-3, 1, 0)] * calls)
+    monkeypatch.setattr(
+        device, "whole_runs", lambda s, calls, cold: asked.append(calls) or [Run(0, 1e-3, 1, 0)] * calls
+    )
 
     taken(TIMERS["device"].prepare(made), 10)
 

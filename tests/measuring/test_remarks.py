@@ -152,6 +152,15 @@ def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
     assert odd["resident-far-below-wall"].startswith("repeated inside one program it takes 3.00 ms, called 38.0 ms")
 
 
+@pytest.mark.parametrize("timer", ["device", "in_graph", "loop"])
+def test_a_part_that_takes_longer_than_the_whole_is_a_contradiction(timer: str, evidence):
+    odd = said(replace(evidence, samples=(samples("wall", 260e-6), samples(timer, 490e-6))))
+
+    assert odd["more-than-a-call"].startswith(f"{timer} reads 490 µs, which is a part of the 260 µs of a whole call")
+    fine = said(replace(evidence, samples=(samples("wall", 260e-6), samples(timer, 262e-6))))
+    assert "more-than-a-call" not in fine
+
+
 def test_crossing_the_inline_limit(evidence):
     above = replace(evidence, samples=(samples("wall", 30e-6),), inline_flops=1000.0)
 

@@ -34,6 +34,7 @@ COARSE_SHARE = 0.01
 FOLDED_SHARE = 0.01
 HANDOVER_LIMIT_S = 200e-6
 SLOPE_LIMIT_S = 1e-3
+CONTRADICTION = 1.1
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,29 @@ def resident_far_below_wall(e: Evidence) -> Remark | None:
     )
 
 
+def more_than_a_call(e: Evidence) -> Remark | None:
+    """Part of a call cannot take longer than the call: the machine was another one, from one timer to the next."""
+    wall = e.summary("wall")
+    if not wall:
+        return None
+    parts = [(s.timer, s.summary) for s in e.samples if s.timer in ("device", "in_graph", "loop")]
+    above = [
+        (name, part)
+        for name, part in parts
+        if (part.low_s or part.median_s) > CONTRADICTION * (wall.high_s or wall.median_s)
+    ]
+    if not above:
+        return None
+    listed = " and ".join(f"{name} reads {seconds(part.median_s)}" for name, part in above)
+    return Remark(
+        "more-than-a-call",
+        "warning",
+        f"{listed}, which is a part of the {seconds(wall.median_s)} of a whole call: the timers met the machine at two "
+        "speeds (threads that share a core at times, or a neighbour). The lower figures are nearer to what the function "
+        "costs; measure again",
+    )
+
+
 def inline_limit(e: Evidence) -> Remark | None:
     wall = e.summary("wall")
     if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
@@ -275,6 +299,7 @@ RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
     not_jitted,
     dispatch_bound,
     resident_far_below_wall,
+    more_than_a_call,
     inline_limit,
     page_faults,
     donation_unused,

@@ -7,7 +7,7 @@ multi-threaded, or made of several programs.
 
 On CPU, recording an operation lengthens it by 0.2 to 0.5 µs. What that comes to on this machine is measured once in a
 process (`event_cost`) and subtracted. Where it is more than 15 % of the reading, the timer refuses: below about 1.5 µs
-an operation, and so scans whose steps are short. The first run of each recording is a cold one, and not counted.
+an operation, and so scans whose steps are short. The first runs of each recording are cold ones, and not counted.
 
 TPU and NVIDIA are written from documents and source; neither was at hand.
 
@@ -43,6 +43,11 @@ RENEWED_BYTES = 256 * 2**20
 MOST_CALLS = 1000
 """Of one recording."""
 ATTEMPTS = 5
+WAKING_S = 5e-3
+"""At the beginning of each recording, and not counted: the threads have slept since the last one, and of two that share
+the work the second one comes late."""
+RECORDING_S = 20e-3
+"""Of calls, at least: starting and ending a recording takes as long."""
 
 
 class Device:
@@ -65,9 +70,15 @@ class Device:
 
 def _prepared(subject: Subject, cost: EventCost) -> Prepared:
     recorded: list[Run] = []
+    ahead: list[Run] = []
 
     def take(iterations: int, count: int) -> list[int]:
-        runs = [run for part in _parts(subject, iterations * count) for run in whole_runs(subject, part)]
+        wanted = iterations * count
+        while len(ahead) < wanted:
+            cold, enough = _lengths(subject, recorded)
+            for part in _parts(subject, max(wanted - len(ahead), enough)):
+                ahead.extend(whole_runs(subject, part, cold))
+        runs, ahead[:] = ahead[:wanted], ahead[wanted:]
         recorded.extend(runs)
         return [round(sum(run.busy_s for run in runs[i::count]) * 1e9) for i in range(count)]
 
@@ -79,7 +90,7 @@ def _prepared(subject: Subject, cost: EventCost) -> Prepared:
     take(1, 1)  # what cannot be recorded says so now
     if recorded[0].outer + recorded[0].inner > MANY:
         _check_share(cost, recorded)
-    recorded.clear()
+    del recorded[:-1], ahead[:]
     return Prepared(
         sample=lambda n: sum(take(1, n)),
         take=take,
@@ -87,6 +98,14 @@ def _prepared(subject: Subject, cost: EventCost) -> Prepared:
         most_iterations=1,
         sample_time_s=SHORTEST_S,
     )
+
+
+def _lengths(subject: Subject, recorded: list[Run]) -> tuple[int, int]:
+    """(calls that wake the threads, calls of a recording)"""
+    if not recorded or subject.donates:  # each would need inputs of its own
+        return 1, 1
+    busy_s = max(recorded[-1].busy_s, 1e-6)
+    return min(MOST_CALLS, 1 + round(WAKING_S / busy_s)), min(MOST_CALLS, 1 + round(RECORDING_S / busy_s))
 
 
 def _parts(subject: Subject, calls: int) -> list[int]:
@@ -107,8 +126,9 @@ def _check_share(cost: EventCost, recorded: list[Run]) -> None:
         )
 
 
-def whole_runs(subject: Subject, calls: int) -> list[Run]:
-    """One run for each of that many calls: of a call that runs several programs, all of them together.
+def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[Run]:
+    """One run for each of that many calls, after `cold` others: of a call that runs several programs, all of them
+    together.
 
     Raises:
         NotMeasured: they could not be recorded, or not be told apart.
@@ -117,7 +137,7 @@ def whole_runs(subject: Subject, calls: int) -> list[Run]:
     for attempt in range(ATTEMPTS):
         # The end of the last call is not always recorded, so that from the second attempt on there is one more.
         extra = 1 if attempt else 0
-        runs = _recorded_calls(subject, 1 + calls - len(found) + extra)[1:]
+        runs = _recorded_calls(subject, cold + calls - len(found) + extra)[cold:]
         found += [run for run in runs if run.is_whole]
         if len(found) >= calls:
             return found[:calls]
