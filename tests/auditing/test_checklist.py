@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -93,11 +94,13 @@ def test_every_line_has_an_answer_also_for_a_function_that_does_not_trace() -> N
 
 
 @pytest.mark.serial
-def test_a_whole_checklist_is_measured() -> None:
+def test_a_whole_checklist_is_measured(project: Path) -> None:
     found = benchax.checklist(double, "f32[8]", max_time_s=5)
 
     answers = {tick.text: tick.answer for tick in found.ticks}
+    traces = next(tick for tick in found.ticks if tick.text.startswith("Take traces"))
     assert answers["Profile memory"] == "yes"
-    assert answers["Take traces with jax.profiler"] == "yes"
+    assert (traces.answer, traces.by) == ("no", ("profile-missing",))
+    assert "the hottest operation is" in traces.why
     assert answers["Test numerical stability"] == "yes"
     assert answers["Shard over the devices"] == "not applicable"

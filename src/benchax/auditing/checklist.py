@@ -20,18 +20,15 @@ from benchax.errors import BenchaxError
 from benchax.experiments import run as experiments
 from benchax.experiments.functions import is_float
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.program import program_of
 from benchax.options import resolve
 from benchax.pairing.session import Effort
-from benchax.profiling.profile import profile
 from benchax.results.audit import Checked, Finding
 from benchax.results.checklist import Answer, Checklist, Tick
 from benchax.results.experiment import Experiment, VariantRow
-from benchax.units import parse_seconds, percent, seconds, size
+from benchax.units import parse_seconds, seconds, size
 
 VARIANTS = ("bf16", "accumulate-gradients", "remat")
 """Tried together, in one session."""
-TRACED_RUNS = 10
 TRYING_SHARE = 0.5
 """Of the time for comparisons, what the variants may take."""
 
@@ -185,17 +182,6 @@ def _profiled(e: Evidence) -> Said:
     return "yes", f"measured just now: a call takes {_per_call(e)}{built}"
 
 
-def _traced(e: Evidence) -> Said:
-    call, inputs = program_of(e.case).call, e.inputs
-    found = profile(lambda: call(*inputs.args, **inputs.kwargs), runs=TRACED_RUNS)
-    if not found.ops:
-        return "not checked", "; ".join(remark.message for remark in found.remarks) or "the trace is empty"
-    top = found.ops[0]
-    whole = f"{len(found.ops)} operation{'s' * (len(found.ops) > 1)}"
-    where = f" ({top.scope})" if top.scope else ""
-    return "yes", f"traced just now: {whole}; {top.name}{where} takes {percent(top.share)} of their time"
-
-
 def _parameters(e: Evidence) -> Said:
     floats = [leaf for leaf in e.inputs.data if is_float(leaf)]
     if not floats:
@@ -261,7 +247,7 @@ ITEMS = (
     Item(DEVICES, "Fit the mesh to the devices", _devices, ("mesh-mismatch",)),
     Item(DEVICES, "Pipeline huge models", _devices),
     Item(PROFILING, "Profile before optimising", _measured(_profiled)),
-    Item(PROFILING, "Take traces with jax.profiler", _measured(_traced)),
+    Item(PROFILING, "Take traces with jax.profiler", _by_rules, ("profile-missing",)),
     Item(PROFILING, "Check for recompilation", _by_rules, ("recompile-hot-spot",)),
     Item(PROFILING, "Monitor memory", _measured(_memory)),
     Item(PROFILING, "Validate speedups with benchmarks", _compared),

@@ -1,5 +1,7 @@
 """Variants of a function, each measured beside it: `benchax.experiment`, `benchax try`. And `loops`: a loop in five
-ways.
+ways; `pipeline`: stages on devices of their own.
 """
 
+import benchax.reporting.display  # so that what they return shows itself, as what the hub gives does
 from benchax.experiments.looping import loops as loops
+from benchax.experiments.pipelining import pipeline as pipeline

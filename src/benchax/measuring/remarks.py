@@ -211,9 +211,9 @@ def more_than_a_call(e: Evidence) -> Remark | None:
     return Remark(
         "more-than-a-call",
         "warning",
-        f"{listed}, which is a part of the {seconds(wall.median_s)} of a whole call: the timers met the machine at two "
-        "speeds (threads that share a core at times, or a neighbour). The lower figures are nearer to what the function "
-        "costs; measure again",
+        f"{listed}, which is a part of the {seconds(wall.median_s)} of a whole call: the timers met the machine at "
+        "two speeds (threads that share a core at times, or a neighbour). The lower figures are nearer to what the "
+        "function costs; measure again",
     )
 
 

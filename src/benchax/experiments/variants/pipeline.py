@@ -1,4 +1,4 @@
-"""Stages of a function on devices of their own, fed with micro-batches: not available, and why."""
+"""Stages of a function on devices of their own, fed with micro-batches: not available here, and what does it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Pipeline:
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
         raise NotAvailable(
-            "where a function can be cut into stages is not to be seen from its program, and fake devices of a CPU "
-            "share its cores, so that the busy and idle time of each would be that of the others"
+            "where a function can be cut into stages is not to be seen from its program: give them to "
+            "benchax.experiments.pipeline(stages, x)"
         )
 
 

@@ -7,6 +7,9 @@ The batch is the rows in front of the last argument that is an array; every othe
 alike. XLA inserts the communication (jit with sharded inputs, automatic axes). Where there are too few real devices
 and the back end is the CPU, one process pretends to have as many as are needed: counts and bytes of its programs are
 those of the real thing, times are not, and are not told. Results are compared with those of one device.
+
+Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
+over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from benchax.artifacts import hlo_module
 from benchax.artifacts.collectives import collectives
+from benchax.artifacts.counts import counts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
@@ -46,7 +50,7 @@ from benchax.options import resolve
 from benchax.results.experiment import Curve, Point, VariantRow
 from benchax.stats.intervals import median_interval
 from benchax.stats.summary import quantile
-from benchax.units import size
+from benchax.units import count, number, size
 
 ENTRY = "benchax.experiments.variants.sharding:try_meshes"
 MOST_DEVICES = 64
@@ -140,16 +144,17 @@ def planned(case: Case, inputs: Inputs) -> Plan:
     """Raises `NotAvailable` where no argument is an array."""
     arguments: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
     dynamic = {key: value for key, value in arguments.items() if key not in inputs.static}
-    fronts = {key: _front(tree) for key, tree in dynamic.items()}
-    rows = next((front for front in reversed(fronts.values()) if front), None)
+    fronts = {key: front(tree) for key, tree in dynamic.items()}
+    rows = next((count for count in reversed(fronts.values()) if count), None)
     if rows is None:
         raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
-    batched = tuple(key for key, front in fronts.items() if front == rows)
+    batched = tuple(key for key, count in fronts.items() if count == rows)
     names = tuple(argument_name(case.fn, key) for key in batched)
     return Plan(rows, batched, names, tuple(key for key in dynamic if key not in batched))
 
 
-def _front(tree: Any) -> int | None:
+def front(tree: Any) -> int | None:
+    """Rows in front of every leaf; None where there are none, or they differ."""
     leaves = jax.tree.leaves(tree)
     fronts = {leaf.shape[0] if isinstance(leaf, jax.Array) and leaf.ndim else None for leaf in leaves}
     return fronts.pop() if len(fronts) == 1 else None
@@ -172,10 +177,7 @@ def try_meshes(
     argument: tuple[bytes, Plan, tuple[Shape, ...], int], say: Callable[..., None]
 ) -> tuple[dict[str, Any], list[Any]]:
     content, plan, shapes, seed = argument
-    # Before the back end starts, as arrays of the case would do. The flag says the same in an older way, and JAX takes
-    # no two answers.
-    os.environ["XLA_FLAGS"] = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
-    jax.config.update("jax_num_cpu_devices", max(map(math.prod, shapes)))
+    pretend(max(map(math.prod, shapes)))
     case: Case = pickling.loads(content)
     say("inputs")
     is_fake, found = jax.default_backend() == "cpu", list[dict[str, Any]]()
@@ -191,8 +193,19 @@ def try_meshes(
                 found.append({"why": error.problem})
             except Exception as error:
                 found.append({"why": diagnose(error, "mesh").message})
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"meshes": found, "is_fake": is_fake, "devices": len(jax.devices()), "cores": cores}, []
+    return {"meshes": found, "is_fake": is_fake, "devices": len(jax.devices()), "cores": cores()}, []
+
+
+def pretend(devices: int) -> None:
+    """Gives the CPU so many devices. To be called before the back end starts, as reviving any array does."""
+    # The flag says the same in an older way, and JAX takes no two answers.
+    os.environ["XLA_FLAGS"] = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
+    jax.config.update("jax_num_cpu_devices", devices)
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _tried(case: Case, plan: Plan, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool) -> dict[str, Any]:
@@ -201,8 +214,8 @@ def _tried(case: Case, plan: Plan, shape: Shape, inputs: Inputs, expected: Any, 
     program = program_of(dataclasses.replace(case, donate=()))
     compiled = program.call.lower(*args, **kwargs).compile()
     outputs = jax.block_until_ready(program.call(*args, **kwargs))
-    facts = (*_exchanged(compiled), *_held(compiled), *_agreement(outputs, expected))
-    time = _timed(lambda: program.call(*args, **kwargs)) if is_timed else (None, None, None)
+    facts = (*_exchanged(compiled.as_text() or ""), *_held(compiled), *_agreement(outputs, expected))
+    time = timed(lambda: program.call(*args, **kwargs)) if is_timed else (None, None, None)
     return {"facts": facts, "time": time}
 
 
@@ -240,14 +253,27 @@ def _placed(mesh: Mesh, plan: Plan, inputs: Inputs) -> tuple[tuple[Any, ...], di
     return args, {name: place(name, value) for name, value in inputs.kwargs.items()}
 
 
-def _exchanged(compiled: Any) -> Facts:
-    found = collectives(hlo_module.parse(compiled.as_text() or ""))
-    if not found.calls:
-        return (("exchanged:", "nothing"),)
-    counts = Counter(call.opcode for call in found.calls)
-    listed = ", ".join(f"{count} {opcode}" for opcode, count in sorted(counts.items()))
+def _exchanged(hlo_text: str) -> Facts:
+    module = hlo_module.parse(hlo_text)
+    found, counted = collectives(module), counts(hlo_text, module)
     total = found.bytes_per_call
-    return (("exchanged:", f"{listed}, {'of unknown turns' if total is None else size(total)} per device"),)
+    work = _work(counted.flops if counted else None, total, is_exact=counted is not None and counted.is_exact)
+    if not found.calls:
+        return (("exchanged:", "nothing"), ("computes", work))
+    opcodes = Counter(call.opcode for call in found.calls)
+    listed = ", ".join(f"{n} {opcode}" for opcode, n in sorted(opcodes.items()))
+    exchanged = f"{listed}, {'of unknown turns' if total is None else size(total)} per device"
+    return (("exchanged:", exchanged), ("computes", work))
+
+
+def _work(flops: float | None, exchanged_bytes: int | None, *, is_exact: bool) -> str:
+    """84.0 MFLOP per device for 128 KiB exchanged: 641 FLOP/B"""
+    if flops is None:
+        return "operations that nobody can count, in custom calls"
+    done = f"{'' if is_exact else 'about '}{count(flops, 'FLOP')} per device"
+    if not exchanged_bytes:
+        return done
+    return f"{done} for {size(exchanged_bytes)} exchanged: {number(flops / exchanged_bytes)} FLOP/B"
 
 
 def _held(compiled: Any) -> Facts:
@@ -263,10 +289,14 @@ def _agreement(outputs: Any, expected: Any) -> Facts:
     return (("wrong result:", found.why),) if found.why else ()
 
 
-def _timed(call: Callable[[], Any]) -> tuple[float, float | None, float | None]:
-    """(median, low, high) of a call and the wait for its result, in seconds."""
+def timed(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
+    """(median, low, high) of a call and the wait for its result, in seconds.
+
+    Args:
+        enough_s: no further reading after so many seconds in calls, but for the fewest that give an interval.
+    """
     readings: list[float] = []
-    while len(readings) < LEAST_READINGS or (len(readings) < MOST_READINGS and sum(readings) < READING_S):
+    while len(readings) < LEAST_READINGS or (len(readings) < MOST_READINGS and sum(readings) < enough_s):
         begun = perf_counter_ns()
         jax.block_until_ready(call())
         readings.append((perf_counter_ns() - begun) / 1e9)
