@@ -2,6 +2,6 @@
 ways; `pipeline`: stages on devices of their own.
 """
 
-import benchax.reporting.display  # so that what they return shows itself, as what the hub gives does
+import benchax.reporting.display  # noqa: F401  what they return shows itself, as what the hub gives does
 from benchax.experiments.looping import loops as loops
 from benchax.experiments.pipelining import pipeline as pipeline

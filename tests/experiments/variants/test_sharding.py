@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.experiments.variants import sharding
 from benchax.experiments.variants.sharding import MEMBERS, planned
 from benchax.measuring.inputs import make_inputs
 
@@ -56,6 +57,30 @@ def test_matrices_over_the_second_axis_are_held_in_parts(curve) -> None:
     # half of 2 matrices, and half of the batch
     assert found["each device holds"].startswith("22.0 KiB of arguments")
     assert "all-gather" in found["exchanged:"]
+
+
+def test_operations_of_a_device_stand_against_what_it_exchanges(curve) -> None:
+    alone, apart = facts(curve, "1x1")["computes"], facts(curve, "4x1")["computes"]
+
+    # 2 products of 48 x 64 x 64 x 2 operations are 786 k, and a little around them; a quarter of it on each of four
+    assert alone.endswith("kFLOP per device")
+    assert 786 < float(alone.split()[0]) < 850
+    assert 196 < float(apart.split()[0]) < 213
+    assert "kFLOP per device for 4 B exchanged: " in apart
+    assert apart.endswith(" kFLOP/B")
+    assert float(apart.split()[-2]) == pytest.approx(float(apart.split()[0]) / 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("flops", "size_bytes", "is_exact", "expected"),
+    [
+        (84e6, 2**17, True, "84.0 MFLOP per device for 128 KiB exchanged: 641 FLOP/B"),
+        (84e6, None, False, "about 84.0 MFLOP per device"),
+        (None, 4, False, "operations that nobody can count, in custom calls"),
+    ],
+)
+def test_what_is_not_known_of_work_or_exchange_is_left_out(flops, size_bytes, is_exact: bool, expected: str) -> None:
+    assert sharding._work(flops, size_bytes, is_exact=is_exact) == expected
 
 
 def test_results_are_those_of_one_device(curve) -> None:

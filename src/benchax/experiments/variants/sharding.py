@@ -50,7 +50,7 @@ from benchax.options import resolve
 from benchax.results.experiment import Curve, Point, VariantRow
 from benchax.stats.intervals import median_interval
 from benchax.stats.summary import quantile
-from benchax.units import count, number, size
+from benchax.units import count, size
 
 ENTRY = "benchax.experiments.variants.sharding:try_meshes"
 MOST_DEVICES = 64
@@ -273,7 +273,7 @@ def _work(flops: float | None, exchanged_bytes: int | None, *, is_exact: bool) -
     done = f"{'' if is_exact else 'about '}{count(flops, 'FLOP')} per device"
     if not exchanged_bytes:
         return done
-    return f"{done} for {size(exchanged_bytes)} exchanged: {number(flops / exchanged_bytes)} FLOP/B"
+    return f"{done} for {size(exchanged_bytes)} exchanged: {count(flops / exchanged_bytes, 'FLOP/B')}"
 
 
 def _held(compiled: Any) -> Facts:

