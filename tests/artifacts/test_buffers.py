@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchax.artifacts import arguments, hlo_module
@@ -136,6 +136,7 @@ def test_without_the_program_itself_the_buffers_keep_their_sizes(monkeypatch: py
 
 
 @given(st.binary(max_size=60))
+@example(b"\x08\x00")
 def test_bytes_that_are_no_message_are_an_error_that_is_known(message: bytes) -> None:
     with suppress(FormatError):
         assert isinstance(read_assignment(message), list)

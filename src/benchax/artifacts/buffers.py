@@ -21,7 +21,7 @@ from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Module
 from benchax.artifacts.sources import Sources
 from benchax.model import Memory
-from benchax.protobuf import VARINT, fields
+from benchax.protobuf import VARINT, broken, fields
 from benchax.results.inspection import Buffer, BufferKind, Buffers, HeldValue
 
 MOST_VALUES = 20
@@ -200,8 +200,10 @@ def _allocation(read: list[tuple[int, Any]], made_by: dict[int, int]) -> Allocat
     return Allocation(last.get(2, 0), kind, parameter, bool(last.get(7) or last.get(13)), values)
 
 
-def _fields(message: bytes) -> list[tuple[int, Any]]:
+def _fields(message: Any) -> list[tuple[int, Any]]:
     """(number, value): a number, or bytes."""
+    if not isinstance(message, bytes):
+        raise broken(0, "a number in the place of a message")
     return [
         (field.number, field.value if field.wire == VARINT else message[field.start : field.end])
         for field in fields(message, 0, len(message))
