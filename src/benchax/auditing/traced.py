@@ -1,20 +1,17 @@
-"""What rules read from the jaxpr: values and who makes and reads them, with inner jits inlined; and cases rewritten.
+"""What rules read from the jaxpr: values and who makes and reads them, with inner jits inlined.
 
 `Inspection` counts equations and names their lines. Rules about types and memory need to know which value goes where,
-across the small jits that `jnp` is made of: that is `steps`. `Rewritten` is the function with some equations left out
-or with other parameters, so that the difference can be measured.
+across the small jits that `jnp` is made of: that is `steps`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import jax
 import jax.numpy as jnp
-from jax.core import eval_jaxpr
 from jax.extend import core
 
 from benchax.artifacts.arguments import size_bytes, spec
@@ -163,61 +160,3 @@ def where_of(line: str) -> Where | None:
     """From file:line."""
     file, _, number = line.rpartition(":")
     return (file, int(number)) if file and number.isdecimal() else None
-
-
-@dataclass(frozen=True)
-class Rewritten:
-    """`fn` with each equation of the given names left out, and with other parameters of others.
-
-    What is left out must have no results, as debugging callbacks. Bodies of loops and branches stay as they are.
-    """
-
-    fn: Callable[..., Any]
-    without: tuple[str, ...] = ()
-    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """Of each primitive, what to set."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        is_array = [isinstance(leaf, jax.Array) for leaf in leaves]  # static ones are no inputs of a jaxpr
-        built: list[Any] = []
-
-        def flat(*arrays: Any) -> Any:
-            given = iter(arrays)
-            whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
-            args, kwargs = jax.tree.unflatten(tree, whole)
-            outputs, out_tree = jax.tree.flatten(self.fn(*args, **kwargs))
-            built.append(out_tree)
-            return outputs
-
-        arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
-        closed = jax.make_jaxpr(flat)(*arrays)
-        return jax.tree.unflatten(built[0], self._run(closed.jaxpr, closed.consts, arrays))
-
-    def _run(self, jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
-        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
-
-        def of(atom: Any) -> Any:
-            if isinstance(atom, core.Literal):
-                return jnp.asarray(atom.val, getattr(atom.aval, "dtype", None))
-            return values[atom]
-
-        for equation in jaxpr.eqns:
-            name = equation.primitive.name
-            if name in self.without:
-                continue
-            inner = equation.params.get("jaxpr") if name in ("jit", "pjit") else None
-            if inner is not None:
-                results = self._run(inner.jaxpr, inner.consts, [of(v) for v in equation.invars])
-            else:
-                results = self._alone(jaxpr, equation, of)
-            values.update(zip(equation.outvars, results, strict=True))
-        return [of(v) for v in jaxpr.outvars]
-
-    def _alone(self, jaxpr: Any, equation: Any, of: Callable[[Any], Any]) -> list[Any]:
-        """Lets JAX bind one equation, for every version knows how."""
-        if changed := self.params.get(equation.primitive.name):
-            equation = equation.replace(params={**equation.params, **changed})
-        operands = list(dict.fromkeys(v for v in equation.invars if not isinstance(v, core.Literal)))
-        alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(equation.outvars), eqns=[equation])
-        return eval_jaxpr(alone, (), *(of(v) for v in operands))

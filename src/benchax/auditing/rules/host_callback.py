@@ -9,9 +9,10 @@ from typing import Any
 from benchax.artifacts.jaxpr import nested_in
 from benchax.auditing.base import found
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import Rewritten, closed_jaxpr, flow, where_of
+from benchax.auditing.traced import closed_jaxpr, flow, where_of
 from benchax.auditing.trying import tried
 from benchax.errors import NotMeasured
+from benchax.experiments.rewriting import Rewritten, Without
 from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
@@ -39,7 +40,7 @@ class HostCallback:
             # Only in the outermost level can they be left out.
             reachable = sum(step.name in DEBUGGING for step in flow(closed_jaxpr(e)).steps)
             if reachable == sum(p.count for p in callbacks):
-                without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, DEBUGGING))
+                without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(DEBUGGING)))
                 result = tried(e, "without them", without)
                 seen.append(result.sentence)
             else:

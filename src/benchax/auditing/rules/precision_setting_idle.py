@@ -9,9 +9,10 @@ import jax
 
 from benchax.auditing.base import NotApplicable, found
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import Rewritten, Step, closed_jaxpr, flow, loops_and_all, where_of
+from benchax.auditing.traced import Step, closed_jaxpr, flow, loops_and_all, where_of
 from benchax.auditing.trying import looked
 from benchax.errors import NotMeasured
+from benchax.experiments.rewriting import Rewritten, WithParameters
 from benchax.model import Severity
 from benchax.results.audit import Finding
 
@@ -33,7 +34,7 @@ class PrecisionSettingIdle:
         if sum(step.name in PRODUCTS and _asks(step) for step in flow(closed).steps) < len(asking):
             raise NotMeasured("some of its products stand in loops and branches, where they cannot be changed")
         params = {name: {"precision": None} for name in PRODUCTS}
-        without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, params=params))
+        without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, WithParameters(params)))
         now, plain = looked(e, "without a precision", without)
         if not now.digest or not plain.digest:
             raise NotMeasured("the compiled programs cannot be read")

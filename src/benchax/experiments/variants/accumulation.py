@@ -7,19 +7,18 @@ it changes anything is measured: some back ends accumulate so anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax.core import eval_jaxpr
 from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable
 from benchax.experiments.base import Facts, Prepared, Seen
 from benchax.experiments.functions import plain
+from benchax.experiments.rewriting import Evaluate, Rewritten, called
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
@@ -47,57 +46,13 @@ class Accumulated:
             where = f"; {others} stand in loops and branches, which are left as they are" if others else ""
             raise NotAvailable(f"it has no product and no sum of bf16 or f16{where}")
         return Prepared(
-            replace(unjitted, fn=_Wide(unjitted.fn)),
+            replace(unjitted, fn=Rewritten(unjitted.fn, _widen)),
             facts=lambda before, now, c: _facts(reached, others, before, now, c),
         )
 
 
-@dataclass(frozen=True)
-class _Wide:
-    fn: Callable[..., Any]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        # Static arguments and other objects are no inputs of a jaxpr.
-        is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
-        built: list[Any] = []
-
-        def flat(*arrays: Any) -> Any:
-            given = iter(arrays)
-            whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
-            args, kwargs = jax.tree.unflatten(tree, whole)
-            outputs, out_tree = jax.tree.flatten(self.fn(*args, **kwargs))
-            built.append(out_tree)
-            return outputs
-
-        arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
-        closed = jax.make_jaxpr(flat)(*arrays)
-        return jax.tree.unflatten(built[0], _run(closed.jaxpr, closed.consts, arrays))
-
-
-def _run(jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
-    for eqn in jaxpr.eqns:
-        operands = [_value(v, values) for v in eqn.invars]
-        if (called := _called(eqn)) is not None:
-            results = _run(called.jaxpr, called.consts, operands)
-        elif _is_low(eqn):
-            results = _widened(eqn, operands)
-        else:
-            results = _as_it_was(jaxpr, eqn, values)
-        values.update(zip(eqn.outvars, results, strict=True))
-    return [_value(v, values) for v in jaxpr.outvars]
-
-
-def _value(atom: Any, values: dict[Any, Any]) -> Any:
-    if not isinstance(atom, core.Literal):
-        return values[atom]
-    return jnp.asarray(atom.val, getattr(atom.aval, "dtype", None))
-
-
-def _called(eqn: Any) -> Any:
-    """The program of an inner jit; it is inlined, as XLA does."""
-    return eqn.params.get("jaxpr") if eqn.primitive.name in ("jit", "pjit") else None
+def _widen(eqn: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+    return _widened(eqn, operands) if _is_low(eqn) else evaluate(eqn)
 
 
 def _is_low(eqn: Any) -> bool:
@@ -113,18 +68,11 @@ def _widened(eqn: Any, operands: list[Any]) -> list[Any]:
     return [eqn.primitive.bind(*operands, **params).astype(dtype)]
 
 
-def _as_it_was(jaxpr: Any, eqn: Any, values: dict[Any, Any]) -> list[Any]:
-    """Lets JAX bind one equation, for every version knows how."""
-    operands = list(dict.fromkeys(v for v in eqn.invars if not isinstance(v, core.Literal)))
-    alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(eqn.outvars), eqns=[eqn])
-    return eval_jaxpr(alone, (), *(values[v] for v in operands))
-
-
 def _counted(jaxpr: Any, is_reached: bool = True) -> tuple[int, int]:
     """(operations of low precision that are reached, those in loops and branches)"""
     reached = others = 0
     for eqn in jaxpr.eqns:
-        inner = [(inside, is_reached and _called(eqn) is not None) for inside in _inside(eqn)]
+        inner = [(inside, is_reached and called(eqn) is not None) for inside in _inside(eqn)]
         own = int(_is_low(eqn))
         reached, others = reached + own * is_reached, others + own * (not is_reached)
         for one, two in (_counted(inside, still) for inside, still in inner):
