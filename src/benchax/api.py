@@ -6,7 +6,6 @@ stored is still returned: the measurement is worth more than its copy on disk.
 
 from __future__ import annotations
 
-import inspect
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, StoreError, UsageError
+from benchax.errors import BenchaxError, StoreError, refuse_ambiguous
 from benchax.executors import executor_for
 from benchax.measuring import timers
 from benchax.measuring.engine import Progress, quiet
@@ -94,28 +93,14 @@ def bench(
         "static": static or None,
         "donate": donate or None,
     }
-    _refuse_ambiguous(fn, {**given, **named})
+    otherwise = "; for benchax: set the option in [tool.benchax]"
+    refuse_ambiguous("bench", fn, {**given, **named}, otherwise)
     case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit)
     outcome = Outcome()
     (row,) = run([case], call=given, outcome=outcome)
     for problem in outcome.unstored:
         warnings.warn(f"the row was measured but not stored: {problem.error}", stacklevel=2)
     return row
-
-
-def _refuse_ambiguous(fn: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """A name that both `bench` and `fn` take would silently go to one of them."""
-    try:
-        theirs = inspect.signature(fn).parameters
-    except (TypeError, ValueError):  # builtins have no signature, and no such names
-        return
-    for name, value in given.items():
-        if value is not None and name in theirs:
-            raise UsageError(
-                f"{name}={value!r} is both an option of bench and an argument of the function",
-                "an unambiguous call",
-                f"for the function: functools.partial(f, {name}=...); for benchax: set the option in [tool.benchax]",
-            )
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
+from typing import Any
 
 
 class BenchaxError(Exception):
@@ -87,6 +89,30 @@ def one_of(names: Iterable[str], given: str | None = None) -> str:
     if len(listed) > 30:
         return f"{did_you_mean}one of {len(listed)} names, such as {', '.join(near or listed[:5])}"
     return f"{did_you_mean}one of: {', '.join(listed)}"
+
+
+def refuse_ambiguous(by: str, fn: Callable[..., Any], given: Mapping[str, Any], otherwise: str = "") -> None:
+    """A name that both we and the user's function take would silently go to one of them.
+
+    Args:
+        by: our function.
+        given: its options that could be meant; None was not given.
+        otherwise: what else can be done, behind the advice.
+
+    Raises:
+        UsageError: one of them is a parameter of `fn`.
+    """
+    try:
+        theirs = inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # builtins have no signature, and no such names
+        return
+    for name, value in given.items():
+        if value is not None and name in theirs:
+            raise UsageError(
+                f"{name}={value!r} is both an option of {by} and an argument of the function",
+                "an unambiguous call",
+                f"for the function: functools.partial(f, {name}=...){otherwise}",
+            )
 
 
 def require(package: str, *, extra: str, doing: str) -> ModuleType:

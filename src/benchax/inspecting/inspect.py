@@ -8,7 +8,6 @@ with the advice that a row of `bench` would have.
 
 from __future__ import annotations
 
-import inspect as signatures
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -28,7 +27,7 @@ from benchax.artifacts.donation import donation
 from benchax.artifacts.jaxpr import jaxpr_facts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, UsageError
+from benchax.errors import BenchaxError, UsageError, refuse_ambiguous
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, signature, static_arguments, undeclared_static
@@ -66,7 +65,7 @@ def inspect(
     An argument of `fn` that is called like one of these is given through `functools.partial`.
     """
     given = {"name": name, "static": static or None, "donate": donate or None, "jit": None if jit else jit}
-    _refuse_ambiguous(fn, given)
+    refuse_ambiguous("inspect", fn, given)
     return inspect_case(make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit))
 
 
@@ -107,21 +106,6 @@ def _abstract(leaf: Any) -> Any:
         )
     # As JAX would take such an array: 64 bits become 32 unless its x64 mode is on.
     return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype)))
-
-
-def _refuse_ambiguous(fn: Callable[..., Any], given: dict[str, Any]) -> None:
-    """A name that both `inspect` and `fn` take would silently go to one of them."""
-    try:
-        theirs = signatures.signature(fn).parameters
-    except (TypeError, ValueError):  # builtins have no signature, and no such names
-        return
-    for name, value in given.items():
-        if name in theirs and value is not None:
-            raise UsageError(
-                f"{name}={value!r} is both an option of inspect and an argument of the function",
-                "an unambiguous call",
-                f"for the function: functools.partial(f, {name}=...)",
-            )
 
 
 def _build(case: Case, inputs: Inputs) -> tuple[Built, tuple[str, ...]]:

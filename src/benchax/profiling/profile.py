@@ -9,7 +9,6 @@ without (`benchmarks/profiles.py`). They say where the time goes; how long `f` t
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import time
@@ -20,7 +19,7 @@ from typing import Any, overload
 
 import jax
 
-from benchax.errors import NotMeasured, UsageError
+from benchax.errors import NotMeasured, UsageError, refuse_ambiguous
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
 from benchax.profiling.session import Session, check_options, session
@@ -78,7 +77,7 @@ def profile(
     """
     check_options(options)
     if callable(fn):
-        _refuse_ambiguous(fn, {"dir": dir, "runs": runs, "options": options})
+        refuse_ambiguous("profile", fn, {"dir": dir, "runs": runs, "options": options})
         return _of_function(fn, args, kwargs, dir, _checked(runs), options)
     if args or kwargs or runs is not None:
         raise UsageError(
@@ -193,18 +192,3 @@ def _checked(runs: int | None) -> int | None:
     if runs is not None and (isinstance(runs, bool) or not isinstance(runs, int) or runs < 1):
         raise UsageError(f"runs={runs!r}", "a whole number from 1 up, or None")
     return runs
-
-
-def _refuse_ambiguous(fn: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """A name that both `profile` and `fn` take would silently go to one of them."""
-    try:
-        theirs = inspect.signature(fn).parameters
-    except (TypeError, ValueError):  # builtins have no signature, and no such names
-        return
-    for name, value in given.items():
-        if value is not None and name in theirs:
-            raise UsageError(
-                f"{name}={value!r} is both an option of profile and an argument of the function",
-                "an unambiguous call",
-                f"for the function: functools.partial(f, {name}=...)",
-            )
