@@ -82,7 +82,6 @@ class Way:
 
     name: str
     title: str
-    needs: str = ""
 
     def of(self, case: Case, step: Step, n: int | Condition) -> Prepared:
         """Raises `NotAvailable` where there is none for this loop."""
@@ -98,9 +97,6 @@ class Way:
         if n > MOST_UNROLLED:
             raise NotAvailable(f"more than {MOST_UNROLLED} turns are not unrolled here; it has {n}")
         return Prepared(replace(whole, fn=InPython(step, n, is_unrolled=True)))
-
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
-        raise NotImplementedError("it is made of a step: `of`")
 
 
 WAYS = (
