@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,11 @@ import jax
 import jax.monitoring
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from benchax.watching import compiles
 from benchax.watching.compiles import CompileLog, watch_compiles
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
-SETTINGS = (
-    "jax_compilation_cache_dir",
-    "jax_enable_compilation_cache",
-    "jax_persistent_cache_min_compile_time_secs",
-    "jax_persistent_cache_min_entry_size_bytes",
-)
 
 
 def fresh() -> Callable[..., Any]:
@@ -39,19 +32,6 @@ def fresh() -> Callable[..., Any]:
 
 def kinds(log: CompileLog) -> list[str]:
     return [event.kind for event in log.events]
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Iterator[Path]:
-    """JAX's persistent cache in a folder of its own, keeping everything."""
-    before = {name: getattr(jax.config, name) for name in SETTINGS}
-    for name, value in zip(SETTINGS, (str(tmp_path), True, 0.0, 0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()  # without it the settings have no effect once anything was compiled
-    yield tmp_path
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 def test_the_first_call_traces_lowers_and_compiles():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,12 @@ import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import benchax
 from benchax.errors import UsageError
 from benchax.watching import frames
 
 X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
-SETTINGS = (
-    "jax_compilation_cache_dir",
-    "jax_enable_compilation_cache",
-    "jax_persistent_cache_min_compile_time_secs",
-    "jax_persistent_cache_min_entry_size_bytes",
-)
 
 
 def fresh() -> Callable[..., Any]:
@@ -34,19 +27,6 @@ def fresh() -> Callable[..., Any]:
         return jax.lax.add(x, x)
 
     return jax.jit(twice)
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Iterator[Path]:
-    """JAX's persistent cache in a folder of its own, keeping everything."""
-    before = {name: getattr(jax.config, name) for name in SETTINGS}
-    for name, value in zip(SETTINGS, (str(tmp_path), True, 0.0, 0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()  # without it the settings have no effect once anything was compiled
-    yield tmp_path
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 def test_a_call_is_told_with_its_function_its_line_and_its_arguments():
