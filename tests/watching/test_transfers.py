@@ -76,12 +76,12 @@ def test_other_threads_are_seen() -> None:
     assert found.count("host to device") == 1
 
 
-def test_bytes_are_those_of_the_dtype_on_the_device() -> None:
+def test_what_is_converted_is_named_as_given_and_counted_as_it_is_on_the_device() -> None:
     with watch_transfers() as found:
         step(W, np.ones((8, 4), np.float64), 0.5)
 
     listed = {t.what: t.size_bytes for t in found.of("host to device")}
-    assert listed == {"NumPy f32[8,4]": 128, "Python float": 4}
+    assert listed == {"NumPy f64[8,4], made f32": 128, "Python float": 4}
 
 
 def test_arrays_on_the_device_are_no_transfer() -> None:

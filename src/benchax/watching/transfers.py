@@ -169,7 +169,9 @@ def _named(value: Any, dtype: Any, shape: tuple[int, ...]) -> str:
     if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
         kind = next(kind for kind in (bool, int, float, complex) if isinstance(value, kind))
         return f"Python {kind.__name__}"
-    return f"NumPy {short_dtype(dtype.name)}[{','.join(map(str, shape))}]"
+    given = getattr(value, "dtype", dtype)
+    spec = f"NumPy {short_dtype(given.name)}[{','.join(map(str, shape))}]"
+    return spec if given == dtype else f"{spec}, made {short_dtype(dtype.name)}"
 
 
 def _name(fun: Any) -> str:

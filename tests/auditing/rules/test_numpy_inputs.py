@@ -66,7 +66,20 @@ def test_of_a_program_the_lines_that_send_arrays_often_are_named(ask_about_progr
     finding = ask_about_program(ID, transfers).one
 
     assert finding.where == ("train.py", 7)
-    assert finding.seen == ("step was given a NumPy f32[64,64] 100 times: 1.56 MiB",)
+    assert finding.title == "step takes NumPy arrays in each call: 1.56 MiB"
+    assert finding.seen == ("NumPy f32[64,64]: 100 times, 1.56 MiB",)
+    assert finding.severity == "warning"
+
+
+def test_all_that_one_line_of_a_program_sends_is_one_finding(ask_about_program: Any) -> None:
+    transfers = Transfers(sees=("host to device",))
+    for what, times in (("NumPy f64[128,784], made f32", 90), ("NumPy f32[128,10]", 90), ("NumPy f32[784,10]", 1)):
+        transfers.add(Transfer("host to device", "train.py:7", what, "step", times, times * 40, None))
+
+    finding = ask_about_program(ID, transfers).one
+
+    assert finding.seen == ("NumPy f64[128,784], made f32: 90 times, 3.52 KiB", "NumPy f32[128,10]: 90 times, 3.52 KiB")
+    assert finding.severity == "info"
 
 
 def test_where_transfers_cannot_be_seen_nothing_is_called_fine(ask_about_program: Any) -> None:

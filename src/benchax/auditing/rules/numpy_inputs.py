@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from benchax.measuring.inputs import make_inputs, static_arguments
 from benchax.measuring.program import program_of
 from benchax.model import Severity
 from benchax.results.audit import Finding
+from benchax.results.transfers import Transfer
 from benchax.specs import short_dtype
-from benchax.units import count, seconds, size
+from benchax.units import count, size
 
 ADVICE = (
     "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the "
@@ -29,6 +30,8 @@ ADVICE = (
 MOST_LISTED = 5
 OFTEN = 5
 """A program has to send its data once, and may do so in pieces."""
+LARGE_BYTES = 1 << 20
+"""Of a program: less than this, sent from one line in all the time that was watched, is an info."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,25 @@ class NumpyInputs:
         transfers = e.program.transfers
         if transfers is None or "host to device" not in transfers.sees:
             raise NotMeasured("transfers to the device could not be seen")
+        lines: dict[tuple[str, str | None], list[Transfer]] = {}
         for t in transfers.of("host to device"):
             if t.what.startswith("NumPy ") and t.count >= OFTEN:
-                spent = "" if t.elapsed_s is None else f", {seconds(t.elapsed_s)}"
-                seen = [f"{t.by} was given a {t.what} {count(t.count)} times: {size(t.size_bytes)}{spent}"]
-                yield found(
-                    self, f"{t.by} takes NumPy arrays in each call", seen, ADVICE, where=where_of(t.where or "")
-                )
+                lines.setdefault((t.by, t.where), []).append(t)
+        for (by, where), sent in lines.items():
+            yield self._of_line(by, where, sent)
+
+    def _of_line(self, by: str, where: str | None, sent: Sequence[Transfer]) -> Finding:
+        total = sum(t.size_bytes for t in sent)
+        seen = [f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent[:MOST_LISTED]]
+        seen += [f"and {len(sent) - MOST_LISTED} more shapes"] if len(sent) > MOST_LISTED else []
+        return found(
+            self,
+            f"{by} takes NumPy arrays in each call: {size(total)}",
+            seen,
+            ADVICE,
+            where=where_of(where or ""),
+            severity="info" if total < LARGE_BYTES else None,
+        )
 
 
 def _leaves(tree: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
