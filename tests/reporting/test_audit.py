@@ -5,6 +5,7 @@ from pathlib import Path
 import audits_by_hand as made
 
 from benchax.reporting.audit import document, html, text, verdict
+from benchax.results.audit import Audit, Checked
 
 
 def test_a_finding_shows_its_place_evidence_gain_and_advice(project: Path) -> None:
@@ -41,6 +42,12 @@ def test_where_nothing_is_found_it_says_what_was_looked_for(project: Path) -> No
     assert verdict(made.audit(project)) == (
         "2 findings: 1 error, 1 warning; 1 rule fine, 2 not applicable, 1 not checked"
     )
+
+
+def test_where_no_rule_has_an_answer_it_is_not_called_clean() -> None:
+    silent = Audit("train.py", checked=(Checked("cache-off", "is the cache on?", "not checked", "it failed"),))
+
+    assert verdict(silent) == "nothing can be said: 1 not checked"
 
 
 def test_any_text_of_the_user_survives_and_none_is_markup() -> None:
