@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import permutations
 
+import pytest
+
+from benchax import codec
 from benchax.comparing.ranking import Comparisons, Rank, ranked
-from benchax.model import CaseId, Comparison, Version
+from benchax.model import CaseId, Comparison, Failure, Numerics, Version
 from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.stats.verdicts import Verdict
 
@@ -50,8 +54,8 @@ def test_a_chain_of_small_differences_ends_where_the_first_of_the_place_is_told_
     assert places({"a": 1.0, "b": 1.04, "c": 1.08}) == [(1, "a"), (1, "b"), (3, "c")]
 
 
-def test_what_was_not_compared_is_not_told_apart() -> None:
-    assert [rank.place for rank in ranked({"a": 1.0, "b": 2.0}, {})] == [1, 1]
+def test_what_was_not_compared_is_not_told_apart_and_has_no_ratio() -> None:
+    assert [(rank.place, rank.ratio) for rank in ranked({"a": 1.0, "b": 2.0}, {})] == [(1, 1.0), (1, None)]
 
 
 def test_a_rank_has_its_ratio_to_the_fastest_with_the_interval() -> None:
@@ -63,6 +67,67 @@ def test_a_rank_has_its_ratio_to_the_fastest_with_the_interval() -> None:
 
 def test_nothing_has_no_ranks() -> None:
     assert ranked({}, {}) == ()
+
+
+# ---- without a place ---------------------------------------------------------------------------------------------
+
+WRONG = Numerics("baseline", agrees=False, why="the output is 1 where the reference has 2")
+
+
+def failing(label: str, stage: str) -> Comparison:
+    compared = versus("a", label, "unclear", 1.0, failure=Failure("crashed", stage, "gone"), why=f"crashed in {stage}")
+    return replace(compared, ratio=None)
+
+
+def test_a_wrong_result_a_failure_and_no_time_have_no_place() -> None:
+    found = Comparisons(
+        (
+            versus("a", "b", "faster", 0.5, numerics=WRONG),
+            versus("a", "c", "faster", 0.5, numerics=replace(WRONG, agrees=True)),
+            failing("d", "build of d"),
+            replace(versus("a", "e", "unclear", 1.0), ratio=None, why="nothing was timed"),
+        ),
+        labels=("a", "b", "c", "d", "e"),
+    )
+
+    assert found.unranked == {
+        "b": "its result differs from that of a: the output is 1 where the reference has 2",
+        "d": "failed: crashed in build of d",
+        "e": "not measured, because nothing was timed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("stage", "is_at_fault"), [("build", True), ("build of b", True), ("build of c", False), ("rounds", False)]
+)
+def test_who_is_at_fault_says_the_stage(stage: str, is_at_fault: bool) -> None:
+    failure = failing("b", stage)
+
+    assert Comparisons((failure,), labels=("a", "b", "c")).is_at_fault(failure) is is_at_fault
+
+
+def test_where_others_ran_a_failure_is_nobody_elses() -> None:
+    failure = failing("c", "warm-up")
+    found = Comparisons((versus("a", "b", "same", 1.0), failure), ranked({"a": 1.0}, {}), ("a", "b", "c"))
+
+    assert found.is_at_fault(failure)
+    assert found.unranked == {"c": "failed: crashed in warm-up"}
+
+
+def test_comparisons_of_cases_rank_nobody() -> None:
+    assert Comparisons((versus("a", "b", "faster", 0.5, numerics=WRONG),)).unranked == {}
+
+
+def test_all_of_it_is_json() -> None:
+    compared = versus("a", "b", "slower", 2.0)
+    found = Comparisons((compared, failing("c", "build of c")), ranked({"a": 1.0, "b": 2.0}, {}), ("a", "b", "c"))
+
+    document = json.loads(json.dumps(found.asdict()))
+
+    assert document["labels"] == ["a", "b", "c"]
+    assert [rank["label"] for rank in document["ranking"]] == ["a", "b"]
+    assert document["unranked"] == {"c": "failed: crashed in build of c"}
+    assert codec.decode_comparison(json.dumps(document["comparisons"][0])) == compared
 
 
 # ---- as one result ----------------------------------------------------------------------------------------------

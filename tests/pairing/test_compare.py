@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import benchax
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
-from benchax.model import CaseId, Comparison, Version
+from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
-from benchax.pairing.contest import Contest, Taken
+from benchax.pairing.compare import _ranking
+from benchax.pairing.contest import Answer, Contest, Taken
 from benchax.pairing.session import Step
 
 pytestmark = pytest.mark.serial
@@ -50,9 +55,8 @@ def several() -> Comparisons:
             x = plain(x)
         return x
 
-    return benchax.compare(
-        {"plain": plain, "broken": broken, "again": lambda x: jnp.sin(x) @ x, "much": much}, X, max_time_s=5
-    )
+    functions = {"plain": plain, "broken": broken, "again": lambda x: jnp.sin(x) @ x, "much": much}
+    return benchax.compare(functions, X, max_time_s=12)
 
 
 def test_equal_functions_are_not_told_apart(several: Comparisons) -> None:
@@ -86,12 +90,22 @@ def test_one_that_fails_is_a_comparison_with_its_reason_and_the_others_go_on(sev
     assert failed.why.startswith("error in build: ValueError: it is broken (at ")
     assert (failed.ratio, failed.blocks) == (None, ())
     assert several.verdicts.keys() == {"broken", "again", "much"}
+    assert several.labels == ("plain", "broken", "again", "much")
 
 
-def test_those_that_ran_have_their_places(several: Comparisons) -> None:
+def test_those_that_ran_and_gave_the_same_result_have_their_places(several: Comparisons) -> None:
     places = {rank.label: rank.place for rank in several.ranking}
 
-    assert places == {"plain": 1, "again": 1, "much": 3}
+    assert places == {"plain": 1, "again": 1}
+
+
+def test_who_has_no_place_is_told_why(several: Comparisons) -> None:
+    assert several.unranked.keys() == {"broken", "much"}
+    assert several.unranked["broken"].startswith("failed: error in build: ValueError: it is broken")
+    assert several.unranked["much"].startswith("its result differs from that of plain: leaf [0] at [")
+    assert "No place for much: another result than plain. No place for broken: failed." in " ".join(
+        str(several).split()
+    )
 
 
 def test_outputs_that_differ_are_told(several: Comparisons) -> None:
@@ -109,7 +123,7 @@ def test_operations_are_counted_too(several: Comparisons) -> None:
 def test_all_of_it_can_be_read(several: Comparisons) -> None:
     shown = str(several)
 
-    for part in ("plain", "again", "much", "slower, confirmed", "it is broken", "times as"):
+    for part in ("plain", "again", "much", "slower, confirmed", "it is broken", "times the fastest"):
         assert part in shown
     assert "<table" in several._repr_html_()
 
@@ -152,14 +166,6 @@ def test_several_that_fail_are_told_apart() -> None:
     assert of(found, "again").ratio is not None
 
 
-def test_a_baseline_that_fails_leaves_nothing_to_compare_with() -> None:
-    found = benchax.compare({"broken": broken, "plain": plain, "again": plain}, X)
-
-    assert [c.failure.message.partition(" (")[0] for c in found if c.failure] == ["ValueError: it is broken"] * 2
-    assert (len(found), found.ranking) == (2, ())
-    assert "it is broken" in str(found)
-
-
 def test_a_function_that_never_ends_is_stopped_and_named() -> None:
     def forever(x: Any) -> Any:
         while True:
@@ -174,33 +180,100 @@ def test_a_function_that_never_ends_is_stopped_and_named() -> None:
     assert of(found, "again").ratio is not None
 
 
-def test_what_cannot_travel_to_another_process_says_how_to_mend_it() -> None:
+def test_baselines_that_fail_leave_their_part_to_the_next_one() -> None:
+    """One that cannot travel to another process, and says how to mend it, and one that cannot be built."""
     lock = threading.Lock()
 
     def locked(x: Any) -> Any:
         with lock:
             return plain(x)
 
-    found = benchax.compare([plain, locked], X)
+    found = benchax.compare([locked, broken, plain, wrapped(plain)], X, max_time_s=0.01)
 
-    failure = of(found, "locked").failure
-    assert failure is not None
-    assert "cannot be sent to a worker process: TypeError: cannot pickle '_thread.lock' object" in failure.message
-    assert "open files, locks and connections inside the function" in failure.advice
+    assert found.labels == ("plain", "other", "locked", "broken")
+    assert {rank.label for rank in found.ranking} == {"plain", "other"}
+    assert "locked failed, and the baseline is plain in its place" in str(found)
+    failures = {c.candidate.label: c.failure for c in found if c.failure}
+    assert failures["broken"].message.startswith("ValueError: it is broken")
+    assert "cannot be sent to a worker process: TypeError: cannot pickle '_thread.lock'" in failures["locked"].message
+    assert "open files, locks and connections inside the function" in failures["locked"].advice
     assert "locks and connections inside the function" in " ".join(str(found).split())
 
 
-def test_whose_fault_a_crash_was_is_not_guessed() -> None:
-    """A stage that names no side spoils all comparisons; one that does spoils its own."""
-    versions = tuple(Version(label) for label in ("a", "b", "b of a"))
-    taken = Taken(Contest(CaseId("f"), (), versions, resolve({})))
+def test_one_that_is_left_over_has_nothing_to_be_compared_with() -> None:
+    lock = threading.Lock()
 
-    assert [taken._side_in(stage) for stage in ("rounds", "build of a", "build of b", "build of b of a")] == [
-        0,
-        0,
-        1,
-        2,
-    ]
+    found = benchax.compare({name: lambda x: (lock, x)[1] for name in ("a", "b", "c")}, X)
+
+    assert (found.labels, found.ranking) == (("c", "a", "b"), ())
+    assert all("cannot be sent" in why for why in found.unranked.values())
+    assert "not measured, because nothing else ran beside it" in " ".join(str(found).split())
+
+
+def test_a_crash_of_which_no_function_is_named_is_told_of_none() -> None:
+    """What is at fault may be any of them."""
+    found = benchax.compare({"plain": plain, "late": crashing_late, "again": plain}, X, max_time_s=0.01)
+
+    assert found.ranking == ()
+    assert found.unranked.keys() == {"late", "again"}
+    for why in found.unranked.values():
+        assert why.startswith("not measured, because all were stopped by a failure that may be that of any: crashed in")
+    assert "failed" not in str(found)
+
+
+def crashing_late(x: Any) -> Any:
+    """In its 30th call: it is built and compared long before."""
+
+    def called(v: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 29:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return v
+
+    calls: list[int] = []
+    return jax.pure_callback(called, jax.ShapeDtypeStruct(x.shape, x.dtype), plain(x))
+
+
+# ---- by hand-made answers ---------------------------------------------------------------------------------------
+
+
+def taken_of(us: dict[str, float], wrong: str = "") -> Taken:
+    """Two processes, in which each function took so many microseconds, and noise of 1 %."""
+    dice = np.random.default_rng(0)
+    labels = list(us)
+    agreements = {
+        label: asdict(Numerics("baseline", label != wrong, why="too short" * (label == wrong))) for label in us
+    }
+    facts = [{"sha256": None, "builds": [{"trace": 0.1}], "agreement": agreements[label]} for label in labels]
+    ns = np.array(list(us.values())) * 1e3 * np.exp(0.01 * dice.standard_normal((2, 3, 25, len(us))))
+    answers = [Answer(process, 1, ns[process].astype(np.int64), facts) for process in range(2)]
+    return Taken(Contest(CaseId("f"), (), tuple(map(Version, labels)), resolve({})), answers=answers)
+
+
+def places(taken: Taken, **unconfirmed: bool) -> dict[str, int]:
+    found = [replace(c, confirmed=False) if unconfirmed.get(c.candidate.label) else c for c in taken.comparisons()]
+    return {rank.label: rank.place for rank in _ranking(taken, found)}
+
+
+def test_places_go_by_what_is_told_apart() -> None:
+    assert places(taken_of({"a": 20, "b": 10, "c": 10, "d": 40})) == {"b": 1, "c": 1, "a": 3, "d": 4}
+
+
+def test_the_fastest_wins_nothing_with_a_wrong_result() -> None:
+    assert places(taken_of({"a": 20, "b": 10, "c": 5}, wrong="c")) == {"b": 1, "a": 2}
+    assert places(taken_of({"a": 20, "b": 10, "c": 5}, wrong="c"), c=True) == {"b": 1, "a": 2}
+
+
+def test_what_was_not_confirmed_shares_a_place() -> None:
+    assert places(taken_of({"a": 20, "b": 10}), b=True) == {"b": 1, "a": 1}
+
+
+def test_a_rank_has_the_median_of_its_own_samples() -> None:
+    taken = taken_of({"a": 20, "b": 10})
+
+    medians = {rank.label: rank.median_s for rank in _ranking(taken, taken.comparisons())}
+
+    assert medians == pytest.approx({"a": 20e-6, "b": 10e-6}, rel=0.01)
 
 
 # ---- what cannot be compared ------------------------------------------------------------------------------------

@@ -195,6 +195,19 @@ def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Ended, wh
     assert [label for _, label, _ in workers.asked].count("stuck") == 1
 
 
+def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -> None:
+    failure = {"failure": vars(Failure("timeout", "compile", "too long")), "side": 2}
+    workers = Workers({"slow": steady(1.1)}, {"broken": Ended(failure)})
+    two = contest("slow")
+    three = replace(two, sides=(*two.sides, Side("broken", program=b"")), versions=(*two.versions, Version("broken")))
+
+    ((taken, found),) = session.settled([three], Effort(), start=workers.start)
+
+    assert [label for _, label, _ in workers.asked].count("broken") == 1
+    assert next(c for c in found if c.metric == "run" and c.candidate.label == "slow").confirmed
+    assert list(taken.failures) == [2]
+
+
 def test_progress_is_told_before_each_stage() -> None:
     workers, steps = Workers({"equal": steady(1.0)}), list[Step]()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
-from benchax.model import CaseId, Comparison, Version
+from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.reporting import display  # noqa: F401  # what plot needs
 from benchax.reporting.comparison_figure import LOOKS, MOST_WORDS, change_name, figure, ticks
 
@@ -85,6 +85,15 @@ def test_what_was_not_measured_has_no_mark() -> None:
     assert [list(marker.get_ydata()) for marker in markers(drawn)] == [[1]]
     assert [text.get_text() for text in drawn.axes[0].texts] == ["not measured"]
     assert words(drawn)[0] == "unclear"
+
+
+def test_who_gives_another_result_is_not_merely_faster() -> None:
+    wrong = replace(version("wrong", 0.8), numerics=Numerics("baseline", agrees=False))
+    right = replace(version("right", 0.8), numerics=Numerics("baseline", agrees=True))
+
+    drawn = Comparisons((wrong, right)).plot()
+
+    assert [text.endswith("; its result differs") for text in words(drawn)] == [True, False]
 
 
 def test_one_wild_interval_does_not_squeeze_the_others() -> None:

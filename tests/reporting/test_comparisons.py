@@ -13,14 +13,16 @@ from measurement_strategies import RICH, values_of
 from rich.cells import cell_len
 
 from benchax.comparing.ranking import Comparisons, Rank
-from benchax.model import Block, CaseId, Comparison, Failure, Remark, Version
+from benchax.model import Block, CaseId, Comparison, Failure, Numerics, Remark, Version
 from benchax.reporting import terminal
 from benchax.reporting.comparisons import (
     case_grid,
     drawn,
+    function_grid,
     heading,
     html,
     interval,
+    others,
     ranking_grid,
     remarks,
     sentence,
@@ -30,6 +32,7 @@ from benchax.reporting.comparisons import (
 )
 
 FIVE = (1e-4,) * 5
+EQUAL = Numerics("baseline", agrees=True)
 ENVIRONMENT = replace(RICH.environment, processor="EPYC", jax="0.10.2", backend="cpu")
 SLOWER = Comparison(
     CaseId("fft", (("n", 8),)),
@@ -75,7 +78,9 @@ RANKED = Comparisons(
         Rank(1, "naive", 1e-4, 1.001, 0.99, 1.01),
         Rank(3, "fused", 1.1e-4, 1.101, 1.05, 1.152),
     ),
+    ("naive", "fused", "third"),
 )
+COMPILE = replace(SLOWER, metric="compile", verdict="unclear", baseline_value=0.1, candidate_value=0.2)
 
 
 def several(*comparisons: Comparison) -> Comparisons:
@@ -149,6 +154,12 @@ def test_the_heading_says_where_and_how_many_pairs() -> None:
     assert heading(RANKED) == "fft[n=8]: cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes"
 
 
+def test_a_case_that_has_the_name_of_a_function_is_not_named_above_them() -> None:
+    found = replace(RANKED, comparisons=(replace(SLOWER, case=CaseId("naive")), SAME))
+
+    assert heading(found) == "cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes"
+
+
 def test_of_several_cases_each_has_its_own_number_of_pairs_so_none_is_told() -> None:
     other = replace(SLOWER, case=CaseId("g"))
 
@@ -163,24 +174,96 @@ def test_without_data_there_is_no_heading() -> None:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def test_the_ranking_as_a_table() -> None:
-    grid = ranking_grid(RANKED)
+def test_functions_as_a_table() -> None:
+    grid = function_grid(RANKED)
 
-    assert grid.columns == ("place", "case", "median", "against naive", "verdict")
+    assert grid.columns == ("case", "median", "against naive", "verdict")
     assert grid.lines == (
-        ("1", "third", "99.9 µs", "-0.10 % (-1.0 to +1.0 %)", "same: within 5.0 %"),
-        ("1", "naive", "100 µs", "baseline", ""),
-        ("3", "fused", "110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"),
+        ("naive", "100 µs", "baseline", ""),
+        ("fused", "110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"),
+        ("third", "110 µs", "-0.10 % (-1.0 to +1.0 %)", "same: within 5.0 %"),
     )
 
 
-def test_a_version_that_could_not_be_run_has_a_line_without_a_place() -> None:
-    broken = replace(FAILED, case=SLOWER.case, candidate=Version("broken"))
-    found = replace(RANKED, comparisons=(SLOWER, broken, SAME))
+def test_functions_have_their_times_to_compile_memory_and_whether_results_are_equal() -> None:
+    grid = function_grid(Comparisons((replace(SLOWER, numerics=EQUAL), COMPILE, PEAK), labels=("naive", "fused")))
 
-    assert ranking_grid(found).lines[-1] == ("", "broken", "", "", "unclear: error in build: it is broken")
-    assert len(ranking_grid(found).styles) == 4
-    assert "it is broken" in text(found)
+    assert grid.columns == ("case", "median", "against naive", "result", "compile", "peak", "verdict")
+    assert [line[3:6] for line in grid.lines] == [("", "100 ms", "1.00 MiB"), ("equal", "200 ms", "2.00 MiB")]
+
+
+def test_the_ranking_as_a_table_with_a_mark_at_shared_places() -> None:
+    grid = ranking_grid(RANKED)
+
+    assert grid.columns == ("place", "case", "times the fastest")
+    assert grid.lines == (
+        ("1=", "third", "1"),
+        ("1=", "naive", "1.00 (0.990 – 1.01)"),
+        ("3", "fused", "1.10 (1.05 – 1.15)"),
+    )
+
+
+def test_one_that_was_not_compared_with_the_fastest_has_no_number() -> None:
+    found = replace(RANKED, ranking=(RANKED.ranking[0], replace(RANKED.ranking[1], ratio=None)))
+
+    assert ranking_grid(found).lines[1] == ("1=", "naive", "not compared")
+
+
+def test_a_function_that_could_not_be_run_has_a_line_with_its_reason() -> None:
+    broken = replace(FAILED, case=SLOWER.case, candidate=Version("broken"))
+    found = replace(RANKED, comparisons=(SLOWER, broken, SAME), labels=(*RANKED.labels, "broken"))
+
+    assert function_grid(found).lines[-1] == ("broken", "", "", "failed: error in build: it is broken")
+    assert function_grid(found).styles[-1] == "bad"
+    assert summary(found).endswith(" No place for broken: failed.")
+
+
+def test_a_function_with_another_result_has_a_line_and_no_place() -> None:
+    differ = replace(EQUAL, agrees=False, why="the output is 1 where the reference has 2")
+    wrong = replace(SLOWER, candidate=Version("wrong"), verdict="faster", numerics=differ)
+    found = replace(RANKED, comparisons=(SLOWER, SAME, wrong), labels=(*RANKED.labels, "wrong"))
+
+    assert function_grid(found).lines[-1] == (
+        "wrong",
+        "110 µs",
+        "+10 % (+5.0 to +15 %)",
+        "differs",
+        "faster, confirmed",
+    )
+    assert function_grid(found).styles[-1] == "bad"
+    assert summary(found).endswith(" times as long. No place for wrong: another result than naive.")
+
+
+def test_where_nobody_has_the_baselines_result_it_may_be_the_baseline_that_is_wrong() -> None:
+    differ = replace(SLOWER, numerics=replace(EQUAL, agrees=False, why="too short"))
+    found = Comparisons((differ,), (Rank(1, "naive", 1e-4, 1.0, None, None),), ("naive", "fused"))
+
+    assert summary(found) == (
+        "No place for fused: another result than naive. If naive is the one that is wrong, make another the baseline."
+    )
+    assert "place  case" not in text(found)
+
+
+def test_a_baseline_beside_which_nothing_ran_has_no_number() -> None:
+    found = Comparisons((FAILED,), labels=("naive", "fused"))
+
+    assert function_grid(found).lines[0] == ("naive", "baseline", "not measured, because nothing else ran beside it")
+
+
+def test_what_has_no_column_is_told_of_all_functions_at_once() -> None:
+    constants = replace(PEAK, metric="constants")
+    third = replace(constants, candidate=Version("third"), candidate_value=3 * 2**20)
+    found = replace(RANKED, comparisons=(SLOWER, SAME, PEAK, constants, third))
+
+    assert others(found) == ["constants: 1.00 MiB in naive, 2.00 MiB in fused, 3.00 MiB in third"]
+
+
+def test_a_count_of_operations_says_what_it_leaves_out() -> None:
+    flops = replace(PEAK, metric="flops", baseline_value=7.0, candidate_value=40e3)
+
+    assert others(replace(RANKED, comparisons=(SLOWER, SAME, flops))) == [
+        "operations: 7 FLOP in naive, 40.0 kFLOP in fused (XLA's count: the body of a loop once)"
+    ]
 
 
 def test_cases_as_a_table() -> None:
@@ -245,10 +328,10 @@ def test_any_label_is_shown_whole_and_as_it_is(label: str) -> None:
     named = replace(SLOWER, case=CaseId(label), candidate=Version(label))
     ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=label))
 
-    for found in (several(named), Comparisons((named,), ranking)):
+    for found in (several(named), Comparisons((named,), ranking, ("naive", label))):
         shown = solid(terminal.to_text(drawn(found), 60))
         assert solid(label) in shown
-        for part in ("110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"):
+        for part in ("110 µs", "+10 % (+5.0 to +15 %)", "slower,", "confirmed"):
             assert solid(part) in shown
 
 
@@ -256,7 +339,7 @@ def test_any_label_is_shown_whole_and_as_it_is(label: str) -> None:
 def test_a_column_has_a_short_name(label: str) -> None:
     named = replace(SLOWER, baseline=Version(label), candidate=Version(label))
 
-    for grid in (case_grid(several(named)), ranking_grid(Comparisons((named,), RANKED.ranking))):
+    for grid in (case_grid(several(named)), function_grid(Comparisons((named,), (), (label, label)))):
         assert all(cell_len(name) <= 32 and "\n" not in name for name in grid.columns)
 
 
@@ -293,7 +376,8 @@ class Reader(HTMLParser):
 def test_the_fragment_holds_what_the_text_holds() -> None:
     read = Reader(html(RANKED))
 
-    assert [cell for line in ranking_grid(RANKED).lines for cell in line if cell and cell not in read.texts] == []
+    lines = (*function_grid(RANKED).lines, *ranking_grid(RANKED).lines)
+    assert [cell for line in lines for cell in line if cell and cell not in read.texts] == []
     assert summary(RANKED) in read.texts
 
 
@@ -302,7 +386,11 @@ def test_names_are_no_html() -> None:
     named = replace(SLOWER, case=CaseId(evil), candidate=Version(evil), remarks=(Remark("x", "info", evil),))
     ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=evil))
 
-    for found in (several(named, FAILED), several(replace(FAILED, why=evil)), Comparisons((named,), ranking)):
+    for found in (
+        several(named, FAILED),
+        several(replace(FAILED, why=evil)),
+        Comparisons((named,), ranking, ("naive", evil)),
+    ):
         read = Reader(html(found))
         assert read.tags <= {"div", "table", "tr", "td", "th"}
         assert any(evil in t for t in read.texts)

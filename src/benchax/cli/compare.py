@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.compare_shown import Shown, check_drawable, draw
+from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.comparing.gate import Gate
     from benchax.model import CaseId, Comparison, Environment, Metric
-    from benchax.pairing.session import Effort, Step
+    from benchax.pairing.session import Effort
     from benchax.pairing.stored import Pairing
     from benchax.store.database import DatabaseStore
 
@@ -60,68 +63,87 @@ def compare(
     from benchax.cli.listing import opened
     from benchax.comparing.gate import ERROR, gate_of
 
+    _check(ref, jax, benchmarks, process_pairs)
+    check_drawable(plot)
+    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
+    given = {"timeout_s": timeout, "seed": seed, "store": store}
+    asked = _Asked(what or [], pattern, params or [], benchmarks == "ref", given, _effort(max_time, gate))
+    with ExitStack() as stack:
+        progress = stack.enter_context(Shown())
+        found = _found(stack, asked, ref, jax, process_pairs, progress)
+    _keep(found.comparisons, opened(store) if store != "off" else None)
+    if plot is not None:
+        draw(Comparisons(tuple(found.comparisons)), plot)
+    code = _show(found, gate, as_json=as_json)
+    raise typer.Exit(ERROR if found.broken else code)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is compared, and how: the words and options that all ways of comparing have in common."""
+
+    what: Sequence[str]
+    pattern: str
+    params: Sequence[str]
+    theirs: bool
+    """With --ref: the benchmark files of there, not those of now."""
+    given: Mapping[str, Any]
+    effort: Effort
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return self.what or ["."]
+
+
+@dataclass
+class _Found:
+    comparisons: list[Comparison]
+    new: Sequence[CaseId] = ()
+    missing: Sequence[CaseId] = ()
+    broken: int = 0
+    """Files that could not be imported."""
+
+
+def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool) -> None:
     if ref is not None and jax is not None:
         raise UsageError("--ref and --jax are given together", "one of them")
     if process_pairs and ref is None:
         raise UsageError("--process-pairs is given without --ref", "both: whole processes of two commits")
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
-    _check_drawable(plot)
-    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
-    effort = _effort(max_time, gate)
-    given = {"timeout_s": timeout, "seed": seed, "store": store}
-    with ExitStack() as stack:
-        progress = stack.enter_context(_Shown())
-        new: list[CaseId] = []
-        missing: list[CaseId] = []
-        broken = 0
-        if jax is not None:
-            from benchax.pairing.jax_versions import compare_versions
-
-            versions = [version.strip() for version in jax.split(",")]
-            found = compare_versions(
-                versions, what or ["."], pattern, params or [], max_time_s=effort.max_time_s, progress=progress
-            )
-        elif ref is not None and process_pairs:
-            from benchax.pairing.partners import Chosen
-            from benchax.pairing.process_pairs import compared
-            from benchax.pairing.worktrees import launched
-
-            sides = stack.enter_context(launched(ref, what or ["."], benchmarks == "ref"))
-            chosen = Chosen(tuple(what or ["."]), pattern, tuple(params or []))
-            found = compared(sides, chosen, effort.max_time_s, progress)
-        else:
-            pairing = _pairing(stack, what or [], ref, benchmarks, pattern, params or [], given, progress)
-            found = _compared(pairing, effort, progress)
-            new, missing, broken = pairing.new, pairing.missing, pairing.broken
-    _keep(found, opened(store) if store != "off" else None)
-    if plot is not None:
-        _draw(found, plot)
-    code = _show(found, gate, new, missing, as_json=as_json)
-    raise typer.Exit(ERROR if broken else code)
 
 
-def _check_drawable(plot: Path | None) -> None:
-    """A slip in a path is told before minutes of measuring, not after them."""
-    if plot is None:
-        return
-    if plot.suffix not in (".png", ".svg", ".pdf") or plot.is_dir() or not plot.absolute().parent.is_dir():
-        raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
-    from benchax.errors import require
+def _found(
+    stack: ExitStack, asked: _Asked, ref: str | None, jax: str | None, process_pairs: bool, progress: Shown
+) -> _Found:
+    if jax is not None:
+        return _Found(_of_versions(jax, asked, progress))
+    if ref is not None and process_pairs:
+        return _Found(_of_processes(stack, ref, asked, progress))
+    from benchax.pairing.session import compared
 
-    require("matplotlib", extra="plot", doing="--plot")
+    pairing = _pairing(stack, ref, asked, progress)
+    together = compared(pairing.contests, asked.effort, progress)
+    found = [*(c for each in together for c in each), *pairing.without]
+    return _Found(found, pairing.new, pairing.missing, pairing.broken)
 
 
-def _draw(found: Sequence[Comparison], plot: Path) -> None:
-    from benchax.cli.console import note
-    from benchax.comparing.ranking import Comparisons
-    from benchax.reporting.comparison_figure import figure
+def _of_versions(jax: str, asked: _Asked, progress: Shown) -> list[Comparison]:
+    from benchax.pairing.jax_versions import compare_versions
 
-    if not any(c.metric == "run" for c in found):
-        note("nothing was drawn: no run times were compared")
-        return
-    figure(Comparisons(tuple(found))).savefig(plot)
-    note(f"figure drawn to {plot}")
+    versions = [version.strip() for version in jax.split(",")]
+    limit = asked.effort.max_time_s
+    return compare_versions(versions, asked.paths, asked.pattern, asked.params, max_time_s=limit, progress=progress)
+
+
+def _of_processes(stack: ExitStack, ref: str, asked: _Asked, progress: Shown) -> list[Comparison]:
+    from benchax.pairing.partners import Chosen
+    from benchax.pairing.process_pairs import compared
+    from benchax.pairing.worktrees import launched
+
+    sides = stack.enter_context(launched(ref, asked.paths, asked.theirs))
+    chosen = Chosen(tuple(asked.paths), asked.pattern, tuple(asked.params))
+    return compared(sides, chosen, asked.effort.max_time_s, progress)
 
 
 def _effort(max_time: str | None, gate: Gate) -> Effort:
@@ -132,55 +154,43 @@ def _effort(max_time: str | None, gate: Gate) -> Effort:
     return Effort(max_time_s=None if max_time is None else parse_seconds(max_time), metrics=metrics)
 
 
-def _pairing(
-    stack: ExitStack,
-    what: Sequence[str],
-    ref: str | None,
-    benchmarks: str,
-    pattern: str,
-    params: Sequence[str],
-    given: Mapping[str, Any],
-    progress: _Shown,
-) -> Pairing:
-    from benchax.cli.console import note
+def _pairing(stack: ExitStack, ref: str | None, asked: _Asked, progress: Shown) -> Pairing:
     from benchax.cli.listing import opened
     from benchax.options import resolve
     from benchax.pairing import stored
-    from benchax.pairing.worktrees import built, named
     from benchax.store.baselines import by_case, rows_of
 
     if ref is not None:
-        progress.say(f"building {ref} in a worktree")
-        other = stack.enter_context(built(ref, what or ["."], pattern, params, benchmarks == "ref"))
-        label = named(ref, other.commit)
-        note(f"note: {other.note}" if other.note else f"{label}: with the benchmark files {other.benchmarks}")
-        return _beside_now(other.store, label, other.rows, what or ["."], pattern, params, given)
-    database = opened(given["store"])
-    baseline, rest = (what[0], what[1:]) if what else ("last", [])
-    rows = _filtered(by_case(rows_of(database, baseline)), pattern)
+        return _with_ref(stack, ref, asked, progress)
+    database = opened(asked.given["store"])
+    baseline, rest = (asked.what[0], asked.what[1:]) if asked.what else ("last", [])
+    rows = _filtered(by_case(rows_of(database, baseline)), asked.pattern)
     if len(rest) == 1 and not Path(rest[0]).exists() and ":" not in rest[0]:
-        options = resolve(command_line=given)
-        candidate = _filtered(by_case(rows_of(database, rest[0])), pattern)
-        return stored.with_rows(database, (baseline, rest[0]), rows, candidate, _here(given), options)
-    return _beside_now(database, baseline, rows, rest or ["."], pattern, params, given)
+        options = resolve(command_line=asked.given)
+        candidate = _filtered(by_case(rows_of(database, rest[0])), asked.pattern)
+        return stored.with_rows(database, (baseline, rest[0]), rows, candidate, _here(asked.given), options)
+    return _beside_now(database, baseline, rows, replace(asked, what=rest))
 
 
-def _beside_now(
-    store: DatabaseStore,
-    label: str,
-    rows: Mapping[CaseId, Any],
-    what: Sequence[str],
-    pattern: str,
-    params: Sequence[str],
-    given: Mapping[str, Any],
-) -> Pairing:
+def _with_ref(stack: ExitStack, ref: str, asked: _Asked, progress: Shown) -> Pairing:
+    from benchax.cli.console import note
+    from benchax.pairing.worktrees import built, named
+
+    progress.say(f"building {ref} in a worktree")
+    other = stack.enter_context(built(ref, asked.paths, asked.pattern, asked.params, asked.theirs))
+    label = named(ref, other.commit)
+    note(f"note: {other.note}" if other.note else f"{label}: with the benchmark files {other.benchmarks}")
+    return _beside_now(other.store, label, other.rows, asked)
+
+
+def _beside_now(store: DatabaseStore, label: str, rows: Mapping[CaseId, Any], asked: _Asked) -> Pairing:
     from benchax.cli.run import printing_to_stderr, show_broken
     from benchax.discovery import collect
     from benchax.pairing import stored
 
-    cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
+    cases, broken = printing_to_stderr(lambda: collect(asked.paths, asked.pattern, asked.params))
     show_broken(broken)
-    found = stored.with_cases(store, label, rows, cases, _here(given), given)
+    found = stored.with_cases(store, label, rows, cases, _here(asked.given), asked.given)
     found.broken = len(broken)
     return found
 
@@ -200,13 +210,6 @@ def _filtered(rows: Mapping[CaseId, Any], pattern: str) -> dict[CaseId, Any]:
     return {id: row for id, row in rows.items() if matches(id, pattern)}
 
 
-def _compared(pairing: Pairing, effort: Effort, progress: _Shown) -> list[Comparison]:
-    from benchax.pairing.session import compared
-
-    together = compared(pairing.contests, effort, progress)
-    return [*(c for each in together for c in each), *pairing.without]
-
-
 def _keep(found: Sequence[Comparison], store: DatabaseStore | None) -> None:
     """For `benchax history`. What cannot be kept is still shown."""
     from benchax.cli.console import note
@@ -221,67 +224,23 @@ def _keep(found: Sequence[Comparison], store: DatabaseStore | None) -> None:
         note(f"error: the comparisons were not stored: {error}")
 
 
-def _show(
-    found: Sequence[Comparison], gate: Gate, new: Sequence[CaseId], missing: Sequence[CaseId], *, as_json: bool
-) -> int:
+def _show(found: _Found, gate: Gate, *, as_json: bool) -> int:
     """Shows everything and returns the exit code."""
     from benchax import codec
     from benchax.cli.console import line, note, show
     from benchax.comparing.gate import described
-    from benchax.comparing.ranking import Comparisons
     from benchax.reporting import comparisons
 
     if as_json:
-        for c in found:
+        for c in found.comparisons:
             line(codec.encode_comparison(c))
-    elif found:
-        show(comparisons.drawn(Comparisons(tuple(found))))
+    elif found.comparisons:
+        show(comparisons.drawn(Comparisons(tuple(found.comparisons))))
     else:
         note("nothing was compared: the two versions have no case in common")
-    for what, ids in (("new", new), ("missing now", missing)):
+    for what, ids in (("new", found.new), ("missing now", found.missing)):
         if ids:
             note(f"{what}: {', '.join(id.label for id in ids)}")
-    for c, limit in gate.alarms(found):
+    for c, limit in gate.alarms(found.comparisons):
         note(f"SLOWER {c.case.label}: {described(c, limit)}")
-    return gate.exit_code(found, new, missing)
-
-
-class _Shown:
-    """Progress on stderr: one line that is replaced on a terminal, a line per process elsewhere."""
-
-    def __init__(self) -> None:
-        self.status: Any = None
-        self.last = -1
-
-    def __enter__(self) -> _Shown:
-        import sys
-
-        if sys.stderr.isatty():
-            from rich.console import Console
-
-            self.status = Console(stderr=True).status("")
-            self.status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.status is not None:
-            self.status.stop()
-
-    def say(self, text: str) -> None:
-        from benchax.cli.console import note
-
-        if self.status is not None:
-            self.status.update(text)
-        else:
-            note(text)
-
-    def __call__(self, step: Step) -> None:
-        if not step.total:  # something is prepared
-            self.say(step.stage)
-            return
-        text = f"process {step.process + 1}: {step.undecided} of {step.total} undecided"
-        if self.status is not None:
-            self.status.update(f"{text} · {' '.join(step.case.split())[:40]} · {step.stage}")
-        elif step.process != self.last:
-            self.last = step.process
-            self.say(text)
+    return gate.exit_code(found.comparisons, found.new, found.missing)

@@ -34,6 +34,7 @@ from benchax.cli import (
     inspect,
     listing,
     profile,
+    rank,
     run,
     show,
     trying,
@@ -59,6 +60,7 @@ app.command("try")(trying.try_variants)
 app.command("audit", cls=profile.WithCommand)(audit.audit)
 app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
 app.command("compare")(compare.compare)
+app.command("rank")(rank.rank)
 app.command("history")(history.history)
 app.command("bisect")(bisect.bisect)
 app.command("inspect")(inspect.inspect)

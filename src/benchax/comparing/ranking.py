@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, overload
 
-from benchax.model import RENDERERS, Comparison, Metric
+from benchax.codec import encode_comparison
+from benchax.model import RENDERERS, Comparison, Failure, Metric
 from benchax.stats.verdicts import Verdict
+
+STOPPED = "not measured, because all were stopped by a failure that may be that of any"
 
 
 @dataclass(frozen=True)
@@ -17,8 +21,8 @@ class Rank:
     place: int
     label: str
     median_s: float
-    ratio: float
-    """Its time over that of the fastest."""
+    ratio: float | None
+    """Its time over that of the fastest; None where the two were not compared."""
     low: float | None
     high: float | None
     """The ends of the ratio's interval; None of the fastest itself."""
@@ -30,7 +34,9 @@ class Comparisons(Sequence[Comparison]):
 
     comparisons: tuple[Comparison, ...] = ()
     ranking: tuple[Rank, ...] = ()
-    """Of the versions of one case; empty where there are several cases."""
+    """Of the versions of one case that ran and gave the result of the baseline; empty where there are several cases."""
+    labels: tuple[str, ...] = ()
+    """Of the functions that were to be ranked, the baseline first; empty where there are several cases."""
 
     def __len__(self) -> int:
         return len(self.comparisons)
@@ -52,6 +58,28 @@ class Comparisons(Sequence[Comparison]):
         is_one_case = len({c.case for c in runs}) == 1
         return {c.candidate.label if is_one_case else c.case.label: c.verdict for c in runs}
 
+    @property
+    def unranked(self) -> dict[str, str]:
+        """Who has no place, and why: no time, or another result than that of the baseline."""
+        runs = self.of("run") if self.labels else ()
+        together = {c.candidate.label: f"{STOPPED}: {c.why}" for c in runs if c.failure and not self.is_at_fault(c)}
+        return {c.candidate.label: why for c in runs if (why := without_place(c))} | together
+
+    def is_at_fault(self, comparison: Comparison) -> bool:
+        """Did the candidate fail by itself? A crash of which no function is named leaves none that ran."""
+        if comparison.failure is None:
+            return False
+        return bool(self.ranking) or names(comparison.failure, comparison.candidate.label)
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain values, all that JSON knows."""
+        return {
+            "labels": list(self.labels),
+            "ranking": [asdict(rank) for rank in self.ranking],
+            "unranked": self.unranked,
+            "comparisons": [json.loads(encode_comparison(c)) for c in self.comparisons],
+        }
+
     def of(self, metric: Metric) -> tuple[Comparison, ...]:
         return tuple(c for c in self.comparisons if c.metric == metric)
 
@@ -71,24 +99,39 @@ class Comparisons(Sequence[Comparison]):
         return RENDERERS["comparisons_html"](self)
 
 
+def names(failure: Failure, label: str) -> bool:
+    """Is the failure that of this function, by its stage?"""
+    return failure.stage == "build" or failure.stage.partition(" of ")[2] == label
+
+
+def without_place(comparison: Comparison) -> str:
+    """Why the candidate has no place among the others; empty where it has one. A fast wrong result wins nothing."""
+    if comparison.failure is not None:
+        return f"failed: {comparison.why}"
+    if comparison.ratio is None:
+        return f"not measured, because {comparison.why}"
+    if comparison.numerics is not None and not comparison.numerics.agrees:
+        return f"its result differs from that of {comparison.baseline.label}: {comparison.numerics.why}"
+    return ""
+
+
 def ranked(times: dict[str, float], against: dict[tuple[str, str], Comparison]) -> tuple[Rank, ...]:
     """Places by median time.
 
     Args:
-        times: median seconds of each version, in one session.
+        times: of each version, in seconds or as shares of one of them, in one session.
         against: comparisons of run times, by (faster, slower) for every two versions.
     """
     order = sorted(times, key=lambda label: times[label])
     ranks: list[Rank] = []
     leader = order[0] if order else ""
     for i, label in enumerate(order):
-        versus_best = against.get((order[0], label))
+        versus_best = None if label == order[0] else against.get((order[0], label))
         # Told apart from the first of the place before: else it shares the place.
         versus_leader = against.get((leader, label))
         is_new = bool(versus_leader and versus_leader.verdict == "slower")
         leader = label if is_new else leader
         place = i + 1 if is_new else (ranks[-1].place if ranks else 1)
-        ratio = versus_best.ratio if versus_best and versus_best.ratio else 1.0
-        low, high = (versus_best.low, versus_best.high) if versus_best else (None, None)
-        ranks.append(Rank(place, label, times[label], ratio, low, high))
+        ratio, low, high = (versus_best.ratio, versus_best.low, versus_best.high) if versus_best else (None, None, None)
+        ranks.append(Rank(place, label, times[label], 1.0 if i == 0 else ratio, low, high))
     return tuple(ranks)

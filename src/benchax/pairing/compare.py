@@ -7,12 +7,13 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from benchax.case import make_case, name_of
-from benchax.comparing.judging import timed
-from benchax.comparing.ranking import Comparisons, Rank, ranked
+from benchax.case import Case, make_case, name_of
+from benchax.comparing.judging import Evidence, judged, timed
+from benchax.comparing.ranking import Comparisons, Rank, names, ranked, without_place
 from benchax.errors import UsageError
+from benchax.executors import pickling
 from benchax.measuring.paired import Side
-from benchax.model import Comparison, Version
+from benchax.model import Comparison, Failure, Options, Remark, Version
 from benchax.options import resolve
 from benchax.pairing import session
 from benchax.pairing.contest import Contest, Taken
@@ -43,6 +44,9 @@ def compare(
     verdict is clear; a change is called one only if a second measurement, in processes of its own, confirms it. An
     unchanged function is called slower in less than 1 % of comparisons (docs/trust.md).
 
+    Functions that fail, and those whose results differ from the baseline's by more than rounding (`numerics`), have
+    their lines and no place in the ranking. If the baseline itself fails, the next function is the baseline instead.
+
     Args:
         functions: by label, or in a list (labels are their names). At least two, called with the same arguments.
         args, kwargs: arrays, pytrees, specs such as "f32[1024,1024]".
@@ -65,14 +69,66 @@ def compare(
         label: make_case(fn, args, kwargs, name=name or name_of(ordered[first]), static=static, donate=donate, jit=jit)
         for label, fn in ordered.items()
     }
-    contest = Contest(
-        cases[first].id,
-        tuple(Side(label, case) for label, case in cases.items()),
-        tuple(Version(label) for label in cases),
-        options,
-    )
-    ((taken, found),) = session.settled([contest], Effort(max_time_s=max_time_s), progress or session.quiet)
-    return Comparisons(tuple(found), _ranking(taken, found))
+    return side_by_side(cases, options, Effort(max_time_s=max_time_s), progress or session.quiet)
+
+
+def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, progress: Progress) -> Comparisons:
+    """Cases that should do the same, by label, the baseline first. All are given the inputs of the baseline.
+
+    A baseline that fails by itself leaves its part to the next one, and the others go on.
+    """
+    first, failures = next(iter(cases)), _unsendable(cases)
+    while True:
+        left = {label: case for label, case in cases.items() if label not in failures}
+        labels = list(left)
+        notes = () if labels[0] == first else (_replaced(first, labels[0]),)
+        sides = tuple(Side(label, case) for label, case in left.items())
+        contest = Contest(cases[first].id, sides, tuple(map(Version, labels)), options, notes)
+        taken, found = _settled(contest, effort, progress)
+        if not _baseline_failed(taken):
+            return _result(taken, found, failures)
+        failures |= {labels[i]: failure for i, failure in taken.failures.items()}
+
+
+def _unsendable(cases: Mapping[str, Case]) -> dict[str, Failure]:
+    """Functions that cannot travel to another process: one of them would keep all others from going. Not more than
+    leave one over."""
+    found = {label: failure for label, case in cases.items() if (failure := _sent(label, case)) is not None}
+    return dict(list(found.items())[: len(cases) - 1])
+
+
+def _sent(label: str, case: Case) -> Failure | None:
+    try:
+        pickling.dumps(case.fn, lambda buffer: None)
+    except Exception as error:  # pickling raises what it likes, and it is told
+        problem = f"{label} cannot be sent to a worker process: {type(error).__name__}: {error}"
+        return Failure("error", f"start of {label}", problem, "open files, locks and connections inside the function")
+    return None
+
+
+def _settled(contest: Contest, effort: Effort, progress: Progress) -> tuple[Taken, Sequence[Comparison]]:
+    """One that is left over has nothing to be compared with, and is not run."""
+    if len(contest.versions) == 1:
+        return Taken(contest), ()
+    (settled,) = session.settled([contest], effort, progress)
+    return settled
+
+
+def _baseline_failed(taken: Taken) -> bool:
+    """By itself, that is: a crash of which no side is named may be that of any, and spoils all comparisons."""
+    return 0 in taken.failures and names(taken.failures[0], taken.contest.versions[0].label)
+
+
+def _replaced(failed: str, baseline: str) -> Remark:
+    return Remark("baseline-failed", "warning", f"{failed} failed, and the baseline is {baseline} in its place")
+
+
+def _result(taken: Taken, found: Sequence[Comparison], failures: Mapping[str, Failure]) -> Comparisons:
+    """With a comparison for each baseline that failed, and for what failed beside it."""
+    matters = {label: replace(taken.matter(0), candidate=Version(label)) for label in failures}
+    failed = [c for label, matter in matters.items() for c in judged(matter, Evidence(failure=failures[label]))]
+    labels = (*(version.label for version in taken.contest.versions), *failures)
+    return Comparisons((*found, *failed), _ranking(taken, found), labels)
 
 
 def _labelled(functions: Any) -> dict[str, Callable[..., Any]]:
@@ -100,20 +156,26 @@ def _baseline(labelled: Mapping[str, Any], baseline: str | None) -> str:
 
 
 def _ranking(taken: Taken, found: Sequence[Comparison]) -> tuple[Rank, ...]:
-    """Of the versions that ran. Where a difference from the baseline was not confirmed, they share a place."""
+    """Of the versions that ran and gave the baseline's result. Where a difference from the baseline was not confirmed,
+    they share a place."""
     if not taken.answers or 0 in taken.failures:
         return ()
-    labels = [version.label for i, version in enumerate(taken.contest.versions) if i not in taken.failures]
+    runs = [c for c in found if c.metric == "run"]
+    without = {c.candidate.label for c in runs if without_place(c)}
+    labels = [version.label for version in taken.contest.versions if version.label not in without]
     where = {version.label: i for i, version in enumerate(taken.contest.versions)}
     against = {(a, b): _pair(taken, where[a], where[b]) for a in labels for b in labels if a != b}
-    for c in found:
-        if c.metric == "run" and c.confirmed is False:
+    for c in runs:
+        if c.confirmed is False and c.candidate.label in labels:
             for pair in ((c.baseline.label, c.candidate.label), (c.candidate.label, c.baseline.label)):
                 against[pair] = replace(against[pair], verdict="unclear")
-    first = labels[0]
-    times = {label: 1.0 if label == first else against[first, label].ratio or 1.0 for label in labels}
-    seconds = median([s for block in taken.blocks(0, 0) for s in block.baseline_s])
-    return ranked({label: seconds * ratio for label, ratio in times.items()}, against)
+    ratios = {label: ratio for label in labels[1:] if (ratio := against[labels[0], label].ratio) is not None}
+    ranks = ranked({labels[0]: 1.0} | ratios, against)
+    return tuple(replace(rank, median_s=_median_s(taken, where[rank.label])) for rank in ranks)
+
+
+def _median_s(taken: Taken, side: int) -> float:
+    return median([s for block in taken.blocks(side, side) for s in block.baseline_s])
 
 
 def _pair(taken: Taken, one: int, other: int) -> Comparison:

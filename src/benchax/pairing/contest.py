@@ -141,13 +141,7 @@ class Taken:
         if not answers:
             return {}
         one, other = (answers[0].facts(i) for i in (baseline, candidate))
-        if "plan" not in one or "plan" not in other:
-            return {}
-        return {
-            "peak": (one["plan"]["predicted_peak_bytes"], other["plan"]["predicted_peak_bytes"]),
-            "constants": (one["plan"]["constant_bytes"], other["plan"]["constant_bytes"]),
-            "flops": (one["flops"], other["flops"]),
-        }
+        return counts(one, other)
 
     def evidence(self, candidate: int, baseline: int = 0) -> Evidence:
         failure = self.failures.get(baseline) or self.failures.get(candidate)
@@ -184,3 +178,14 @@ class Taken:
             return version
         jax = version.jax or (self.environment and self.environment.jax)
         return replace(version, program=self.answers[0].facts(side)["sha256"], jax=jax)
+
+
+def counts(one: dict[str, Any], other: dict[str, Any]) -> dict[Any, tuple[float | None, float | None]]:
+    """What the compiler plans for two sides, by metric, out of what a worker told of each; empty where it does not."""
+    if "plan" not in one or "plan" not in other:
+        return {}
+    return {
+        "peak": (one["plan"]["predicted_peak_bytes"], other["plan"]["predicted_peak_bytes"]),
+        "constants": (one["plan"]["constant_bytes"], other["plan"]["constant_bytes"]),
+        "flops": (one["flops"], other["flops"]),
+    }

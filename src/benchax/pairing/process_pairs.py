@@ -24,6 +24,7 @@ from benchax.comparing.judging import Evidence, Matter, confirmed, judged
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark
+from benchax.pairing.contest import counts
 from benchax.pairing.partners import Chosen, Launch, Listing, Lost, Partner, started
 from benchax.pairing.remarks import remarks
 from benchax.pairing.session import Effort, Progress, Step, quiet
@@ -229,7 +230,7 @@ class Pairs:
         if environments[0] and environments[1]:
             seen.environment = common(environments[0], environments[1])
         facts = [prepared[i]["facts"] for i in (0, 1)]
-        seen.evidence.counts = _counts(*facts)
+        seen.evidence.counts = counts(*facts)
         try:
             outputs = partners[0].ask({"do": "outputs"}, (), limit_s)
             request = {"do": "agree", "leaves": outputs.document["leaves"]}
@@ -258,16 +259,6 @@ def _build(pair: int, prepared: dict[int, dict[str, Any]]) -> list[Block]:
         return []
     one, other = (sum(build[step] for step in both) for build in builds)
     return [Block(pair, (one,), (other,))]
-
-
-def _counts(one: dict[str, Any], other: dict[str, Any]) -> dict[Any, tuple[float | None, float | None]]:
-    if "plan" not in one or "plan" not in other:
-        return {}
-    return {
-        "peak": (one["plan"]["predicted_peak_bytes"], other["plan"]["predicted_peak_bytes"]),
-        "constants": (one["plan"]["constant_bytes"], other["plan"]["constant_bytes"]),
-        "flops": (one["flops"], other["flops"]),
-    }
 
 
 def common(one: Environment, other: Environment) -> Environment:

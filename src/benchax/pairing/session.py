@@ -106,7 +106,8 @@ class Course:
             metrics = self.first.effort.metrics
             if not any(is_change(c, metrics) for c in self.first.taken.comparisons()):
                 return None
-            self.second = Part(Taken(self.first.taken.contest), confirming(metrics))
+            known = dict(self.first.taken.failures)  # who ran into a limit once need not do so again
+            self.second = Part(Taken(self.first.taken.contest, failures=known), confirming(metrics))
         return None if self.second.is_done(False) else self.second
 
     def comparisons(self) -> list[Comparison]:

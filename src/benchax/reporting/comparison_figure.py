@@ -146,11 +146,12 @@ def names(runs: Sequence[Comparison]) -> list[str]:
 
 
 def words(c: Comparison) -> str:
-    """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: faster  × 0.062 (0.058 – 0.067)"""
+    """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: faster  × 0.062 (0.058 – 0.067); its result differs"""
+    differs = "; its result differs" if c.numerics is not None and not c.numerics.agrees else ""
     if c.ratio is None or 0.5 < c.ratio < 2:
-        return f"{c.verdict}  {interval(c)}".rstrip()
+        return f"{c.verdict}  {interval(c)}".rstrip() + differs
     around = f" ({number(c.low)} – {number(c.high)})" if c.low and c.high else ""
-    return f"{c.verdict}  × {number(c.ratio)}{around}"
+    return f"{c.verdict}  × {number(c.ratio)}{around}{differs}"
 
 
 def _title(runs: Sequence[Comparison]) -> str:

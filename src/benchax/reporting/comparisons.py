@@ -12,11 +12,11 @@ from rich.text import Text
 
 from benchax.comparing.gate import amount
 from benchax.comparing.ranking import Comparisons, Rank
-from benchax.model import Comparison, Remark
+from benchax.model import Comparison, Metric, Remark
 from benchax.reporting import terminal
 from benchax.reporting.tables import Grid, Style
 from benchax.stats.ratios import grade
-from benchax.units import number, percent, seconds
+from benchax.units import number, percent
 
 STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 ADVICE = "advice"
@@ -24,21 +24,29 @@ OF_A_CASE = ("outputs-differ", ADVICE)
 """Remarks that are about one case."""
 COLUMN = 24
 """Longest name of a column."""
+COLUMNS: tuple[Metric, ...] = ("run", "compile", "peak")
+"""Metrics that have columns, where functions are compared; the others have sentences."""
+NAMES: dict[Metric, str] = {
+    "run": "run",
+    "compile": "compiling",
+    "peak": "peak memory",
+    "constants": "constants",
+    "flops": "operations",
+}
 COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "unclear"}
 
 
 def drawn(found: Comparisons) -> RenderableType:
     """For the terminal."""
     parts: list[RenderableType] = [Text(heading(found), style="dim")] if heading(found) else []
-    if found.ranking:
-        parts += [Text(), terminal.grid(ranking_grid(found))]
-        parts += [Text(), Text(summary(found))]
-    else:
-        parts += [Text(), terminal.grid(case_grid(found))]
+    for grid in grids(found):
+        parts += [Text(), terminal.grid(grid)]
+    if said := summary(found):
+        parts += [Text(), Text(said)]
     if seen := sight(found):
         parts += [Text(), Text(seen, style="dim")]
-    if other := [c for c in found if c.metric != "run" and c.verdict in ("slower", "faster")]:
-        parts += [Text()] + [Text(sentence(c)) for c in other]
+    if other := others(found):
+        parts += [Text()] + [Text(sentence) for sentence in other]
     if notes := remarks(found):
         parts.append(terminal.remarks(notes))
     return Group(*parts)
@@ -50,18 +58,27 @@ def text(found: Comparisons) -> str:
 
 def html(found: Comparisons) -> str:
     """A fragment for notebooks; styles as those of a measurement."""
-    grid = ranking_grid(found) if found.ranking else case_grid(found)
+    tables = "".join(map(_table, grids(found)))
+    last = f"<div>{escape(summary(found))}</div>" if summary(found) else ""
+    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(found))
+    return f"<div class='benchax'>{tables}{last}{notes}</div>"
+
+
+def _table(grid: Grid) -> str:
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
     head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.columns)
     body = "".join(
         "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>"
         for line in grid.lines
     )
-    last = f"<div>{escape(summary(found))}</div>" if found.ranking else ""
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(found))
-    return (
-        f"<div class='benchax'><table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>{last}{notes}</div>"
-    )
+    return f"<table style='border-collapse:collapse;margin-bottom:6px'><tr>{head}</tr>{body}</table>"
+
+
+def grids(found: Comparisons) -> list[Grid]:
+    """Of functions each beside the baseline, and their places; of several cases one line for each."""
+    if not found.labels:
+        return [case_grid(found)]
+    return [function_grid(found), *([ranking_grid(found)] if len(found.ranking) > 1 else [])]
 
 
 def heading(found: Comparisons) -> str:
@@ -72,8 +89,10 @@ def heading(found: Comparisons) -> str:
     env = first.environment
     device = env.processor if env.backend == "cpu" else env.device_kind
     where = " · ".join(part for part in (env.backend, device, f"jax {env.jax}" if env.jax else "") if part)
-    pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.ranking else ""
-    return f"{first.case.label}: {where} · {pairs}" if found.ranking else where
+    pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.labels else ""
+    # A case has the name of a function, unless another was given: that says nothing where functions are listed.
+    name = "" if first.case.name in found.labels else f"{first.case.label}: "
+    return f"{name}{where} · {pairs}" if found.labels else where
 
 
 def sight(found: Comparisons) -> str:
@@ -87,25 +106,63 @@ def sight(found: Comparisons) -> str:
     return f"noise grade {' to '.join(grades)}: changes of {sizes} would have been found in 80 % of cases"
 
 
+def function_grid(found: Comparisons) -> Grid:
+    """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
+    baseline, *candidates = found.labels
+    names = ("case", "median", f"against {_column(baseline)}", "result", "compile", "peak", "verdict")
+    lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
+    used = [i for i in range(len(names)) if any(line[i] for line in lines)]
+    verdicts = {c.candidate.label: c.verdict for c in found.of("run")}
+    styles: tuple[Style, ...] = ("", *(_style(found, label, verdicts[label]) for label in candidates))
+    return Grid(tuple(names[i] for i in used), tuple(tuple(line[i] for i in used) for line in lines), styles)
+
+
+def _style(found: Comparisons, label: str, verdict: str) -> Style:
+    return "bad" if label in found.unranked else STYLES[verdict]
+
+
+def _baseline_line(found: Comparisons) -> tuple[str, ...]:
+    values = [_known((c.baseline_value for c in found.of(metric)), metric) for metric in COLUMNS]
+    run, *others = values
+    why = "" if run else "not measured, because nothing else ran beside it"
+    return (found.labels[0], run, "baseline", "", *others, why)
+
+
+def _function_line(found: Comparisons, label: str) -> tuple[str, ...]:
+    of = {c.metric: c for c in found if c.candidate.label == label}
+    run, *others = [_known((of[m].candidate_value,) if m in of else (), m) for m in COLUMNS]
+    against = of["run"]
+    why = verdict(against) if against.failure is None else found.unranked[label]
+    return (label, run, interval(against), _result(against), *others, why)
+
+
+def _known(values: Iterable[float | None], metric: Metric) -> str:
+    value = next((value for value in values if value is not None), None)
+    return "" if value is None else amount(value, metric)
+
+
+def _result(c: Comparison) -> str:
+    """How far results are apart is told in a remark."""
+    if c.numerics is None:
+        return ""
+    return "equal" if c.numerics.agrees else "differs"
+
+
 def ranking_grid(found: Comparisons) -> Grid:
-    runs = {c.candidate.label: c for c in found.of("run")}
-    baseline = next(iter(runs.values())).baseline.label if runs else ""
-    lines = [
-        (str(rank.place), rank.label, seconds(rank.median_s), *_against(runs.get(rank.label), rank.label == baseline))
-        for rank in found.ranking
-    ]
-    # Those that have no place, because they could not be run.
-    without = [label for label in runs if label not in {rank.label for rank in found.ranking}]
-    lines += [("", label, "", *_against(runs[label], False)) for label in without]
-    labels = [*(rank.label for rank in found.ranking), *without]
-    styles: tuple[Style, ...] = tuple(STYLES[runs[label].verdict] if label in runs else "" for label in labels)
-    return Grid(("place", "case", "median", f"against {_column(baseline)}", "verdict"), tuple(lines), styles)
+    """Places, and times as those of the fastest."""
+    places = [rank.place for rank in found.ranking]
+    marked = [f"{place}=" if places.count(place) > 1 else str(place) for place in places]
+    times = ["1", *map(_multiple, found.ranking[1:])]
+    lines = [(place, rank.label, time) for place, rank, time in zip(marked, found.ranking, times, strict=True)]
+    return Grid(("place", "case", "times the fastest"), tuple(lines), ("",) * len(lines))
 
 
-def _against(c: Comparison | None, is_baseline: bool) -> tuple[str, str]:
-    if c is None:
-        return ("baseline" if is_baseline else "", "")
-    return interval(c), verdict(c)
+def _multiple(rank: Rank) -> str:
+    """1.53 (1.51 – 1.60)"""
+    if rank.ratio is None:
+        return "not compared"
+    around = f" ({number(rank.low)} – {number(rank.high)})" if rank.low and rank.high else ""
+    return f"{number(rank.ratio)}{around}"
 
 
 def case_grid(found: Comparisons) -> Grid:
@@ -153,16 +210,27 @@ def verdict(c: Comparison) -> str:
     return f"{word}{sure}" + (f": {c.why}" if c.why else "")
 
 
+def others(found: Comparisons) -> list[str]:
+    """Changes of what has no column."""
+    changed = [c for c in found if c.metric != "run" and c.verdict in ("slower", "faster")]
+    if not found.labels:
+        return [sentence(c) for c in changed]
+    return [_of_functions(found, metric) for metric in NAMES if metric in {c.metric for c in changed} - set(COLUMNS)]
+
+
+def _of_functions(found: Comparisons, metric: Metric) -> str:
+    """constants: 4 B in naive, 1.00 KiB in fused"""
+    compared = found.of(metric)
+    values = [(c.candidate.label, c.candidate_value) for c in compared]
+    known = [(compared[0].baseline.label, compared[0].baseline_value), *values]
+    counted = ", ".join(f"{amount(v, metric)} in {name}" for name, v in known if v is not None)
+    once = " (XLA's count: the body of a loop once)" if metric == "flops" else ""
+    return f"{NAMES[metric]}: {counted}{once}"
+
+
 def sentence(c: Comparison) -> str:
     """peak memory of fused: 2.00 MiB where naive has 1.00 MiB"""
-    names = {
-        "compile": "compiling",
-        "peak": "peak memory",
-        "constants": "constants",
-        "flops": "operations",
-        "run": "run",
-    }
-    what = f"{names[c.metric]} of {c.case.label}"
+    what = f"{NAMES[c.metric]} of {c.case.label}"
     if c.method == "counted" and c.baseline_value is not None and c.candidate_value is not None:
         before, after = (amount(v, c.metric) for v in (c.baseline_value, c.candidate_value))
         return f"{what}: {after} in {c.candidate.label}, {before} in {c.baseline.label}"
@@ -170,19 +238,37 @@ def sentence(c: Comparison) -> str:
 
 
 def summary(found: Comparisons) -> str:
-    """fused ran 1.53 (1.51 – 1.60) times as fast as naive. double is the slowest, 2.1 times …"""
-    first, *others = found.ranking
+    """fused is fastest; naive takes 1.53 (1.51 – 1.60) times as long. short has no place: its result differs."""
+    return " ".join(part for part in (_places(found.ranking), _without_place(found)) if part)
+
+
+def _places(ranking: Sequence[Rank]) -> str:
+    if len(ranking) < 2:
+        return ""
+    first, *others = ranking
     together = [rank.label for rank in others if rank.place == first.place]
-    lead = _listed([first.label, *together])
-    begin = f"{lead} {'are' if together else 'is'} fastest"
+    begin = f"{_listed([first.label, *together])} {'are' if together else 'is'} fastest"
     tie = ", and cannot be told apart" if together else ""
-    slower = [_times(rank) for rank in others if rank.place != first.place]
+    slower = [f"{rank.label} takes {_multiple(rank)} times as long" for rank in others if rank.place != first.place]
     return f"{begin}{tie}" + (f"; {'; '.join(slower)}." if slower else ".")
 
 
-def _times(rank: Rank) -> str:
-    around = f" ({number(rank.low)} – {number(rank.high)})" if rank.low and rank.high else ""
-    return f"{rank.label} takes {number(rank.ratio)}{around} times as long"
+def _without_place(found: Comparisons) -> str:
+    """The reasons at length stand in the table and in remarks."""
+    if not found.labels:
+        return ""
+    without = [c for c in found.of("run") if c.candidate.label in found.unranked]
+    failed = [c.candidate.label for c in without if found.is_at_fault(c)]
+    wrong = [c.candidate.label for c in without if c.failure is None and c.ratio is not None]
+    parts = [_other_result(found, wrong)] if wrong else []
+    return " ".join([*parts, *([f"No place for {_listed(failed)}: failed."] if failed else [])])
+
+
+def _other_result(found: Comparisons, wrong: Sequence[str]) -> str:
+    baseline = found.labels[0]
+    said = f"No place for {_listed(wrong)}: another result than {baseline}."
+    is_alone = len(found.ranking) == 1
+    return said + (f" If {baseline} is the one that is wrong, make another the baseline." if is_alone else "")
 
 
 def _listed(names: Sequence[str]) -> str:
