@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchax.experiments import pipelining
+from benchax.experiments import pipes
 
 ENTRY = "pipelines_by_hand:try_unhindered"
 
 
 def try_unhindered(argument: Any, say: Any) -> tuple[dict[str, Any], list[Any]]:
     """In the worker."""
-    pipelining._hindrance = lambda devices, cores, slowdown: ""
-    return pipelining.try_pipeline(argument, say)
+    pipes.hindrance_of = lambda devices, cores, slowdown: ""
+    return pipes.try_pipeline(argument, say)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.case import make_case
+from benchax.discovery import resolve_target
 from benchax.errors import UsageError
-from benchax.experiments.asked import Axis, arguments, axes, halves, sizes, values
+from benchax.experiments.asked import Axis, arguments, axes, halves, named_objects, sizes, values
 from benchax.measuring.inputs import make_inputs
 
 
@@ -53,14 +55,21 @@ def test_sizes_that_are_none_are_quoted(text: Any) -> None:
     assert repr(text) in str(caught.value)
 
 
+def read_or_refused(read: Callable[[str, str], tuple[Any, ...]], text: str) -> tuple[Any, ...] | str:
+    """The values, or what the refusal says."""
+    try:
+        return read("vmap", text)
+    except UsageError as error:
+        return str(error)
+
+
 @given(st.text(max_size=40))
 def test_whatever_is_typed_is_read_or_refused(text: str) -> None:
     case = make_case(lambda x: x, (jnp.ones((2, 2)),))
     inputs = make_inputs(case, 0)
 
     for read in (values, sizes, lambda name, t: axes(name, halves(name, t)[0], case, inputs)):
-        with contextlib.suppress(UsageError):
-            read("vmap", text)
+        assert read_or_refused(read, text)  # neither nothing nor an error without words
 
 
 def test_arguments_go_by_name_or_position_and_static_ones_have_no_axes() -> None:
@@ -74,3 +83,27 @@ def test_arguments_go_by_name_or_position_and_static_ones_have_no_axes() -> None
         axes("shapes", "n", case, inputs)
     with pytest.raises(UsageError, match="has no axis 2"):
         axes("shapes", "x.2", case, inputs)
+
+
+def test_what_is_named_is_that_of_the_file_of_the_function(project: Path) -> None:
+    """No second import, which would make other classes; another file is imported once."""
+    (project / "code.py").write_text("class Own: pass\ndef f(x): return x\n")
+    (project / "other.py").write_text("class Other: pass\n")
+    f: Any = resolve_target("code.py:f")
+
+    own, other, again = named_objects("loop", ["code.py:Own", "other.py:Other", "./other.py:Other"], make_case(f))
+
+    assert own is f.__globals__["Own"]
+    assert other is again
+
+
+def test_a_module_is_named_as_well() -> None:
+    assert named_objects("loop", ["jax.numpy:sin"], make_case(abs)) == [jnp.sin]
+
+
+@pytest.mark.parametrize("name", ["", ":", "f", ":f", "code.py:", "code.py"])
+def test_what_is_no_name_is_quoted(name: str) -> None:
+    with pytest.raises(UsageError, match="MODULE:NAME") as caught:
+        named_objects("loop", [name], make_case(abs))
+
+    assert f"loop is given the name {name!r}" in caught.value.problem

@@ -10,10 +10,10 @@ import pytest
 from sweeps_by_hand import Times, outputs
 
 from benchax.case import make_case
-from benchax.errors import NotMeasured, UsageError
+from benchax.errors import UsageError
 from benchax.experiments import looping, loops
 from benchax.experiments.run import Request
-from benchax.experiments.variants.loops import MOST_UNROLLED, InPython, Loop
+from benchax.experiments.variants.loops import MOST_UNROLLED, InPython
 from benchax.options import resolve
 from benchax.results.experiment import Experiment
 
@@ -82,8 +82,3 @@ def test_a_number_of_turns_is_checked(n: Any) -> None:
         loops(turn, "f32[8]", n)
 
     assert repr(n) in str(caught.value)
-
-
-def test_as_a_variant_it_says_that_the_body_has_to_be_given() -> None:
-    with pytest.raises(NotMeasured, match="cannot be rewritten"):
-        Loop().prepare(make_case(turn, (0, "f32[8]")), {})

@@ -5,19 +5,25 @@
     shapes   x.0+w.1=100,130     sizes of axes that have one size together
     vmap     1..256              no arguments named: all of them, or the first, as the variant says
 
-Lists and mappings are taken as well: {"n": [1, 2, 3]}.
+Lists and mappings are taken as well: {"n": [1, 2, 3]}. Functions are named as targets of the command line are:
+
+    loop     model.py:unfinished
+    pipeline model.py:STAGES=1,2,4
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 
 from benchax.case import Case
+from benchax.discovery import MODULE_PREFIX, resolve_target
 from benchax.errors import UsageError
 from benchax.experiments.functions import argument_name
 from benchax.measuring.inputs import Inputs
@@ -160,3 +166,33 @@ def value_of(inputs: Inputs, key: int | str) -> Any:
 
 def array_leaves(tree: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+
+
+def named_objects(variant: str, targets: Sequence[str], case: Case) -> list[Any]:
+    """What MODULE:NAME, or FILE.py:NAME, stand for. A file that was imported before, such as that of the case's own
+    function, is not imported again: that would do twice what it does, and make other classes.
+
+    Raises:
+        UsageError: there is no such module, or nothing of that name in it.
+    """
+    return [_named_object(variant, target.strip(), getattr(case.fn, "__module__", None) or "") for target in targets]
+
+
+def _named_object(variant: str, target: str, own: str) -> Any:
+    where, _, name = target.rpartition(":")
+    if not where or not name:
+        raise UsageError(f"{variant} is given the name {target!r}", "MODULE:NAME or FILE.py:NAME, such as model.py:f")
+    module = _module_of(Path(where), own) if where.endswith(".py") else None
+    if module is None:
+        return resolve_target(target)
+    try:
+        return resolve_target(f"{module}:{name}")
+    except UsageError as error:  # in the words of the user, who wrote a file
+        raise UsageError(f"{where!r} has nothing called {name!r}", error.expected) from None
+
+
+def _module_of(file: Path, own: str) -> str | None:
+    """The name of the module that this file has become."""
+    names = (own, *(name for name in sys.modules if name.startswith(MODULE_PREFIX)))
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+    return next((name for name, its in files.items() if its and Path(its).resolve() == file.resolve()), None)

@@ -12,7 +12,7 @@ from benchax.experiments import judging
 from benchax.experiments.base import Prepared
 from benchax.experiments.run import BASELINE, Request, judged, quiet
 from benchax.experiments.study import Side
-from benchax.experiments.variants.loops import PLAIN, WAYS, Condition, InPython, Step
+from benchax.experiments.variants.loops import PLAIN, TURNS, WAYS, Condition, InPython, Step, checked_turns
 from benchax.model import Absent
 from benchax.options import resolve
 from benchax.pairing.session import Effort
@@ -51,8 +51,7 @@ def loops(
     """
     if not callable(step):
         raise UsageError(f"step={step!r} cannot be called", "a function step(i, state) that returns the next state")
-    if not callable(n) and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
-        raise UsageError(f"n={n!r}", "a number of turns from 1 up, or a condition of the state")
+    n = checked_turns(f"n={n!r}", n, TURNS)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(InPython(step, n), (init,), name=name or name_of(step), jit=False)
     return run(case, step, n, Request(options, {}, Effort(max_time_s=max_time_s), progress))

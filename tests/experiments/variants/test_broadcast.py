@@ -53,6 +53,11 @@ def test_where_no_batch_axis_is_named_it_says_what_vmap_would_do() -> None:
     assert "first axis of every argument" in caught.value.hint
 
 
+def test_one_size_is_enough() -> None:
+    with pytest.raises(UsageError, match="in_axes is given 2 sizes"):
+        swept(InAxes, "x=2,4", layer, "f32[16]", "f32[16,16]")
+
+
 def test_with_nothing_shared_there_is_nothing_to_compare() -> None:
     with pytest.raises(NotAvailable, match="every argument has a batch axis"):
         swept(InAxes, "x+w=32", layer, "f32[16]", "f32[16,16]")

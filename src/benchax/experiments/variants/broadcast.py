@@ -12,15 +12,11 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments import judging
-from benchax.experiments.asked import arguments, halves, named, sizes
 from benchax.experiments.base import Facts, Prepared, Seen, Tell
-from benchax.experiments.functions import plain
-from benchax.experiments.resized import Batched, of_arrays
+from benchax.experiments.batching import Batching, Vmapped, batching
 from benchax.experiments.study import Side, Study, study
 from benchax.experiments.sweeping import Means, means
 from benchax.experiments.timing import Duel
-from benchax.experiments.variants.vectorize import Vmapped
-from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent
 from benchax.results.experiment import VariantRow
 from benchax.units import size as bytes_text
@@ -39,35 +35,29 @@ class InAxes:
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
         if self.name not in given:
             raise NotMeasured("it has to be told which arguments have a batch axis, and its size: in_axes=x=64")
-        seed = given.get("seed", 0)
-        unjitted = plain(case, seed)
-        inputs = make_inputs(unjitted, seed)
-        permitted = arguments(unjitted, inputs)
-        text, listed = halves(self.name, given[self.name])
-        found = sizes(self.name, listed)
-        if not text or len(found) != 1:
+        asked = batching(self.name, case, given)
+        if not asked.words or len(asked.sizes) != 1:
             raise UsageError(
-                f"in_axes is given {given[self.name]!r}, which names no argument with a batch axis"
-                if not text
-                else f"in_axes is given {len(found)} sizes",
-                f"some of {', '.join(permitted)}, and one size: in_axes=x=64",
+                f"in_axes is given {len(asked.sizes)} sizes"
+                if asked.words
+                else f"in_axes is given {given[self.name]!r}, which names no argument with a batch axis",
+                f"some of {', '.join(asked.permitted)}, and one size: in_axes=x=64",
                 "vmap without in_axes= takes the first axis of every argument for the batch",
             )
-        batched = tuple(dict.fromkeys(named(self.name, word, permitted) for word in text.split("+")))
-        if all(key in batched for key in permitted.values()):
+        if all(asked.is_mapped):
             raise NotAvailable("every argument has a batch axis, so that none is shared")
-        is_mapped = tuple(key in batched for key in permitted.values())
-        copied, shared = (
-            replace(
-                unjitted,
-                fn=Vmapped(of_arrays(unjitted, inputs), (True,) * len(is_mapped) if is_copied else is_mapped),
-                inputs=Batched(unjitted, seed, batched, found[0], is_spread=is_copied),
-                static=(),
-                donate=(),
-            )
-            for is_copied in (True, False)
-        )
-        return Prepared(unjitted, measure=_Pair(copied, shared, self.means(given), self.study).row, combines=False)
+        pair = _Pair(_copied(asked), _shared(asked), self.means(given), self.study)
+        return Prepared(asked.given, measure=pair.row, combines=False)
+
+
+def _copied(asked: Batching) -> Case:
+    fn = Vmapped(asked.alone.fn, (True,) * len(asked.is_mapped))
+    return replace(asked.alone, fn=fn, inputs=asked.inputs(asked.sizes[0], is_spread=True))
+
+
+def _shared(asked: Batching) -> Case:
+    fn = Vmapped(asked.alone.fn, asked.is_mapped)
+    return replace(asked.alone, fn=fn, inputs=asked.inputs(asked.sizes[0]))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """A loop in five ways: Python, Python with a jitted body, a loop of XLA, unrolled, scan.
 
-A Python loop cannot be rewritten by looking at it: its body is given as a function, `step(i, state)`, to
+A Python loop cannot be rewritten by looking at it: its body is given as a function, `step(i, state)`, here or to
 `benchax.experiments.loops` (`experiments/looping.py`).
+
+    loop=50                     turns
+    loop=model.py:unfinished    as long as unfinished(state) is true
 """
 
 from __future__ import annotations
@@ -14,15 +17,25 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from benchax.case import Case
-from benchax.errors import NotAvailable, NotMeasured
+from benchax.case import Case, name_of
+from benchax.discovery import literal
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.experiments import asked
 from benchax.experiments.base import Prepared
+from benchax.experiments.beside import STANDS_FOR_ITSELF, Means, Timed, means
+from benchax.experiments.functions import plain
+from benchax.experiments.timing import timed
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.model import Absent
+from benchax.results.experiment import VariantRow
 
 MOST_UNROLLED = 1000
 Step = Callable[[Any, Any], Any]
 Condition = Callable[[Any], Any]
 
 PLAIN = "a Python loop, operation by operation"
+TURNS = "a number of turns from 1 up, or a condition of the state"
+TOLD = f"{TURNS}: loop=50, loop=model.py:unfinished"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,18 +121,89 @@ WAYS = (
 
 
 @dataclass(frozen=True)
+class StateOf:
+    """An input factory: the state among the inputs of a turn. Numbers become arrays, as in a loop of XLA."""
+
+    turn: Case
+    seed: int
+
+    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        return (jax.tree.map(jax.numpy.asarray, make_inputs(self.turn, self.seed).args[1]),), {}
+
+
+@dataclass(frozen=True)
 class Loop:
-    """On the command line: says where to go."""
+    """The function is one turn, step(i, state)."""
 
     name: str = "loop"
-    title: str = "a loop in five ways; from Python: benchax.experiments.loops(step, init, n)"
-    needs: str = "the body of the loop as a function"
+    title: str = "the function as one turn, step(i, state), of a loop in five ways (loop=50)"
+    needs: str = ""
+    timed: Timed = timed
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
-        raise NotMeasured(
-            "a Python loop cannot be rewritten by looking at it: give its body, "
-            "benchax.experiments.loops(step, init, n) with step(i, state)"
+        if self.name not in given:
+            raise NotMeasured(
+                "it has to be told how many turns, loop=50, or a condition of the state, loop=model.py:unfinished; "
+                "the function is one turn, step(i, state)"
+            )
+        n, seed = self._turns(case, given[self.name]), given.get("seed", 0)
+        _check_turn(case, make_inputs(case, seed))
+        turn = plain(case, seed)  # a jitted one would be no loop "operation by operation"
+        whole = replace(
+            turn, fn=InPython(turn.fn, n), inputs=StateOf(case, seed), static=(), donate=(), jit=False,
+            id=replace(case.id, variant=""),
+        )  # fmt: skip
+        return Prepared(
+            case, measure=lambda tell: _rows(whole, turn.fn, n, means(given, tell, self.timed)), combines=False
         )
+
+    def _turns(self, case: Case, raw: Any) -> int | Condition:
+        said = f"{self.name}={raw!r}"
+        if not isinstance(raw, str):
+            return checked_turns(said, raw, TOLD)
+        if ":" not in raw:
+            return checked_turns(said, literal(raw.strip()), TOLD)
+        (named,) = asked.named_objects(self.name, [raw], case)
+        return checked_turns(f"{said} names an object of the type {type(named).__name__}", named, TOLD)
+
+
+def checked_turns(said: str, n: Any, expected: str) -> int | Condition:
+    """Raises `UsageError`, which begins with `said`, for what is neither a number of turns nor a condition."""
+    if callable(n) or (type(n) is int and n > 0):
+        return n
+    raise UsageError(said, expected)
+
+
+def _check_turn(case: Case, inputs: Inputs) -> None:
+    """Raises `UsageError` unless the inputs are those of step(i, state)."""
+    if len(inputs.args) != 2 or inputs.kwargs or not _is_index(inputs.args[0]):
+        raise UsageError(
+            f"loop cannot take {case.id.label}({inputs.signature}) for a turn",
+            "two inputs by position, as of step(i, state): the number of the turn, and the state",
+            "benchax try model.py:step 0 f32[1000] --variants loop --set loop=50",
+        )
+
+
+def _is_index(i: Any) -> bool:
+    if isinstance(i, jax.Array):
+        return not i.shape and jax.numpy.issubdtype(i.dtype, jax.numpy.integer)
+    return type(i) is int
+
+
+def _rows(whole: Case, step: Step, n: int | Condition, how: Means) -> tuple[VariantRow, ...]:
+    # Here, because run.py imports the variants.
+    from benchax.experiments.looping import run  # noqa: PLC0415
+    from benchax.experiments.run import Request  # noqa: PLC0415
+
+    found = run(whole, step, n, Request(how.options, effort=how.effort, tell=how.tell, timed=how.timed))
+    rows = [replace(row, name=f"loop:{row.name}") for row in found.rows]
+    plain = replace(found.baseline, name="loop:python")
+    if plain.status != "ok":
+        return (plain, *rows)
+    turns = f"while {name_of(n)}(state)" if callable(n) else f"{n} {'turn' if n == 1 else 'turns'}"
+    absent = (*plain.absent, Absent("comparison", STANDS_FOR_ITSELF))
+    said = f"{PLAIN}; {turns}, i from 0 on"
+    return (replace(plain, reason=STANDS_FOR_ITSELF, sentence=said, absent=absent), *rows)
 
 
 MEMBERS = (Loop(),)

@@ -1,27 +1,210 @@
-"""Stages of a function on devices of their own, fed with micro-batches: not available here, and what does it."""
+"""Stages on a device each, fed with micro-batches, as in GPipe (Huang et al. 2019).
+
+    pipeline=model.py:STAGES=1,2,4              a list of functions y = stage(x), and numbers of micro-batches
+    pipeline=model.py:embed+model.py:head       functions by name; 1,2,4,8 micro-batches
+
+Where a function can be cut into stages is not to be seen from its program, so they are given. The batch is cut into m
+parts along its first axis, each stage does one part after the other, and the results, put together, are compared with
+those of the function on one device. With s stages of equal length each device is idle for (s - 1) / (m + s - 1) of the
+time (section 2.3 there); what a short profile saw stands beside it. All of it happens in a process of its own
+(`experiments/pipes.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
-from benchax.errors import NotAvailable
-from benchax.experiments.base import Prepared
+from benchax.discovery import literal
+from benchax.errors import NotMeasured, UsageError
+from benchax.executors import pickling
+from benchax.executors.isolated import limit
+from benchax.executors.jobs import Job
+from benchax.executors.pool import Pool
+from benchax.experiments import asked
+from benchax.experiments.base import Prepared, Tell
+from benchax.experiments.judging import failed_row, refused_row
+from benchax.experiments.variants.sharding import MOST_DEVICES
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.model import Failure, Options
+from benchax.options import resolve
+from benchax.results.experiment import Curve, Point, VariantRow
+
+ENTRY = "benchax.experiments.pipes:try_pipeline"
+TITLE = "micro-batches through stages on a device each"
+MICRO_BATCHES = (1, 2, 4, 8)
+
+Stage = Callable[[Any], Any]
+Told = dict[str, Any]
+"""The worker's answer."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What the stages do together."""
+
+    stages: tuple[Stage, ...]
+
+    def __call__(self, x: Any) -> Any:
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+
+@dataclass(frozen=True)
+class Piped:
+    """A function and the stages that it is made of."""
+
+    case: Case
+    """Gives the results that are expected."""
+    batch: int | str
+    """The argument that is cut into micro-batches."""
+    stages: tuple[Stage, ...]
+    numbers: tuple[int, ...]
+    """Of micro-batches, one after the other."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
     name: str = "pipeline"
-    title: str = "stages on devices of their own, fed with micro-batches"
-    needs: str = "several devices"
+    title: str = f"{TITLE} (pipeline=model.py:STAGES=1,2,4)"
+    needs: str = "several devices; on a CPU they are fake"
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
-        raise NotAvailable(
-            "where a function can be cut into stages is not to be seen from its program: give them to "
-            "benchax.experiments.pipeline(stages, x)"
+        if self.name not in given:
+            raise NotMeasured(
+                "it has to be told the stages, which are not to be seen from a program: pipeline=model.py:STAGES, "
+                "a list of functions y = stage(x)"
+            )
+        stages, numbers = self._told(case, given[self.name])
+        seed = given.get("seed", 0)
+        piped = Piped(case, _batch(case, make_inputs(case, seed)), stages, numbers)
+        options = given.get("options") or resolve({"seed": seed})
+        return Prepared(case, measure=lambda tell: self._curve(piped, options, tell), combines=False)
+
+    def _told(self, case: Case, raw: Any) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
+        """Stages and numbers of micro-batches. Raises `UsageError` for what is no such thing."""
+        said = f"{self.name}={raw!r}"
+        if isinstance(raw, str):
+            names, numbers = _halves(raw)
+            counts = MICRO_BATCHES if numbers is None else literal(f"({numbers},)")
+            stages = _flat(asked.named_objects(self.name, _names(names), case))
+            return checked_stages(f"{said} names {_kinds(stages)}", stages), checked_numbers(said, counts)
+        is_both = isinstance(raw, Sequence) and len(raw) == 2 and isinstance(raw[0], Sequence)
+        stages, counts = raw if is_both else (raw, MICRO_BATCHES)
+        return checked_stages(said, stages), checked_numbers(said, counts)
+
+    def _curve(self, piped: Piped, options: Options, tell: Tell) -> Curve | VariantRow:
+        told = tried_in_worker(piped, options, tell)
+        if isinstance(told, Failure):
+            return failed_row(self.name, self.title, told)
+        if told["why"]:
+            return refused_row(self.name, self.title, "not_available", told["why"])
+        found = curve(piped, told)
+        against = f"results are compared with those of {piped.case.id.label} on one device"
+        return replace(found, sentence=f"{against}; {found.sentence}")
+
+
+def _halves(text: str) -> tuple[str, str | None]:
+    """model.py:STAGES=1,2 as (model.py:STAGES, 1,2). A path may have a '=' of its own; no number has a ':'."""
+    names, equals, numbers = text.rpartition("=")
+    return (names, numbers) if equals and ":" not in numbers else (text, None)
+
+
+def _names(text: str) -> list[str]:
+    """model.py:embed+model.py:head apart. A path may have a '+' of its own; a name ends after its ':'."""
+    names, begun = list[str](), ""
+    for part in text.split("+"):
+        begun += part
+        where, _, name = begun.rpartition(":")
+        if where and name.strip().replace(".", "_").isidentifier():
+            names, begun = [*names, begun], ""
+        else:
+            begun += "+"
+    return [*names, begun.removesuffix("+")] if begun else names
+
+
+def _flat(found: Iterable[Any]) -> list[Any]:
+    """Lists of stages, and stages."""
+    return [stage for one in found for stage in (one if isinstance(one, list | tuple) else [one])]
+
+
+def _kinds(found: Sequence[Any]) -> str:
+    """2 functions; or the first that is none: an object of the type int."""
+    other = next((one for one in found if not callable(one)), None)
+    if other is not None:
+        return f"an object of the type {type(other).__name__}"
+    return f"{len(found)} {'function' if len(found) == 1 else 'functions'}"
+
+
+def _batch(case: Case, inputs: Inputs) -> int | str:
+    """The one argument with arrays. Raises `UsageError` where there are several, or none."""
+    named = asked.arguments(case, inputs)
+    found = {name: key for name, key in named.items() if asked.array_leaves(asked.value_of(inputs, key))}
+    if len(found) != 1:
+        raise UsageError(
+            f"pipeline cannot feed stages with {case.id.label}({inputs.signature}): "
+            f"{len(found) or 'none'} of its arguments {'have' if found else 'has'} arrays",
+            "one input x, an array or a tree of arrays, that flows through all stages",
+            "parameters belong into the function and its stages: functools.partial(f, weights)",
         )
+    return next(iter(found.values()))
+
+
+def checked_stages(said: str, stages: Any) -> tuple[Stage, ...]:
+    """Raises `UsageError`, which begins with `said`, for what are no stages."""
+    listed = tuple(stages) if isinstance(stages, Sequence) else ()
+    if not 2 <= len(listed) <= MOST_DEVICES or not all(map(callable, listed)):
+        raise UsageError(said, f"a list of 2 to {MOST_DEVICES} functions y = stage(x)")
+    return listed
+
+
+def checked_numbers(said: str, numbers: Any) -> tuple[int, ...]:
+    """Raises `UsageError`, which begins with `said`, for what are no numbers of micro-batches."""
+    listed = tuple(dict.fromkeys(numbers)) if isinstance(numbers, Iterable) else ()
+    if not listed or not all(type(each) is int and each > 0 for each in listed):
+        raise UsageError(said, "whole numbers from 1 up, such as (1, 2, 4, 8)")
+    return listed
+
+
+def tried_in_worker(piped: Piped, options: Options, tell: Tell) -> Told | Failure:
+    """What the worker tells; or why it cannot."""
+    try:
+        content = pickling.dumps(piped)
+    except Exception as error:  # whatever a stage holds that cannot travel
+        return diagnose(error, "start")
+    job = Job(
+        ENTRY,
+        (content, len(piped.stages), options.seed),
+        limits=lambda stage: limit(stage, options),
+        memory_limit_bytes=options.memory_limit_bytes,
+        name=f"the {piped.case.id.label!r}",
+    )
+    with Pool(start="spawn", warm=False, reuse=False) as pool:
+        ended = pool.run(job, lambda message: tell(message["stage"]))
+    return ended.document or ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
+
+
+def curve(piped: Piped, told: Told) -> Curve:
+    """Over the numbers of micro-batches."""
+    points = tuple(_point(number, each) for number, each in zip(piped.numbers, told["points"], strict=True))
+    return Curve("pipeline", TITLE, "micro-batches", points, sentence=_sentence(told))
+
+
+def _point(number: int, told: Told) -> Point:
+    if "why" in told:
+        return Point(number, str(number), None, facts=(("not available:", told["why"]),))
+    return Point(number, str(number), *told["time"], facts=tuple(map(tuple, told["facts"])))
+
+
+def _sentence(told: Told) -> str:
+    if told["hindrance"]:
+        return f"{told['hindrance']}: results and bytes are real; times, busy and idle devices are not measured"
+    where = f"{told['devices']} fake devices with a thread each; " if told["is_fake"] else ""
+    return f"{where}times are of one process, one after the other, and no comparison in pairs"
 
 
 MEMBERS = (Pipeline(),)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -20,13 +19,11 @@ import jax.numpy as jnp
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.experiments import judging
-from benchax.experiments.asked import arguments, halves, named, sizes
 from benchax.experiments.base import Facts, Prepared, Tell
-from benchax.experiments.functions import plain
-from benchax.experiments.resized import Batched, of_arrays
+from benchax.experiments.batching import Batching, Vmapped, batching
+from benchax.experiments.resized import Batched
 from benchax.experiments.sweeping import Means, in_words, ladder, means, points, ratio
 from benchax.experiments.timing import Duel
-from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import Curve, VariantRow
 from benchax.units import percent, rate
@@ -40,26 +37,6 @@ TITLES = {
 }
 ORDER = "vmap(jit) beside jit(vmap)"
 LEAST_GAIN = 1.1
-
-
-@dataclass(frozen=True, eq=False)
-class Vmapped:
-    """`jax.vmap` of a function, made once; `is_mapped` says of each argument whether it has a batch axis, in front."""
-
-    fn: Callable[..., Any]
-    is_mapped: tuple[bool, ...]
-    is_inner_jitted: bool = False
-
-    def __call__(self, *args: Any) -> Any:
-        return self._made(*args)
-
-    @cached_property
-    def _made(self) -> Callable[..., Any]:
-        fn = jax.jit(self.fn) if self.is_inner_jitted else self.fn
-        return jax.vmap(fn, in_axes=tuple(0 if mapped else None for mapped in self.is_mapped))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_made"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,31 +66,19 @@ class Vectorize:
     def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
         if self.name not in given:
             raise NotMeasured("it has to be told the batch sizes: vmap=x=1..256, where x is what gets a batch axis")
-        seed = given.get("seed", 0)
-        unjitted = plain(case, seed)
-        inputs = make_inputs(unjitted, seed)
-        permitted = arguments(unjitted, inputs)
-        text, listed = halves(self.name, given[self.name])
-        chosen = sizes(self.name, listed)
-        words = text.split("+") if text else permitted
-        batched = tuple(dict.fromkeys(named(self.name, word, permitted) for word in words))
-        is_mapped = tuple(key in batched for key in permitted.values())
-        alone = replace(unjitted, fn=of_arrays(unjitted, inputs), static=(), donate=())
-        sweep = _Sweep(unjitted, alone, seed, batched, is_mapped, chosen, self.means(given))
-        return Prepared(unjitted, measure=sweep.measured, combines=False)
+        sweep = _Sweep(batching(self.name, case, given), self.means(given))
+        return Prepared(sweep.asked.given, measure=sweep.measured, combines=False)
 
 
 @dataclass(frozen=True)
 class _Sweep:
-    given: Case
-    alone: Case
-    """Of the arrays alone."""
-    seed: int
-    batched: tuple[int | str, ...]
-    is_mapped: tuple[bool, ...]
-    sizes: Sequence[int]
+    asked: Batching
     means: Means
     _inputs: dict[int, Batched] = field(default_factory=dict[int, Batched], repr=False)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.asked.sizes
 
     def measured(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
         beside = beside_each_other(self.sizes)
@@ -128,19 +93,19 @@ class _Sweep:
 
     def _case(self, fn: Callable[..., Any], size: int, *, jit: bool) -> Case:
         # One factory for each size: then the sides of a pair are given the same arrays.
-        inputs = self._inputs.setdefault(size, Batched(self.given, self.seed, self.batched, size))
-        return replace(self.alone, fn=fn, inputs=inputs, jit=jit)
+        inputs = self._inputs.setdefault(size, self.asked.inputs(size))
+        return replace(self.asked.alone, fn=fn, inputs=inputs, jit=jit)
 
     def _vmapped(self, size: int) -> Case:
-        return self._case(Vmapped(self.alone.fn, self.is_mapped), size, jit=True)
+        return self._case(Vmapped(self.asked.alone.fn, self.asked.is_mapped), size, jit=True)
 
     def _ways(self, size: int) -> dict[str, Case]:
-        inner = Vmapped(self.alone.fn, self.is_mapped, is_inner_jitted=True)
+        fn, is_mapped = self.asked.alone.fn, self.asked.is_mapped
         return {
-            LOOP: self._case(Looped(self.alone.fn, self.is_mapped, size), size, jit=False),
-            "vmap: eager": self._case(Vmapped(self.alone.fn, self.is_mapped), size, jit=False),
+            LOOP: self._case(Looped(fn, is_mapped, size), size, jit=False),
+            "vmap: eager": self._case(Vmapped(fn, is_mapped), size, jit=False),
             "vmap: jit(vmap)": self._vmapped(size),
-            "vmap: vmap(jit)": self._case(inner, size, jit=False),
+            "vmap: vmap(jit)": self._case(Vmapped(fn, is_mapped, is_inner_jitted=True), size, jit=False),
         }
 
     def _rows(self, beside: Sequence[int], found: Mapping[str, Comparison]) -> list[VariantRow]:

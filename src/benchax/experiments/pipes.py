@@ -1,0 +1,174 @@
+"""A pipeline in a process of its own: stages with a device each, what passes through them, and how long that takes.
+
+The worker's side of `variants/pipeline.py`. All work is enqueued at once, tick by tick, and JAX's asynchronous dispatch
+lets stage 2 do the first part while stage 1 does the second. A time includes enqueuing and what is handed from stage to
+stage; cutting the batch and putting the results together are outside of it.
+
+On a CPU the devices are fake, and each operation has one thread, so that one device is about one core. They are timed
+only where they do not slow one another down, which is tried first: two cores may be one in truth (two threads of a
+core, a limit of a container).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.environment import jax_facts
+from benchax.errors import NotAvailable
+from benchax.executors import pickling
+from benchax.experiments.asked import value_of
+from benchax.experiments.idling import seen_idle
+from benchax.experiments.variants.pipeline import Chain, Piped, Stage
+from benchax.experiments.variants.sharding import cores, front, pretend, timed
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.paired import without_cache
+from benchax.measuring.program import program_of
+from benchax.numerics import compare
+from benchax.units import number, percent, size
+
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+TRIAL_S = 0.2
+MOST_SLOWDOWN = 1.2
+"""Fake devices that slow one another down further than this stand for no devices."""
+UNTIMED = ("not timed:", "each reading is so like the one before it that their median has no interval")
+
+
+def try_pipeline(argument: tuple[bytes, int, int], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
+    content, count, seed = argument
+    pretend(count)
+    os.environ["XLA_FLAGS"] = f"{os.environ['XLA_FLAGS']} {ONE_THREAD}".strip()
+    piped: Piped = pickling.loads(content)
+    say("inputs")
+    inputs = make_inputs(piped.case, seed)
+    is_fake, there = jax.default_backend() == "cpu", len(jax.devices())
+    told = {"environment": jax_facts(), "signature": inputs.signature, "is_fake": is_fake, "devices": count, "why": ""}
+    if there < count:
+        return {**told, "why": f"{count} stages need {count} devices, and there are {there}"}, []
+    batch = value_of(inputs, piped.batch)
+    with without_cache():
+        say("whole")
+        expected = _expected(piped, inputs)
+        say("stages")
+        jax.eval_shape(Chain(piped.stages), batch)  # a stage that fails is told once, not for each number of parts
+        pipe = Pipe(tuple(map(jax.jit, piped.stages)), tuple(jax.devices()[:count]))
+        say("trial")
+        hindrance = hindrance_of(count, cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
+        points: list[dict[str, Any]] = []
+        for parts in piped.numbers:
+            say(f"{parts} micro-batches", again=True)
+            points.append(tried(pipe, batch, parts, expected, is_timed=not hindrance))
+    return {**told, "points": points, "hindrance": hindrance}, []
+
+
+def _expected(piped: Piped, inputs: Inputs) -> Any:
+    """Of the whole batch on one device. Called with copies: a function may take its inputs away (donation)."""
+    args, kwargs = inputs.renewed()
+    return jax.block_until_ready(program_of(piped.case).call(*args, **kwargs))
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """Jitted stages, each with its device."""
+
+    stages: tuple[Stage, ...]
+    devices: tuple[Any, ...]
+
+    def __call__(self, parts: Sequence[Any]) -> list[Any]:
+        """Enqueues all of it: in each tick every stage takes the part that the stage before it had in the last one."""
+        values, last = list(parts), len(self.stages) - 1
+        for tick in range(len(values) + last):
+            for stage in range(last, -1, -1):
+                part = tick - stage
+                if 0 <= part < len(values):
+                    values[part] = self._done(stage, values[part])
+        return values
+
+    def handed_bytes(self, part: Any) -> tuple[int, ...]:
+        """Of one part, at each border between two stages. Nothing runs."""
+        found: list[int] = []
+        for stage in self.stages[:-1]:
+            part = jax.eval_shape(stage, part)
+            found.append(sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(part)))
+        return tuple(found)
+
+    def slowdown(self, batch: Any) -> float:
+        """How much longer all stages take at once than the slowest of them alone."""
+        inputs, value = list[Any](), batch
+        for stage, device in enumerate(self.devices):
+            inputs.append(jax.block_until_ready(jax.device_put(value, device)))
+            value = jax.block_until_ready(self.stages[stage](inputs[-1]))
+        calls = [lambda s=stage: self.stages[s](inputs[s]) for stage in range(len(inputs))]
+        alone_s = max(timed(call, TRIAL_S)[0] for call in calls)
+        return timed(lambda: [call() for call in calls], TRIAL_S)[0] / alone_s
+
+    def _done(self, stage: int, value: Any) -> Any:
+        return self.stages[stage](jax.device_put(value, self.devices[stage]))
+
+
+def hindrance_of(devices: int, cores: int, slowdown: Callable[[], float]) -> str:
+    """Why times of fake devices would not stand for devices; empty: nothing speaks against them."""
+    if cores < devices:
+        return f"{devices} fake devices share {cores} {'core' if cores == 1 else 'cores'}"
+    if (found := slowdown()) > MOST_SLOWDOWN:
+        return (
+            f"{devices} fake devices slow one another down: all stages at once take {number(found)} times as long as "
+            "the slowest alone"
+        )
+    return ""
+
+
+def tried(pipe: Pipe, batch: Any, count: int, expected: Any, *, is_timed: bool) -> dict[str, Any]:
+    try:
+        parts = _cut(batch, count)
+        outputs = _together(jax.block_until_ready(pipe(parts)))
+        handed = ("handed on:", _handed(pipe.handed_bytes(parts[0]), count))
+        if why := compare(outputs, expected, against="baseline").why:
+            return {"facts": (("wrong result:", why), handed), "time": (None, None, None)}
+        predicted = ("idle by the formula, if stages are equal:", percent(bubble(len(pipe.devices), count)))
+        if not is_timed:
+            return {"facts": (predicted, handed), "time": (None, None, None)}
+        facts, time = (predicted, *seen_idle(lambda: pipe(parts), pipe.devices), handed), timed(lambda: pipe(parts))
+        if time[1] is None:  # a median without its interval is no number to stand behind
+            return {"facts": (*facts, UNTIMED), "time": (None, None, None)}
+        return {"facts": facts, "time": time}
+    except NotAvailable as error:
+        return {"why": error.problem}
+    except Exception as error:
+        return {"why": diagnose(error, "pipeline").message}
+
+
+def bubble(stages: int, micro_batches: int) -> float:
+    """The share of the time in which a device has nothing to do: (s - 1) / (m + s - 1), for stages of equal length."""
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def _cut(batch: Any, count: int) -> list[Any]:
+    """Parts of equal length, ready on the first device."""
+    rows = front(batch)
+    if rows is None:
+        raise NotAvailable("x is no batch: an array, or a tree of arrays with as many rows")
+    if rows % count:
+        raise NotAvailable(f"the {rows} rows of x do not divide into {count} micro-batches")
+    length = rows // count
+    return jax.block_until_ready(
+        [jax.tree.map(lambda leaf, i=i: leaf[i * length : (i + 1) * length], batch) for i in range(count)]
+    )
+
+
+def _together(outputs: list[Any]) -> Any:
+    if any(not leaf.shape for leaf in jax.tree.leaves(outputs)):
+        raise NotAvailable("the last stage gives a scalar for each micro-batch: no rows that can be put together")
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(outputs))
+
+
+def _handed(sizes: tuple[int, ...], count: int) -> str:
+    """1.50 MiB in 8 transfers"""
+    transfers = len(sizes) * count
+    return f"{size(sum(sizes) * count)} in {transfers} {'transfer' if transfers == 1 else 'transfers'}"

@@ -1,0 +1,142 @@
+"""A function as one turn of a loop. Looks are real, times by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sweeps_by_hand import Times, outputs
+
+from benchax.case import Case, make_case
+from benchax.discovery import target_cases
+from benchax.errors import NotMeasured, UsageError
+from benchax.executors.pool import shared_pool
+from benchax.experiments.variants.loops import Loop
+from benchax.results.experiment import VariantRow
+
+WAYS = ["loop:inner-jit", "loop:lax-loop", "loop:unrolled", "loop:scan"]
+FILE = """
+TURNS = 2
+
+def grow(i, s):
+    return s * 2 + i
+
+def unfinished(s):
+    return s < 100
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_worker() -> Iterator[None]:
+    yield
+    shared_pool().close()
+
+
+def turn(i: Any, state: Any) -> Any:
+    return jnp.sin(state) + i
+
+
+def measured(case: Case, told: Any, times: Times | None = None) -> dict[str, VariantRow]:
+    prepared = Loop(timed=times or Times()).prepare(case, {"loop": told, "seed": 0})
+    assert prepared.measure is not None
+    found = prepared.measure(lambda text: None)
+    assert isinstance(found, tuple)
+    return {row.name: row for row in found if isinstance(row, VariantRow)}
+
+
+@pytest.mark.parametrize("told", ["3", 3])
+def test_each_way_is_a_row_beside_the_python_loop(told: Any) -> None:
+    times = Times({"scan": 0.5})
+
+    rows = measured(make_case(turn, (7, "f32[8]"), static=(0,)), told, times)
+
+    assert list(rows) == ["loop:python", *WAYS]
+    assert {row.status for row in rows.values()} == {"ok"}
+    assert rows["loop:python"].reason == "the others stand beside it"
+    assert "3 turns, i from 0 on" in rows["loop:python"].sentence
+    assert rows["loop:scan"].comparison is not None
+    assert rows["loop:scan"].comparison.verdict == "faster"
+
+
+def test_the_state_that_goes_round_is_that_of_the_call() -> None:
+    times = Times()
+    state = np.linspace(0, 1, 4, dtype=np.float32)
+
+    measured(make_case(turn, (0, state)), 2, times)
+
+    expected = np.sin(np.sin(state)) + 1
+    for result in times.outputs("lax-loop"):
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+def test_a_jitted_turn_is_taken_out_of_its_jit() -> None:
+    times = Times()
+
+    measured(make_case(jax.jit(turn), (0, "f32[8]")), 2, times)
+
+    assert times.duels["scan"].one.fn.step is turn
+
+
+@pytest.mark.parametrize("told", ["code.py:unfinished", lambda s: s < 100])
+def test_a_condition_is_a_function_or_the_name_of_one(told: Any, project: Path) -> None:
+    (project / "code.py").write_text(FILE)
+    (case,) = target_cases("code.py:grow", ["0", "1.0"])
+    times = Times()
+
+    rows = measured(case, told, times)
+
+    assert rows["loop:scan"].status == "not_available"
+    assert rows["loop:lax-loop"].status == "ok"
+    assert "while " in rows["loop:python"].sentence
+    assert outputs(times.duels["lax-loop"].other) >= 100
+
+
+def test_a_turn_that_fails_is_a_row() -> None:
+    rows = measured(make_case(lambda i, s: s.nothing, (0, "f32[8]")), 2)
+
+    assert [row.status for row in rows.values()] == ["failed"]
+    assert "nothing" in rows["loop:python"].reason
+
+
+def test_untold_it_says_what_it_has_to_be_told() -> None:
+    with pytest.raises(NotMeasured, match=r"loop=50, or a condition of the state, loop=model\.py:unfinished"):
+        Loop().prepare(make_case(turn, (0, "f32[8]")), {})
+
+
+@pytest.mark.parametrize("told", ["0", "-1", "1.5", "True", "f", "", 0, True, 2.0, None, [1]])
+def test_what_is_no_number_of_turns_is_quoted(told: Any) -> None:
+    with pytest.raises(UsageError, match="number of turns from 1 up, or a condition") as caught:
+        Loop().prepare(make_case(turn, (0, "f32[8]")), {"loop": told})
+
+    assert f"loop={told!r}" in caught.value.problem
+
+
+def test_a_name_of_something_else_is_refused(project: Path) -> None:
+    (project / "code.py").write_text("TURNS = [1]\n")
+
+    with pytest.raises(UsageError, match=r"loop='code\.py:TURNS' names an object of the type list"):
+        Loop().prepare(make_case(turn, (0, "f32[8]")), {"loop": "code.py:TURNS"})
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        (("f32[8]",), {}),
+        (("f32[8]", 0), {}),
+        ((0,), {"state": "f32[8]"}),
+        ((0, "f32[8]", 1), {}),
+        ((True, "f32[8]"), {}),
+    ],
+)
+def test_other_inputs_than_those_of_a_turn_are_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    case = make_case(lambda *args, **kwargs: args, args, kwargs, name="mine")
+
+    with pytest.raises(UsageError, match=r"as of step\(i, state\)") as caught:
+        Loop().prepare(case, {"loop": 5})
+
+    assert "mine(" in caught.value.problem
