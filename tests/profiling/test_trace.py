@@ -245,4 +245,4 @@ def test_a_program_that_cannot_be_read_costs_only_the_scopes() -> None:
     p = profile_of(space(broken, plane("/host:CPU", {"a": [op("dot.1", 0, US)]})))
 
     assert [(one.name, one.scope) for one in p.ops] == [("dot.1", None)]
-    assert "scopes and lines are not known" in remark(p, "no-programs")
+    assert "scopes, lines and communication are not known" in remark(p, "no-programs")

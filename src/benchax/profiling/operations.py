@@ -9,14 +9,15 @@ An operation that XLA:CPU hands to other threads ends when the marker "end: <ope
 when it has been handed over: a product of matrices of 870 µs showed 250 µs without its marker (jax 0.10.2).
 
 Operations are nested: a `while` lasts as long as all that runs inside it. `self_ps` is without that, `depth` says how
-deep. `nesting.py` finds out what is inside what.
+deep. `nesting.py` finds out what is inside what, when it is asked for.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,11 @@ KEEP = (
 """Stats of events that the reading of a trace needs."""
 END = "end: "
 HOST = "/host:CPU"
+TPU_OPERATIONS, TPU_RUNS = "XLA Ops", "XLA Modules"
+"""Lines of a TPU: of operations, and of whole runs of programs."""
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _NONE = -1
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,42 +55,87 @@ class Operations:
     program: Ints
     """Program id; -1 where the trace does not say."""
     run: Ints
-    has_run: NDArray[np.bool_]
-    is_open: NDArray[np.bool_]
-    """Its end is not in the trace: it took at least what is said here."""
+    has_run: Flags
+    is_ended: Flags
+    """The trace says when it ended: on CPU its marker does."""
+    is_open: Flags
+    """Its end is not in the trace: it took at least what is said here. An operation of CPU that was not handed over is
+    neither ended nor open."""
     start_ps: Ints
     end_ps: Ints
-    self_ps: Ints
-    depth: Ints
+    """With its marker, which XLA:CPU writes late: behind what the same thread has begun as soon as this was done."""
+    handed_ps: Ints
+    """When its own event ended: the end, but of an operation that was handed to other threads, which ended between
+    this and `end_ps`."""
+    thread: Ints
+    insides: Mapping[int, Mapping[int, frozenset[int]]] = field(repr=False)
+    """Program → operation → operations inside it, names as indices into `texts`; the programs that are known."""
 
     def __len__(self) -> int:
         return len(self.name)
 
+    def word(self, code: int) -> str:
+        return self.texts[code] if code >= 0 else ""
 
-def operations(space: Space, known: Mapping[int, Program]) -> Operations:
+    @property
+    def self_ps(self) -> Ints:
+        return self._nested[0]
+
+    @property
+    def depth(self) -> Ints:
+        return self._nested[1]
+
+    @cached_property
+    def _nested(self) -> tuple[Ints, Ints]:
+        # Takes longer than all else here, and whoever asks for runs only does not need it.
+        run = np.where(self.has_run, self.run, 0)
+        thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
+        calls = Calls(thread, self.device, self.program, run, self.name, self.start_ps, self.end_ps)
+        return nested(calls, self.insides)
+
+
+def operations(space: Space, known: Mapping[int, Program], tpu_line: str = TPU_OPERATIONS) -> Operations:
     """All of them; no rows where the trace has none.
 
     Args:
         space: the trace.
         known: the programs that it carries, which say what is inside what.
+        tpu_line: with `TPU_RUNS`, a row of a TPU is a whole run.
     """
     devices: list[str] = []
     ends = _ends(space)
     columns = [
         np.concatenate([found, np.full((1, found.shape[1]), thread)])
         for thread, (plane, line) in enumerate((plane, line) for plane in space.planes for line in plane.lines)
-        if (found := _of_line(plane, line, devices, ends)).shape[1]
+        if (found := _of_line(plane, line, devices, ends, tpu_line)).shape[1]
     ]
-    rows = np.concatenate(columns, axis=1) if columns else np.zeros((11, 0), np.int64)
-    rows = rows[:, np.lexsort((-rows[9], rows[8], rows[0]))]
-    device, name, module, category, program, run, has_run, is_open, start, end, thread = rows
-    own, depth = nested(
-        Calls(thread, device, program, np.where(has_run > 0, run, 0), name, start, end), _insides(space, known)
-    )
-    flags = has_run > 0, is_open > 0
+    rows = np.concatenate(columns, axis=1) if columns else np.zeros((13, 0), np.int64)
+    rows = rows[:, np.lexsort((-rows[10], rows[9], rows[0]))]
+    device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed, thread = rows
     return Operations(
-        tuple(devices), space.texts, device, name, module, category, program, run, *flags, start, end, own, depth
+        devices=tuple(devices),
+        texts=space.texts,
+        device=device,
+        name=name,
+        module=module,
+        category=category,
+        program=program,
+        run=run,
+        has_run=has_run > 0,
+        is_ended=is_ended > 0,
+        is_open=is_open > 0,
+        start_ps=start,
+        end_ps=end,
+        handed_ps=handed,
+        thread=thread,
+        insides=_insides(space, known),
     )
+
+
+def module_of(found: Operations, known: Mapping[int, Program], at: int) -> str:
+    """The program that an operation belongs to: jit_f. Empty: not known."""
+    program = known.get(int(found.program[at]))
+    return found.word(int(found.module[at])) or (program.name if program else "")
 
 
 def _ends(space: Space) -> tuple[Ints, Ints]:
@@ -120,24 +169,26 @@ def _insides(space: Space, known: Mapping[int, Program]) -> dict[int, dict[int, 
     }
 
 
-def _of_line(plane: Plane, line: Line, devices: list[str], ends: tuple[Ints, Ints]) -> NDArray[np.int64]:
-    """Rows device, name, module, category, program, run, has_run, is_open, start, end of the operations of one line."""
-    nothing = np.zeros((10, 0), np.int64)
+def _of_line(plane: Plane, line: Line, devices: list[str], ends: tuple[Ints, Ints], tpu_line: str) -> NDArray[np.int64]:
+    """Rows device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed of the
+    operations of one line."""
+    nothing = np.zeros((12, 0), np.int64)
     on_device = _DEVICE.fullmatch(plane.name)
     if not len(line) or not (on_device or plane.name == HOST):
         return nothing
-    if on_device and not _is_of_operations(on_device[1], line.name):
+    if on_device and not _is_of_operations(on_device[1], line.name, tpu_line):
         return nothing
     name = line.text("hlo_op")
     chosen = name != _NONE
-    end, is_open = line.start_ps + line.duration_ps, np.zeros(len(line), np.bool_)
+    end = line.start_ps + line.duration_ps
+    is_ended, is_open = np.ones(len(line), np.bool_), np.zeros(len(line), np.bool_)
     if on_device:
         # A copy or a kernel that belongs to no operation of HLO is device time all the same.
         name, chosen = np.where(chosen, name, _names(plane, line)), np.ones(len(line), np.bool_)
         device = np.full(len(line), _index(devices, f"{on_device[1].lower()}:{on_device[2]}"))
     else:
         device = _cpu_devices(line, chosen, devices)
-        end, is_open = _ended(line, end, ends)
+        end, is_ended, is_open = _ended(line, end, ends)
     program, has_program = line.number("program_id")
     run, has_run = line.number("run_id")
     columns = [
@@ -148,26 +199,28 @@ def _of_line(plane: Plane, line: Line, devices: list[str], ends: tuple[Ints, Int
         np.where(has_program, program, _NONE),
         run,
         has_run.astype(np.int64),
+        is_ended.astype(np.int64),
         is_open.astype(np.int64),
         line.start_ps,
         end,
+        line.start_ps + line.duration_ps,
     ]
     return np.stack([column[chosen] for column in columns])
 
 
-def _ended(line: Line, end: Ints, ends: tuple[Ints, Ints]) -> tuple[Ints, NDArray[np.bool_]]:
-    """(when each event really ended, which ones have begun something whose end is not in the trace)."""
+def _ended(line: Line, end: Ints, ends: tuple[Ints, Ints]) -> tuple[Ints, Flags, Flags]:
+    """(when each event really ended, which ones have a marker that says so, which ones lack theirs)."""
     ids, times = ends
     number, has_number = line.number("_p")
     if not len(ids):  # of a JAX that writes no markers, or of one operation that has lost its own
-        return end, has_number
+        return end, np.zeros(len(end), np.bool_), has_number
     at = np.minimum(np.searchsorted(ids, number), len(ids) - 1)
     is_marked = has_number & (ids[at] == number)
-    return np.where(is_marked, np.maximum(end, times[at]), end), has_number & ~is_marked
+    return np.where(is_marked, np.maximum(end, times[at]), end), is_marked, has_number & ~is_marked
 
 
-def _is_of_operations(kind: str, line: str) -> bool:
-    return line == "XLA Ops" if kind == "TPU" else line.startswith("Stream")
+def _is_of_operations(kind: str, line: str, tpu_line: str) -> bool:
+    return line == tpu_line if kind == "TPU" else line.startswith("Stream")
 
 
 def _cpu_devices(line: Line, chosen: NDArray[np.bool_], devices: list[str]) -> Ints:

@@ -38,7 +38,8 @@ def of(
         yield Remark("no-operations", "error", reason)
     elif not known:
         text = (
-            "the trace does not hold the programs, so scopes and lines are not known; record with enable_hlo_proto=True"
+            "the trace does not hold the programs, so scopes, lines and communication are not known; record with "
+            "enable_hlo_proto=True"
         )
         yield Remark("no-programs", "warning", text)
     if (open_calls := int(found.is_open.sum())) and len(found):

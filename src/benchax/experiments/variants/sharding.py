@@ -9,12 +9,14 @@ and the back end is the CPU, one process pretends to have as many as are needed:
 those of the real thing, times are not, and are not told. Results are compared with those of one device.
 
 Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
-over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other.
+over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other:
+that a short profile says on real devices (`exchanging.py`; not tried on several accelerators).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -38,6 +40,7 @@ from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
 from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments.exchanging import seen_communication
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.experiments.judging import failed_row
 from benchax.measuring.diagnosis import diagnose
@@ -57,6 +60,7 @@ MOST_DEVICES = 64
 LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
 AXES = ("data", "model")
 Shape = tuple[int, int]
+NOTHING = ("exchanged:", "nothing")
 _FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
 
@@ -214,9 +218,13 @@ def _tried(case: Case, plan: Plan, shape: Shape, inputs: Inputs, expected: Any, 
     program = program_of(dataclasses.replace(case, donate=()))
     compiled = program.call.lower(*args, **kwargs).compile()
     outputs = jax.block_until_ready(program.call(*args, **kwargs))
-    facts = (*_exchanged(compiled.as_text() or ""), *_held(compiled), *_agreement(outputs, expected))
-    time = timed(lambda: program.call(*args, **kwargs)) if is_timed else (None, None, None)
-    return {"facts": facts, "time": time}
+    exchanged = _exchanged(compiled.as_text() or "")
+    facts = (*exchanged, *_held(compiled), *_agreement(outputs, expected))
+    if not is_timed:
+        return {"facts": facts, "time": (None, None, None)}
+    call = functools.partial(program.call, *args, **kwargs)
+    seen = () if NOTHING in exchanged else seen_communication(call, mesh.devices.flatten().tolist())
+    return {"facts": (*seen, *facts), "time": timed(call)}
 
 
 def _mesh(shape: Shape, plan: Plan) -> Mesh:
@@ -259,7 +267,7 @@ def _exchanged(hlo_text: str) -> Facts:
     total = found.bytes_per_call
     work = _work(counted.flops if counted else None, total, is_exact=counted is not None and counted.is_exact)
     if not found.calls:
-        return (("exchanged:", "nothing"), ("computes", work))
+        return (NOTHING, ("computes", work))
     opcodes = Counter(call.opcode for call in found.calls)
     listed = ", ".join(f"{n} {opcode}" for opcode, n in sorted(opcodes.items()))
     exchanged = f"{listed}, {'of unknown turns' if total is None else size(total)} per device"

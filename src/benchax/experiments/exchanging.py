@@ -1,0 +1,93 @@
+"""Which share of the time of several devices is communication, as recordings of a call say, and which is exposed.
+
+What these are is defined in `profiling/communication.py`. JAX's profiler is asked several times, one call each: a
+recording may lack the last operations, or the end of one. Tried on fake devices of a CPU, whose shares mean nothing,
+and on made traces; not on several accelerators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
+from benchax.experiments.base import Facts
+from benchax.profiling.session import session
+from benchax.profiling.trace import profile_of
+from benchax.results.profile import Device
+from benchax.units import percent
+
+PROFILES, LEAST_PROFILES = 7, 3
+"""Recordings of one call each, of which the one with the median share is told."""
+SPOILS = (
+    "no-operations",
+    "events-dropped",
+    "open-calls",
+    "no-programs",
+    "no-communication",
+    "half-communications",
+    "exposed-unknown",
+)
+"""Remarks on a trace whose shares are not to be told."""
+
+
+class Shares(NamedTuple):
+    """What one recording of one call says; both are parts of the time in which a device was busy, over all devices."""
+
+    communication: float
+    exposed: float
+    operations: int
+
+
+def seen_communication(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
+    """Of `call`, which is recorded, and waited for, several times."""
+    names = [f"{device.platform}:{device.id}" for device in devices]
+    found, why = list[Shares](), ""
+    for _ in range(PROFILES):
+        try:
+            with session() as recording:
+                jax.block_until_ready(call())
+            found.append(shares_of(recording.xspace, names))
+        except (NotMeasured, NotAvailable, UsageError, FormatError) as error:
+            why = error.problem
+    return told_shares(found, why)
+
+
+def told_shares(found: Sequence[Shares], why: str) -> Facts:
+    """Of the recordings that hold most operations: each call has the same ones.
+
+    Args:
+        why: the others, if any, cannot be read.
+    """
+    most = max((each.operations for each in found), default=0)
+    whole = sorted(each for each in found if each.operations == most)
+    if len(whole) < LEAST_PROFILES:
+        return (("communication, not measured:", why or "the recordings differ in the number of operations"),)
+    communication, exposed, _ = whole[len(whole) // 2]
+    return (("communication:", f"{percent(communication)} of the device time, {percent(exposed)} exposed"),)
+
+
+def shares_of(xspace: bytes, devices: Sequence[str]) -> Shares:
+    """Reads a trace of a program that communicates.
+
+    Raises:
+        NotMeasured: it lacks operations of a device, or what would say which of them communicate.
+    """
+    p = profile_of(xspace)
+    for remark in p.remarks:
+        if remark.code in SPOILS:
+            raise NotMeasured(remark.message)
+    found = {device.name: device for device in p.devices}
+    if missing := [name for name in devices if name not in found]:
+        raise NotMeasured(f"the trace has no operations of {', '.join(missing)}")
+    return _shares([found[name] for name in devices], sum(op.calls for op in p.ops))
+
+
+def _shares(devices: Sequence[Device], operations: int) -> Shares:
+    busy_s = sum(device.busy_s for device in devices)
+    communication_s = sum(device.communication_s or 0.0 for device in devices)
+    if not communication_s:
+        raise NotMeasured("the trace holds none of the collectives that the program has")
+    return Shares(communication_s / busy_s, sum(device.exposed_s or 0.0 for device in devices) / busy_s, operations)

@@ -1,0 +1,172 @@
+"""How long a device spoke with others, and how much of that nothing else hid.
+
+*Communication* is the time in which some collective was under way on the device: the union of their intervals. An
+asynchronous one is under way from the beginning of its `-start` to the end of its `-done`, so at most so long: what it
+brings may have arrived before somebody waited for it. On GPU only the `-start` is in the trace, as the kernel that
+communicates. *Exposed* is the part of it in which no other operation of the device was under way: the exposed
+communication of Rashidi et al. (ISCA 2021), and what Holistic Trace Analysis leaves when it takes off the overlap.
+
+On CPU the marker that ends an operation of several threads is late: it stands behind what the same thread began when it
+was done, which may be the collective that waited for it (a product "ran" 1.9 ms longer, jax 0.10.2). So there what is
+exposed is counted twice, with the earliest and the latest end of each operation, and told where the two agree.
+
+Waiting for the other devices counts: one that comes to a collective early communicates until the last has come, too.
+An operation that others ran inside of, such as a loop, is no work of its own. A fusion with a collective inside counts
+as one; `send` and `recv`, which may also speak with the host, do not. CPU was tried on traces of jax 0.10.2; GPU and
+TPU are written from the source of XLA and tried on made traces only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from benchax.artifacts.collectives import OPCODES
+from benchax.model import Remark
+from benchax.profiling.intervals import unions
+from benchax.profiling.operations import Flags, Operations
+from benchax.profiling.programs import Instruction, Program
+from benchax.protobuf import Ints
+from benchax.results.profile import Device
+
+PS = 1e12
+MOST_DOUBT = 0.01
+"""Of the communication, that the two ways of counting what is exposed may differ."""
+COPIES = ("Memcpy", "Memset")
+"""What CUPTI calls device time that no program need say anything about."""
+
+
+class Role(NamedTuple):
+    """What an operation does for a communication."""
+
+    kind: Literal["unknown", "none", "whole", "start", "done"]
+    start: str = ""
+    """Of a start and of a done: the name of the start. Empty: the program does not say which, as behind a loop."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """A column each for the rows of `Operations`."""
+
+    is_known: Flags
+    """The trace holds the program, so that it is known whether it is a collective."""
+    is_collective: Flags
+    is_lost: Flags
+    """Of an asynchronous collective this is one half, and the other one is not in the trace."""
+    begin_ps: Ints
+    """When it began; of a `-done`, when its `-start` did."""
+
+
+def exchange(found: Operations, known: Mapping[int, Program]) -> Exchange:
+    """Which operations communicate, and since when."""
+    keys = np.stack([found.program, found.module, found.name], axis=1)
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    roles = [_role_of(found, known, at) for at in first.tolist()]
+    group = group.reshape(-1)
+    kind = np.array([role.kind for role in roles], "U7")[group] if roles else np.zeros(0, "U7")
+    begin, is_lost = _joined(found, kind, lambda at: roles[group[at]].start)
+    return Exchange(kind != "unknown", np.isin(kind, ("whole", "start", "done")), is_lost, begin)
+
+
+def of_device(found: Operations, said: Exchange, index: int) -> tuple[float | None, float | None]:
+    """(seconds of communication, of these exposed).
+
+    None for both where of some operation it is not known what it is; for the second also where what ran beside is not.
+    """
+    mine = found.device == index
+    if not said.is_known[mine].all():
+        return None, None
+    spoken = mine & said.is_collective
+    if not spoken.any():
+        return 0.0, 0.0
+    is_leaf = found.self_ps == found.end_ps - found.start_ps
+    others = mine & ~said.is_collective & is_leaf
+    spoken_ps = _covered(said, found.end_ps, spoken)
+    least = _exposed(said, found.end_ps, spoken, others)
+    most = _exposed(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
+    return spoken_ps / PS, least / PS if most - least <= MOST_DOUBT * spoken_ps else None
+
+
+def _exposed(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
+    return _covered(said, end, spoken | others) - _covered(said, end, others)
+
+
+def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Iterator[Remark]:
+    """Where communication is not known, or only as a lower bound, or not what hid it."""
+    if unknown := int((~said.is_known).sum()):
+        names = ", ".join(found.devices[i] for i in np.unique(found.device[~said.is_known]).tolist())
+        yield Remark(
+            "no-communication",
+            "warning",
+            f"communication is not known on {names}: of {unknown} of {len(found)} calls the trace does not hold the "
+            "program",
+        )
+    if lost := int(said.is_lost.sum()):
+        text = f"of {lost} asynchronous communications the trace holds the beginning or the end only: "
+        yield Remark("half-communications", "warning", text + "communication took at least what is counted here")
+    if doubtful := ", ".join(d.name for d in devices if d.communication_s is not None and d.exposed_s is None):
+        text = f"what ran beside the communication of {doubtful} is not known: XLA:CPU says late when an operation of "
+        yield Remark("exposed-unknown", "info", text + "several threads has ended")
+
+
+def _covered(said: Exchange, end: Ints, chosen: Flags) -> int:
+    at = np.flatnonzero(chosen)
+    at = at[np.argsort(said.begin_ps[at], kind="stable")]
+    united = unions([0] * len(at), said.begin_ps[at].tolist(), end[at].tolist())
+    return united[0][1] if united else 0
+
+
+def _role_of(found: Operations, known: Mapping[int, Program], at: int) -> Role:
+    name = found.word(int(found.name[at]))
+    program = known.get(int(found.program[at]))
+    instruction = program.instructions.get(name) if program else None
+    if program and instruction:
+        return role(program, instruction)
+    is_copy = found.module[at] < 0 and name.startswith(COPIES)
+    return Role("none" if is_copy else "unknown")
+
+
+def role(program: Program, one: Instruction) -> Role:
+    """By its opcode; of a wrapper (`fusion`, `async-start`), by what is inside."""
+    kind, _, half = one.opcode.rpartition("-")
+    if one.opcode in OPCODES or (one.opcode == "fusion" and _holds_collective(program, one)):
+        return Role("whole")
+    if half == "start" and (kind in OPCODES or _holds_collective(program, one)):
+        return Role("start", one.name)
+    if half in ("done", "update"):
+        before = program.instructions.get(_first_operand(one))
+        begun = role(program, before) if before else Role("none")
+        if begun.start or kind in OPCODES:
+            return Role("done" if half == "done" else "whole", begun.start)
+    return Role("none")
+
+
+def _holds_collective(program: Program, one: Instruction) -> bool:
+    return any(program.instructions[name].opcode in OPCODES for name in program.inside(one))
+
+
+def _first_operand(one: Instruction) -> str:
+    return one.hlo.partition(f" {one.opcode}(%")[2].partition(")")[0].partition(",")[0]
+
+
+def _joined(found: Operations, kind: np.ndarray, start_of: Callable[[int], str]) -> tuple[Ints, Flags]:
+    """(when each began, which of the halves lack the other one)."""
+    begin, lost = found.start_ps.copy(), list[int]()
+    begun: dict[tuple[int, int, int, str], int] = {}
+    for at in np.flatnonzero((kind == "start") | (kind == "done")).tolist():
+        key = int(found.device[at]), int(found.program[at]), int(found.run[at]), start_of(at)
+        other = begun.pop(key, None)
+        if kind[at] == "start":
+            begun[key] = at
+            lost += [] if other is None else [other]
+        elif other is None:
+            lost.append(at)
+        else:
+            begin[at] = found.start_ps[other]
+    is_lost = np.zeros(len(found), np.bool_)
+    is_lost[[*lost, *begun.values()]] = True
+    # Where no end of any kind is in the trace, as on GPU, the beginnings are whole kernels.
+    return begin, is_lost & np.isin(found.device, found.device[kind == "done"])

@@ -1,0 +1,17 @@
+"""Meshes in a worker whose fake devices are treated as real ones: recorded, though what is seen there says nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchax.experiments.variants import sharding
+
+ENTRY = "meshes_by_hand:try_recorded"
+
+
+def try_recorded(argument: Any, say: Any) -> tuple[dict[str, Any], list[Any]]:
+    """In the worker."""
+    tried = sharding._tried
+    sharding.timed = lambda call: (1.0, 0.5, 2.0)
+    sharding._tried = lambda *given, is_timed: tried(*given, is_timed=True)
+    return sharding.try_meshes(argument, say)
