@@ -94,8 +94,10 @@ def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Do
     assert "prodükt/dot_general" in done.out
     (trace,) = traces(project / ".benchmarks" / "profiles")
     assert {file.name for file in trace.parent.iterdir()} == {
-        trace.name, trace.name.replace("xplane.pb", "trace.json.gz"), "perfetto_trace.json.gz", "memory.prof"
+        trace.name, trace.name.replace("xplane.pb", "trace.json.gz"), "perfetto_trace.json.gz", "memory.prof",
+        "memory.csv",
     }  # fmt: skip
+    assert "memory over time\n  live arrays cpu:0" in done.out
 
 
 def test_the_file_for_perfetto_is_in_the_trace_event_format(benchax: Callable[..., Done], project: Path) -> None:
@@ -270,6 +272,94 @@ def test_a_trace_that_cannot_be_read_does_not_cost_the_exit_code(benchax: Callab
 
     assert done.code == 5
     assert "a.xplane.pb cannot be read" in done.err
+
+
+# ---- a program that runs ----------------------------------------------------------------------------------------
+
+
+def test_a_program_that_is_served_runs_unchanged_and_is_recorded_while_it_runs(
+    benchax: Callable[..., Done], project: Path
+) -> None:
+    (project / "train.py").write_text(PROGRAM + "print('ready', flush=True)\nwhile True: f(x).block_until_ready()")
+    serve = [sys.executable, "-m", "benchax.cli.main", "profile", "--serve", "0", "--", sys.executable, "train.py"]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+
+    with subprocess.Popen(
+        serve, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        port = process.stderr.readline().rpartition(" ")[2].strip()
+        assert [process.stdout.readline() for _ in range(2)] == ["begun\n", "ready\n"]
+        shown = benchax("profile", "--attach", port, "--duration", "100ms", "--memory", "-o", "p")
+        document = benchax("profile", "--attach", port, "--duration", "100ms", "--json")
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+
+    assert (shown.code, document.code, process.returncode) == (0, 0, 128 + signal.SIGINT)
+    assert "train.py:5 dot_general" in shown.out
+    assert "memory over time" in shown.out
+    assert shown.err.startswith("recording process ")
+    assert json.loads(document.out)["timeline"] is None
+    assert len(traces(project / "p")) == 1
+    assert "was recorded 2 times" in said
+
+
+def test_a_program_that_refuses_to_be_recorded_says_why(benchax: Callable[..., Done], project: Path) -> None:
+    from benchax.profiling import serve
+    from benchax.profiling.session import session
+
+    with serve() as server, session():
+        done = benchax("profile", "--attach", str(server.port))
+
+    assert (done.code, done.out) == (2, "")
+    assert "jax.profiler is tracing this process already" in done.err
+    assert [*project.rglob("*.pb"), *project.rglob("port-*")] == []
+
+
+def test_where_nobody_listens_it_is_said_what_to_do(benchax: Callable[..., Done]) -> None:
+    from benchax.profiling import serve
+
+    with serve() as server:
+        port = str(server.port)
+
+    done = benchax("profile", "--attach", port)
+
+    assert (done.code, done.out) == (2, "")
+    assert f"no program can be asked on port {port} of 127.0.0.1" in done.err
+    assert f"benchax profile --serve {port} -- python train.py" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--serve", "0"),
+        ("--serve", "0", "functions.py:product", "f32[8]"),
+        ("--serve", "0", "--memory", "--", "python"),
+        ("--serve", "0", "-o", "p", "--", "python"),
+        ("--attach", "1", "--", "python"),
+        ("--attach", "1", "--read", "p"),
+        ("--attach", "1", "--duration", "2min"),
+        ("--attach", "0"),
+        ("--serve", "65536", "--", "python"),
+    ],
+)
+def test_a_server_and_its_client_take_only_what_they_can_do(
+    words: tuple[str, ...], benchax: Callable[..., Done]
+) -> None:
+    done = benchax("profile", *words)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err
+
+
+def test_readings_of_memory_are_found_again_beside_a_trace(benchax: Callable[..., Done], recorded: Path) -> None:
+    (file,) = traces(recorded)
+    file.with_name("memory.csv").write_text("time_s,reading_s,resident_bytes\n0.0,0.0,1024\n0.1,0.0,2048\n")
+
+    assert "1.00 KiB to 2.00 KiB, most at 100 ms" in benchax("profile", "--read", str(recorded)).out
+    file.with_name("memory.csv").write_text("of,somebody,else\n")
+    assert "cannot be read as readings of memory" in " ".join(benchax("profile", "--read", str(recorded)).out.split())
 
 
 # ---- a trace that exists ----------------------------------------------------------------------------------------

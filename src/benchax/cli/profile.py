@@ -1,5 +1,7 @@
 """`benchax profile`: where the device time of a function goes, or of a whole program: `benchax profile -- python a.py`.
 
+Of a program that runs for long: `--serve PORT -- python a.py`, and `--attach PORT` as often as one likes.
+
 A function is recorded in a worker process, which nobody times and which may be killed. The exit code is 2 where there
 is no profile to show, or one of no operations, which is never shown as a table; after a program it is the program's.
 """
@@ -69,7 +71,19 @@ def profile(
     timeout: Annotated[
         str | None, typer.Option(help=f"End it after so long (default: a function {TIMEOUT} a stage; a program never).")
     ] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep what is alive on the device: memory.prof.")] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Show memory over time, and keep what is alive on the device: memory.prof.")
+    ] = False,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Let --attach record the command while it runs. 0: a free port."
+        ),
+    ] = None,
+    attach: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", min=1, max=65535, help="Record a program that runs with --serve, for --duration."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the data made from specs.")] = 0,
     read: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Show a trace that exists: a folder or a .xplane.pb file.")
@@ -89,7 +103,9 @@ def profile(
 ) -> None:
     """Record where device time goes: a table of operations, and files for Perfetto, TensorBoard and XProf."""
     command = ctx.meta.get(COMMAND)
-    _one_of_three(what, command, read)
+    _one_of_four(what, command, read, attach)
+    if serve is not None:
+        _only_served(command, output, memory, as_json, compare, xprof, nsys)
     from benchax.cli import profile_shown
     from benchax.profiling.program import Wish
 
@@ -97,7 +113,15 @@ def profile(
     wanted = profile_shown.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
     wish = Wish("", _time("--start-after", start_after), _time("--duration", duration), keeps_memory=memory)
     limit_s = None if timeout is None else _time("--timeout", timeout)
-    if nsys:
+    if serve is not None and command is not None:
+        from benchax.cli.profile_running import profile_served
+
+        code = profile_served(command, serve, limit_s)
+    elif attach is not None:
+        from benchax.cli.profile_running import profile_attached
+
+        code = profile_attached(attach, wish, limit_s, wanted)
+    elif nsys:
         code = _with_nsys(what or [], command, wish, output)
     elif read is not None:
         code = profile_shown.show_all([profile_shown.read(read)], wanted)
@@ -113,12 +137,24 @@ def profile(
     raise typer.Exit(code)
 
 
-def _one_of_three(what: Any, command: Any, read: Any) -> None:
-    given = sum([bool(what), command is not None, read is not None])
+def _one_of_four(what: Any, command: Any, read: Any, attach: Any) -> None:
+    given = sum([bool(what), command is not None, read is not None, attach is not None])
     if given != 1 or command == []:
         raise UsageError(
             "there are two things to profile" if given > 1 else "there is nothing to profile",
-            "one of: a function (jax.numpy:sort f32[1000000]), -- and a command (-- python train.py), or --read PATH",
+            "one of: a function (jax.numpy:sort f32[1000000]), -- and a command (-- python train.py), --read PATH, or "
+            "--attach PORT",
+        )
+
+
+def _only_served(command: Any, *of_recordings: Any) -> None:
+    """Raises UsageError: what only a recording has, beside --serve, which makes none."""
+    if command is None:
+        raise UsageError("--serve without a program", "one behind two dashes: --serve 9999 -- python train.py")
+    if any(of_recordings):
+        raise UsageError(
+            "--serve with options of a recording, which it does not make",
+            "them at the one who asks: benchax profile --attach PORT --memory -o DIR",
         )
 
 

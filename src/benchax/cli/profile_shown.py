@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchax.cli.console import line, note, show
-from benchax.errors import UsageError
+from benchax.errors import FormatError, UsageError
 from benchax.model import Remark
 
 if TYPE_CHECKING:
     from benchax.results.profile import Profile, ProfileChange
+    from benchax.results.timeline import Timeline
 
 FOLDER = Path(".benchmarks", "profiles")
 
@@ -104,9 +105,23 @@ def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Prof
     from benchax.profiling.trace import profile_of
 
     found = profile_of(file.read_bytes(), title=title)
-    ours = tuple(Remark("recording", "warning", text) for text in remarks)
-    kept = {kind: near(path) for kind, path in files.listed(file.parent).items()}
-    return replace(found, files=kept | {"xplane": near(file)}, remarks=(*ours, *found.remarks))
+    listed = files.listed(file.parent)
+    timeline, failed = _timeline(listed.get("timeline"))
+    ours = tuple(Remark("recording", "warning", text) for text in (*remarks, *failed))
+    kept = {kind: near(path) for kind, path in listed.items()} | {"xplane": near(file)}
+    return replace(found, timeline=timeline, files=kept, remarks=(*ours, *found.remarks))
+
+
+def _timeline(file: Path | None) -> tuple[Timeline | None, list[str]]:
+    """The readings of memory beside a trace, or why they cannot be shown: a file of that name may be anybody's."""
+    from benchax.profiling import files
+
+    if file is None:
+        return None, []
+    try:
+        return files.read_timeline(file), []
+    except (FormatError, OSError) as error:
+        return None, [str(error)]
 
 
 def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:

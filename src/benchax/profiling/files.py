@@ -5,22 +5,38 @@
                                                        about a million events
                                perfetto_trace.json.gz  that without the block of metadata, which Perfetto refuses
                                memory.prof             what was alive at the end, for `pprof`
+                               memory.csv              readings of memory while it ran; in the file for Perfetto, too
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
+import json
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
+
+from benchax.errors import FormatError
+from benchax.results.timeline import Column, Kind, Timeline
 
 MEMORY = "memory.prof"
+TIMELINE = "memory.csv"
 PERFETTO = "perfetto_trace.json.gz"
-_PATTERNS = {"xplane": "*.xplane.pb", "trace_json": "*.trace.json.gz", "perfetto": PERFETTO, "memory": MEMORY}
+PATTERNS = {
+    "xplane": "*.xplane.pb",
+    "trace_json": "*.trace.json.gz",
+    "perfetto": PERFETTO,
+    "memory": MEMORY,
+    "timeline": TIMELINE,
+}
 _METADATA = re.compile(rb'"metadata"\s*:\s*\{[^{}]*\}\s*,\s*')
 _EMPTY = re.compile(rb",\s*\{\}(?=\s*\]\s*\}\s*$)")
 """XLA ends the list with an event that has nothing in it, not even a kind."""
+_END = re.compile(rb"\s*\]\s*\}\s*$")
 _PIECE = 1 << 20
 TAIL = 64
 
@@ -59,14 +75,15 @@ def _names(first: str) -> Iterator[str]:
 
 
 def listed(run: Path) -> dict[str, Path]:
-    """Kind → file, of those that are there: xplane, trace_json, perfetto, memory."""
-    found = {kind: sorted(set(run.glob(pattern))) for kind, pattern in _PATTERNS.items()}
+    """Kind → file, of those that are there: xplane, trace_json, perfetto, memory, timeline."""
+    found = {kind: sorted(set(run.glob(pattern))) for kind, pattern in PATTERNS.items()}
     return {kind: files[0] for kind, files in found.items() if files}
 
 
-def write_perfetto(run: Path) -> None:
+def write_perfetto(run: Path, timeline: Timeline | None = None) -> None:
     """Beside `<host>.trace.json.gz` its copy for Perfetto, piece by piece: a trace may not fit into memory.
 
+    With `timeline` each of its columns is a counter there.
     `jax.profiler.start_trace(create_perfetto_trace=True)` does the same by loading all of it.
     """
     for trace in sorted(run.glob("*.trace.json.gz"))[:1]:
@@ -75,7 +92,10 @@ def write_perfetto(run: Path) -> None:
             while following := source.read(_PIECE):
                 target.write(piece[:-TAIL])
                 piece = piece[-TAIL:] + following
-            target.write(_EMPTY.sub(b"", piece))
+            piece = _EMPTY.sub(b"", piece)
+            if timeline is not None:
+                piece = _END.sub(b"", piece) + _counters(timeline) + b"]}"
+            target.write(piece)
 
 
 def write_memory(run: Path, profile: bytes) -> Path:
@@ -83,3 +103,79 @@ def write_memory(run: Path, profile: bytes) -> Path:
     file = run / MEMORY
     file.write_bytes(profile)
     return file
+
+
+# ---- memory over time -------------------------------------------------------------------------------------------
+
+_COUNTERS = 1_000_000_000
+"""Number of the process under which Perfetto shows them: above those of a system."""
+_TIMES = ("time_s", "reading_s")
+
+
+def write_timeline(run: Path, timeline: Timeline) -> Path:
+    """The readings beside the trace, and as counters in its file for Perfetto."""
+    file = run / TIMELINE
+    file.write_text(timeline_csv(timeline), encoding="utf-8")
+    write_perfetto(run, timeline)
+    return file
+
+
+def timeline_csv(timeline: Timeline) -> str:
+    """One line for each reading; what is not known is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_TIMES, *(_heading(column) for column in timeline.columns)])
+    sizes = [column.sizes_bytes for column in timeline.columns]
+    for row in zip(timeline.times_s, timeline.reading_s, *sizes, strict=True):
+        writer.writerow([f"{row[0]:.6f}", f"{row[1]:.6f}", *row[2:]])
+    return text.getvalue()
+
+
+def read_timeline(file: Path) -> Timeline:
+    """What `write_timeline` has written.
+
+    Raises:
+        FormatError: another file of that name, or one that was cut.
+    """
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            names, *rows = csv.reader(lines)
+        if tuple(names[: len(_TIMES)]) != _TIMES:
+            raise ValueError(f"its first line is {','.join(names)[:60]!r}")
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        return Timeline(
+            tuple(float(text) for text in columns[0]),
+            tuple(float(text) for text in columns[1]),
+            tuple(
+                _column(heading, tuple(int(text) if text else None for text in texts))
+                for heading, texts in zip(names[2:], columns[2:], strict=True)
+            ),
+        )
+    except (ValueError, KeyError, IndexError, csv.Error) as error:
+        raise FormatError(f"{str(file)!r} cannot be read as readings of memory: {error}") from error
+
+
+def _heading(column: Column) -> str:
+    """live_arrays_bytes cpu:0"""
+    return f"{column.kind}_bytes {column.device}".strip()
+
+
+def _column(heading: str, sizes: tuple[int | None, ...]) -> Column:
+    name, _, device = heading.partition(" ")
+    kinds: dict[str, Kind] = {f"{kind}_bytes": kind for kind in get_args(Kind)}
+    return Column(kinds[name], device, sizes)
+
+
+def _counters(timeline: Timeline) -> bytes:
+    """Events behind those that are there, in the trace event format; times there are in microseconds."""
+    events: list[dict[str, object]] = [
+        {"ph": "M", "pid": _COUNTERS, "name": "process_name", "args": {"name": "memory, read by benchax"}}
+    ]
+    for column in timeline.columns:
+        name = f"{column.kind.replace('_', ' ')} {column.device}".strip()
+        events += [
+            {"ph": "C", "pid": _COUNTERS, "name": name, "ts": time_s * 1e6, "args": {"bytes": size}}
+            for time_s, size in zip(timeline.times_s, column.sizes_bytes, strict=True)
+            if size is not None
+        ]
+    return "".join(f",{json.dumps(event)}" for event in events).encode()

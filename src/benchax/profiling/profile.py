@@ -2,6 +2,7 @@
 
     p = benchax.profile(f, x)                  # f is warmed up, then run often enough for its times to mean something
     with benchax.profile("traces") as p: ...   # whatever runs inside; files are kept in the folder
+    p = benchax.profile(f, x, memory_s=0.01)   # and what is alive meanwhile, read every 10 ms
 
 The numbers are of a program that runs under the profiler: each operation on CPU costs about a microsecond more than
 without (`benchmarks/profiles.py`). They say where the time goes; how long `f` takes says `benchax.bench`.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, overload
@@ -22,8 +23,10 @@ import jax
 from benchax.errors import NotMeasured, UsageError, refuse_ambiguous
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
+from benchax.profiling.sampler import check_interval, sampled
 from benchax.profiling.session import Session, check_options, session
 from benchax.results.profile import Profile
+from benchax.results.timeline import Timeline
 
 LEAST_S = 0.05
 """What is recorded of a function without `runs`: at least so much, so that rare disturbances weigh little."""
@@ -42,11 +45,17 @@ def profile(
     dir: Folder | None = None,
     runs: int | None = None,
     options: Mapping[str, Any] | None = None,
+    memory_s: float | None = None,
     **kwargs: Any,
 ) -> Profile: ...
 @overload
 def profile(
-    fn: Folder | None = None, /, *, dir: Folder | None = None, options: Mapping[str, Any] | None = None
+    fn: Folder | None = None,
+    /,
+    *,
+    dir: Folder | None = None,
+    options: Mapping[str, Any] | None = None,
+    memory_s: float | None = None,
 ) -> Recording: ...
 def profile(
     fn: Callable[..., Any] | Folder | None = None,
@@ -55,6 +64,7 @@ def profile(
     dir: Folder | None = None,
     runs: int | None = None,
     options: Mapping[str, Any] | None = None,
+    memory_s: float | None = None,
     **kwargs: Any,
 ) -> Profile | Recording:
     """Where the time goes: operations by self time, idle devices, the compiler, and arrays that stay alive.
@@ -67,6 +77,8 @@ def profile(
         runs: how often `fn` is called under the profiler. None: for at least 50 ms, 3 to 1000 times.
         options: of the profiler: host_tracer_level, python_tracer_level, device_tracer_level, enable_hlo_proto,
             advanced_configuration.
+        memory_s: seconds between two readings of what is alive, for `Profile.timeline`; further apart where readings
+            would take more than 2 % of the time. None: no readings.
 
     Returns:
         Profile: read at once. Where nothing was recorded, its `ops` are empty and a remark says why.
@@ -76,9 +88,10 @@ def profile(
         FormatError: the trace that JAX wrote cannot be read.
     """
     check_options(options)
+    check_interval(memory_s)
     if callable(fn):
-        refuse_ambiguous("profile", fn, {"dir": dir, "runs": runs, "options": options})
-        return _of_function(fn, args, kwargs, dir, _checked(runs), options)
+        refuse_ambiguous("profile", fn, {"dir": dir, "runs": runs, "options": options, "memory_s": memory_s})
+        return _of_function(fn, args, kwargs, dir, _checked(runs), options, memory_s)
     if args or kwargs or runs is not None:
         raise UsageError(
             f"benchax.profile({fn!r}, ...) with inputs or runs, but no function", "a function to call first"
@@ -87,17 +100,18 @@ def profile(
         raise UsageError(f"two folders: {os.fspath(fn)!r} and dir={os.fspath(dir)!r}", "one folder")
     if fn is not None and not isinstance(fn, str | os.PathLike):
         raise UsageError(f"benchax.profile({fn!r})", "a function with its inputs, a folder, or nothing")
-    return Recording(fn if fn is not None else dir, options)
+    return Recording(fn if fn is not None else dir, options, memory_s)
 
 
 class Recording:
     """What `with benchax.profile() as p:` gives: after the block all that a `Profile` has."""
 
-    def __init__(self, folder: Folder | None, options: Mapping[str, Any] | None) -> None:
+    def __init__(self, folder: Folder | None, options: Mapping[str, Any] | None, memory_s: float | None = None) -> None:
         self.result: Profile | None = None
         """None until the block has ended without an exception."""
         self._folder = folder
         self._options = options
+        self._memory_s = memory_s
         self._title = "a block of code" if folder is None else f"a block of code, kept in {os.fspath(folder)}"
 
     def __enter__(self) -> Recording:
@@ -106,6 +120,8 @@ class Recording:
         self._session = session(self._options, folder=self._folder)
         self._before = memory.live()
         self._recorded = self._session.__enter__()
+        self._sampling = sampled(self._memory_s)
+        self._timelines = self._sampling.__enter__()
         return self
 
     def __exit__(
@@ -113,8 +129,9 @@ class Recording:
     ) -> None:
         if error is None:
             _wait()
+        self._sampling.__exit__(None, None, None)
         self._session.__exit__(kind, error, where)
-        self.result = _read(self._recorded, self._title, self._options, self._before)
+        self.result = _read(self._recorded, self._title, self._options, self._before, self._timelines)
 
     def __getattr__(self, name: str) -> Any:
         # Only asked for what is not found here: ops, devices, table ...
@@ -138,6 +155,7 @@ def _of_function(
     folder: Folder | None,
     runs: int | None,
     options: Mapping[str, Any] | None,
+    memory_s: float | None,
 ) -> Profile:
     name = getattr(fn, "__qualname__", "") or type(fn).__name__
 
@@ -147,11 +165,11 @@ def _of_function(
     call()  # compiles
     count = runs or _enough(_once(call))
     before = memory.live()
-    with session(options, folder=folder) as recorded:
+    with session(options, folder=folder) as recorded, sampled(memory_s) as timelines:
         for number in range(count):
             with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
                 call()
-    return _read(recorded, f"{name}, {count} runs", options, before)
+    return _read(recorded, f"{name}, {count} runs", options, before, timelines)
 
 
 def _wait() -> None:
@@ -170,22 +188,38 @@ def _enough(one_s: float) -> int:
     return min(MOST_RUNS, max(LEAST_RUNS, math.ceil(LEAST_S / max(one_s, 1e-9))))
 
 
-def _read(recorded: Session, title: str, options: Mapping[str, Any] | None, before: memory.Live) -> Profile:
-    """The recording as a profile, with what is known beside the trace."""
+def _read(
+    recorded: Session,
+    title: str,
+    options: Mapping[str, Any] | None,
+    before: memory.Live,
+    timelines: Sequence[Timeline],
+) -> Profile:
+    """The recording as a profile, with what is known beside the trace. `timelines` holds the one there is, or none."""
     after = memory.live()
+    timeline = timelines[0] if timelines else None
     if recorded.run is not None:
         recorded.files["memory"] = files.write_memory(recorded.run, memory.pprof())
-    notes = tuple(Remark("profiler", "warning", text) for text in recorded.remarks)
+        if timeline is not None:
+            recorded.files["timeline"] = files.write_timeline(recorded.run, timeline)
+    notes = tuple(Remark("profiler", "warning", text) for text in (*recorded.remarks, *_incomplete(timeline)))
     read = trace.profile_of(recorded.xspace, title=title, options=options)
     return replace(
         read,
         left_over=memory.left_over(before, after),
         live_bytes_before=memory.live_bytes(before),
         live_bytes_after=memory.live_bytes(after),
+        timeline=timeline,
         files={kind: str(file) for kind, file in recorded.files.items()},
         profiler_s=(recorded.start_s or 0.0) + (recorded.stop_s or 0.0),
         remarks=(*notes, *read.remarks),
     )
+
+
+def _incomplete(timeline: Timeline | None) -> list[str]:
+    if timeline is None or not timeline.ended_because:
+        return []
+    return [f"memory was read for a part of the time only: {timeline.ended_because}"]
 
 
 def _checked(runs: int | None) -> int | None:

@@ -26,7 +26,9 @@ from typing import Any
 import jax
 
 from benchax.profiling import files, preflight
+from benchax.profiling.sampler import Sampler
 from benchax.profiling.session import Session, session
+from benchax.results.timeline import Timeline
 
 HOOK = "benchax.profiling.program:begin"
 LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -48,7 +50,7 @@ class Wish:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `session`."""
     keeps_memory: bool = False
-    """Beside the trace, what is alive on the device when it ends."""
+    """Beside the trace: readings of memory while it is recorded, and what is alive on the device when it ends."""
 
 
 @dataclass
@@ -68,11 +70,11 @@ class Recorded:
     remarks: list[str] = field(default_factory=list)
 
 
-def begin(settings: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """The hook. `settings` are those of `Wish`."""
     recorder = Recorder(Wish(**settings))
     recorder.listen()
-    return recorder.finish
+    return lambda how: recorder.finish()
 
 
 class Recorder:
@@ -90,10 +92,17 @@ class Recorder:
         self.last_compiled = -math.inf
         self.is_starting = False
         self.recording: tuple[AbstractContextManager[Session], Session] | None = None
+        self.sampler: Sampler | None = None
+        self.over = threading.Event()
+        """Set once it has stopped and its files are written."""
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
 
     def listen(self) -> None:
         jax.monitoring.register_event_duration_secs_listener(self.on_event)
+        self.give_way()
+
+    def give_way(self) -> None:
+        """From here to `finish` a trace of the program's own ends ours."""
         for name, function in self.theirs.items():
             setattr(jax.profiler, name, self._after_ours(function))
 
@@ -135,6 +144,8 @@ class Recorder:
             self.is_starting = False
         self.found.began_s = perf_counter() - self.imported
         _later(self.wish.duration_s, self.stop_unless_compiling)
+        if self.wish.keeps_memory:
+            self.sampler = Sampler().start()
 
     def stop_unless_compiling(self) -> None:
         """When the time is over; later, where a compilation was part of it."""
@@ -151,26 +162,33 @@ class Recorder:
             if self.found.stopped_by:
                 return
             self.found.stopped_by = by
-            if self.recording is None or self.found.began_s is None:
-                return
-            self.found.recorded_s = perf_counter() - self.imported - self.found.began_s
-            manager, recorded = self.recording
-            self.recording = None
             try:
-                manager.__exit__(None, None, None)
+                self._stop()
             except Exception as error:  # a full disk: the program goes on
                 self.found.remarks.append(str(error))
-                return
-            self.found.stop_s = recorded.stop_s
-            self.found.remarks += recorded.remarks
-            if recorded.run is not None:
-                self.found.xplane = str(recorded.files["xplane"])
-                self._keep_memory(recorded.run)
+            finally:
+                self.over.set()
 
-    def _keep_memory(self, run: Path) -> None:
-        if not self.wish.keeps_memory:
+    def _stop(self) -> None:
+        if self.recording is None or self.found.began_s is None:
             return
+        self.found.recorded_s = perf_counter() - self.imported - self.found.began_s
+        manager, recorded = self.recording
+        self.recording = None
+        timeline = None if self.sampler is None else self.sampler.stop()
+        manager.__exit__(None, None, None)
+        self.found.stop_s = recorded.stop_s
+        self.found.remarks += recorded.remarks
+        if recorded.run is not None:
+            self.found.xplane = str(recorded.files["xplane"])
+            if timeline is not None:
+                self._keep_memory(recorded.run, timeline)
+
+    def _keep_memory(self, run: Path, timeline: Timeline) -> None:
+        if timeline.ended_because:
+            self.found.remarks.append(f"memory was read for a part of the time only: {timeline.ended_because}")
         try:
+            files.write_timeline(run, timeline)
             files.write_memory(run, jax.profiler.device_memory_profile())
         except Exception as error:
             self.found.remarks.append(f"the memory profile could not be taken: {error}")

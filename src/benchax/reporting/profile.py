@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from benchax.reporting import terminal
+from benchax.reporting import terminal, timeline
 from benchax.reporting.tables import Grid, Row, Section
 from benchax.results.profile import Device, Op, Profile
 from benchax.units import count, percent, seconds, size
@@ -137,6 +137,7 @@ def sections(p: Profile) -> list[Section]:
         ("devices", [row for device in p.devices for row in _device(device)] + _runs(p)),
         ("compiler", _compiler(p)),
         ("memory", _memory(p)),
+        ("memory over time", timeline.rows(p.timeline) if p.timeline else []),
         ("files", [Row(kind, path) for kind, path in p.files.items()]),
     ]
     return [Section(title, tuple(rows)) for title, rows in parts if rows]
@@ -148,7 +149,18 @@ def _device(device: Device) -> list[Row]:
         Row("gap", seconds(gap.length_s), f"between {_cut(gap.before, NAME, False)} and {_cut(gap.after, NAME, False)}")
         for gap in device.gaps[:GAPS]
     ]
-    return [Row(device.name, f"busy {seconds(device.busy_s)}{share}", f"idle {seconds(device.idle_s)}"), *gaps]
+    busy = Row(device.name, f"busy {seconds(device.busy_s)}{share}", f"idle {seconds(device.idle_s)}")
+    return [busy, *_communication(device), *gaps]
+
+
+def _communication(device: Device) -> list[Row]:
+    """Nothing where there is none, or it is not known."""
+    if not device.communication_s:
+        return []
+    share = f"{seconds(device.communication_s)}, {percent(device.communication_s / device.busy_s)} of busy"
+    if device.exposed_s is None:
+        return [Row("communication", share, "what ran beside it is not known")]
+    return [Row("communication", share, f"{seconds(device.exposed_s)} of it with nothing else under way")]
 
 
 def _runs(p: Profile) -> list[Row]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from benchax.model import Remark
 from benchax.results.shown import Shown
+from benchax.results.timeline import Timeline
 
 Backend = Literal["cpu", "gpu", "tpu"]
 
@@ -72,6 +73,10 @@ class Device:
     idle_s: float
     gaps: tuple[Gap, ...] = ()
     """The longest, longest first."""
+    communication_s: float | None = None
+    """Some collective was under way, waiting for the others included. None: the trace does not hold all programs."""
+    exposed_s: float | None = None
+    """Of that, no other operation was under way. None: not known, as where XLA:CPU says late when one has ended."""
 
     @property
     def span_s(self) -> float:
@@ -145,8 +150,10 @@ class Profile(Shown):
     """Arrays that outlived the profiled code. None: not looked at."""
     live_bytes_before: int | None = None
     live_bytes_after: int | None = None
+    timeline: Timeline | None = None
+    """Memory while it was recorded. None: nobody asked for it."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Kind → path: xplane, trace_json, perfetto, memory."""
+    """Kind → path: xplane, trace_json, perfetto, memory, timeline."""
     profiler_s: float | None = None
     """What starting, stopping and writing took, outside of what was profiled."""
     remarks: tuple[Remark, ...] = ()

@@ -1,0 +1,121 @@
+"""Asks a program that is running to record itself, and takes the files: the client of `serving.py`."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+
+from benchax.errors import BenchaxError, FormatError, NotMeasured, UsageError
+from benchax.profiling import files, wire
+from benchax.profiling.program import Recorded
+from benchax.profiling.wire import Ask, Begun, Ended, Refused
+
+HINT = (
+    "start the program with: benchax profile --serve {port} -- python train.py, or call benchax.profiling.serve in it"
+)
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A recording of another process, and where its files are now."""
+
+    pid: int
+    argv: tuple[str, ...]
+    recorded: Recorded
+    xplane: Path
+
+
+def attach(
+    port: int,
+    ask: Ask,
+    folder: Path,
+    *,
+    limit_s: float | None = None,
+    begun: Callable[[Begun], None] = lambda begun: None,
+) -> Attached:
+    """Has the program behind `port` recorded, and keeps the files in `folder`.
+
+    Args:
+        limit_s: longest wait for the recording to come back. None: as long as the program lives.
+        begun: called as soon as the program has said that it records.
+
+    Raises:
+        UsageError: nobody listens there, or somebody else does.
+        NotMeasured: the program refuses, or ended; `problem` says why.
+    """
+    wire.check_duration(ask.duration_s)
+    with _connected(port) as connection:
+        first = _first(connection, ask, port)
+        begun(first)
+        try:
+            return _received(connection, first, folder, limit_s)
+        except TimeoutError as error:
+            raise NotMeasured(f"the recording did not come back within {limit_s:g} s", "a longer --timeout") from error
+        except (ConnectionError, FormatError) as error:
+            raise NotMeasured(f"process {first.pid} ended, or closed its server, before it had sent all") from error
+
+
+def _connected(port: int) -> socket.socket:
+    try:
+        return socket.create_connection((wire.HOST, port), timeout=wire.PATIENCE_S)
+    except OSError as error:
+        raise UsageError(
+            f"no program can be asked on port {port} of {wire.HOST}: {error.strerror or error}",
+            "the port of a program that runs",
+            HINT.format(port=port),
+        ) from error
+
+
+def _first(connection: socket.socket, ask: Ask, port: int) -> Begun:
+    try:
+        wire.send(connection, ask)
+        found = wire.answer(wire.line_of(connection))
+    except (OSError, FormatError) as error:
+        why = f"no answer within {wire.PATIENCE_S:g} s" if isinstance(error, TimeoutError) else _why(error)
+        raise UsageError(
+            f"what listens on port {port} of {wire.HOST} does not answer as benchax does: {why}",
+            "the port that the program told when it began",
+            HINT.format(port=port),
+        ) from error
+    if isinstance(found, Refused):
+        raise NotMeasured(found.refused)
+    if not isinstance(found, Begun):
+        raise UsageError(f"what listens on port {port} answers out of turn", "a program that benchax serves")
+    return found
+
+
+def _why(error: Exception) -> str:
+    return error.problem if isinstance(error, BenchaxError) else str(error)
+
+
+def _received(connection: socket.socket, begun: Begun, folder: Path, limit_s: float | None) -> Attached:
+    ended = wire.answer(wire.line_of(connection, limit_s))
+    if isinstance(ended, Refused):
+        raise NotMeasured(ended.refused)
+    if not isinstance(ended, Ended):
+        raise FormatError("an answer out of turn")
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
+    try:
+        run = place / f"{datetime.now().astimezone():%Y_%m_%d_%H_%M_%S}"
+        run.mkdir()
+        connection.settimeout(limit_s)
+        wire.receive_files(connection, ended.files, run)
+        wire.await_end(connection)
+        xplane = files.listed(files.kept(run, folder)).get("xplane")
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    if xplane is None:
+        raise FormatError("there was no trace among the files")
+    return Attached(begun.pid, tuple(begun.argv), _recorded(ended), xplane)
+
+
+def _recorded(ended: Ended) -> Recorded:
+    """Without the names that only a newer benchax knows."""
+    known = {one.name for one in fields(Recorded)}
+    return Recorded(**{name: value for name, value in ended.recorded.items() if name in known})

@@ -1,0 +1,229 @@
+"""Memory over time: programs whose arrays are known, which wait until they have been read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import benchax
+from benchax.errors import FormatError, UsageError
+from benchax.profiling import files, sampler
+from benchax.profiling.sampler import MOST_SHARE, Sampler
+from benchax.results.timeline import Column, Timeline
+
+MIB = 2**20
+FAST_S = 1e-4
+
+
+@pytest.fixture
+def is_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Waits until a reading has begun and ended: the second one from now, as the first may be under way."""
+    read, count = sampler.live_bytes, Counter[str]()
+    news = threading.Condition()
+
+    def reading() -> Counter[str]:
+        found = read()
+        with news:
+            count["readings"] += 1
+            news.notify_all()
+        return found
+
+    def wait() -> None:
+        with news:
+            wanted = count["readings"] + 2
+            assert news.wait_for(lambda: count["readings"] >= wanted, timeout=60)
+
+    monkeypatch.setattr(sampler, "live_bytes", reading)
+    return wait
+
+
+def column(timeline: Timeline, kind: str, device: str = "cpu:0") -> tuple[int | None, ...]:
+    (found,) = [one for one in timeline.columns if (one.kind, one.device) == (kind, device)]
+    return found.sizes_bytes
+
+
+def in_steps(is_read: Callable[[], None]) -> None:
+    """8, 24 and 56 MiB, then nothing."""
+    held = []
+    for mib in (8, 16, 32):
+        held.append(jnp.zeros(mib * MIB // 4))
+        is_read()
+    held.clear()
+    is_read()
+
+
+def test_what_is_allocated_in_steps_is_seen_in_steps(is_read: Callable[[], None], tmp_path: Path) -> None:
+    in_steps(lambda: None)  # compiled before
+
+    with benchax.profile(tmp_path, memory_s=FAST_S) as p:
+        in_steps(is_read)
+
+    arrays = column(p.timeline, "live_arrays")
+    steps = [step for step, _ in groupby(round((size - arrays[0]) / MIB) for size in arrays)]
+    assert steps == [0, 8, 24, 56, 0]
+    assert all(size > 0 for size in column(p.timeline, "resident", ""))
+    assert list(p.timeline.times_s) == sorted(p.timeline.times_s)
+
+
+def test_a_function_is_read_while_it_runs(is_read: Callable[[], None]) -> None:
+    def f() -> jax.Array:
+        array = jnp.zeros(8 * MIB // 4)
+        is_read()
+        return array
+
+    other = Sampler(FAST_S).start()  # the first call, which compiles, is not recorded, and f waits there, too
+    p = benchax.profile(f, runs=2, memory_s=FAST_S)
+    other.stop()
+
+    arrays = column(p.timeline, "live_arrays")
+    assert max(arrays) - min(arrays) >= 8 * MIB
+
+
+def test_nobody_who_does_not_ask_has_a_timeline() -> None:
+    p = benchax.profile(jnp.sin, 1.0, runs=1)
+
+    assert p.timeline is None
+    assert "over time" not in str(p)
+
+
+def test_the_readings_are_a_table_of_text_and_counters_of_perfetto(is_read: Callable[[], None], tmp_path: Path) -> None:
+    with benchax.profile(tmp_path, memory_s=FAST_S) as p:
+        jnp.zeros(3).block_until_ready()
+        is_read()
+
+    table = np.genfromtxt(p.files["timeline"], delimiter=",", names=True, deletechars="")
+    assert table.dtype.names == ("time_s", "reading_s", "live_arrays_bytes_cpu:0", "resident_bytes")
+    assert table["live_arrays_bytes_cpu:0"].tolist() == list(column(p.timeline, "live_arrays"))
+    assert files.read_timeline(Path(p.files["timeline"])).columns == p.timeline.columns
+    trace = json.loads(gzip.decompress(Path(p.files["perfetto"]).read_bytes()))
+    counters = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+    resident = [event["args"]["bytes"] for event in counters if event["name"] == "resident"]
+    assert resident == list(column(p.timeline, "resident", ""))
+    assert [event["ts"] for event in counters[: len(resident)]] == pytest.approx([s * 1e6 for s in p.timeline.times_s])
+    assert any(event["ph"] == "X" for event in trace["traceEvents"])
+
+
+def test_readings_that_cost_much_are_taken_less_often(
+    is_read: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = sampler.live_bytes
+
+    def slow() -> Counter[str]:
+        until = time.thread_time() + 0.001
+        while time.thread_time() < until:
+            pass
+        return read()
+
+    monkeypatch.setattr(sampler, "live_bytes", slow)
+
+    with benchax.profile(memory_s=FAST_S) as p:
+        is_read()
+
+    # The last distance is cut short by the end of the block.
+    timeline = p.timeline
+    paced = sum(timeline.reading_s[:-2]) / (timeline.times_s[-2] - timeline.times_s[0])
+    assert min(timeline.reading_s) >= 0.001
+    assert paced <= MOST_SHARE
+
+
+def test_a_reading_that_fails_ends_them_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+    read, count = sampler.live_bytes, iter(range(100))
+
+    def fails() -> Counter[str]:
+        if next(count) < 2:
+            return read()
+        failed.set()
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(sampler, "live_bytes", fails)
+
+    with benchax.profile(memory_s=FAST_S) as p:
+        assert failed.wait(60)
+
+    assert len(p.timeline.times_s) == 2
+    assert "memory was read for a part of the time only: RuntimeError: no more" in [r.message for r in p.remarks]
+
+
+def test_what_the_allocator_of_an_accelerator_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = {"bytes_in_use": 5, "peak_bytes_in_use": 9, "num_allocs": 1}
+    gpu = SimpleNamespace(platform="gpu", id=1, memory_stats=lambda: stats)
+
+    def refuses() -> None:
+        raise RuntimeError("UNIMPLEMENTED")
+
+    mute = SimpleNamespace(platform="gpu", id=2, memory_stats=refuses)
+    monkeypatch.setattr(jax, "local_devices", lambda: [gpu, mute])
+
+    timeline = Sampler(1000.0).start().stop()
+
+    assert column(timeline, "in_use", "gpu:1") == (5, 5)
+    assert column(timeline, "peak_in_use", "gpu:1") == (9, 9)
+    assert timeline.without("in_use") == ("gpu:2",)
+
+
+def test_each_device_counts_the_part_that_it_holds() -> None:
+    program = """
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_num_cpu_devices", 2)
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from benchax.profiling.sampler import live_bytes
+mesh = Mesh(np.array(jax.devices()), "d")
+split = jax.device_put(np.zeros(1000, "float32"), NamedSharding(mesh, P("d")))
+print(sorted(live_bytes().items()))
+both = jax.device_put(np.zeros(1000, "float32"), NamedSharding(mesh, P()))
+print(sorted(live_bytes().items()))
+both.delete()
+print(sorted(live_bytes().items()))
+"""
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+    half, whole = [("cpu:0", 2000), ("cpu:1", 2000)], [("cpu:0", 6000), ("cpu:1", 6000)]
+    assert done.stdout.splitlines() == [str(half), str(whole), str(half)], done.stderr
+
+
+@pytest.mark.parametrize("memory_s", [0, -1, float("nan"), float("inf"), True, "10ms"])
+def test_a_distance_that_is_none_is_refused(memory_s) -> None:
+    with pytest.raises(UsageError, match="seconds between two readings of memory"):
+        benchax.profile(jnp.sin, 1.0, memory_s=memory_s)
+
+
+def test_what_is_not_known_survives_the_file(tmp_path: Path) -> None:
+    timeline = Timeline(
+        (0.0, 0.5), (0.001, 0.002), (Column("in_use", "gpu:0", (None, 7)), Column("resident", "", (1, 2)))
+    )
+    (tmp_path / "memory.csv").write_text(files.timeline_csv(timeline))
+
+    assert files.read_timeline(tmp_path / "memory.csv") == timeline
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a,b\n1,2\n",
+        "time_s,reading_s,other\n0,0,1\n",
+        "time_s,reading_s,resident_bytes\n0.1,0.1\n",
+        "time_s,reading_s\n\x00",
+    ],
+)
+def test_another_file_of_that_name_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "memory.csv").write_text(text)
+
+    with pytest.raises(FormatError, match="cannot be read as readings of memory"):
+        files.read_timeline(tmp_path / "memory.csv")

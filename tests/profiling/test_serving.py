@@ -1,0 +1,316 @@
+"""A program that runs is recorded when it is asked to, and whatever comes over the socket leaves it unharmed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.errors import NotMeasured, UsageError
+from benchax.profiling import files, serve, wire
+from benchax.profiling.attaching import Attached, attach
+from benchax.profiling.serving import HOOK, MOST_CONNECTIONS, Server
+from benchax.profiling.session import session
+from benchax.profiling.trace import profile_of
+from benchax.profiling.wire import Ask
+from benchax.wrapping.command import Ended, run
+
+SHORT = Ask(0.05)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def busy(server: Server) -> Iterator[None]:
+    """A thread that computes all the time."""
+    is_over = threading.Event()
+    f = jax.jit(lambda x: jnp.tanh(x @ x))
+    x = f(jnp.ones((64, 64)))
+
+    def compute() -> None:
+        while not is_over.is_set():
+            f(x).block_until_ready()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    yield
+    is_over.set()
+    thread.join()
+
+
+def told(server: Server, data: bytes) -> bytes:
+    """All that the server says to these bytes, until it hangs up; what it had not read may cost its answer."""
+    with socket.create_connection((wire.HOST, server.port), timeout=30) as connection:
+        connection.sendall(data)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := connection.recv(4096):
+                answer += piece
+        return answer
+
+
+def begun(server: Server, ask: Ask) -> socket.socket:
+    """A connection whose recording has begun."""
+    connection = socket.create_connection((wire.HOST, server.port), timeout=30)
+    wire.send(connection, ask)
+    assert isinstance(wire.answer(wire.line_of(connection)), wire.Begun)
+    return connection
+
+
+# ---- a recording ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_program_is_recorded_as_often_as_it_is_asked(server: Server, tmp_path: Path) -> None:
+    found = [attach(server.port, SHORT, tmp_path) for _ in range(2)]
+
+    for one in found:
+        profile = profile_of(one.xplane.read_bytes())
+        assert any("tanh" in op.name for op in profile.ops)
+        assert (one.pid, one.recorded.stopped_by, one.recorded.remarks) == (os.getpid(), "duration", [])
+        assert (one.recorded.recorded_s or 0.0) >= SHORT.duration_s
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["plugins"], "nothing else stays behind"
+    assert len({one.xplane.parent for one in found}) == 2
+
+
+@pytest.mark.usefixtures("busy")
+def test_the_files_are_those_of_any_profile(server: Server, tmp_path: Path) -> None:
+    run = attach(server.port, Ask(0.05, memory=True), tmp_path).xplane.parent
+
+    assert files.listed(run).keys() == {"xplane", "trace_json", "perfetto", "memory", "timeline"}
+    assert len(list(run.iterdir())) == 5
+
+
+def test_only_this_machine_is_listened_to(server: Server) -> None:
+    """Every other address of ours is refused, as 127.0.0.2, which is loopback, too."""
+    assert server._socket.getsockname()[0] == "127.0.0.1"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", server.port), timeout=10)
+
+
+def test_a_closed_server_frees_its_port_and_does_not_answer() -> None:
+    server = serve()
+    server.close()
+
+    with pytest.raises(UsageError, match="no program can be asked on port"):
+        attach(server.port, SHORT, Path("unused"))
+    with serve(server.port) as again:
+        assert again.port == server.port
+
+
+# ---- what is refused --------------------------------------------------------------------------------------------
+
+
+def test_a_second_recording_is_refused_while_the_first_goes_on(server: Server, tmp_path: Path) -> None:
+    with begun(server, Ask(60.0)), pytest.raises(NotMeasured, match="is being recorded for somebody else"):
+        attach(server.port, SHORT, tmp_path)
+
+
+def test_a_client_that_goes_away_leaves_the_next_one_its_turn(server: Server, tmp_path: Path) -> None:
+    begun(server, Ask(60.0)).close()
+
+    # The server notices within 0.1 s and then stops the profiler.
+    assert _until_it_records(server, tmp_path).recorded.stopped_by == "duration"
+
+
+def _until_it_records(server: Server, folder: Path) -> Attached:
+    while True:
+        try:
+            return attach(server.port, SHORT, folder)
+        except NotMeasured as error:
+            if "somebody else" not in error.problem:
+                raise
+
+
+def test_the_programs_own_trace_is_named_as_the_reason(server: Server, tmp_path: Path) -> None:
+    with session(), pytest.raises(NotMeasured, match=r"jax\.profiler is tracing this process already"):
+        attach(server.port, SHORT, tmp_path)
+
+    assert attach(server.port, SHORT, tmp_path).xplane.exists()
+
+
+def test_a_trace_that_the_program_begins_ends_the_recording_and_works(server: Server, tmp_path: Path) -> None:
+    with begun(server, Ask(60.0)) as connection:
+        with jax.profiler.trace(str(tmp_path)):
+            jnp.ones(3).block_until_ready()
+        ended = wire.answer(wire.line_of(connection, 60.0))
+
+    assert isinstance(ended, wire.Ended)
+    assert ended.recorded["stopped_by"] == "trace of the program's own"
+    assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
+
+
+def test_closing_ends_a_recording_and_sends_it() -> None:
+    server = serve()
+    with begun(server, Ask(60.0)) as connection:
+        server.close()
+        ended = wire.answer(wire.line_of(connection, 60.0))
+
+    assert isinstance(ended, wire.Ended)
+    assert ended.recorded["stopped_by"] == "end"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "expects one line of JSON"),
+        (b"\x16\x03\x01\x02\x00\n", "expects one line of JSON"),
+        (b"[" * 20_000 + b"\n", "expects one line of JSON"),
+        (b"3\n", "expects an object of JSON"),
+        (b"{}\n", "requests of version 1"),
+        (b'{"benchax": 2, "duration_s": 1}\n', "requests of version 1"),
+        (b'{"benchax": 1}\n', "a recording of None s"),
+        (b'{"benchax": 1, "duration_s": "1"}\n', "a recording of '1' s"),
+        (b'{"benchax": 1, "duration_s": true}\n', "a recording of True s"),
+        (b'{"benchax": 1, "duration_s": 61}\n', "from 0.001 to 60"),
+        (b'{"benchax": 1, "duration_s": NaN}\n', "a recording of nan s"),
+        (b'{"benchax": 1, "duration_s": 1, "memory": "yes"}\n', "memory='yes'"),
+        (b'{"benchax": 1, "duration_s": 1, "folder": "/etc"}\n', "unknown keys ['folder']"),
+    ],
+)
+def test_a_request_that_is_none_is_refused_with_the_reason(data: bytes, reason: str, server: Server) -> None:
+    said = json.loads(told(server, data))
+
+    assert reason in said["refused"]
+
+
+def test_garbage_and_connections_that_say_nothing_do_not_keep_others_out(server: Server, tmp_path: Path) -> None:
+    silent = [socket.create_connection((wire.HOST, server.port)) for _ in range(MOST_CONNECTIONS - 1)]
+    for data in (os.urandom(1000), b"x" * wire.LONGEST_LINE * 4, b"no end of line"):
+        with socket.create_connection((wire.HOST, server.port)) as connection, contextlib.suppress(OSError):
+            connection.sendall(data)
+
+    found = _until_there_is_a_place(server, tmp_path)
+
+    assert found.xplane.exists()
+    for connection in silent:
+        connection.close()
+
+
+def _until_there_is_a_place(server: Server, folder: Path) -> Attached:
+    """The last place may still be taken by a connection that has just been closed."""
+    while True:
+        try:
+            return attach(server.port, SHORT, folder)
+        except UsageError as error:
+            if "does not answer as benchax does" not in error.problem:
+                raise
+
+
+def test_a_line_that_is_too_long_is_dropped(server: Server) -> None:
+    assert b"recorded" not in told(server, b" " * (wire.LONGEST_LINE + 1))
+
+
+@pytest.mark.parametrize("port", [-1, 65536, "9999", True, 1.0])
+def test_a_port_that_is_none_is_refused(port) -> None:
+    with pytest.raises(UsageError, match=r"expected a whole number from 1 to 65535, or 0"):
+        serve(port)
+
+
+def test_a_port_that_is_taken_is_said(server: Server) -> None:
+    with pytest.raises(UsageError, match=f"cannot listen on port {server.port} of 127.0.0.1: Address already in use"):
+        serve(server.port)
+
+
+# ---- a program that is wrapped ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(project: Path):
+    """Runs a program as `benchax profile --serve` does."""
+
+    def run_it(program: str, port: int = 0) -> Ended:
+        (project / "train.py").write_text(program)
+        settings = {"port": port, "owner": str(project / "owner.json")}
+        return run([sys.executable, "train.py"], HOOK, settings, limit_s=60)
+
+    return run_it
+
+
+def test_recording_never_starts_the_backend(served, project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    program = f"""
+import jax, pathlib
+from benchax.errors import NotMeasured
+from benchax.profiling.attaching import attach
+from benchax.profiling.wire import Ask
+import psutil
+(port,) = [c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"]
+ask = lambda: attach(port, Ask(0.05), pathlib.Path({str(project)!r}))
+try:
+    ask()
+except NotMeasured as error:
+    print(error.problem)
+jax.config.update("jax_num_cpu_devices", 3)  # refused once there is a backend
+jax.jit(lambda x: x + 1)(1)
+print(len(jax.devices()), ask().xplane.exists())
+"""
+
+    ended = served(program)
+
+    out, err = capfd.readouterr()
+    assert (ended.exit_code, ended.remarks) == (0, ())
+    assert out.splitlines()[0].startswith("the program has not compiled anything yet")
+    assert out.splitlines()[1] == "3 True"
+    assert f"can be recorded with: benchax profile --attach {ended.reports[0].result['port']}" in err
+    assert ended.reports[0].result["recordings"] == 1
+
+
+def test_only_the_first_process_listens_and_the_others_are_told(served) -> None:
+    ended = served("import jax, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import jax'], check=True)")
+
+    parent, child = (report.result for report in ended.reports)
+    assert parent["port"] is not None
+    assert child["port"] is None
+    assert child["remarks"] == [
+        f"process {ended.reports[0].pid} of this program has the port, and one process can be asked"
+    ]
+
+
+def test_a_program_whose_port_is_taken_runs_and_is_told(
+    served, server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = served("import jax; print('fine')", port=server.port)
+
+    out, err = capfd.readouterr()
+    assert (ended.exit_code, out) == (0, "fine\n")
+    assert f"runs, but cannot be recorded: cannot listen on port {server.port}" in err
+
+
+def test_a_child_made_by_fork_does_not_keep_the_port() -> None:
+    """Its parent is gone without a word, and the child would never answer."""
+    program = """
+import os, signal, warnings
+warnings.simplefilter("ignore")  # JAX warns of forks
+from benchax.profiling import serve
+server = serve()
+child = os.fork()
+if child:
+    print(server.port, child, flush=True)
+    os._exit(0)
+signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port, child = map(int, process.stdout.readline().split())
+        process.wait()
+
+        try:
+            with serve(port) as server:
+                assert server.port == port
+        finally:
+            os.kill(child, signal.SIGKILL)
