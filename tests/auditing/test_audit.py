@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,20 @@ def test_progress_is_told_rule_by_rule_and_what_takes_time() -> None:
     assert told == [Step(0, 2, "one"), Step(0, 2, "one", "tracing and compiling"), Step(1, 2, "two")]
 
 
+def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> None:
+    def check(e: Evidence, rule: Made) -> Iterable[Finding]:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("CpuCallback error: KeyboardInterrupt") from None
+        return ()
+
+    with pytest.raises(KeyboardInterrupt):
+        audited(evidence(), {"made": Made(check)}, "double")
+
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_rule_that_does_not_exist_is_an_error_before_anything_runs() -> None:
     def never(x):
         raise AssertionError
@@ -129,7 +144,10 @@ def test_inputs_that_cannot_be_read_are_an_error_and_no_finding() -> None:
 def test_an_audit_says_what_was_done_with_the_function() -> None:
     result = benchax.audit(double, jnp.arange(3.0), rules=["captured-constants"])
 
-    assert [r.message for r in result.remarks] == ["To find this out, the function was traced, compiled."]
+    (remark,) = result.remarks
+    assert remark.message == (
+        "To find this out, the function was tried in a worker process (compiled), traced, compiled."
+    )
 
 
 def test_a_project_that_silences_a_rule_can_still_be_measured(project: Path) -> None:

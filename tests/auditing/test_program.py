@@ -112,11 +112,26 @@ def test_calls_of_the_programs_own_functions_are_told_apart_from_operations(trai
     assert any(text.endswith("calls of jitted functions: 80") for text in finding.seen)
 
 
-def test_rules_of_one_function_do_not_apply(training: tuple[Audited, Path]) -> None:
-    answer = checked(training[0], "not-jitted")
+def test_rules_of_one_function_are_answered_by_the_functions_of_the_program(training: tuple[Audited, Path]) -> None:
+    found = training[0]
 
-    assert answer.outcome == "not applicable"
-    assert answer.why == "a program is audited, not one function with its inputs"
+    assert checked(found, "captured-constants").outcome == "fine"
+    assert (checked(found, "not-jitted").outcome, checked(found, "not-jitted").why) == (
+        "not applicable",
+        "it is jitted",
+    )
+    assert any("gradient" in r.message and "compiled once more" in r.message for r in found.audit.remarks)
+
+
+def test_of_a_program_that_fails_no_function_is_looked_at(tmp_path: Path) -> None:
+    found = audited_in(tmp_path, f"{CLEAN}\nraise RuntimeError('lost')")
+
+    assert found.ended.exit_code == 1
+    answer = checked(found, "captured-constants")
+    assert (answer.outcome, answer.why) == (
+        "not applicable",
+        "a program is audited, not one function with its inputs",
+    )
 
 
 def test_the_environment_is_that_of_the_program(training: tuple[Audited, Path]) -> None:

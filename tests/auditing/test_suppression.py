@@ -106,9 +106,14 @@ def test_a_table_that_cannot_be_understood_is_an_error_with_an_example(project: 
         of_project(None)
 
 
-@given(st.text())
-def test_no_text_makes_reading_comments_fail(text: str) -> None:
-    list(comments(text, "f.py"))
+@given(st.text(), st.text())
+def test_whatever_stands_around_it_a_comment_is_found_where_it_stands_or_not_at_all(before: str, after: str) -> None:
+    text = f"{before}# benchax: ignore[not-jitted] {after}"
+    lines = enumerate(text.split("\n"), start=1)
+
+    found = {ignore.where for ignore in comments(text, "f.py")}
+
+    assert found <= {("f.py", number) for number, line in lines if "# benchax: ignore[" in line}
 
 
 @given(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from command_line import Benchax
 
@@ -20,9 +25,21 @@ def folded(x):
 def silent(x):  # benchax: ignore[captured-constants] the table never changes
     return x @ TABLE
 
+def never_ends(x):
+    while True:
+        x = x + 0
+
 def clean(x):
     print("hello from clean")
     return x + 1
+"""
+STUCK = """
+import os, pathlib
+
+def stuck(x):
+    pathlib.Path("worker").write_text(str(os.getpid()))
+    while True:
+        pass
 """
 ONE = ("--rules", "captured-constants")
 INPUT = "f32[8,1024]"
@@ -60,6 +77,47 @@ def test_the_exit_code_tells_of_findings_that_are_grave_enough(
     code: Path, benchax: Benchax, function: str, severity: str, expected: int
 ) -> None:
     assert benchax("audit", f"audited_code:{function}", INPUT, *ONE, "--fail-on", severity).code == expected
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("words", [("--fail-on", "info"), ("--checklist",)])
+def test_a_function_that_does_not_end_is_an_error_that_says_where(
+    code: Path, benchax: Benchax, words: tuple[str, ...]
+) -> None:
+    done = benchax("audit", "audited_code:never_ends", INPUT, "--timeout", "1", *words)
+
+    assert done.code == 2
+    said = "".join(done.out.split())  # lines are folded, paths too
+    assert "notchecked" in said
+    assert re.search(r"tracetooklongerthan1\.00s;theprocesswaskilled\(at\S+audited_code\.py:1[34]\)", said)
+
+
+@pytest.mark.serial
+def test_an_interrupt_while_it_is_tried_ends_the_audit_and_the_worker(tmp_path: Path) -> None:
+    """As a terminal does it, the signal goes to the whole process group."""
+    (tmp_path / "stuck.py").write_text(STUCK, encoding="utf-8")
+    os.mkfifo(tmp_path / "worker")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchax.cli.main", "audit", "stuck:stuck", "f32[]"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    with (tmp_path / "worker").open() as reached:
+        worker = int(reached.read())
+
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert not psutil.pid_exists(worker)
+
+
+def test_a_limit_that_is_no_time_is_told(code: Path, benchax: Benchax) -> None:
+    done = benchax("audit", "audited_code:clean", INPUT, "--timeout", "0")
+
+    assert done.code == 2
+    assert "the timeout cannot be '0'\nexpected a time above 0" in done.err
 
 
 def test_all_outputs_say_the_same(code: Path, benchax: Benchax) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +61,13 @@ def test_findings_are_written_as_data(failing: tuple[subprocess.CompletedProcess
 
 def test_without_fail_on_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     assert audit(tmp_path, "--", sys.executable, "train.py", "7").returncode == 7
+
+
+@pytest.mark.serial
+def test_a_program_is_ended_after_its_time(tmp_path: Path) -> None:
+    done = audit(tmp_path, "--timeout", "0.5", "--", sys.executable, "-c", "while True: pass")
+
+    assert done.returncode == 128 + signal.SIGTERM
+    said = " ".join(done.stderr.split())
+    assert "and was ended when its time was up, after" in said
+    assert "what it does later was not seen" in said

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import audits_by_hand as made
 
+from benchax.model import Remark
 from benchax.reporting.audit import document, html, text, verdict
 from benchax.results.audit import Audit, Checked
 
@@ -48,6 +50,12 @@ def test_where_no_rule_has_an_answer_it_is_not_called_clean() -> None:
     silent = Audit("train.py", checked=(Checked("cache-off", "is the cache on?", "not checked", "it failed"),))
 
     assert verdict(silent) == "nothing can be said: 1 not checked"
+
+
+def test_where_it_could_not_be_called_it_is_not_called_clean() -> None:
+    endless = replace(made.clean(), remarks=(Remark("not-called", "error", "it does not end"),))
+
+    assert verdict(endless) == "little can be said: 1 rule fine, 1 not applicable"
 
 
 def test_any_text_of_the_user_survives_and_none_is_markup() -> None:

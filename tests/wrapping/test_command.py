@@ -28,16 +28,16 @@ import jax
 def begin(settings):
     assert jax.loaded
     calls = []
-    def finish():
-        calls.append(1)
-        return {"settings": settings, "calls": len(calls)}
+    def finish(how):
+        calls.append(how)
+        return {"settings": settings, "calls": calls}
     return finish
 
 def fails(settings):
     raise RuntimeError("no luck")
 
 def fails_late(settings):
-    return lambda: 1 / 0
+    return lambda how: 1 / 0
 """
 
 
@@ -75,7 +75,7 @@ def test_a_program_that_ends_by_itself_leaves_a_report(programs: Programs) -> No
     ended = programs.run(sys.executable, "program.py", "--name", "µ\n'", given=[1, "é"])
 
     (report,) = ended.reports
-    assert report.result == {"settings": {"given": [1, "é"]}, "calls": 1}
+    assert report.result == {"settings": {"given": [1, "é"]}, "calls": ["exit"]}
     assert report.argv == (sys.executable, "program.py", "--name", "µ\n'")
     assert report.ended == "exit"
     assert 0 < report.wall_s < ended.elapsed_s
@@ -98,7 +98,8 @@ def test_however_python_ends_the_report_is_there_and_the_exit_code_is_the_progra
     ended = programs.python(f"import jax\n{end}")
 
     assert (ended.exit_code, ended.signal) == (code, number)
-    assert [report.result["calls"] for report in ended.reports] == [1]
+    how = "SIGTERM" if number == signal.SIGTERM else "exit"
+    assert [(report.result["calls"], report.ended) for report in ended.reports] == [([how], how)]
 
 
 @pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)", "os.abort()"])

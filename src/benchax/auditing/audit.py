@@ -1,22 +1,26 @@
 """`benchax.audit`: every rule asks its question, and each answer has its evidence.
 
-One function is audited in this process, but for comparisons, which take fresh ones. It is called often. A rule that
-fails is a line in the result, and the others go on.
+One function is audited in this process, but for comparisons, which take fresh ones. It is called often; but first once
+in a worker process (`trial.py`), which may be killed. A rule that fails is a line in the result, and the others go on.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 
 from benchax.auditing import suppression
 from benchax.auditing.base import NotApplicable, Rule
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules import rules as every_rule
+from benchax.auditing.trial import TIMEOUT_S, Trial, limit_of
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
@@ -26,6 +30,8 @@ from benchax.results.audit import SEVERITIES, Audit, Checked, Finding
 from benchax.units import parse_seconds
 
 MAX_TIME_S = 60.0
+NOT_CALLED = "not-called"
+"""Code of the remark that it was tried in a worker and must not be called here, so that little could be looked at."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ def audit(
     *args: Any,
     rules: Sequence[str] | None = None,
     max_time_s: float | str = MAX_TIME_S,
+    timeout_s: float | str | None = TIMEOUT_S,
     name: str | None = None,
     static: Iterable[int | str] = (),
     donate: Iterable[int | str] = (),
@@ -59,20 +66,26 @@ def audit(
 ) -> Audit:
     """Looks for what makes `fn(*args, **kwargs)` slower or larger than it must be, or wrong; each finding measured.
 
-    Nothing of the user's files is changed. A function that does not trace is a finding, not an exception.
+    Nothing of the user's files is changed. A function that does not trace is a finding, not an exception. One that does
+    not end, or that kills its process, does so in a worker: the rules that would call it are "not checked" then.
 
     Args:
         fn, args, kwargs, name, static, donate, seed: as for `bench`. A plain function is audited as one that is called
             as it stands.
         rules: ids of those to be asked (`benchax audit --list`); default: all.
         max_time_s: comparisons, which take most of the time, are begun only in its first three quarters.
+        timeout_s: limit of each stage (inputs, trace, lower, compile, first run, un-jitted call) in a worker process,
+            where it is called once before it is called here. None: it is called here at once, without a limit.
         progress: told how far it is.
 
     Raises:
         UsageError: a rule that does not exist, inputs that cannot be made, or suppressions that cannot be read.
     """
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
-    return audit_case(case, rules, max_time_s=parse_seconds(max_time_s), seed=seed, progress=progress)
+    limit_s = limit_of(timeout_s)
+    return audit_case(
+        case, rules, max_time_s=parse_seconds(max_time_s), timeout_s=limit_s, seed=seed, progress=progress
+    )
 
 
 def audit_case(
@@ -80,14 +93,18 @@ def audit_case(
     rules: Sequence[str] | None = None,
     *,
     max_time_s: float = MAX_TIME_S,
+    timeout_s: float | None = TIMEOUT_S,
     seed: int = 0,
     progress: Tell = quiet,
 ) -> Audit:
     """The same for a case, such as the command line finds in files."""
+    begun = perf_counter()
     asked = chosen(rules)
-    evidence = Evidence(case, max_time_s=max_time_s, seed=seed)
-    signature = evidence.inputs.signature  # made first: what is wrong with them is no finding
-    return audited(evidence, asked, case.id.label, signature, folder=case.folder, progress=progress)
+    evidence = Evidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
+    evidence.tell = lambda doing: progress(Step(0, len(asked), next(iter(asked), ""), doing))
+    signature = evidence.signature  # made first: what is wrong with the inputs is no finding
+    found = audited(evidence, asked, case.id.label, signature, folder=case.folder, progress=progress)
+    return replace(found, elapsed_s=perf_counter() - begun)  # with the trial
 
 
 def chosen(names: Sequence[str] | None) -> Mapping[str, Rule]:
@@ -133,7 +150,7 @@ def audited(
     return Audit(
         name,
         signature,
-        tuple(sorted(kept, key=_rank)),
+        tuple(sorted(kept, key=rank)),
         tuple(checked),
         tuple(silent),
         tuple(remarks),
@@ -143,7 +160,38 @@ def audited(
 
 
 def ask(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
-    """What one rule finds, and what became of it. What it found before it failed is kept."""
+    """What one rule finds, and what became of it. What it found before it failed is kept.
+
+    Raises:
+        KeyboardInterrupt: after Ctrl-C.
+    """
+    with _heeding_interrupts():
+        return _asked(rule, evidence)
+
+
+@contextmanager
+def _heeding_interrupts() -> Iterator[None]:
+    """Ctrl-C while compiled code calls Python becomes an error of the call (jax 0.10.2), which a rule would explain."""
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> NoReturn:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if heard:
+        raise KeyboardInterrupt
+
+
+def _asked(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
     found: list[Finding] = []
     try:
         for finding in rule.check(evidence):
@@ -160,17 +208,36 @@ def ask(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
     return found, Checked(rule.id, rule.title, "finding" if found else "fine")
 
 
-def _rank(finding: Finding) -> tuple[int, float, int]:
+def rank(finding: Finding) -> tuple[int, float, int]:
     return -SEVERITIES.index(finding.severity), -(finding.gain_s or 0.0), -(finding.gain_bytes or 0)
 
 
 def _how(evidence: Evidence) -> list[Remark]:
-    """What was done with the function, for who reads that it had effects."""
-    done = ["traced"]
+    """What was done with the function, for who reads that it had effects; and what was not."""
+    trials = evidence.trials
+    said = [remark for trial in trials for remark in _of_trial(trial)]
+    if evidence.trial("compiled").obstacle is not None:
+        return said
+    ways = [trial.way for trial in trials if not trial.untried]
+    done = [f"tried in a worker process ({', '.join(ways)})"] if ways else []
+    done += ["traced"]
     done += ["compiled"] if evidence.failure is None else []
     done += [text for part, text in _DONE.items() if evidence.has(part)]
     done += [f"compared in fresh processes ({', '.join(evidence.compared)})"] if evidence.compared else []
-    return [Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
+    return [*said, Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
+
+
+def _of_trial(trial: Trial) -> Iterable[Remark]:
+    if trial.obstacle is not None:
+        is_all = trial.way == "compiled"
+        how, left = (
+            ("", "Only what needs no call was looked at") if is_all else (" un-jitted", "What needs that is left out")
+        )
+        text = f"The function was not called{how} in this process: {trial.why}. {left}. {trial.advice}".strip()
+        yield Remark(NOT_CALLED if is_all else "not-called-unjitted", "error" if is_all else "warning", text)
+    elif trial.untried:
+        text = f"The function was called {trial.way} in this process without a limit of time, because {trial.untried}."
+        yield Remark("without-limit", "warning", text)
 
 
 _DONE = {

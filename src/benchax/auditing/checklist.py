@@ -14,6 +14,7 @@ from typing import Any
 
 from benchax.auditing.audit import MAX_TIME_S, Step, Tell, ask, chosen, quiet
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.trial import TIMEOUT_S, Trial, limit_of
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError
@@ -39,6 +40,7 @@ def checklist(
     fn: Callable[..., Any],
     *args: Any,
     max_time_s: float | str = MAX_TIME_S,
+    timeout_s: float | str | None = TIMEOUT_S,
     name: str | None = None,
     static: Iterable[int | str] = (),
     donate: Iterable[int | str] = (),
@@ -52,34 +54,54 @@ def checklist(
         UsageError: inputs that cannot be made.
     """
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
-    return checklist_of(case, max_time_s=parse_seconds(max_time_s), seed=seed, progress=progress)
+    limit_s = limit_of(timeout_s)
+    return checklist_of(case, max_time_s=parse_seconds(max_time_s), timeout_s=limit_s, seed=seed, progress=progress)
 
 
-def checklist_of(case: Case, *, max_time_s: float = MAX_TIME_S, seed: int = 0, progress: Tell = quiet) -> Checklist:
-    """The same for a case."""
+def checklist_of(case: Case, **options: Any) -> Checklist:
+    """The same for a case; the options are those of `gone_through`."""
+    return gone_through(case, **options)[0]
+
+
+def gone_through(
+    case: Case,
+    *,
+    max_time_s: float = MAX_TIME_S,
+    timeout_s: float | None = TIMEOUT_S,
+    seed: int = 0,
+    progress: Tell = quiet,
+) -> tuple[Checklist, Trial]:
+    """(the checklist, what came of calling the function in a worker process first)"""
     begun = perf_counter()
-    evidence = Evidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed)
-    signature = evidence.inputs.signature
+    evidence = Evidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
     asked = chosen(sorted({rule for item in ITEMS for rule in item.rules}))
     total = len(asked) + 1
+    evidence.tell = lambda doing: progress(Step(0, total, next(iter(asked)), doing))
+    signature = evidence.signature
     answers: dict[str, tuple[list[Finding], Checked]] = {}
     for i, rule in enumerate(asked.values()):
-        progress(Step(i, total, rule.id))
+        _tells(evidence, Step(i, total, rule.id), progress)
         answers[rule.id] = ask(rule, evidence)
-    trying = Step(total - 1, total, "variants")
-    progress(trying)
-    tried = _tried(evidence, max_time_s * TRYING_SHARE, seed, lambda doing: progress(replace(trying, doing=doing)))
-    known = Known(evidence, answers, tried)
+    _tells(evidence, Step(total - 1, total, "variants"), progress)
+    known = Known(evidence, answers, _tried(evidence, max_time_s * TRYING_SHARE))
     ticks = tuple(Tick(item.section, item.text, *item.answer(known, item), item.by) for item in ITEMS)
-    return Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
+    found = Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
+    return found, evidence.trial("compiled")
 
 
-def _tried(evidence: Evidence, max_time_s: float, seed: int, tell: Callable[[str], None]) -> Experiment | None:
-    """None: the function does not compile, so there is nothing to vary."""
-    if evidence.failure is not None:
+def _tells(evidence: Evidence, step: Step, progress: Tell) -> None:
+    """From now on it tells what it does as part of this step."""
+    progress(step)
+    evidence.tell = lambda doing: progress(replace(step, doing=doing))
+
+
+def _tried(evidence: Evidence, max_time_s: float) -> Experiment | None:
+    """None: the function does not compile, or must not be called, so there is nothing to vary."""
+    if evidence.trial("compiled").obstacle is not None or evidence.failure is not None:
         return None
-    options = resolve({"seed": seed, "store": "off"}, project=evidence.case.folder)
-    request = experiments.Request(options, effort=Effort(looks=(2, 3), max_time_s=max_time_s), tell=tell)
+    given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
+    options = resolve(given, project=evidence.case.folder)
+    request = experiments.Request(options, effort=Effort(looks=(2, 3), max_time_s=max_time_s), tell=evidence.tell)
     return experiments.run(evidence.case, VARIANTS, request)
 
 
@@ -139,6 +161,8 @@ def _by_variant(known: Known, item: Item) -> Said:
 
 
 def _unbuilt(known: Known) -> Said:
+    if why := known.evidence.trial("compiled").why:
+        return "not checked", why
     failure = known.evidence.failure
     return "not checked", f"it does not {failure.stage}: {failure.message}" if failure else "it was not tried"
 

@@ -2,6 +2,9 @@
 
 A part that cannot be had raises: `NotApplicable` where it makes no sense for what is audited (a program has no jaxpr),
 `NotMeasured` where it could have been. The audit turns both into a line; a rule need not catch them.
+
+With a limit of time nothing of the function is called here before it was tried in a worker process (`trial.py`); what
+does not end or crashes there is not measured here, for that reason.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import jax
 from benchax.api import run
 from benchax.auditing.base import NotApplicable
 from benchax.auditing.source import Source, source_of
+from benchax.auditing.trial import BEFORE_TRACING, BUILDING, Trial, Way, tried
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotAvailable, NotMeasured
 from benchax.experiments.functions import plain
@@ -65,6 +69,7 @@ class Evidence:
         case: the function; None: a program is audited.
         program: what was seen of it; None: a function is audited.
         max_time_s: comparisons are begun only in its first three quarters.
+        timeout_s: limit of each stage in other processes, where the function is tried first; None: no limit, no trial.
     """
 
     def __init__(
@@ -74,11 +79,12 @@ class Evidence:
         *,
         max_time_s: float = 60.0,
         seed: int = 0,
+        timeout_s: float | None = None,
     ) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
         self._case = None if case is None else replace(case, jit=True, id=replace(case.id, variant=""))
         self._program = program
-        self.max_time_s, self.seed = max_time_s, seed
+        self.max_time_s, self.seed, self.timeout_s = max_time_s, seed, timeout_s
         self.tell: Callable[[str], None] = lambda doing: None
         """Told in words what takes time."""
         self._begun = perf_counter()
@@ -117,6 +123,11 @@ class Evidence:
         return program_of(self.case).was_jitted
 
     @property
+    def why_not_called(self) -> str:
+        """Why it may be looked at only; empty: it may be called."""
+        return ""
+
+    @property
     def plain_case(self) -> Case:
         """With the function under its jit, whose static and donated arguments are declared with the case then."""
         return self._once("plain_case", self._plain)
@@ -124,18 +135,29 @@ class Evidence:
     @property
     def eager_case(self) -> Case:
         """The un-jitted function, operation by operation."""
-        case = self.plain_case
-        return replace(case, jit=False, donate=(), id=replace(case.id, variant="eager"))
+        self._pass("un-jitted")
+        return self._eager_case()
 
     @property
     def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """(args, kwargs) as the caller gave them: NumPy arrays are NumPy arrays here, specs are texts."""
+        if self._has_no_inputs:
+            self._pass("compiled")
         return self.case.inputs()
 
     @property
     def inputs(self) -> Inputs:
-        """The same on the device, data in place of specs."""
-        return self._once("inputs", lambda: make_inputs(self.case, self.seed))
+        """The same on the device, data in place of specs. Only of what may be called, in any way that rules call it."""
+        self._pass("compiled")
+        error = self.trial("compiled").error
+        if error is not None and error.stage in BUILDING and not self.is_jitted:
+            self._pass("un-jitted")  # the only way in which it runs
+        return self._inputs
+
+    @property
+    def signature(self) -> str:
+        """The inputs as specs; empty where making them does not end."""
+        return "" if self._has_no_inputs else self._inputs.signature
 
     @property
     def source(self) -> Source | None:
@@ -154,6 +176,21 @@ class Evidence:
     @property
     def platform(self) -> str:
         return jax.default_backend()
+
+    # Whether it may be called
+
+    def trial(self, way: Way) -> Trial:
+        """What came of calling it in a worker process; without a limit of time there is none, and no obstacle."""
+        limit_s = self.timeout_s
+        if limit_s is None:
+            return Trial(way)
+        case = self.case if way == "compiled" else self._eager_case()
+        return self._once(f"{way} trial", lambda: tried(case, self.seed, limit_s, self.tell))
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Those that were made."""
+        return [part for part in self._parts.values() if isinstance(part, Trial)]
 
     # What is seen of it
 
@@ -179,6 +216,7 @@ class Evidence:
     @property
     def eager(self) -> Measurement:
         """A short one of the un-jitted function."""
+        self._pass("un-jitted")
         return self._once("eager", lambda: self._measured(self.eager_case, "un-jitted"))
 
     @property
@@ -186,6 +224,7 @@ class Evidence:
         """Of a program: its whole run. Of a function: a few calls as it was given, with new inputs of one shape."""
         if self._program is not None:
             return self._program.watch
+        self._pass("compiled" if self.is_jitted else "un-jitted")
         return self._once("watch", self._watched)
 
     def has(self, part: str) -> bool:
@@ -230,6 +269,25 @@ class Evidence:
             raise self._parts[name]
         return self._parts[name]
 
+    def _pass(self, way: Way) -> None:
+        """Raises `NotMeasured` where it must not be called so in this process; what fails compiled, in no way."""
+        for each in dict.fromkeys(("compiled", way)):
+            if why := self.trial(each).why:
+                raise NotMeasured(why)
+
+    @property
+    def _has_no_inputs(self) -> bool:
+        obstacle = self.trial("compiled").obstacle
+        return obstacle is not None and obstacle.stage in BEFORE_TRACING
+
+    @property
+    def _inputs(self) -> Inputs:
+        return self._once("inputs", lambda: make_inputs(self.case, self.seed))
+
+    def _eager_case(self) -> Case:
+        case = self.plain_case if self.is_jitted else self.case  # without tracing it, which may be in vain
+        return replace(case, jit=False, donate=(), id=replace(case.id, variant="eager"))
+
     def _plain(self) -> Case:
         if self.failure is not None and self.is_jitted:
             raise NotApplicable(f"it does not {self.failure.stage}: {self.failure.message}")
@@ -239,7 +297,8 @@ class Evidence:
             raise NotApplicable(error.problem) from error
 
     def _failure(self) -> Failure | None:
-        program, inputs = program_of(self.case), self.inputs
+        self._pass("compiled")
+        program, inputs = program_of(self.case), self._inputs
         self.tell("tracing and compiling")
         try:
             programs.trace(program, inputs.args, inputs.kwargs)
@@ -269,7 +328,8 @@ class Evidence:
         if self.budget_s <= RESERVED_SHARE * self.max_time_s:
             raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
         self.tell(f"comparing with {name}")
-        options = resolve({"store": "off", "memory": False, "seed": self.seed}, project=self.case.folder)
+        given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
+        options = resolve(given, project=self.case.folder)
         effort = Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s))
         found = timed([duel], options, effort, lambda text: None)[name]
         if found.failure is not None:
@@ -279,7 +339,7 @@ class Evidence:
 
     def _watched(self) -> Watch:
         self.tell("calling it")
-        calls = [self.inputs.renewed() for _ in range(WATCHED_CALLS)]
+        calls = [self._inputs.renewed() for _ in range(WATCHED_CALLS)]
         with watch() as seen:
             for args, kwargs in calls:
                 try:

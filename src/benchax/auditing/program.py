@@ -1,8 +1,8 @@
 """`benchax audit -- python train.py`: a program runs once, as it stands, and the rules look at what was seen of it.
 
 The program keeps its output and its exit code (`wrapping/command.py`); `recording.py` notes inside of it what it
-compiles, calls and transfers. Rules that need one function with its inputs do not apply, and say so. Of a program of
-several processes each is looked at, and a finding says which it is about.
+compiles, calls and transfers. Rules that need one function are asked about those of its functions that took longest to
+compile (`reading.py`). Of a program of several processes each is looked at, and a finding says which it is about.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from benchax.auditing import audit as audits
+from benchax.auditing import reading
 from benchax.auditing.base import Rule
 from benchax.auditing.evidence import Evidence, Program
 from benchax.auditing.recording import HOOK
-from benchax.model import Environment, Remark
-from benchax.results.audit import Audit, Checked, Finding, Outcome
+from benchax.model import Environment, Remark, Severity
+from benchax.results.audit import Audit, Checked, Finding
 from benchax.results.cache import CachedProgram, CacheUse, Folder
 from benchax.results.transfers import Transfer, Transfers
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
@@ -56,7 +57,7 @@ def audited(
         UsageError: a rule that does not exist, or no such program.
     """
     asked = audits.chosen(rules)
-    ended = run(command, HOOK, {"calls_s": calls_s}, limit_s=limit_s)
+    ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s)
     found = [_of_process(report, asked, progress) for report in ended.reports]
     joined = _joined(found, ended.reports) if found else _nothing_seen(asked, ended)
     remarks = (*joined.remarks, *_remarks(ended))
@@ -69,7 +70,8 @@ def _of_process(report: Report, asked: Mapping[str, Rule], progress: audits.Tell
     evidence = Evidence(program=program)
     remarks = (*program.watch.remarks, *(program.transfers.remarks if program.transfers else ()))
     found = audits.audited(evidence, asked, shlex.join(report.argv), remarks=remarks, progress=progress)
-    return replace(found, environment=_environment(report.result["environment"]))
+    found = replace(found, environment=_environment(report.result["environment"]))
+    return reading.joined(found, report.result["read"])
 
 
 def program_of(report: Report) -> Program:
@@ -85,10 +87,6 @@ def program_of(report: Report) -> Program:
 
 
 # ---- several processes ------------------------------------------------------------------------------------------
-
-
-RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
-"""Of the answers of several processes, the first of these is that of the program."""
 
 
 def _joined(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
@@ -110,7 +108,7 @@ def _named(finding: Finding, report: Report) -> Finding:
 
 
 def _best(answers: Iterable[Checked]) -> Checked:
-    return min(answers, key=lambda checked: RANKS.index(checked.outcome))
+    return min(answers, key=lambda checked: reading.RANKS.index(checked.outcome))
 
 
 # ---- what was seen, and what was not ----------------------------------------------------------------------------
@@ -122,7 +120,8 @@ def _nothing_seen(asked: Mapping[str, Rule], ended: Ended) -> Audit:
 
 
 def _remarks(ended: Ended) -> Iterable[Remark]:
-    yield Remark("ran-once", "info", f"The program ran once, unchanged, {_end(ended)}.")
+    severity: Severity = "warning" if ended.is_timed_out else "info"
+    yield Remark("ran-once", severity, f"The program ran once, unchanged, {_end(ended)}.")
     for report in ended.reports:
         seen_s = report.result["facts"]["calls"]["seen_s"]
         yield Remark(
@@ -136,7 +135,7 @@ def _remarks(ended: Ended) -> Iterable[Remark]:
 
 def _end(ended: Ended) -> str:
     if ended.is_timed_out:
-        return f"and was ended when its time was up, after {seconds(ended.elapsed_s)}"
+        return f"and was ended when its time was up, after {seconds(ended.elapsed_s)}: what it does later was not seen"
     return f"and ended with {ended.exit_code} after {seconds(ended.elapsed_s)}"
 
 

@@ -11,20 +11,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import jax
 
+from benchax.auditing.met import Functions, Met
 from benchax.environment import capture
-from benchax.results.watch import Watch
 from benchax.watching.cache import watch_cache
 from benchax.watching.frames import calling, is_of_jax
 from benchax.watching.transfers import watch_transfers
-from benchax.watching.watch import watch
+from benchax.watching.watch import main_thread_share, watch
 
 HOOK = "benchax.auditing.recording:begin"
 PROFILING = ("trace", "start_trace", "start_server")
@@ -32,18 +33,19 @@ PROFILING = ("trace", "start_trace", "start_server")
 MOST_LINES = 10
 
 
-def begin(settings: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """Watches all threads from now on; what it returns ends that, and gives the report.
 
     Args:
-        settings: calls_s: for how long calls and transfers are watched, in seconds from the first call.
+        settings: calls_s: for how long calls and transfers are watched, in seconds from the first call; rules: ids of
+            those that are asked about the functions of the program.
     """
     block = contextlib.ExitStack()
     found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
-    calls = Calls(settings["calls_s"])
+    calls, functions = Calls(settings["calls_s"]), Functions()
     used = _profiling()
 
-    def finish() -> dict[str, Any]:
+    def finish(how: str) -> dict[str, Any]:
         calls.close()
         block.close()
         facts = {
@@ -57,9 +59,20 @@ def begin(settings: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
             "transfers": calls.transfers.asdict(),
             "environment": _environment(has_backend=bool(found.compiles)),
             "facts": facts,
+            "read": _read(functions.close(), settings["rules"], how),
         }
 
     return finish
+
+
+def _read(met: Sequence[Met], rules: Sequence[str], how: str) -> dict[str, Any] | None:
+    """Of a program that was ended, or that failed, nothing is read: who waits for it wants to see why."""
+    if how != "exit" or getattr(sys, "last_type", None) is not None:
+        return None
+    begun = perf_counter()
+    from benchax.auditing.reading import read  # noqa: PLC0415  # with all the rules: no program should begin with that
+
+    return read(met, rules) | {"elapsed_s": perf_counter() - begun}
 
 
 class Calls:
@@ -104,18 +117,6 @@ class Calls:
             "eager": self.eager.total(),
             "eager_lines": self.eager.most_common(MOST_LINES),
         }
-
-
-def main_thread_share(found: Watch) -> float | None:
-    """Of the time watched, how much the main thread spent in tracing, lowering and compiling; None before the end.
-
-    Threads overlap, so that there is no share of all of them together.
-    """
-    if not found.wall_s:
-        return None
-    main = threading.main_thread().name
-    spent_s = sum(c.total_s for c in found.compiles if c.thread == main and not c.is_nested)
-    return min(1.0, spent_s / found.wall_s)
 
 
 def _profiling() -> list[str]:

@@ -139,5 +139,5 @@ def comments(text: str, file: str) -> Iterator[Ignore]:
                 line = token.start[0]
                 for rule in (word.strip() for word in found[1].split(",")):
                     yield Ignore(rule, " ".join(found[2].split()), f"{file}:{line}", (file, line))
-    except (SyntaxError, tokenize.TokenError):
+    except (SyntaxError, UnicodeDecodeError, tokenize.TokenError):  # the second by a bug of Python 3.13.0, at "\r\x80"
         return

@@ -26,13 +26,14 @@ CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
     "core_call": "call_jaxpr",
     "checkpoint": "jaxpr",
     "remat2": "jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
 }
-"""Equations that stand for the body they hold, and under which parameter (jax 0.6 to 0.10.2). An unknown one is taken
+"""Equations that stand for the body they hold, and under which parameter (jax 0.6 to 0.12). An unknown one is taken
 as it is, so that less is seen."""
 
 _traced: WeakKeyDictionary[Evidence, Any] = WeakKeyDictionary()

@@ -56,9 +56,13 @@ def looked(e: Evidence, name: str, variant: Case) -> tuple[Seen, Seen]:
     """(the function, the variant), each built and run once in another process, with their errors against float64.
 
     Raises:
-        NotMeasured: one of them fails there.
+        NotMeasured: one of them fails there, or the function may not be called.
     """
-    options = resolve({"store": "off", "memory": False, "seed": e.seed}, project=e.case.folder)
+    if e.why_not_called:
+        raise NotMeasured(e.why_not_called)
+    options = resolve(
+        {"store": "off", "memory": False, "seed": e.seed, "timeout_s": e.timeout_s}, project=e.case.folder
+    )
     sides = [Side("as it is", e.plain_case), Side(name, variant)]
     with Pool() as pool:
         found = study(pool, sides, options, lambda text: None)

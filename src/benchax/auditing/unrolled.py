@@ -2,8 +2,8 @@
 
 An equation belongs to the innermost loop of the user's source that one of the frames behind it stands in. Where in the
 byte code each frame was tells the places of the body apart, also two on one line; a place that occurs n times was
-traced n times. Reads `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on 0.6.2 and
-0.10.2); where they are missing or different, no loop is found.
+traced n times. Reads `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on 0.6.2, 0.10.2,
+0.11.2 and 0.12.0.1); where they are missing or different, no loop is found.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -37,6 +37,14 @@ Site = tuple[Any, ...]
 """A place in the body: byte code positions from the loop inwards, and the primitive."""
 
 
+class Part(NamedTuple):
+    """One element of one axis of an array, which is a variable of the jaxpr."""
+
+    array: Any
+    axis: int
+    start: int
+
+
 @dataclass(frozen=True)
 class Slices:
     """One array of which each turn takes its own part."""
@@ -53,6 +61,8 @@ class Unrolled:
 
     where: Where
     kind: str
+    rows: Mapping[int, Part] = field(default_factory=dict[int, Part])
+    """What stands before the loop and is taken apart for it: the id of a variable → the part that it is."""
     equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
 
     def settle(self) -> None:
@@ -113,18 +123,18 @@ class Unrolled:
         starts: dict[tuple[int, int], set[int]] = {}
         arrays: dict[int, Any] = {}
         for _, eqn in self.equations:
-            if (taken := _part(eqn)) is not None:
-                axis, start = taken
-                arrays[id(eqn.invars[0])] = eqn.invars[0].aval
-                starts.setdefault((id(eqn.invars[0]), axis), set()).add(start)
+            for part in (_part(eqn), *(self.rows.get(id(v)) for v in eqn.invars)):
+                if part is not None:
+                    arrays[id(part.array)] = part.array.aval
+                    starts.setdefault((id(part.array), part.axis), set()).add(part.start)
         for (array, axis), found in sorted(starts.items(), key=lambda item: -len(item[1])):
             if 2 * len(found) >= arrays[array].shape[axis]:
                 return Slices(str(arrays[array].str_short(short_dtypes=True)), axis, len(found))
         return None
 
 
-def _part(eqn: Any) -> tuple[int, int] | None:
-    """(axis, start) of an equation that takes one element of one axis: x[3] and x[:, 3]."""
+def _part(eqn: Any) -> Part | None:
+    """What an equation takes that takes one element of one axis: x[3] and x[:, 3]."""
     if eqn.primitive.name == "slice":
         taken, starts = eqn.outvars[0].aval.shape, eqn.params["start_indices"]
     elif eqn.primitive.name == "dynamic_slice" and all(hasattr(v, "val") for v in eqn.invars[1:]):
@@ -132,7 +142,17 @@ def _part(eqn: Any) -> tuple[int, int] | None:
     else:
         return None
     axes = [axis for axis, n in enumerate(taken) if n == 1 and eqn.invars[0].aval.shape[axis] > 1]
-    return (axes[0], int(starts[axes[0]])) if len(axes) == 1 else None
+    return Part(eqn.invars[0], axes[0], int(starts[axes[0]])) if len(axes) == 1 else None
+
+
+def _rows(jaxpr: Any) -> dict[int, Part]:
+    """The parts that `for row in x` takes at once (since jax 0.11), by the ids of their variables."""
+    return {
+        id(row): Part(eqn.invars[0], eqn.params["axis"], i)
+        for eqn in jaxpr.eqns
+        if eqn.primitive.name == "unstack"
+        for i, row in enumerate(eqn.outvars)
+    }
 
 
 def unrolled(jaxpr: Any) -> list[Unrolled]:
@@ -140,11 +160,12 @@ def unrolled(jaxpr: Any) -> list[Unrolled]:
     source = _Source()
     found: list[Unrolled] = []
     for level in _levels(jaxpr):
+        rows = _rows(level)
         loops: dict[tuple[Where, str], Unrolled] = {}
         for eqn in level.eqns:
             if (behind := _loop_of(eqn, source)) is not None:
                 where, kind, site = behind
-                loops.setdefault((where, kind), Unrolled(where, kind)).equations.append((site, eqn))
+                loops.setdefault((where, kind), Unrolled(where, kind, rows)).equations.append((site, eqn))
         found += loops.values()
     for loop in found:
         loop.settle()

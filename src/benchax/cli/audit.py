@@ -1,7 +1,9 @@
 """`benchax audit`: what makes a function or a program slower or larger than it must be, each finding with its evidence.
 
 Exit codes: 0, also with findings; 1 where --fail-on asks for it and there are some of that severity or a graver one; 2
-for an error. The exit code of a program that is audited is the audit's where that is 0.
+for an error, and where a function did not end within --timeout or killed its process, so that it could not be looked
+at: that there are no findings means nothing then. The exit code of a program that is audited is the audit's where that
+is 0; of one that --timeout ended it tells of the signal.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from benchax.auditing.audit import Step
     from benchax.case import Case
     from benchax.results.audit import Audit
-    from benchax.results.checklist import Checklist
 
 
 def audit(
@@ -41,6 +42,12 @@ def audit(
     params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
     max_time: Annotated[
         str | None, typer.Option(help="Begin no comparison after this long, of each function: 30, 2min.")
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            help="End it after so long: a function in any stage (default 5min), or a program (default never)."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the data made from specs.")] = 0,
     checklist: Annotated[
@@ -65,14 +72,15 @@ def audit(
     command: list[str] = ctx.meta.get(COMMAND, [])
     _check(fail_on, (output, sarif, html), checklist)
     _check_command(command, what or [], checklist, as_json)
+    given = _given(max_time, timeout, seed)
     ids = None if rules is None else [rule.strip() for rule in rules.split(",") if rule.strip()]
     if command:
-        audits, code = _program(command, ids)
+        audits, code = _program(command, ids, given.get("timeout_s"))
     elif checklist:
-        _checklists(what or ["."], pattern, params or [], max_time, seed, as_json=as_json)
+        _checklists(what or ["."], pattern, params or [], given, as_json=as_json)
         return
     else:
-        audits, code = _functions(what or ["."], pattern, params or [], ids, max_time, seed)
+        audits, code = _functions(what or ["."], pattern, params or [], ids, given)
     _write(audits, output, sarif, html)
     _show(audits, as_json=as_json, is_stdout_free=not command)
     failed = any(severity == fail_on and a.reaches(severity) for a in audits for severity in SEVERITIES)
@@ -106,55 +114,56 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
         raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
 
 
-def _program(command: list[str], ids: Sequence[str] | None) -> tuple[list[Audit], int]:
+def _given(max_time: str | None, timeout: str | None, seed: int) -> dict[str, Any]:
+    """The options of an audit that were given; the others have their defaults there."""
+    from benchax.auditing.trial import limit_of
+    from benchax.units import parse_seconds
+
+    max_time_s = None if max_time is None else parse_seconds(max_time)
+    options = {"max_time_s": max_time_s, "timeout_s": limit_of(timeout), "seed": seed}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
     """(the audit, the program's exit code)"""
     from benchax.auditing.program import audited
 
-    found = audited(command, ids)
+    found = audited(command, ids, limit_s=limit_s)
     return [found.audit], found.ended.exit_code
 
 
 def _functions(
-    what: list[str], pattern: str, params: list[str], ids: Sequence[str] | None, max_time: str | None, seed: int
+    what: list[str], pattern: str, params: list[str], ids: Sequence[str] | None, given: dict[str, Any]
 ) -> tuple[list[Audit], int]:
-    from benchax.auditing.audit import MAX_TIME_S, audit_case, chosen
+    """(audits, exit code): 2 where a file is broken, or a function could not be called."""
+    from benchax.auditing.audit import NOT_CALLED, audit_case, chosen
     from benchax.cli.run import printing_to_stderr
-    from benchax.units import parse_seconds
 
     chosen(ids)
-    max_time_s = MAX_TIME_S if max_time is None else parse_seconds(max_time)
     cases, code = _cases(what, pattern, params)
     with _progress(len(cases)) as tell:
         audits = [
-            printing_to_stderr(
-                lambda case=case: audit_case(case, ids, max_time_s=max_time_s, seed=seed, progress=tell(case))
-            )
-            for case in cases
+            printing_to_stderr(lambda case=case: audit_case(case, ids, **given, progress=tell(case))) for case in cases
         ]
-    return audits, code
+    was_left_out = any(remark.code == NOT_CALLED for found in audits for remark in found.remarks)
+    return audits, 2 if was_left_out else code
 
 
-def _checklists(
-    what: list[str], pattern: str, params: list[str], max_time: str | None, seed: int, *, as_json: bool
-) -> None:
-    from benchax.auditing.checklist import MAX_TIME_S, checklist_of
+def _checklists(what: list[str], pattern: str, params: list[str], given: dict[str, Any], *, as_json: bool) -> None:
+    from benchax.auditing.checklist import gone_through
     from benchax.cli.console import line, show
     from benchax.cli.run import printing_to_stderr
     from benchax.reporting.checklist import drawn
-    from benchax.units import parse_seconds
 
-    max_time_s = MAX_TIME_S if max_time is None else parse_seconds(max_time)
     cases, code = _cases(what, pattern, params)
     with _progress(len(cases)) as tell:
-        lists: list[Checklist] = [
-            printing_to_stderr(
-                lambda case=case: checklist_of(case, max_time_s=max_time_s, seed=seed, progress=tell(case))
-            )
-            for case in cases
+        found = [
+            printing_to_stderr(lambda case=case: gone_through(case, **given, progress=tell(case))) for case in cases
         ]
-    for found in lists:
-        line(json.dumps(found.asdict())) if as_json else show(drawn(found))
-    raise typer.Exit(code)
+    for checklist, _ in found:
+        line(json.dumps(checklist.asdict())) if as_json else show(drawn(checklist))
+    was_left_out = any(trial.obstacle is not None for _, trial in found)
+    raise typer.Exit(2 if was_left_out else code)
 
 
 def _cases(what: list[str], pattern: str, params: list[str]) -> tuple[list[Case], int]:

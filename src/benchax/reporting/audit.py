@@ -85,11 +85,13 @@ def _rules(n: int) -> str:
 
 
 def verdict(a: Audit) -> str:
-    """2 findings: 1 warning, 1 info. Or: nothing found: 12 rules fine, 5 not applicable, 1 not checked. Or, where no rule
-    has an answer: nothing can be said: 35 not checked."""
+    """2 findings: 1 warning, 1 info. Or: nothing found: 12 rules fine, 5 not applicable, 1 not checked. Or: nothing can
+    be said: 35 not checked."""
     counts = [(outcome, len(a.outcomes(outcome))) for outcome in ("fine", *UNSEEN)]
     looked = ", ".join(f"{n} {_rules(n) * (outcome == 'fine')}{outcome}" for outcome, n in counts if n)
     if not a.findings:
+        if any(remark.severity == "error" for remark in a.remarks):
+            return f"little can be said: {looked}"
         is_answered = bool(a.outcomes("fine") or a.outcomes("finding"))  # a suppressed finding is an answer
         return f"nothing {'found' if is_answered else 'can be said'}{f': {looked}' if looked else ''}"
     graded = [(s, sum(f.severity == s for f in a.findings)) for s in reversed(SEVERITIES)]

@@ -54,6 +54,18 @@ def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset
         recorder.result.wall_s = time.perf_counter() - begun
 
 
+def main_thread_share(found: Watch) -> float | None:
+    """Of the time watched, how much the main thread spent in tracing, lowering and compiling; None before the end.
+
+    Threads overlap, so that there is no share of all of them together.
+    """
+    if not found.wall_s:
+        return None
+    main = threading.main_thread().name
+    spent_s = sum(c.total_s for c in found.compiles if c.thread == main and not c.is_nested)
+    return min(1.0, spent_s / found.wall_s)
+
+
 @dataclass
 class _Building:
     """A program between its trace and its compilation. A thread may hold several: lowered by hand, compiled later."""

@@ -86,7 +86,8 @@ def run(
 
     Args:
         hook: "package.module:function", called with `settings` in each Python process of the program as soon as that
-            has imported jax. Returns a callable without arguments; its result, a document of JSON, is the report.
+            has imported jax. Returns what is called at the end with "exit" or "SIGTERM"; its result, a document of
+            JSON, is the report.
         settings: what JSON can hold.
         limit_s: after this time the program gets SIGTERM, and 10 s later it and its children get SIGKILL.
         env: the environment of the program; ours without it.

@@ -2,9 +2,9 @@
 a folder that it puts first on PYTHONPATH.
 
 Waits for `jax` to be imported, never imports it, then calls the hook that `settings.json` beside the copy names. What
-the hook returns is called when the process ends: at `sys.exit`, the end of the program, an exception that nobody
-caught, Ctrl-C, and SIGTERM where the program has no handler of its own. Not at `os._exit`, SIGKILL, a crash, or in a
-child made by `os.fork`: these leave no report, and `command.py` says so.
+the hook returns is called when the process ends: with "exit" at `sys.exit`, the end of the program, an exception that
+nobody caught, and Ctrl-C; with "SIGTERM" where the program has no handler of its own. Not at `os._exit`, SIGKILL, a
+crash, or in a child made by `os.fork`: these leave no report, and `command.py` says so.
 
 Runs in whatever Python the program has, so it needs the standard library only, from Python 3.7, and must never raise:
 a program is to run as if we were not there.
@@ -35,7 +35,7 @@ class Process:
         self.begun = time.perf_counter()
         self.pid = os.getpid()
         self.file = folder / f"{self.pid}-{time.time_ns()}.json"
-        self.finish: Optional[Callable[[], Any]] = None  # noqa: UP045  # Python 3.7
+        self.finish: Optional[Callable[[str], Any]] = None  # noqa: UP045  # Python 3.7
         self.lock = threading.Lock()
         self.write("started")
 
@@ -73,7 +73,7 @@ class Process:
             return
         wall_s = time.perf_counter() - self.begun
         try:
-            result = self.finish() if self.finish else None
+            result = self.finish(how) if self.finish else None
         except BaseException as error:
             self.write("failed", error=_described(error))
         else:

@@ -17,8 +17,9 @@ from benchax.case import Case, Positions
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.base import Facts, Prepared, Seen
 from benchax.experiments.functions import argument_name, plain
+from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring import program as programs
-from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.inputs import Inputs
 from benchax.measuring.program import program_of
 from benchax.model import Comparison
 from benchax.units import size
@@ -36,7 +37,7 @@ class Donate:
         unjitted = plain(case, given.get("seed", 0))
         if unjitted.donate:
             raise NotMeasured("it donates arguments as it is")
-        inputs = make_inputs(unjitted, given.get("seed", 0))
+        inputs = abstract_inputs(unjitted)
         chosen = _asked(given[self.name], inputs) if self.name in given else _donatable(unjitted, inputs)
         names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)
         return Prepared(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
@@ -71,7 +72,10 @@ def _donatable(case: Case, inputs: Inputs) -> Positions:
 
 
 def _takes(tree: Any, free: Counter[Any]) -> bool:
-    wanted = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))
+    arrays = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
+    wanted = Counter(
+        (leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)) for leaf in arrays
+    )
     taken = wanted & free
     free -= taken
     return bool(taken)

@@ -1,0 +1,167 @@
+"""What rules say of the functions of a program: asked inside of its process when it has ended, told by `program.py`.
+
+The functions are read, not called: their inputs are shapes, so nothing of what they do is done twice. Rules that need
+a time or a value say that they did not get it; what of the compiler's plan, the jaxpr or the source they need is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchax.auditing import audit as audits
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.met import Met
+from benchax.errors import BenchaxError, NotMeasured
+from benchax.inspecting.inspect import abstract_inputs
+from benchax.measuring.inputs import Inputs
+from benchax.model import Comparison, Measurement, Remark
+from benchax.results.audit import Audit, Checked, Finding, Outcome, Suppressed
+from benchax.results.watch import Watch
+from benchax.units import seconds
+
+READ_S = 20.0
+"""Compiling functions once more may take about so long together."""
+BUILDS = 2
+"""As it is, and with its arguments donated."""
+WHY_NOT = "functions of a program are read when it has ended, not called"
+RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
+"""Of several answers, the first of these is that of all."""
+
+
+@dataclass(frozen=True)
+class Shapes(Inputs):
+    """Inputs that nothing can be called with."""
+
+    def renewed(self) -> NoReturn:
+        raise NotMeasured(WHY_NOT)
+
+
+class Read(Evidence):
+    """Of one jitted function that may be traced and compiled, and not called."""
+
+    @property
+    def is_jitted(self) -> bool:
+        return True
+
+    @property
+    def why_not_called(self) -> str:
+        return WHY_NOT
+
+    @property
+    def _inputs(self) -> Inputs:
+        return self._once("inputs", lambda: Shapes(**vars(abstract_inputs(self.case))))
+
+    @property
+    def measurement(self) -> Measurement:
+        raise NotMeasured(WHY_NOT)
+
+    @property
+    def eager(self) -> Measurement:
+        raise NotMeasured(WHY_NOT)
+
+    @property
+    def watch(self) -> Watch:
+        raise NotMeasured(WHY_NOT)
+
+    def compare(self, name: str, variant: Any, baseline: Any = None) -> Comparison:
+        raise NotMeasured(WHY_NOT)
+
+
+def read(met: Sequence[Met], rules: Sequence[str]) -> dict[str, Any]:
+    """In the program's process: the answers of each function, and what was not looked at, in plain data."""
+    asked, found, left = audits.chosen(rules), list[dict[str, Any]](), list[str]()
+    rest_s = READ_S
+    for one in met:
+        need_s = BUILDS * one.compile_s
+        if why := one.why_not or (f"compiling it again takes {seconds(one.compile_s, 2)}" if need_s > rest_s else ""):
+            left.append(f"{one.place.name}: {why}")
+            continue
+        rest_s -= need_s
+        try:
+            with _silence():
+                found.append(_audit(one, asked).asdict())
+        except BenchaxError as error:
+            left.append(f"{one.place.name}: {error.problem}")
+    return {"functions": found, "left": left}
+
+
+def _audit(one: Met, asked: Mapping[str, Any]) -> Audit:
+    evidence = Read(one.case)
+    return audits.audited(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What a function prints while it is traced was printed when the program traced it."""
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+# ---- in the process that audits ---------------------------------------------------------------------------------
+
+
+def joined(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
+    """The audit of a program with those of its functions: rules that have no answer for a program have theirs.
+
+    Args:
+        told: what `read` gave, through JSON, and its "elapsed_s"; None: the program failed or was ended, and nothing
+            was read.
+    """
+    if told is None:
+        return audit
+    open_rules = {checked.rule for checked in audit.checked if checked.outcome == "not applicable"}
+    answers = {rule: _answer(rule, told["functions"]) for rule in open_rules}
+    found = [f for one in told["functions"] for f in _findings(one) if f.rule in open_rules]
+    return replace(
+        audit,
+        findings=tuple(sorted((*audit.findings, *found), key=audits.rank)),
+        checked=tuple(answers.get(checked.rule) or checked for checked in audit.checked),
+        suppressed=(*audit.suppressed, *(s for one in told["functions"] for s in _suppressed(one))),
+        remarks=(*audit.remarks, *_remarks(told)),
+    )
+
+
+def _answer(rule: str, functions: Sequence[Mapping[str, Any]]) -> Checked | None:
+    of_all = [Checked(**checked) for one in functions for checked in one["checked"] if checked["rule"] == rule]
+    return min(of_all, key=lambda checked: RANKS.index(checked.outcome), default=None)
+
+
+def _findings(function: Mapping[str, Any]) -> list[Finding]:
+    of = f"of {function['name']}({function['signature']}), as the program called it"
+    return [_finding(one, of) for one in function["findings"]]
+
+
+def _finding(told: Mapping[str, Any], of: str) -> Finding:
+    where = told["where"] and (told["where"][0], told["where"][1])
+    return Finding(**{**told, "seen": (*told["seen"], of), "where": where})
+
+
+def _suppressed(function: Mapping[str, Any]) -> list[Suppressed]:
+    return [
+        Suppressed(_finding(one["finding"], f"of {function['name']}"), one["reason"], one["by"])
+        for one in function["suppressed"]
+    ]
+
+
+def _remarks(told: Mapping[str, Any]) -> Iterator[Remark]:
+    names = [one["name"] for one in told["functions"]]
+    if names:
+        taken = seconds(told["elapsed_s"], 2)
+        yield Remark(
+            "read",
+            "info",
+            f"When the program had ended, {' and '.join(names)} {'was' if len(names) == 1 else 'were'} traced and "
+            f"compiled once more, to look at, and not called ({taken}).",
+        )
+    yield from (Remark("not-read", "info", f"not looked at as a function: {text}") for text in told["left"])

@@ -1,0 +1,139 @@
+"""A function is called once in a worker process before an audit calls it here: what never ends, or kills its process,
+does so there.
+
+There are two ways of calling it, each tried when the first rule needs it: compiled, which traces, lowers, compiles and
+runs it, and un-jitted. Each stage has the limit. A Python exception is no obstacle: it is raised here again, where
+rules explain it.
+
+The worker is a new one, and gone afterwards: one that waits would hold memory of an accelerator that is needed here. It
+leaves JAX's persistent cache as it was, of which rules tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import jax
+
+from benchax.case import Case
+from benchax.errors import UsageError
+from benchax.executors.isolated import START_S
+from benchax.executors.jobs import Ended, Job
+from benchax.executors.pool import shared_pool
+from benchax.measuring import stages
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.paired import without_cache
+from benchax.measuring.program import program_of
+from benchax.model import Failure
+from benchax.units import parse_seconds
+
+TIMEOUT_S = 300.0
+ENTRY = "benchax.auditing.trial:call_once"
+BEFORE_TRACING = ("start", "inputs")
+BUILDING = ("trace", "lower", "compile")
+
+Way = Literal["compiled", "un-jitted"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of calling it in a worker."""
+
+    way: Way
+    obstacle: Failure | None = None
+    """Why it must not be called here: it did not end in time, or took its process with it."""
+    error: Failure | None = None
+    """The Python exception that it raised."""
+    untried: str = ""
+    """Why it could not be called there."""
+
+    @property
+    def why(self) -> str:
+        """Completes "not measured, because …" where there is an obstacle."""
+        if self.obstacle is None:
+            return ""
+        raised = "it raised " if self.obstacle.kind == "error" else ""
+        return f"it was tried {self.way} in a worker process, and {raised}{self.obstacle.message}"
+
+    @property
+    def advice(self) -> str:
+        """Against the obstacle; empty where there is nothing to say."""
+        if self.obstacle is not None and self.obstacle.kind == "timeout":
+            return "Allow more time (--timeout, timeout_s=), or give it smaller inputs."
+        return self.obstacle.advice if self.obstacle else ""
+
+
+def limit_of(timeout_s: float | str | None) -> float | None:
+    """The limit in seconds.
+
+    Raises:
+        UsageError: it is no length of time.
+    """
+    if timeout_s is None:
+        return None
+    limit_s = parse_seconds(timeout_s)
+    if limit_s <= 0:
+        raise UsageError(f"the timeout cannot be {timeout_s!r}", "a time above 0, such as 30, 500ms or 2min")
+    return limit_s
+
+
+def tried(case: Case, seed: int, limit_s: float, tell: Callable[[str], None]) -> Trial:
+    """Calls it once, compiled or, if the case is not to be jitted, un-jitted; no stage takes longer than `limit_s`."""
+    way: Way = "compiled" if case.jit else "un-jitted"
+    job = Job(
+        ENTRY,
+        (case, seed),
+        limits=lambda stage: max(START_S, limit_s) if stage == "start" else limit_s,
+        name=f"case {case.id.label!r}",
+        shows_output=False,  # it will say the same in this process
+    )
+    tell(f"trying it {way} in a worker process")
+    ended = shared_pool(warm=False).run(
+        job, lambda message: tell(f"trying it {way} in a worker process: {message['stage']}")
+    )
+    return _judged(way, ended)
+
+
+def _judged(way: Way, ended: Ended) -> Trial:
+    if ended.document is None:
+        failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
+        if failure.stage == "start" and failure.kind != "timeout":  # it was not reached
+            return Trial(way, untried=failure.message)
+        return Trial(way, failure)
+    if ended.document["error"] is None:
+        return Trial(way)
+    error = Failure(**ended.document["error"])
+    if error.stage == "inputs":  # as where an accelerator has no room for two processes
+        return Trial(way, untried=f"its inputs cannot be made there: {error.message}")
+    return Trial(way, error=error)
+
+
+def call_once(argument: tuple[Case, int], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
+    """In the worker. What is no `Exception`, such as a `SystemExit`, ends the job, as it would end the audit."""
+    case, seed = argument
+    stage = "inputs"
+
+    def enter(name: str) -> None:
+        nonlocal stage
+        stage = name
+        say(name)
+
+    try:
+        with without_cache():
+            _call(case, seed, enter)
+    except Exception as error:
+        return {"error": asdict(diagnose(error, stage))}, []
+    return {"error": None}, []
+
+
+def _call(case: Case, seed: int, enter: Callable[[str], None]) -> None:
+    enter("inputs")
+    inputs, program = make_inputs(case, seed), program_of(case)
+    if case.jit:
+        stages.build(program, inputs, enter)
+    enter("first run" if case.jit else "un-jitted call")
+    jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
+    jax.effects_barrier()  # callbacks that nothing waits for

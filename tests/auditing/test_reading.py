@@ -1,0 +1,132 @@
+"""`auditing/reading.py`: functions of a program, looked at and not called."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing import reading
+from benchax.auditing.met import Functions, Met
+from benchax.auditing.reading import joined, read
+from benchax.auditing.rules import rules
+from benchax.results.audit import Audit, Checked
+
+N = 1024
+LARGE = 4 * N * N
+DONATION = "donation-possible"
+
+
+def met_in(call: Callable[[], Any]) -> list[Met]:
+    functions = Functions()
+    jax.block_until_ready(call())
+    jax.effects_barrier()
+    return functions.close()
+
+
+def told_of(met: list[Met], asked: list[str]) -> dict[str, Any]:
+    """As it comes out of the program's process."""
+    return json.loads(json.dumps(read(met, asked) | {"elapsed_s": 0.5}))
+
+
+@jax.jit
+def shifted(x: Any) -> Any:
+    return x + 1
+
+
+@pytest.fixture(scope="module")
+def shift() -> list[Met]:
+    return met_in(lambda: shifted(jnp.ones((N, N))))
+
+
+def test_what_the_compilers_plan_tells_is_found_without_a_call(shift: list[Met]) -> None:
+    told = read(shift, [DONATION])
+
+    (function,) = told["functions"]
+    (finding,) = function["findings"]
+    assert (function["name"], function["signature"]) == ("shifted", f"f32[{N},{N}]")
+    assert finding["gain_bytes"] == LARGE
+    assert any("gain not measured, because functions of a program are read" in text for text in finding["seen"])
+
+
+def test_no_rule_calls_the_function_and_none_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    calls: list[int] = []
+
+    @jax.jit
+    def told(x: Any) -> Any:
+        sys.stdout.write("traced")
+        jax.debug.callback(lambda: calls.append(1))
+        return jnp.sin(x).astype(jnp.bfloat16).sum() + jnp.arange(3)
+
+    met = met_in(lambda: told(jnp.ones((64, 64))))
+    capfd.readouterr()
+    (function,) = read(met, list(rules()))["functions"]
+    jax.effects_barrier()
+
+    assert calls == [1]
+    assert capfd.readouterr().out == ""
+    assert [one["rule"] for one in function["checked"] if "the rule failed" in one["why"]] == []
+    assert {one["rule"] for one in function["checked"] if one["outcome"] in ("fine", "finding")} >= {
+        "host-callback",
+        "unrolled-loop",
+        "weak-type-promotion",
+        "captured-constants",
+    }
+
+
+def test_a_function_that_takes_long_to_compile_is_left_and_the_others_are_read(shift: list[Met]) -> None:
+    slow = replace(shift[0], compile_s=reading.READ_S, place=replace(shift[0].place, name="slow"))
+
+    told = read([slow, *shift], [DONATION])
+
+    assert told["left"] == ["slow: compiling it again takes 20 s"]
+    assert [function["name"] for function in told["functions"]] == ["shifted"]
+
+
+def program(*outcomes: tuple[str, Any]) -> Audit:
+    return Audit("train.py", checked=tuple(Checked(rule, rules()[rule].title, o, "why") for rule, o in outcomes))
+
+
+def test_rules_without_an_answer_for_the_program_have_that_of_its_functions(shift: list[Met]) -> None:
+    told = told_of(shift, [DONATION, "captured-constants", "cache-off"])
+
+    found = joined(program((DONATION, "not applicable"), ("captured-constants", "not applicable")), told)
+
+    assert {checked.rule: checked.outcome for checked in found.checked} == {
+        DONATION: "finding",
+        "captured-constants": "fine",
+    }
+    (finding,) = found.findings
+    assert finding.where is not None
+    assert finding.where[0].endswith("test_reading.py")
+    assert finding.seen[-1] == f"of shifted(f32[{N},{N}]), as the program called it"
+    assert "shifted was traced and compiled once more, to look at, and not called (500 ms)" in found.remarks[0].message
+
+
+def test_what_the_program_answered_itself_stays(shift: list[Met]) -> None:
+    audit = program((DONATION, "fine"))
+
+    found = joined(audit, told_of(shift, [DONATION]))
+
+    assert (found.checked, found.findings) == (audit.checked, ())
+
+
+def test_of_several_functions_the_gravest_answer_counts(shift: list[Met]) -> None:
+    small = met_in(lambda: jax.jit(lambda x: x * 2)(jnp.ones(3)))
+
+    found = joined(program((DONATION, "not applicable")), told_of([*small, *shift], [DONATION]))
+
+    assert found.checked[0].outcome == "finding"
+    assert len(found.findings) == 1
+
+
+def test_where_nothing_was_read_the_audit_is_as_it_was() -> None:
+    audit = program((DONATION, "not applicable"))
+
+    assert joined(audit, None) is audit
