@@ -23,6 +23,9 @@ LIMIT_S, LIMIT_BYTES = 10.0, 2 * 2**30
 OPS = 200
 THREADS = 4
 STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "_src", "_pt", "_p")
+STAT_IDS = {text: OPS + 1 + i for i, text in enumerate(STATS)}
+FUNCTION, FILE = OPS + 20, OPS + 21
+"""Ids of the texts that stats refer to; those up to `OPS` are the operations."""
 
 OURS = """
 from benchax.profiling.trace import profile_of
@@ -54,60 +57,49 @@ print(took, int(peak.split()[1]) * 1024)
 """
 
 
-def varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def number(key: int, value: int) -> bytes:
-    return varint(key << 3) + varint(value)
-
-
-def block(key: int, value: bytes) -> bytes:
-    return varint(key << 3 | 2) + varint(len(value)) + value
-
-
 def trace(events: int) -> bytes:
-    """An XSpace: loops of 9 operations on several threads, a run each."""
-    names = {OPS + 1 + i: text for i, text in enumerate(STATS)} | {OPS + 20: "jit_f", OPS + 21: "thunk_executor.cc"}
-    metadata = b"".join(
-        block(4, number(1, i) + block(2, number(1, i) + block(2, f"op.{i}".encode()))) for i in range(1, OPS + 1)
-    )
-    texts = names | {i: f"op.{i}" for i in range(1, OPS + 1)}
-    metadata += b"".join(
-        block(5, number(1, i) + block(2, number(1, i) + block(2, text.encode()))) for i, text in texts.items()
-    )
-    lines = b"".join(block(3, _thread(t, events // THREADS)) for t in range(THREADS))
-    return block(1, block(2, b"/host:CPU") + lines + metadata) + block(4, b"made")
+    """An XSpace: loops of 9 operations on several threads, a run each. JAX turns the text into bytes."""
+    import jax
+
+    operations = {i: f"op.{i}" for i in range(1, OPS + 1)}
+    texts = operations | {i: text for text, i in STAT_IDS.items()} | {FUNCTION: "jit_f", FILE: "thunk_executor.cc"}
+    metadata = [_named("event_metadata", i, text) for i, text in operations.items()]
+    metadata += [_named("stat_metadata", i, text) for i, text in texts.items()]
+    lines = [_thread(t, events // THREADS) for t in range(THREADS)]
+    space = f'planes {{ name: "/host:CPU" {" ".join([*lines, *metadata])} }} hostnames: "made"'
+    return jax.profiler.ProfileData.text_proto_to_serialized_xspace(space)
 
 
-def _thread(thread: int, events: int) -> bytes:
-    key = {text: OPS + 1 + i for i, text in enumerate(STATS)}
-    same = [
-        block(4, number(1, key["hlo_module"]) + number(7, OPS + 20)),
-        block(4, number(1, key["program_id"]) + number(4, 6)),
-        block(4, number(1, key["device_ordinal"]) + number(4, 0)),
-        block(4, number(1, key["_src"]) + number(7, OPS + 21)),
-        block(4, number(1, key["_pt"]) + number(4, 0)),
+def _named(field: str, i: int, text: str) -> str:
+    return f'{field} {{ key: {i} value {{ id: {i} name: "{text}" }} }}'
+
+
+def _thread(thread: int, events: int) -> str:
+    """One operation in ten, the first, holds the others. Times in ps."""
+    always = [
+        _stat("hlo_module", ref_value=FUNCTION),
+        _stat("program_id", int64_value=6),
+        _stat("device_ordinal", int64_value=0),
+        _stat("_src", ref_value=FILE),
+        _stat("_pt", int64_value=0),
     ]
-    parts: list[bytes] = [number(1, thread), block(2, f"tf_XLAPjRtCpuClient/{thread}".encode()), number(3, 4780)]
+    same = " ".join(always)
+    parts = [f'lines {{ id: {thread} name: "tf_XLAPjRtCpuClient/{thread}" timestamp_ns: 4780']
     for i in range(events):
         run, place = divmod(i, 10)
         op = 1 + (i * 7 + place) % OPS
         start = run * 10_000_000 + (place - 1) * 900_000 + 100_000 if place else run * 10_000_000
-        length = 800_000 if place else 9_500_000  # the first of ten holds the others
-        stats = [
-            block(4, number(1, key["hlo_op"]) + number(7, op)),
-            *same,
-            block(4, number(1, key["run_id"]) + number(4, thread * 10**6 + run - 2**31)),
-            block(4, number(1, key["_p"]) + number(4, (thread << 32) + i)),
-        ]
-        parts.append(block(4, number(1, op) + number(2, start) + number(3, length) + b"".join(stats)))
-    return b"".join(parts)
+        length = 800_000 if place else 9_500_000
+        run_id = _stat("run_id", int64_value=thread * 10**6 + run - 2**31)
+        flow = _stat("_p", int64_value=(thread << 32) + i)
+        stats = f"{_stat('hlo_op', ref_value=op)} {same} {run_id} {flow}"
+        parts.append(f"events {{ metadata_id: {op} offset_ps: {start} duration_ps: {length} {stats} }}")
+    return "\n".join([*parts, "}"])
+
+
+def _stat(name: str, **value: int) -> str:
+    ((kind, number),) = value.items()
+    return f"stats {{ metadata_id: {STAT_IDS[name]} {kind}: {number} }}"
 
 
 def read_in_a_process(code: str, events: int, file: Path) -> tuple[float, int]:

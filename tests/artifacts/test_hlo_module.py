@@ -106,15 +106,14 @@ def test_the_escapes_of_quoted_text_are_undone(escaped: str, text: str) -> None:
     assert hlo_module.unescaped(escaped) == text
 
 
-def test_the_name_of_an_argument_is_what_jax_calls_it() -> None:
-    for file in GOLDEN:
-        if file.stem == "odd":
-            entry = hlo_module.parse(file.read_text()).entry
-            assert entry is not None
+@pytest.mark.parametrize("file", [f for f in GOLDEN if f.stem == "odd"], ids=lambda file: file.parent.name)
+def test_the_name_of_an_argument_is_what_jax_calls_it(file: Path) -> None:
+    entry = hlo_module.parse(file.read_text()).entry
+    assert entry is not None
 
-            names = [hlo_module.op_name(i) for i in entry.instructions if i.opcode == "parameter"]
+    names = [hlo_module.op_name(i) for i in entry.instructions if i.opcode == "parameter"]
 
-            assert names == ["names['a}\" <&> b']", "names['é)(']"]
+    assert names == ["names['a}\" <&> b']", "names['é)(']"]
 
 
 @pytest.mark.parametrize("text", ["", "HloModule m", "\n", "not HLO at all {\n}", "ENTRY %e (x: f32[]) -> f32[] {"])

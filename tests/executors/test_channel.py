@@ -74,6 +74,10 @@ def test_sections_of_any_length_arrive_and_can_be_written_to(ends: tuple[Channel
 def test_a_big_message_needs_no_reader(ends: tuple[Channel, Channel]) -> None:
     """Big sections lie in a memory file: the sender is done before anybody reads."""
     ends[0].send({}, [bytes(2**24)], timeout_s=0.0)
+    message = ends[1].receive(10.0)
+
+    assert message is not None
+    assert contents(message.sections) == [bytes(2**24)]
 
 
 @pytest.mark.parametrize("has_memfd", [True, False])

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 import psutil
 import pytest
-from executors.conftest import ENTRY, answer, job, strays
+from executors.conftest import ENTRY, answer, job, strays, within
 
+from benchax.executors import conversation, zygote
 from benchax.executors import pool as pools
-from benchax.executors import zygote
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool, shared_pool
 
@@ -245,29 +245,26 @@ def test_an_entry_that_is_not_there_is_a_failure(entry: str, pool: Pool) -> None
 # ---- limits -----------------------------------------------------------------------------------------------------
 
 
-def test_each_stage_has_its_own_limit_and_a_repeated_one_only_when_it_says_so(pool: Pool) -> None:
-    def work(say: Say) -> Any:
-        import time
+def test_a_stage_has_its_time_again_only_when_it_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that every announcement moves on by 10 ms."""
+    announced: list[dict[str, Any]] = []
+    monkeypatch.setattr(conversation, "perf_counter", lambda: 0.01 * len(announced))
 
-        for _ in range(4):
+    def begins_again(say: Say) -> Any:
+        for _ in range(10_000):  # more than arrive at once: limits are looked at in between
             say("run", again=True)
-            time.sleep(0.2)
         return {}, ()
 
-    def stale(say: Say) -> Any:
-        import time
-
-        for _ in range(40):
+    def goes_on(say: Say) -> Any:
+        for _ in range(200_000):
             say("run")
-            time.sleep(0.05)
         return {}, ()
 
-    limits = {"limits": lambda stage: 0.6 if stage == "run" else 20.0}
-
-    assert pool.run(job(work, **limits)).failure is None
-    failure = pool.run(job(stale, **limits)).failure
+    assert pool.run(job(begins_again, limits=within(run=1.0)), announced.append).failure is None
+    assert len(announced) == 10_000
+    failure = pool.run(job(goes_on, limits=within(run=1.0)), announced.append).failure
     assert failure is not None
-    assert failure.kind == "timeout"
+    assert (failure.kind, failure.stage) == ("timeout", "run")
 
 
 def test_a_job_without_limits_has_none(pool: Pool) -> None:
@@ -385,11 +382,14 @@ def test_the_program_starts_no_backend() -> None:
 import jax
 from benchax.executors.pool import Job, Pool
 with Pool() as pool:
-    assert pool.run(Job("benchax.executors.warmth:warm_up", ())).failure is None
+    ended = pool.run(Job("benchax.executors.warmth:warm_up", ()))
 from jax._src import xla_bridge
-assert not xla_bridge._backends
+print(ended.failure, list(xla_bridge._backends))
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+
+    assert done.stdout == "None []\n"
 
 
 # ---- sharing ----------------------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pickle
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -140,7 +140,14 @@ def test_numbers_survive(value: float) -> None:
     assert read(repr(value), float, "X") == value
 
 
-@given(st.text(), st.sampled_from([int, float, bool, list[int], tuple[float, ...], int | None]))
-def test_any_other_text_is_a_usage_error_or_a_value(text: str, hint: object) -> None:
-    with contextlib.suppress(UsageError):
-        read(text, hint, "X")
+HINTS = {int: int, float: float, bool: bool, list[int]: list, tuple[float, ...]: tuple, int | None: int | None}
+
+
+@given(st.text() | st.text("0123456789,[]. enotrue"), st.sampled_from(list(HINTS)))
+def test_any_other_text_is_a_usage_error_that_quotes_it_or_a_value(text: str, hint: Any) -> None:
+    try:
+        answer = read(text, hint, "X")
+    except UsageError as error:
+        answer = error
+
+    assert repr(text) in answer.problem if isinstance(answer, UsageError) else isinstance(answer, HINTS[hint])

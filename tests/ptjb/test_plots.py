@@ -72,14 +72,18 @@ import sys
 from pathlib import Path
 from ptjb_rows import measured, store
 from pytest_jax_bench.plots import PlotRequest, draw_all
-assert not {"matplotlib", "jax"} & set(sys.modules), "before"
+print({"matplotlib", "jax"} & set(sys.modules))
 csv = store(Path(".benchmarks/t/main.csv"), measured(2), "t.py::t")
 drawn = draw_all([PlotRequest("t.py::t", csv)], folder=Path(".benchmarks"))
-assert drawn.files and not {"matplotlib.pyplot", "jax"} & set(sys.modules), drawn
+print(len(drawn.files), {"matplotlib", "matplotlib.pyplot", "jax"} & set(sys.modules))
 """
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
 
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
+    environment = {**os.environ, "PYTHONPATH": path}
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.PIPE, text=True)
+
+    assert done.stdout.splitlines() == ["set()", "1 {'matplotlib'}"]
 
 
 # ---- names ------------------------------------------------------------------------------------------------------

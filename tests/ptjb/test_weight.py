@@ -60,6 +60,14 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_jaxbench_needs_no_pytest(tmp_path) -> None:
-    program = "import sys; sys.modules['pytest'] = None; from pytest_jax_bench import JaxBench; JaxBench(jit_rounds=1)"
+    program = """
+import sys
+sys.modules["pytest"] = None
+from pytest_jax_bench import JaxBench
+res, out = JaxBench(jit_rounds=1).measure(fn_jit=lambda x: x + 1, x=2.0, write=False)
+print(out)
+"""
 
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+
+    assert done.stdout == "3.0\n"

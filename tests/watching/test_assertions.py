@@ -68,10 +68,12 @@ def test_it_is_a_failed_assertion_and_an_error_of_benchax():
 def test_as_many_as_permitted_pass():
     step = fresh()
 
-    with benchax.max_compiles(2):
+    with benchax.max_compiles(2) as seen:
         step(X3)
         step(X4)
         step(X3)
+
+    assert len(seen.compiles) == 2
 
 
 def test_a_first_call_is_a_compile_too():

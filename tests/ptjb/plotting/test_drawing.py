@@ -203,7 +203,7 @@ def test_any_tag_and_any_name_can_be_drawn(tmp_path_factory: pytest.TempPathFact
         warnings.simplefilter("error")
         save(history(data, f"t.py::test[{text}]"), path)
 
-    ElementTree.parse(path)
+    assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
 @pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])

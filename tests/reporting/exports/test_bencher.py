@@ -10,7 +10,10 @@ from benchax.reporting.exports.bencher import LONGEST_NAME, name
 
 
 def test_measures_are_those_of_the_schema() -> None:
-    for measures in document("bencher").values():
+    found = document("bencher")
+
+    assert found
+    for measures in found.values():
         assert measures
         for slug, metric in measures.items():
             assert slug == slug.lower().replace("_", "-")

@@ -7,7 +7,10 @@ from exported_rows import BARE, FAILED, FULL, document
 
 def test_each_entry_has_the_keys_that_the_action_takes() -> None:
     """extract.ts: name, value, unit; range and extra are optional texts."""
-    for entry in document("github-action"):
+    entries = document("github-action")
+
+    assert entries
+    for entry in entries:
         assert {"name", "value", "unit"} <= entry.keys() <= {"name", "value", "unit", "range", "extra"}
         assert isinstance(entry["value"], int | float)
 
