@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def test_the_file_is_in_wal_mode_and_alone_at_rest(path: Path) -> None:
     store.query()
 
     assert files(path.parent) == [".gitignore", "benchax.db", "benchax.db-lock"]
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
@@ -160,7 +161,7 @@ store.place.write(half)
 
     assert process.returncode == -signal.SIGKILL
     assert [r.case.name for r in store.rows()] == ["whole", "after"]
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM cases").fetchone() == (2,)
 
 
@@ -194,7 +195,7 @@ def test_a_reader_sees_one_state_while_others_write(path: Path) -> None:
 
 
 def test_a_writer_that_hangs_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchax.store.sqlite_file.WAIT_S", 0.0)
+    monkeypatch.setattr("benchax.store.file_lock.WAIT_S", 0.0)
     holder = python("store.place.write(lambda c: (print('writing', flush=True), sys.stdin.read()))", path)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "writing\n"

@@ -42,8 +42,12 @@ def only_writer(path: Path) -> Generator[int, None, None]:
             os.close(descriptor)
 
 
-def wait_for(descriptor: int, where: str) -> None:
+def wait_for(descriptor: int, where: str, held: str = "") -> None:
     """Takes the lock of an open file.
+
+    Args:
+        where: what is to be written, as an error tells it.
+        held: the file that is open; default: that one.
 
     Raises:
         StoreError: not within WAIT_S, as when the writer in front was stopped by Ctrl-Z.
@@ -58,7 +62,7 @@ def wait_for(descriptor: int, where: str) -> None:
     if not _is_taken(descriptor):
         raise StoreError(
             f"cannot write {where}: another process has been writing for {WAIT_S:.0f} s",
-            hint=f"it may hang or be stopped; see who has {where} open (lsof, fuser)",
+            hint=f"it may hang or be stopped; see who has {held or where} open (lsof, fuser)",
         )
 
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
 import warnings
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from fcntl import LOCK_UN, flock
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -27,11 +26,9 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 
 from benchax.errors import StoreError
+from benchax.store.file_lock import WAIT_S, wait_for
 
 T = TypeVar("T")
-
-WAIT_S = 60.0
-"""How long a writer waits for others."""
 
 # FULL: every commit waits for the disk, so that a power cut loses nothing either (NORMAL would lose the last rows; on
 # `kill -9` neither does). Opening, one row with 8 kB of readings and closing, with bare sqlite3 on ext4 on a virtual
@@ -47,6 +44,7 @@ class SqliteFile:
         self.where = str(path)
         self._must_hold = False
         self._held: sqlite3.Connection | None = None
+        self._damaged: sqlite3.Connection | None = None
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction, alone among all processes, and commits.
@@ -106,6 +104,12 @@ class SqliteFile:
             self._held.close()
             self._held = None
 
+    def _close_damaged(self) -> None:
+        """To be called before there is a new file: closed later, it would remove that one's -wal."""
+        if self._damaged is not None:
+            self._damaged.close()
+            self._damaged = None
+
     def _write_or_replace(self, work: Callable[[Connection], T]) -> T:
         try:
             return self._transaction(work)
@@ -114,6 +118,7 @@ class SqliteFile:
                 raise _in_words(error, "write", self.where) from error
             self._release()
             aside, reason = _set_aside(self.path), _original(error)
+            self._close_damaged()
         try:
             return self._transaction(work)
         except (sqlite3.Error, DBAPIError) as error:
@@ -149,9 +154,10 @@ class SqliteFile:
     @contextlib.contextmanager
     def _only_writer(self) -> Generator[None, None, None]:
         # Not inherited by the programs that this process starts (PEP 446).
-        lock = os.open(f"{self.where}-lock", os.O_RDWR | os.O_CREAT, 0o666)
+        lock_file = f"{self.where}-lock"
+        lock = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _wait_for(lock, self.where)
+            wait_for(lock, self.where, lock_file)
             yield
         finally:
             # Said aloud: a child forked in the meantime has the file open too, and closing it would not be enough.
@@ -169,9 +175,17 @@ class SqliteFile:
     def _connect_to_write(self) -> sqlite3.Connection:
         is_new = not self.path.exists() or self.path.stat().st_size == 0
         connection = sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None)
-        # The mode stays with the file. Set on new ones only, so that the file of a newer benchax is left as it is.
-        for pragma in ("PRAGMA journal_mode=WAL",) * is_new + _PRAGMAS:
-            connection.execute(pragma)
+        try:
+            # The mode stays with the file. Set on new ones only, so that the file of a newer benchax is left as it is.
+            for pragma in ("PRAGMA journal_mode=WAL",) * is_new + _PRAGMAS:
+                connection.execute(pragma)
+        except sqlite3.Error as error:
+            # SQLAlchemy does not have it yet. Closing removes the -wal, which a damaged file is to take along.
+            if _is_damage(error):
+                self._damaged = connection
+            else:
+                connection.close()
+            raise
         return connection
 
     def _connect_to_read(self) -> sqlite3.Connection:
@@ -199,42 +213,6 @@ def nothing_there(where: str) -> StoreError:
 
 def _engine(connect: Callable[[], sqlite3.Connection]) -> Engine:
     return create_engine("sqlite://", creator=connect, poolclass=NullPool)
-
-
-def _wait_for(lock: int, where: str) -> None:
-    """Takes the lock, waiting in the kernel: a poll every few milliseconds would disturb what others measure.
-
-    Raises:
-        StoreError: not within WAIT_S, as when the writer in front was stopped by Ctrl-Z.
-    """
-    if _is_taken(lock):
-        return
-    # In a thread, because flock has no timeout; on a duplicate, because the thread may outlive the wait. It gets the
-    # lock for both. If nobody waits any more, closing the duplicate gives it back at once.
-    waiting = threading.Thread(target=_queue, args=(os.dup(lock),), daemon=True)
-    waiting.start()
-    waiting.join(WAIT_S)
-    if not _is_taken(lock):
-        raise StoreError(
-            f"cannot write {where}: another process has been writing for {WAIT_S:.0f} s",
-            hint=f"it may hang or be stopped; see who has {where}-lock open (lsof, fuser)",
-        )
-
-
-def _is_taken(lock: int) -> bool:
-    """Takes the lock unless another process has it. True again and again for the one that has it."""
-    try:
-        flock(lock, LOCK_EX | LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _queue(lock: int) -> None:
-    # What goes wrong here goes wrong again in `_is_taken`, where somebody hears of it.
-    with contextlib.suppress(OSError):
-        flock(lock, LOCK_EX)
-    os.close(lock)
 
 
 def _set_aside(path: Path) -> Path:
