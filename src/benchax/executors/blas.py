@@ -3,7 +3,7 @@
 The zygote must have no threads, so NumPy and SciPy are loaded with one thread there. A worker must compute as any
 other process does: `jnp.linalg` on CPU calls SciPy's LAPACK, and would take twice as long on two cores.
 
-Tried with NumPy 2.4 and SciPy 1.17 from PyPI. Elsewhere nothing is found and nothing is changed.
+Tried with NumPy 2.4 and 2.5, and SciPy 1.17 and 1.18, from PyPI. Elsewhere nothing is found and nothing is changed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Functions of benchmark files travel by value, since no other process can import them by name. Jitted functions pickle
 into objects that can be called but have lost their attributes, and with them `trace` and `lower` (jax 0.10.2): they
-travel by name where they can be imported, else with their attributes beside them.
+travel by name where they can be imported, else with their attributes beside them. What JAX knows of classes is told in
+`classes.py`.
 
 Arrays of JAX travel as NumPy arrays and are placed on the default device at the other end. Those that lie on several
 devices are refused: a program over one device would be measured in place of theirs.
@@ -24,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.discovery import MODULE_PREFIX
+from benchax.executors import classes
 
 _Jitted: Any = type(jax.jit(lambda: None))
 
@@ -42,7 +44,9 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
         cloudpickle.register_pickle_by_value(module)
     try:
         with io.BytesIO() as buffer:
-            _Pickler(buffer, protocol=5, buffer_callback=beside and _only_big(beside)).dump(value)
+            pickler = _Pickler(buffer, protocol=5, buffer_callback=beside and _only_big(beside))
+            pickler.dump(value)
+            pickler.dump_registrations()
             return buffer.getvalue()
     finally:
         for module in modules:
@@ -50,7 +54,10 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
 
 
 def loads(content: bytes | memoryview, beside: Iterable[memoryview] = ()) -> Any:
-    return pickle.loads(content, buffers=beside)
+    unpickler = pickle.Unpickler(io.BytesIO(content), buffers=beside)
+    value = unpickler.load()
+    classes.register(unpickler.load())
+    return value
 
 
 def _only_big(beside: Callable[[pickle.PickleBuffer], Any]) -> Callable[[pickle.PickleBuffer], bool]:
@@ -66,9 +73,20 @@ def _only_big(beside: Callable[[pickle.PickleBuffer], Any]) -> Callable[[pickle.
 
 
 class _Pickler(cloudpickle.Pickler):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.nodes: list[type] = []
+        """Classes that travel by value and are nodes of pytrees."""
+
+    def dump_registrations(self) -> None:
+        """Behind the value, whose classes and functions they share."""
+        self.dump([classes.registration(cls) for cls in self.nodes])
+
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, jax.Array):
             return _array(obj)
+        if isinstance(obj, type):
+            return self._class(obj)
         if not isinstance(obj, _Jitted):
             return super().reducer_override(obj)
         module = sys.modules.get(getattr(obj, "__module__", None) or "")
@@ -76,6 +94,15 @@ class _Pickler(cloudpickle.Pickler):
         if module is not None and _is_found(module, name, obj):
             return _by_name, (module.__name__, name)
         return _rebuild, (type(obj), obj.__getstate__(), vars(obj))
+
+    def _class(self, cls: type) -> Any:
+        if file := classes.file_of(cls):
+            return classes.of_file, (file, cls.__module__, cls.__qualname__)
+        reduced = super().reducer_override(cls)
+        if reduced is not NotImplemented and classes.is_node(cls):
+            classes.check(cls)
+            self.nodes.append(cls)
+        return reduced
 
 
 def _array(array: Any) -> Any:
