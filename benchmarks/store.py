@@ -12,6 +12,7 @@ page cache of the system.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import multiprocessing
 import sqlite3
@@ -175,7 +176,7 @@ def explain(path: Path, store: DatabaseStore) -> list[str]:
     event.listen(Engine, "before_cursor_execute", remember)
     store.latest()
     event.remove(Engine, "before_cursor_execute", remember)
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         return [step for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sent[-1]}")]
 
 

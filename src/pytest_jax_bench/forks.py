@@ -36,7 +36,7 @@ def _remember() -> None:
 
 
 def _has_jax_started() -> bool:
-    """Private (tried on jax 0.6.0 and 0.10.2); where it is gone, the answer is no, and a hang is what it was before."""
+    """Private (tried on jax 0.6 to 0.12.0.1); where it is gone, the answer is no, and a hang is what it was before."""
     started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
     return bool(started and started())
 

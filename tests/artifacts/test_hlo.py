@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -131,6 +132,24 @@ def test_a_large_loop_does_not():
 
     assert not hlo.has_small_call(text)
     assert hlo.has_while(text)
+
+
+def test_a_small_loop_inside_a_large_one_is_no_kernel_of_the_program():
+    def turn(_: int, c: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 3, lambda _, x: x * 2 + 1, c[0, 0]) * jnp.sin(c @ c)
+
+    text = text_of(lambda n, a: jax.lax.fori_loop(0, n, turn, a), 3, RANDOM)
+
+    assert "xla_cpu_small_call" in text
+    assert not hlo.has_small_call(text)
+
+
+@pytest.mark.parametrize(("size", "is_shared"), [(100, False), (1_000_000, True)])
+def test_a_large_operation_is_shared_among_threads(size: int, is_shared: bool):
+    if os.cpu_count() == 1:
+        pytest.skip("there is one thread")
+
+    assert hlo.is_shared_among_threads(text_of(jnp.sin, jax.ShapeDtypeStruct((size,), jnp.float32))) == is_shared
 
 
 def test_a_program_without_loops_has_none():

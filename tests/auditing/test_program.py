@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from jax_versions import shows_calls
 
 from benchax.auditing.program import Audited, audited
 from benchax.errors import UsageError
@@ -99,6 +100,7 @@ def test_output_is_the_programs_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "err\n")
 
 
+@shows_calls
 def test_the_line_that_sends_operations_one_by_one_is_found(training: tuple[Audited, Path]) -> None:
     (finding,) = findings(training[0], "eager-operations")
 
@@ -106,6 +108,7 @@ def test_the_line_that_sends_operations_one_by_one_is_found(training: tuple[Audi
     assert finding.seen[0] == "120 from train.py:13"
 
 
+@shows_calls
 def test_calls_of_the_programs_own_functions_are_told_apart_from_operations(training: tuple[Audited, Path]) -> None:
     (finding,) = findings(training[0], "eager-operations")
 
@@ -141,6 +144,7 @@ def test_the_environment_is_that_of_the_program(training: tuple[Audited, Path]) 
     assert environment.backend == "cpu"
 
 
+@shows_calls
 def test_a_program_in_one_jitted_loop_sends_no_operations(tmp_path: Path) -> None:
     found = audited_in(tmp_path, CLEAN)
 
@@ -148,6 +152,7 @@ def test_a_program_in_one_jitted_loop_sends_no_operations(tmp_path: Path) -> Non
     assert checked(found, "compile-share").outcome == "fine"
 
 
+@shows_calls
 def test_each_process_is_looked_at_and_named(tmp_path: Path) -> None:
     (tmp_path / "child.py").write_text(CHILD, encoding="utf-8")
 
@@ -159,6 +164,7 @@ def test_each_process_is_looked_at_and_named(tmp_path: Path) -> None:
     assert finding.seen[-1].endswith("child.py")
 
 
+@shows_calls
 def test_counting_ends_with_its_time_and_leaves_calls_as_quick_as_before(tmp_path: Path) -> None:
     text = CHILD.replace("jnp.ones(3)", "jnp.ones(3) + 0; from jax._src import pjit, array; held.wait()")
     # The first call starts the time; the program waits until JAX is as it was.
@@ -183,6 +189,7 @@ def test_a_program_without_jax_is_not_called_fine(tmp_path: Path) -> None:
     assert found.audit.findings == ()
 
 
+@shows_calls
 def test_a_program_that_calls_nothing_is_not_called_fine(tmp_path: Path) -> None:
     found = audited_in(tmp_path, "import jax")
 

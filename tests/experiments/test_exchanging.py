@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import meshes_by_hand
 import pytest
+from jax_versions import tells_runs
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
@@ -120,6 +121,7 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
 
 
 @pytest.mark.serial
+@tells_runs
 def test_devices_that_are_taken_for_real_are_recorded(monkeypatch) -> None:
     monkeypatch.setattr(sharding, "ENTRY", meshes_by_hand.ENTRY)
     prepared: Any = DEVICES.prepare(case(), {"devices": "1,2"})

@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import pipelines_by_hand
 import pytest
+from jax_versions import tells_runs
 
 from benchax.errors import UsageError
 from benchax.experiments import pipeline
@@ -72,6 +73,7 @@ def test_it_shows_itself(shared) -> None:
 
 
 @pytest.mark.serial
+@tells_runs
 def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> None:
     monkeypatch.setattr(variant, "ENTRY", pipelines_by_hand.ENTRY)
 

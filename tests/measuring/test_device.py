@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax_versions import tells_runs
 
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
@@ -24,7 +25,7 @@ from benchax.model import Measurement
 from benchax.profiling.runs import Run
 from benchax.profiling.session import session
 
-pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
+pytestmark = [pytest.mark.serial, tells_runs]  # what they observe is disturbed by a neighbour
 
 Make = Callable[..., Subject]
 
@@ -73,6 +74,13 @@ def test_recording_an_operation_costs_a_fraction_of_a_microsecond() -> None:
     assert 10e-9 < cost.outer_s <= cost.inner_s < 20e-6
 
 
+def test_where_nothing_is_recorded_inside_a_loop_the_cost_is_not_known(monkeypatch) -> None:
+    monkeypatch.setattr(device, "_loop", device._nothing)
+
+    with pytest.raises(NotMeasured, match="recorded no operation inside a loop"):
+        device.event_cost.__wrapped__()
+
+
 def test_what_recording_costs_counts_by_operations() -> None:
     cost = EventCost(outer_s=0.25, inner_s=0.4)
 
@@ -114,10 +122,10 @@ def test_a_run_with_little_recording_has_it_subtracted(subject: Make, monkeypatc
 
 
 def test_a_long_scan_of_short_steps_is_refused_before_it_is_sampled(subject: Make) -> None:
-    scan = lambda x: jax.lax.fori_loop(0, 1000, lambda _, y: jnp.flip(y) + 1, x)  # noqa: E731
+    scan = lambda x: jax.lax.fori_loop(0, 1000, lambda _, y: jnp.sort(y) + 1, x)  # noqa: E731
 
     with pytest.raises(NotMeasured, match=r"^recording its 3\d\d\d operations takes (about \d+ %|nearly all) of the "):
-        TIMERS["device"].prepare(subject(scan, "f32[1024]"))
+        TIMERS["device"].prepare(subject(scan, "f32[2]"))
 
 
 def test_a_tiny_function_becomes_a_row_without_a_number(bench: Callable[..., Measurement]) -> None:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax_versions import leaves_lines_out
 from measuring.conftest import SHORT
 
 from benchax.case import make_case
@@ -182,6 +183,7 @@ def test_the_same_function_is_the_same_program_each_time() -> None:
     assert here.sha256 == elsewhere.sha256
 
 
+@leaves_lines_out
 def test_a_program_does_not_tell_where_its_code_lay() -> None:
     program = exported(built(lambda x: jnp.tanh(x), X))
 

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax_versions import tells_runs
 
 from benchax.artifacts.hlo import has_small_call
 from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
 from benchax.measuring.stopping import calibrate
-from benchax.measuring.timers import TIMERS
+from benchax.measuring.timers import TIMERS, loop
 from benchax.model import Samples
 
 pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
@@ -30,7 +31,7 @@ def per_call_s(prepared, iterations, samples=15):
     return median(prepared.sample(iterations) for _ in range(samples)) / iterations / 1e9
 
 
-@pytest.fixture(params=TIMERS)
+@pytest.fixture(params=[pytest.param(name, marks=[tells_runs] * (name == "device")) for name in TIMERS])
 def timer(request):
     return TIMERS[request.param]
 
@@ -143,6 +144,29 @@ def test_a_tiny_body_is_labelled_and_not_deleted(subject):
 
     assert prepared.regime == "single kernel"
     assert 1e-9 < per_call_s(prepared, 20_000) < 10e-6
+
+
+def test_a_loop_for_one_thread_does_not_time_what_xla_shares_among_several(subject, monkeypatch):
+    """Since jax 0.12 XLA:CPU makes one machine function of loops around large operations as well."""
+    monkeypatch.setattr(loop, "is_shared_among_threads", lambda hlo: True)
+
+    with pytest.raises(NotMeasured, match="for one thread, and shares the function itself among several"):
+        TIMERS["loop"].prepare(subject(lambda a: jnp.sin(a) + 1, jnp.float32(1.0)))
+
+
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (lambda k: jax.random.uniform(k), (jax.random.key(0),)),
+        (lambda x, scale: x * scale, (jnp.ones(2, jnp.bfloat16), 2.5)),
+    ],
+    ids=["key", "weak scalar"],
+)
+def test_keys_and_scalars_tie_the_trips_of_a_tiny_body(fn, args, subject):
+    prepared = TIMERS["loop"].prepare(subject(fn, *args))
+
+    assert prepared.regime == "single kernel"
+    assert 1e-10 < per_call_s(prepared, 20_000) < 10e-6
 
 
 def test_a_bigger_body_runs_thunk_by_thunk(subject):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax_versions import tells_runs
 from xspace_by_hand import Event, block, number, op, plane, space
 
 from benchax.artifacts.collectives import OPCODES
@@ -247,6 +248,7 @@ print(json.dumps([total_s, [[d.name, d.busy_s, d.communication_s, d.exposed_s] f
 """
 
 
+@tells_runs
 def test_real_devices_that_sum_over_one_another_communicate() -> None:
     done = subprocess.run([sys.executable, "-c", REAL], capture_output=True, text=True, check=False)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from jax_versions import tells_runs
 
 import benchax
 from benchax.errors import NotMeasured, UsageError
@@ -38,6 +39,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory, x: jax.Array) -> Profile:
     return benchax.profile(scoped, x, x, dir=tmp_path_factory.mktemp("kept"), runs=4)
 
 
+@tells_runs
 def test_operations_know_where_they_come_from(kept: Profile) -> None:
     scopes = {op.scope: op for op in kept.ops if op.scope}
 
@@ -50,6 +52,7 @@ def test_operations_know_where_they_come_from(kept: Profile) -> None:
     assert any("/first/" in scope for scope in scopes)
 
 
+@tells_runs
 def test_self_times_and_runs_add_up(kept: Profile) -> None:
     assert len(kept.runs) == len(kept.steps) == 4
     assert {run.module for run in kept.runs} == {"jit_scoped"}
@@ -59,6 +62,7 @@ def test_self_times_and_runs_add_up(kept: Profile) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:builtin type event_stats")  # as an error, it ends Python (jaxlib 0.12.0.1)
+@tells_runs
 def test_the_trace_is_read_as_jax_reads_it(kept: Profile) -> None:
     data = Path(kept.files["xplane"]).read_bytes()
     ours, theirs = read(data), jax.profiler.ProfileData.from_serialized_xspace(data)
@@ -100,6 +104,7 @@ def test_two_recordings_of_one_second_do_not_overwrite_each_other(tmp_path: Path
     assert sorted(file.name for file in tmp_path.iterdir()) == ["plugins"], "nothing else stays behind"
 
 
+@tells_runs
 def test_a_block_is_a_profile_when_it_has_ended(x: jax.Array) -> None:
     with benchax.profile() as p:
         assert isinstance(p, Recording)

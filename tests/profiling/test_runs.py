@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax_versions import tells_runs
 
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
@@ -134,6 +135,7 @@ def recorded(fn: Any, *args: jax.Array, times: int = 20) -> tuple[list[Run], lis
 
 
 @pytest.mark.serial
+@tells_runs
 def test_a_real_run_of_known_duration_is_read_as_such() -> None:
     runs, calls_s = recorded(lambda x: handlers.spin(tier(), x * 2, 200_000), jnp.ones(4))
 
@@ -144,6 +146,7 @@ def test_a_real_run_of_known_duration_is_read_as_such() -> None:
 
 
 @pytest.mark.serial
+@tells_runs
 def test_a_real_product_that_is_handed_over_is_not_taken_for_its_handing_over() -> None:
     """On several threads it ends after its own event: without markers it would be a third of what it is."""
     a = jax.random.normal(jax.random.key(0), (512, 512))

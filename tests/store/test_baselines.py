@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def file(tmp_path: Path) -> DatabaseStore:
 
 
 def count(store: DatabaseStore, table: str) -> int:
-    with sqlite3.connect(store.where) as connection:
+    with closing(sqlite3.connect(store.where)) as connection:
         return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 
@@ -246,7 +247,7 @@ def old(file: DatabaseStore, monkeypatch: pytest.MonkeyPatch) -> DatabaseStore:
 
 def schema(store: DatabaseStore) -> tuple[str, bool]:
     """What it says of itself, and whether it has the tables of version 2."""
-    with sqlite3.connect(store.where) as connection:
+    with closing(sqlite3.connect(store.where)) as connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         said = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()[0]
     return said, {"programs", "baselines", "comparisons"} <= tables

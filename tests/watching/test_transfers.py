@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax._src import array, pjit  # noqa: TID251  # to see that they are as before
+from jax_versions import shows_calls
 
 from benchax.results.transfers import Transfer
 from benchax.watching import transfers
@@ -38,6 +39,7 @@ def is_here(transfer: Transfer, at: int) -> bool:
     return transfer.where is not None and transfer.where.endswith(f"test_transfers.py:{at}")
 
 
+@shows_calls
 def test_every_numpy_argument_of_a_warm_call_is_found_with_its_line() -> None:
     """JAX's own guard ends at the first one."""
     rate = jnp.float32(0.1)
@@ -56,6 +58,7 @@ def test_every_numpy_argument_of_a_warm_call_is_found_with_its_line() -> None:
     assert not log.events
 
 
+@shows_calls
 def test_a_program_compiled_by_hand_is_seen() -> None:
     compiled = jax.jit(lambda x: x + 1).lower(ROWS).compile()
 
@@ -66,6 +69,7 @@ def test_a_program_compiled_by_hand_is_seen() -> None:
     assert [(t.by, t.what, t.count) for t in found.of("host to device")] == [("a Compiled", "NumPy f32[8,4]", 1)]
 
 
+@shows_calls
 def test_other_threads_are_seen() -> None:
     worker = threading.Thread(target=step, args=(W, ROWS, jnp.float32(0)))
 
@@ -76,6 +80,7 @@ def test_other_threads_are_seen() -> None:
     assert found.count("host to device") == 1
 
 
+@shows_calls
 def test_what_is_converted_is_named_as_given_and_counted_as_it_is_on_the_device() -> None:
     with watch_transfers() as found:
         step(W, np.ones((8, 4), np.float64), 0.5)
@@ -84,6 +89,7 @@ def test_what_is_converted_is_named_as_given_and_counted_as_it_is_on_the_device(
     assert listed == {"NumPy f64[8,4], made f32": 128, "Python float": 4}
 
 
+@shows_calls
 def test_arrays_on_the_device_are_no_transfer() -> None:
     rate = jnp.float32(0.1)
 
@@ -152,6 +158,7 @@ def test_blocks_may_be_nested() -> None:
     assert (outer.count("device to host"), inner.count("device to host")) == (3, 1)
 
 
+@shows_calls
 def test_a_second_block_sees_as_much_as_the_first() -> None:
     for _ in range(2):
         with watch_transfers() as found:
@@ -160,6 +167,7 @@ def test_a_second_block_sees_as_much_as_the_first() -> None:
         assert found.count("host to device") == 2
 
 
+@shows_calls
 def test_jax_is_as_before_afterwards_also_after_an_exception() -> None:
     call = jax.stages.Compiled.__call__
     parts = (pjit._run_python_pjit, pjit._get_fastpath_data, array.ArrayImpl.__dict__["_value"])
@@ -193,6 +201,7 @@ def test_a_jax_without_the_part_that_we_look_into_is_said_to_show_nothing(monkey
     assert "transfers from host to device cannot be seen" in found.remarks[0].message
 
 
+@shows_calls
 def test_numpys_reading_in_place_on_cpu_is_said_not_to_be_listed() -> None:
     if jax.default_backend() != "cpu":
         pytest.skip("on an accelerator NumPy copies, and is listed")

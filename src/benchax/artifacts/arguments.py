@@ -120,7 +120,7 @@ def _sharding(sharding: jax.sharding.Sharding) -> str:
 def kept(compiled: jax.stages.Compiled, leaves: Sequence[Leaf], parameters: int) -> tuple[int, ...] | None:
     """Positions in `leaves` of what the compiled program really takes: parameter i of the HLO is `leaves[kept[i]]`.
 
-    JAX drops inputs that a program does not use, and tells which only privately (tried on jax 0.6.2 and 0.10.2).
+    JAX drops inputs that a program does not use, and tells which only privately (tried on jax 0.6.2 to 0.12.0.1).
 
     Args:
         parameters: how many the HLO has.

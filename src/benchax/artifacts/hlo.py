@@ -2,7 +2,7 @@
 
 Text in, facts out: this file imports no JAX, so the reading half may use it on stored programs. The printed form is not
 a stable interface of XLA; what is used of it (one instruction per line, `name = shape opcode(operands), attributes`,
-the header line) was tried on jax 0.6.2, 0.8.0 and 0.10.2, CPU. A line that does not look like that is passed over.
+the header line) was tried on jax 0.6.2 to 0.12.0.1, CPU. A line that does not look like that is passed over.
 
 Parameters are numbered as in the HLO: arguments that the program does not use have been dropped from it, so these are
 not the positions of the Python arguments.
@@ -60,8 +60,16 @@ def aliased_parameters(text: str) -> tuple[int, ...]:
 
 
 def has_small_call(text: str) -> bool:
-    """XLA:CPU made one machine-code function of a small computation; a loop in it runs at nanoseconds per turn."""
-    return "xla_cpu_small_call" in text
+    """XLA:CPU made one machine function of a loop of the entry; it runs at nanoseconds per turn, on one thread.
+
+    Those inside other loops do not count.
+    """
+    return "xla_cpu_small_call" in _entry(text)
+
+
+def is_shared_among_threads(text: str) -> bool:
+    """XLA:CPU cut an operation into parts for several threads."""
+    return '"outer_dimension_partitions":[' in text
 
 
 def has_while(text: str) -> bool:

@@ -1,7 +1,7 @@
 """The text of an optimised HLO module as computations, instructions and attributes, for who needs all of it.
 
 `hlo` reads single facts out of single lines; here the lines are put together: which computation an instruction stands
-in, which it calls, what its attributes are. No JAX. Tried on the text of jax 0.6.0 and 0.10.2, CPU. What does not look
+in, which it calls, what its attributes are. No JAX. Tried on the text of jax 0.6 to 0.12.0.1, CPU. What does not look
 like HLO is passed over: tables of files and frames, comments, lines of a future version.
 """
 

@@ -3,7 +3,7 @@
 Read from `Traced.jaxpr` by walking `eqns`, nested jaxprs included, each where it stands: a function that is called
 twice counts twice, the body of a loop once, each branch of a cond once.
 
-Lines and scopes come from `eqn.source_info`, which JAX does not document (tried on jax 0.6.2 and 0.10.2). This
+Lines and scopes come from `eqn.source_info`, which JAX does not document (tried on jax 0.6.2 to 0.12.0.1). This
 file is the one place that reads it; where it is missing or different, lines and scopes are empty.
 """
 

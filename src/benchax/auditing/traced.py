@@ -82,7 +82,7 @@ CONVERSIONS = ("astype", "convert_element_type", "asarray", "array")
 
 def is_asked_for(conversion: Step) -> bool:
     """Did somebody write this conversion, not JAX's promotion? True also where the frames of JAX cannot be read, which
-    it does not document (tried on jax 0.10.2): what cannot be told is no finding."""
+    it does not document (tried on jax 0.10.2 to 0.12.0.1): what cannot be told is no finding."""
     try:
         frames = conversion.equation.source_info.traceback.frames
         return any(frame.function_name in CONVERSIONS for frame in frames)

@@ -23,12 +23,13 @@ SLOW = 20
 
 MOVES = "broadcast_in_dim reshape squeeze transpose slice concatenate pad rev iota copy select_n convert_element_type"
 MOVES += " dynamic_slice dynamic_update_slice split expand_dims bitcast_convert_type stop_gradient real imag complex"
+MOVES += " stack unstack"
 ARITHMETIC = "add sub mul div neg abs sign max min floor ceil round sqrt rsqrt square integer_pow is_finite clamp"
 ARITHMETIC += " eq ne lt le gt ge and or xor not shift_left shift_right_logical shift_right_arithmetic conj"
 REDUCTIONS = "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor"
 FAST = frozenset(f"{MOVES} {ARITHMETIC} {REDUCTIONS}".split())
 
-FUNCTIONS = "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh atan2 pow cbrt"
+FUNCTIONS = "exp exp2 expm1 log log1p log2 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh atan2 pow cbrt"
 FUNCTIONS += " rem logistic erf erfc erf_inv nextafter population_count clz argmax argmin reduce_precision"
 INDEXING = "gather scatter scatter-add scatter_add scatter-mul scatter_mul scatter-min scatter_min scatter-max"
 RANDOM = "random_bits random_seed random_split random_fold_in random_wrap random_unwrap random_clone threefry2x32"

@@ -9,8 +9,8 @@
    unless told otherwise. Results that alias an operand are not touched: XLA has put the operand there.
 
    Only the C structs below are needed of XLA: no C++, no Python, so one library serves every Python and every JAX. They
-   lay out the call frame of XLA's FFI, which versions 0.1 (jax 0.6) to 0.3 (jax 0.10) have in common. XLA asks for the
-   version before the first call and refuses a handler that does not name its own. */
+   lay out the call frame of XLA's FFI, which versions 0.1 (jax 0.6) to 0.5 (jax 0.12) have in common. XLA asks for the
+   version before the first call and refuses a handler that names one above its own, or one too old. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -108,8 +108,8 @@ typedef struct {
 /* Which source this library was made of; whoever loads it compares. */
 EXPORT const int benchax_handlers_version = 1;
 
-/* The minor version of XLA's FFI in use, set by whoever loads this library (tiers.py reads it from XLA's header). */
-EXPORT int benchax_api_minor = 3;
+/* The minor version of XLA's FFI to name, set by whoever loads this library (tiers.py reads it from XLA's header). */
+EXPORT int benchax_api_minor = 1;
 
 static uint64_t now_ns(void) {
 #if defined(__APPLE__)

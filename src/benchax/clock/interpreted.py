@@ -15,8 +15,8 @@ from typing import Any
 DEADLINE_EXCEEDED = 4
 METADATA = 1
 
-api_minor = 3
-"""The minor version of XLA's FFI in use, set by `tiers.py` as in `handlers.c`."""
+api_minor = 1
+"""The minor version of XLA's FFI to name, set by `tiers.py` as in `handlers.c`."""
 
 
 class ApiVersion(Structure):

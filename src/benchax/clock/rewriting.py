@@ -102,8 +102,16 @@ def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> L
     return Loop(guard, step_ns, any(map(survey.has_checked, survey.inner(eqn))), has_lanes)
 
 
+def _constants_and_carried(eqn: Any) -> tuple[int, int]:
+    """How many of the operands of a scan are constants, and how many are carried; the others are rows."""
+    if "ft_in" not in eqn.params:  # before jax 0.11
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    consts, carry, _ = eqn.params["ft_in"].unpack()
+    return len(consts), len(carry)
+
+
 def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    of_consts, of_carry = eqn.params["num_consts"], eqn.params["num_carry"]
+    of_consts, of_carry = _constants_and_carried(eqn)
     consts, carry = operands[:of_consts], operands[of_consts : of_consts + of_carry]
     (program,) = survey.inner(eqn)
 

@@ -4,7 +4,8 @@ What runs on several devices is left alone altogether: each would stop at a time
 for ever.
 
 The only place that knows which parameters of which primitives hold a program: JAX says so nowhere in public. Tried on
-JAX 0.6.0 and 0.10.2. A primitive that is not known here is left as it was, and named if there are loops in it.
+JAX 0.6.0, 0.10.2, 0.11.2 and 0.12.0.1. A primitive that is not known here is left as it was, and named if there are
+loops in it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ INNER: dict[str, str] = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
     "core_closed_call": "call_jaxpr",
     "core_call": "call_jaxpr",
     "call": "call_jaxpr",

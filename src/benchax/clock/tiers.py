@@ -26,8 +26,8 @@ from benchax.errors import NotAvailable
 Name = Literal["prebuilt", "built", "python"]
 VERSION = 1
 """Of the handlers' interface, as in `handlers.c`."""
-MAJOR, MINORS = 0, (1, 2, 3)
-"""Versions of XLA's FFI whose call frame is laid out as `handlers.c` has it."""
+MAJOR, OLDEST, NEWEST = 0, 1, 5
+"""Versions of XLA's FFI whose call frame was seen to be laid out as `handlers.c` has it: jax 0.6 to 0.12."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,20 @@ def load(name: Name) -> Tier:
 
 
 def _api_minor() -> int:
-    """The version of XLA's FFI, from the header that jaxlib ships; handlers have to name it."""
+    """The version that the handlers name: XLA's own, from the header that jaxlib ships, or the newest that we know.
+
+    XLA refuses a handler of a version above its own, and one that is too old for it. Below that a minor version adds
+    and renames, and moves nothing (c_api.h); the self-test then judges.
+    """
     header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h")
     try:
         text = header.read_text(encoding="utf-8")
     except OSError as error:
         raise NotAvailable(f"the version of XLA's FFI is unknown: {error}") from None
     major, minor = (int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", text)[1]) for part in ("MAJOR", "MINOR"))  # type: ignore[index]
-    if major != MAJOR or minor not in MINORS:
-        raise NotAvailable(
-            f"XLA's FFI has version {major}.{minor}; known are {MAJOR}.{MINORS[0]} to {MAJOR}.{MINORS[-1]}"
-        )
-    return minor
+    if major != MAJOR or minor < OLDEST:
+        raise NotAvailable(f"XLA's FFI has version {major}.{minor}; known are {MAJOR}.{OLDEST} to {MAJOR}.{NEWEST}")
+    return min(minor, NEWEST)
 
 
 Handlers = Callable[[str], Any]

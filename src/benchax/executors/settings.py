@@ -20,5 +20,5 @@ def apply_settings(wanted: dict[str, Any]) -> None:
     """Passes over those of a part of JAX that is not loaded here, such as Pallas in jax 0.6.2: it brings them along."""
     here = jax_settings()
     for name, value in wanted.items():
-        if hasattr(jax.config, name) and here.get(name) != value:
+        if name in here and here[name] != value:
             jax.config.update(name, value)

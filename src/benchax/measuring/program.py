@@ -28,7 +28,7 @@ Kind = Literal["plain", "jit", "compiled", "wrapper", "eager"]
 def _keep_our_lines_out() -> None:
     """Programs name the line of the user that asked for an operation, never one of the wrappers around his function.
 
-    Not a public interface (tried on jax 0.6.2 and 0.10.2). Without it our own file is named for functions of JAX.
+    Not a public interface (tried on jax 0.6.2 to 0.12.0.1). Without it our own file is named for functions of JAX.
     """
     try:
         from jax._src.source_info_util import register_exclusion  # noqa: PLC0415, TID251

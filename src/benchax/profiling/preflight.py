@@ -81,10 +81,10 @@ def here() -> Here:
 
 def running(environment: Mapping[str, str]) -> str:
     """What profiles this process already: "jax.profiler", "Nsight Systems", or nothing."""
-    # No public name tells it before the second start_trace raises. JAX 0.6.0 to 0.10.2 have this one; without it, that
-    # error of JAX is what the user sees.
+    # No public name tells it before the second start_trace raises. JAX 0.6.0 to 0.11.2 have the first of these, and
+    # 0.12.0.1 the second; without them, that error of JAX is what the user sees.
     state = getattr(_private_profiler(), "_profile_state", None)
-    if getattr(state, "profile_session", None) is not None:
+    if any(getattr(state, name, None) is not None for name in ("profile_session", "session")):
         return "jax.profiler"
     if any(name.startswith("NSYS_PROFILING_SESSION") for name in environment):
         return "Nsight Systems"

@@ -189,8 +189,8 @@ def _occupied(what_happened: str) -> UsageError:
 def _reset() -> None:
     """JAX still holds a session that it could not write, and would refuse the next one for ever.
 
-    Private: `jax._src.profiler._profile_state.reset()`, tried on jax 0.10.2. Where it is gone, the next recording is
-    refused with the message of `_start`.
+    Private: `jax._src.profiler._profile_state.reset()`, tried on jax 0.10.2, 0.11.2 and 0.12.0.1. Where it is gone, the
+    next recording is refused with the message of `_start`.
     """
     with contextlib.suppress(Exception):
         jax._src.profiler._profile_state.reset()  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]

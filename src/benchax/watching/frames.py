@@ -3,7 +3,7 @@
 The events of `jax.monitoring` carry a name and no more. The function and its arguments stand in the frames of
 `jax/_src/pjit.py` that wait for the program: reading them costs nothing on a warm call, where there are no such frames.
 
-This is private to JAX, and this is the one place that knows it. Tried on jax 0.6.2, 0.8.0 and 0.10.2. Where a frame or
+This is private to JAX, and this is the one place that knows it. Tried on jax 0.6.2 to 0.12.0.1. Where a frame or
 a local is not there, the call is known by the event's name alone, and its reason is "not known".
 """
 
@@ -138,7 +138,12 @@ def is_of_jax(fun: Any) -> bool:
 
 
 def can_tell_earlier_calls() -> bool:
-    return hasattr(_trace_cache(), "cache_keys") and hasattr(jax.monitoring, "unregister_scalar_listener")
+    # jax 0.8.3 has a cache of that name, which its jit does not fill: each call would look like the first one.
+    return (
+        jax.__version_info__ >= (0, 10)
+        and hasattr(_trace_cache(), "cache_keys")
+        and hasattr(jax.monitoring, "unregister_scalar_listener")
+    )
 
 
 def _trace_cache() -> Any:
@@ -149,7 +154,7 @@ def earlier_calls(fun: Any) -> list[tuple[tuple[Any, ...], dict[str, Any], dict[
     """(args, kwargs, configuration) of each call for which JAX holds a trace of `fun`: abstract values for arrays.
 
     So a recompile can be compared with what was called before the watch began. None where this JAX does not tell
-    (tried: 0.10.2 does, 0.6.2 and 0.8.0 do not).
+    (tried: 0.10.2, 0.11.2 and 0.12.0.1 do, 0.6.2, 0.8.0 and 0.8.3 do not).
     """
     if not can_tell_earlier_calls():
         return None

@@ -13,8 +13,8 @@ device to host on CPU. So this looks inside JAX, and this is the one place that 
 * Calls of a `jax.stages.Compiled` are seen at its `__call__`.
 * `ArrayImpl._value` is what all reading of arrays in Python goes by.
 
-All are as before when the last block ends. Tried on jax 0.10.2; where a part is not there, its direction is missing
-from `Transfers.sees`, and a remark says so.
+All are as before when the last block ends. Tried on jax 0.10.2 to 0.12.0.1; where a part is not there, its direction is
+missing from `Transfers.sees`, and a remark says so.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax_versions import shows_calls
 
 from benchax.results.transfers import Transfer, Transfers
 
@@ -40,6 +41,7 @@ def test_the_line_that_reads_a_result_back_is_named_with_what_the_host_spent(ask
     assert finding.gain_s > 0
 
 
+@shows_calls
 def test_the_line_that_sends_an_array_is_named(ask_about: Any) -> None:
     reads, finding = ask_about(ID, sends, "f32[100]").findings
 

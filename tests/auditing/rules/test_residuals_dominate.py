@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax_versions import tells_transposed
 
 ID = "residuals-dominate"
 SHAPES = ("f32[64,64]", "f32[2048,64]")
@@ -17,6 +18,7 @@ def loss(w: Any, x: Any) -> Any:
     return (x**2).sum()
 
 
+@tells_transposed
 def test_the_residuals_of_deep_layers_are_counted_and_located(ask_about: Any) -> None:
     finding = ask_about(ID, jax.grad(loss), *SHAPES).one
 
@@ -26,6 +28,7 @@ def test_the_residuals_of_deep_layers_are_counted_and_located(ask_about: Any) ->
     assert finding.gain_bytes > 1 << 20
 
 
+@tells_transposed
 def test_those_of_a_scan_are_its_stacked_results(ask_about: Any) -> None:
     def scanned(w: Any, x: Any) -> Any:
         return jax.lax.scan(lambda h, _: (jnp.tanh(h @ w), None), x, None, length=8)[0].sum()
@@ -39,9 +42,11 @@ def test_the_forward_pass_alone_keeps_nothing(ask_about: Any) -> None:
     assert ask_about(ID, loss, *SHAPES).outcome == "not applicable"
 
 
+@tells_transposed
 def test_small_residuals_are_fine(ask_about: Any) -> None:
     assert ask_about(ID, jax.grad(loss), "f32[8,8]", "f32[8,8]").outcome == "fine"
 
 
+@tells_transposed
 def test_checkpointed_layers_keep_no_residuals(ask_about: Any) -> None:
     assert ask_about(ID, jax.grad(jax.checkpoint(loss)), *SHAPES).outcome == "fine"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -63,8 +64,10 @@ def test_what_is_kept_between_the_passes_is_told(rows) -> None:
     kept = {name: dict(row.facts)["kept between the passes"] for name, row in rows.items()}
 
     assert kept["remat:nothing_saveable"] == "nothing but arguments"
-    assert kept["remat:none"].startswith("13 arrays, 26.0 KiB; the largest: f32[32,16] output of tanh")
-    assert kept["remat:everything_saveable"].startswith("13 arrays, ")
+    # Since jax 0.11 the last tanh is not kept.
+    expected = r"(13 arrays, 26\.0|12 arrays, 24\.0) KiB; the largest: f32\[32,16\] output of tanh"
+    assert re.match(expected, kept["remat:none"])
+    assert re.match(r"1[23] arrays, ", kept["remat:everything_saveable"])
     assert kept["remat:segments"].startswith("3 arrays, ")
 
 

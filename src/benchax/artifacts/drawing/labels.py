@@ -22,7 +22,7 @@ _LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
 _TURNS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CUSTOM_FUSION = re.compile(r'"kind":"(\w+)"')
 # Steps of a path that every program has, and that tell nothing about this one.
-_COMMON_STEPS = re.compile(r"jit\(main\)|while|body|cond|closed_call|core_call|checkpoint")
+_COMMON_STEPS = re.compile(r"jit\(main\)|while|body|cond|closed_call|core_call|eval_jaxpr|checkpoint")
 _NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
 _PARTS = {"body": "body", "condition": "condition: once more?", "to_apply": "called", "calls": "inside"}

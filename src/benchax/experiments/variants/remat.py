@@ -110,7 +110,7 @@ def _with_kept(row: VariantRow, plain: Differentiated) -> VariantRow:
 def saved(loss: Callable[..., Any], plain: Differentiated) -> Facts:
     """What the forward pass keeps for the backward one, by JAX's own list; arguments, which are there anyway, apart.
 
-    Empty where JAX prints what cannot be read (0.6 to 0.10.2 print alike).
+    Empty where JAX prints what cannot be read (0.6 to 0.12 print alike).
     """
     listed = io.StringIO()
     with contextlib.redirect_stdout(listed):

@@ -1,7 +1,7 @@
 """Device time on NVIDIA: the sum of a call's kernels, as CUPTI times them on the GPU.
 
 By `jax.experimental.mosaic.gpu.profiler.Cupti`, the timer that JAX brings. It is experimental and has changed often
-(0.4.35, 0.5, 0.6, 0.7.2), so its signature is looked at first. Written from the source of jax 0.7.2 to 0.10.2 and
+(0.4.35, 0.5, 0.6, 0.7.2), so its signature is looked at first. Written from the source of jax 0.7.2 to 0.12.0.1 and
 tried on a stand-in only: no NVIDIA GPU was at hand.
 
 Includes kernels only: no copies, no gaps; what ran side by side on several streams counts twice. The calls follow one

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from benchax.artifacts.hlo import entry_uses_parameters
 from benchax.errors import NotMeasured
@@ -54,6 +55,11 @@ def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
         return inner(*args, **kwargs, **static)
 
     return body, [leaves[i] for i in carried]
+
+
+def is_key(leaf: Any) -> bool:
+    """Is it a typed key of random numbers, or an array of them?"""
+    return jax.dtypes.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
 def _check(subject: Subject) -> None:

@@ -30,7 +30,7 @@ from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.tiers import Tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.measuring.timers.embedding import Body, Leaves, embedded
+from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
 
 READINGS = 256
 """Of one call of the executable, at most."""
@@ -90,7 +90,7 @@ def _compiled(clock: Tier, body: Body, leaves: Leaves) -> tuple[Callable[..., An
     """(program around the function, the same without it), run once. What does not trace or compile is a reason."""
     try:
         shapes = jax.tree.leaves(jax.eval_shape(body, leaves))
-        outputs = [jnp.zeros(s.shape, s.dtype) for s in shapes if not _is_key(s)]
+        outputs = [jnp.zeros(s.shape, s.dtype) for s in shapes if not is_key(s)]
         if not outputs:
             raise NotMeasured("it returns no arrays, and a reading of the clock would not wait for it")
         run = jax.jit(_program(clock, lambda values: _arrays(body(values)), outputs))
@@ -110,12 +110,8 @@ def _compiled(clock: Tier, body: Body, leaves: Leaves) -> tuple[Callable[..., An
 
 def _arrays(outputs: Any) -> list[Any]:
     """The array leaves; numbers that Python knows (weak types) as arrays, since loops do not take both for one."""
-    arrays = [jnp.asarray(leaf) for leaf in jax.tree.leaves(outputs) if not _is_key(leaf)]
+    arrays = [jnp.asarray(leaf) for leaf in jax.tree.leaves(outputs) if not is_key(leaf)]
     return [lax.convert_element_type(array, array.dtype) for array in arrays]
-
-
-def _is_key(leaf: Any) -> bool:
-    return jax.dtypes.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
 def _program(clock: Tier, body: Callable[[Leaves], Leaves] | None, outputs: Leaves) -> Callable[..., Any]:
@@ -160,8 +156,8 @@ def _through(clock: Tier, values: Leaves, outputs: Leaves) -> tuple[Leaves, Leav
 
 
 def _key_data(value: Any) -> Any:
-    return jax.random.key_data(value) if _is_key(value) else value
+    return jax.random.key_data(value) if is_key(value) else value
 
 
 def _like(value: Any, data: Any) -> Any:
-    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if _is_key(value) else data
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if is_key(value) else data

@@ -6,8 +6,11 @@ it: facts measured 0.02 of the true time). The trip count is an operand: one exe
 loop's fixed costs cancel in the difference. Excludes dispatch, the thread hand-over and output allocation. Two regimes:
 
     thunks         each trip runs the body's thunks (85 to 390 ns a trip on CPU, included)
-    single kernel  XLA:CPU made one machine function of loop and body (carry up to about 256 bytes). The barrier is
-                   gone by then, so a second form is used whose arguments depend on the previous outputs by data.
+    single kernel  XLA:CPU made one machine function of loop and body (carry up to about 256 bytes; since jax 0.12 any
+                   loop of simple operations). The barrier is gone by then, so a second form is used whose arguments
+                   depend on the previous outputs by data. One thread runs it, so that a function which XLA would
+                   share among threads is refused: sin of 2^20 numbers kept 1.00 cores busy in a loop, 1.47
+                   by itself (two cores, jax 0.12.0.1).
 
 Wrong for programs whose constant part XLA does not fold but hoists. A single difference contains every preemption.
 
@@ -24,10 +27,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.artifacts.hlo import has_small_call
+from benchax.artifacts.hlo import has_small_call, is_shared_among_threads
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.measuring.timers.embedding import Body, Leaves, embedded
+from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
 
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
@@ -42,7 +45,7 @@ class Loop:
         run, text = _compiled(_barrier_loop(body), leaves)
         if not has_small_call(text):
             return Prepared(_slope(run, leaves), regime=_regime(), least_iterations=2, length=7.0)
-        _check_tiny(leaves, subject.outputs)
+        _check_single_kernel(leaves, subject)
         zero = jnp.uint32(0)
         run, _ = _compiled(_data_loop(body), [zero, *leaves])
         return Prepared(_slope(run, [zero, *leaves]), regime="single kernel", least_iterations=2, length=7.0)
@@ -87,6 +90,7 @@ def _zeros(body: Body, leaves: Any) -> Any:
 
 
 def _bits(value: Any) -> Any:
+    value = jax.random.key_data(value) if is_key(value) else value
     first = value.ravel()[0] if value.ndim else value
     if first.dtype == jnp.bool_:
         return first.astype(jnp.uint32)
@@ -95,6 +99,8 @@ def _bits(value: Any) -> Any:
 
 def _touch(value: Any, token: Any) -> Any:
     value = jnp.asarray(value)
+    if is_key(value):
+        return jax.random.wrap_key_data(_touch(jax.random.key_data(value), token), impl=jax.random.key_impl(value))
     if not value.ndim:
         return _xor(value, token)
     start, one = (0,) * value.ndim, (1,) * value.ndim
@@ -104,18 +110,22 @@ def _touch(value: Any, token: Any) -> Any:
 def _xor(value: Any, token: Any) -> Any:
     if value.dtype == jnp.bool_:
         return value ^ (token != 0)
+    if value.weak_type:  # bits would make it a strong type, and change what the function computes: bf16 * 2.5 is bf16
+        return jnp.where(token != 0, value * 2, value)
     unsigned = _UNSIGNED[value.dtype.itemsize]
     return lax.bitcast_convert_type(lax.bitcast_convert_type(value, unsigned) ^ token.astype(unsigned), value.dtype)
 
 
-def _check_tiny(leaves: Leaves, outputs: Any) -> None:
-    """Complex numbers, typed keys and empty outputs have no bits to tie one trip to the next with."""
-    tied = [*map(jnp.asarray, leaves), *jax.tree.leaves(outputs)[:1]]
-    for value in tied:
-        odd = jnp.issubdtype(value.dtype, jnp.complexfloating) or jax.dtypes.issubdtype(
-            value.dtype, jax.dtypes.extended
+def _check_single_kernel(leaves: Leaves, subject: Subject) -> None:
+    """Complex numbers and empty arrays have no bits to tie one trip to the next with."""
+    if is_shared_among_threads(subject.hlo):
+        raise NotMeasured(
+            "XLA makes one machine function of the loop around it, for one thread, and shares the function itself "
+            "among several"
         )
-        if odd or not value.size:
+    tied = [*map(jnp.asarray, leaves), *jax.tree.leaves(subject.outputs)[:1]]
+    for value in tied:
+        if jnp.issubdtype(value.dtype, jnp.complexfloating) or not value.size:
             raise NotMeasured(
                 f"XLA makes one machine function of this small loop, and {value.dtype}{list(value.shape)} gives it "
                 "nothing to tie one trip to the next"
