@@ -15,7 +15,7 @@ from jax_versions import tells_runs
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments import exchanging
+from benchax.experiments import exchanging, recordings
 from benchax.experiments.exchanging import Shares, seen_communication, shares_of, told_shares
 from benchax.experiments.variants import sharding
 from benchax.experiments.variants.sharding import MEMBERS
@@ -37,7 +37,7 @@ def profile(*remarks: str, devices: tuple[Device, ...] = BUSY) -> Profile:
 def recorded(monkeypatch) -> list[Profile]:
     """What the next recordings are read as."""
     made: list[Profile] = []
-    monkeypatch.setattr(exchanging, "session", lambda: contextlib.nullcontext(SimpleNamespace(xspace=b"")))
+    monkeypatch.setattr(recordings, "session", lambda: contextlib.nullcontext(SimpleNamespace(xspace=b"")))
     monkeypatch.setattr(exchanging, "profile_of", lambda xspace: made.pop())
     return made
 
@@ -71,7 +71,7 @@ def test_a_device_or_a_collective_that_was_not_recorded_is_no_share_of_0(recorde
 
 
 def test_the_median_recording_is_told_of_those_that_hold_all_operations(recorded) -> None:
-    recorded += [profile() for _ in range(exchanging.PROFILES - 2)]
+    recorded += [profile() for _ in range(recordings.PROFILES - 2)]
     recorded += [profile("open-calls"), profile("events-dropped")]
 
     assert seen_communication(lambda: 1, CPU) == (("communication:", "40 % of the device time, 20 % exposed"),)
@@ -96,7 +96,7 @@ def test_a_profiler_that_refuses_costs_the_share_only(monkeypatch) -> None:
     def refused() -> Any:
         raise UsageError("another profiler is running", "none")
 
-    monkeypatch.setattr(exchanging, "session", refused)
+    monkeypatch.setattr(recordings, "session", refused)
 
     assert seen_communication(lambda: 1, CPU) == (("communication, not measured:", "another profiler is running"),)
 

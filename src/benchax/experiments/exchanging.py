@@ -1,7 +1,6 @@
 """Which share of the time of several devices is communication, as recordings of a call say, and which is exposed.
 
-What these are is defined in `profiling/communication.py`. JAX's profiler is asked several times, one call each: a
-recording may lack the last operations, or the end of one. Tried on fake devices of a CPU, whose shares mean nothing,
+What these are is defined in `profiling/communication.py`. Tried on fake devices of a CPU, whose shares mean nothing,
 and on made traces; not on several accelerators.
 """
 
@@ -10,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
-
-from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
+from benchax.errors import NotMeasured
 from benchax.experiments.base import Facts
-from benchax.profiling.session import session
+from benchax.experiments.recordings import middle, recorded
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Device
 from benchax.units import percent
 
-PROFILES, LEAST_PROFILES = 7, 3
-"""Recordings of one call each, of which the one with the median share is told."""
 SPOILS = (
     "no-operations",
     "events-dropped",
@@ -44,28 +39,19 @@ class Shares(NamedTuple):
 def seen_communication(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
     """Of `call`, which is recorded, and waited for, several times."""
     names = [f"{device.platform}:{device.id}" for device in devices]
-    found, why = list[Shares](), ""
-    for _ in range(PROFILES):
-        try:
-            with session() as recording:
-                jax.block_until_ready(call())
-            found.append(shares_of(recording.xspace, names))
-        except (NotMeasured, NotAvailable, UsageError, FormatError) as error:
-            why = error.problem
-    return told_shares(found, why)
+    return told_shares(*recorded(call, lambda xspace: shares_of(xspace, names)))
 
 
 def told_shares(found: Sequence[Shares], why: str) -> Facts:
-    """Of the recordings that hold most operations: each call has the same ones.
+    """Of the recording with the median share.
 
     Args:
         why: the others, if any, cannot be read.
     """
-    most = max((each.operations for each in found), default=0)
-    whole = sorted(each for each in found if each.operations == most)
-    if len(whole) < LEAST_PROFILES:
-        return (("communication, not measured:", why or "the recordings differ in the number of operations"),)
-    communication, exposed, _ = whole[len(whole) // 2]
+    try:
+        communication, exposed, _ = middle(found, why)
+    except NotMeasured as error:
+        return (("communication, not measured:", error.problem),)
     return (("communication:", f"{percent(communication)} of the device time, {percent(exposed)} exposed"),)
 
 

@@ -1,27 +1,20 @@
-"""How long devices have nothing to do in a run, as recordings of it say: the share of the time without any operation.
-
-JAX's profiler is asked several times, one run each: a recording may lack the last operations, or the end of one.
-"""
+"""How long devices have nothing to do in a run, as recordings of it say: the time without any operation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from benchax.errors import NotMeasured
 from benchax.experiments.base import Facts
+from benchax.experiments.recordings import middle, recorded
 from benchax.profiling.events import read
 from benchax.profiling.intervals import unions
 from benchax.profiling.operations import KEEP, operations
 from benchax.profiling.programs import programs
-from benchax.profiling.session import session
 from benchax.units import percent
-
-PROFILES, LEAST_PROFILES = 7, 3
-"""Recordings of one run each, of which the one of median length is told; some may lack their last operations."""
 
 
 class Idle(NamedTuple):
@@ -37,28 +30,19 @@ class Idle(NamedTuple):
 def seen_idle(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
     """Of `call`, which is recorded, and waited for, several times."""
     names = [f"{device.platform}:{device.id}" for device in devices]
-    found, why = list[Idle](), ""
-    for _ in range(PROFILES):
-        with session() as recording:
-            jax.block_until_ready(call())
-        try:
-            found.append(idle_of(recording.xspace, names))
-        except NotMeasured as error:
-            why = error.problem
-    return told_idle(found, why)
+    return told_idle(*recorded(call, lambda xspace: idle_of(xspace, names)))
 
 
 def told_idle(found: Sequence[Idle], why: str) -> Facts:
-    """Of the recordings that hold most operations: each run has the same ones.
+    """Of the recording of median length.
 
     Args:
         why: the others, if any, cannot be read.
     """
-    most = max((each.operations for each in found), default=0)
-    whole = sorted(each for each in found if each.operations == most)
-    if len(whole) < LEAST_PROFILES:
-        return (("idle, not measured:", why or "the recordings differ in the number of operations"),)
-    shares = whole[len(whole) // 2].shares
+    try:
+        shares = middle(found, why).shares
+    except NotMeasured as error:
+        return (("idle, not measured:", error.problem),)
     each = ", ".join(map(percent, shares))
     return (("idle in a profile:", f"{percent(sum(shares) / len(shares))} (by device {each})"),)
 
