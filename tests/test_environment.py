@@ -14,6 +14,7 @@ import pytest
 
 from benchax import environment
 from benchax.environment import GitState, capture, flags, git_state
+from benchax.options import resolve
 
 X86 = "processor\t: 0\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: fpu sse2 hypervisor avx2\n\nmodel name\t: another"
 ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"
@@ -188,6 +189,20 @@ class TestFingerprint:
         monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
 
         assert capture(with_jax=False).fingerprint != before.fingerprint
+
+    def test_machines_that_are_alike_can_have_one_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Runners of hosted CI have a new name for each job."""
+        monkeypatch.setenv("BENCHAX_HOST", "ci µ, 4 cores")
+        found = []
+        for name in ("runner-1", "runner-2"):
+            monkeypatch.setattr("platform.node", lambda name=name: name)
+            environment.host.cache_clear()
+            found.append(capture(with_jax=False))
+        environment.host.cache_clear()
+
+        assert [each.host for each in found] == ["ci µ, 4 cores"] * 2
+        assert found[0].fingerprint == found[1].fingerprint
+        resolve()  # it is no option that is unknown
 
     def test_importing_jax_does_not_change_it(self) -> None:
         """`import jax` sets TF_CPP_MIN_LOG_LEVEL: the first row of a process would be unlike the rest."""

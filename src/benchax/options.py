@@ -38,6 +38,8 @@ GATE = "gate"
 AUDIT = "audit"
 """The tables in [tool.benchax] that are no options: the limits of comparisons, and what audits are silent about."""
 _PREFIX = "BENCHAX_"
+_NO_OPTIONS = {"BENCHAX_HOST"}
+"""Read elsewhere (`environment.py`)."""
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -97,7 +99,8 @@ def _value(name: str, value: Any, source: str) -> Any:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return {k.removeprefix(_PREFIX).lower(): v for k, v in environ.items() if k.startswith(_PREFIX)}
+    given = {k: v for k, v in environ.items() if k.startswith(_PREFIX) and k not in _NO_OPTIONS}
+    return {k.removeprefix(_PREFIX).lower(): v for k, v in given.items()}
 
 
 def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
