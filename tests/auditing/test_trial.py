@@ -88,7 +88,7 @@ def below_the_keeper() -> list[psutil.Process]:
     ("fn", "reason"),
     [
         (computed_for_ever, "first run took longer than 1.00 s; the process was killed"),
-        (debugged_for_ever, "first run took longer than 1.00 s; the process was killed (at "),
+        (debugged_for_ever, "first run took longer than 1.00 s; the process was killed"),
         (killed, "the process was killed by SIGKILL in trace"),
         (aborted, "the process was killed by SIGABRT in first run"),
         (exited, "it raised SystemExit: 3"),

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from benchax.case import Case, make_case
-from benchax.executors import executor_for
+from benchax.executors import conversation, executor_for
 from benchax.executors.base import Executor
 from benchax.executors.inline import Inline
 from benchax.executors.isolated import Isolated, limit
@@ -208,7 +208,9 @@ def test_inputs_that_cannot_travel_give_a_failed_row(isolated: Isolated) -> None
     assert failure.advice.startswith("give inputs as specs (f32[8,128]) or as a function that makes them")
 
 
-def test_a_case_that_never_returns_becomes_a_row(isolated: Isolated) -> None:
+def test_a_case_that_never_returns_becomes_a_row(isolated: Isolated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "ASK_S", 10.0)  # beside other tests, to say where it is may take longer
+
     def hang(x: Any) -> Any:
         while True:
             pass
