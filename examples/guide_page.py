@@ -14,6 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchax import workloads
+
+TIME_S = 20.0
+"""Of each experiment: no further process is begun after this long."""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -27,13 +32,21 @@ SECTIONS: list[Section] = []
 
 
 def section(title: str, *shows: Callable[..., Any]) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Adds a section of this title, in the order of the file."""
+    """Adds a section of this title, behind those of its chapter, whose number it begins with."""
 
     def add(run: Callable[[], None]) -> Callable[[], None]:
         SECTIONS.append(Section(title, run, shows))
+        SECTIONS.sort(key=lambda one: int(one.title.partition(".")[0]))
         return run
 
     return add
+
+
+def inputs_of(workload: Callable[..., Any]) -> tuple[Any, ...]:
+    """Those that a function of `benchax.workloads` brings along."""
+    found = workloads.benchmark_of(workload)
+    assert found is not None
+    return next(iter(found.cases())).inputs()[0]
 
 
 def code_of(one: Section) -> str:
