@@ -62,8 +62,8 @@ def over_time() -> None:
     An array is alive for as long as anything holds it, such as this list. Readings during a recording show the rise,
     and what was not there before stands in the list of what stayed.
     """
-    state, history = next_state(jnp.ones((512, 512))), []
-    with benchax.profile(memory_s=0.001) as recorded:
+    state, history = next_state(jnp.ones((1024, 1024))), []
+    with benchax.profile(memory_s=0.002) as recorded:
         for _ in range(100):
             state = next_state(state)
             history.append(state)
