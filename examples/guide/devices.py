@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from guide.memory import deep
 from guide_page import TIME_S, section
 
 import benchax
+from guide.memory import deep
 
 
 def slopes(weights, x):

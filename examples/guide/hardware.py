@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from guide.precision import product
 from guide_page import TIME_S, section
 
 import benchax
+from guide.precision import product
 
 
 @section("9. Hardware: shapes it likes", product)
