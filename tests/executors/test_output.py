@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchax.executors import stacks
+from benchax.executors.keeper import Keeper
 from benchax.executors.output import PASSED_ON_BYTES, TAIL_BYTES, Output
 
 OURS = Path(stacks.__file__).parent / "worker.py"
@@ -128,6 +130,15 @@ def test_the_stack_is_that_of_the_job_without_what_is_below_it() -> None:
     ]
 
 
+def test_a_stack_is_read_while_garbage_is_collected() -> None:
+    """As often while a long trace is made."""
+    collecting = DUMP.replace(f'  File "{np.__file__}"', f'  Garbage-collecting\n  File "{np.__file__}"')
+
+    assert collecting != DUMP
+    assert stacks.frames(collecting) == ["Garbage-collecting", *stacks.frames(DUMP)]
+    assert stacks.user_line(stacks.frames(collecting)) == "/home/me/model.py:13"
+
+
 def test_the_users_own_line_is_the_innermost_outside_of_libraries() -> None:
     assert stacks.user_line(stacks.frames(DUMP)) == "/home/me/model.py:13"
 
@@ -135,3 +146,15 @@ def test_the_users_own_line_is_the_innermost_outside_of_libraries() -> None:
 @pytest.mark.parametrize("text", ["", "Segmentation fault", "Thread 0x1 (most recent call first):\n  File"])
 def test_without_a_stack_there_is_no_line(text: str) -> None:
     assert (stacks.frames(text), stacks.user_line(stacks.frames(text))) == ([], "")
+
+
+def test_an_answer_that_is_there_at_once_is_whole(pipe: Pipe) -> None:
+    """On a quiet machine the worker writes before anybody reads."""
+    output, write = pipe
+    write(b"what it had printed before\n")
+    dump = 'Current thread 0x1 (most recent call first):\n  File "f.py", line 3 in f\n  File "x", line 1 in <module>\n'
+    channel = SimpleNamespace(send=lambda message, timeout_s: write(dump.encode()))
+
+    said = Keeper.where(SimpleNamespace(channel=channel), SimpleNamespace(pid=7, output=output), 10.0)  # pyright: ignore[reportArgumentType]
+
+    assert said == dump

@@ -99,6 +99,7 @@ class Keeper:
 
     def where(self, worker: Worker, within_s: float) -> str:
         """What the fault handler of `worker` says about where it is; anything, if it says nothing in time."""
+        worker.output.begin(is_passed_on=False)  # before it is asked: the answer may be there at once
         try:
             self.channel.send({"ask": worker.pid}, timeout_s=within_s)
         except (Closed, TooLate):

@@ -82,8 +82,7 @@ class Output:
         return self.tail.decode("utf-8", "replace")
 
     def stack(self, within_s: float) -> str:
-        """What the fault handler writes when it is asked; nobody else wants to see it."""
-        self.begin(is_passed_on=False)
+        """What the fault handler writes after it was asked; nobody else wants to see it."""
         until = perf_counter() + within_s
         while self.is_open and (rest := until - perf_counter()) > 0 and not self.text().endswith("<module>\n"):
             if wait_readable([self], rest):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from benchax.measuring.diagnosis import is_library
 
-_BLOCK = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\n((?:  File .*\n?|  \.\.\.\n?)*)", re.MULTILINE)
+# Of frames, but for "  Garbage-collecting", which may stand before the first, and "  ..." behind the last.
+_BLOCK = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\n((?:  \S.*\n?)*)", re.MULTILINE)
 _FRAME = re.compile(r'File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 _OURS = str(Path(__file__).parent)
 _MOST_FRAMES = 40
