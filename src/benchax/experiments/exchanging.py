@@ -38,8 +38,7 @@ class Shares(NamedTuple):
 
 def seen_communication(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
     """Of `call`, which is recorded, and waited for, several times."""
-    names = [f"{device.platform}:{device.id}" for device in devices]
-    return told_shares(*recorded(call, lambda xspace: shares_of(xspace, names)))
+    return told_shares(*recorded(call, devices, shares_of))
 
 
 def told_shares(found: Sequence[Shares], why: str) -> Facts:

@@ -29,8 +29,7 @@ class Idle(NamedTuple):
 
 def seen_idle(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
     """Of `call`, which is recorded, and waited for, several times."""
-    names = [f"{device.platform}:{device.id}" for device in devices]
-    return told_idle(*recorded(call, lambda xspace: idle_of(xspace, names)))
+    return told_idle(*recorded(call, devices, idle_of))
 
 
 def told_idle(found: Sequence[Idle], why: str) -> Facts:

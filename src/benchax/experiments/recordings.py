@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import jax
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
+from benchax.profiling.sampler import name_of
 from benchax.profiling.session import session
 
 PROFILES, LEAST_PROFILES = 7, 3
@@ -29,14 +30,21 @@ class Reading(Protocol):
 R = TypeVar("R", bound=Reading)
 
 
-def recorded(call: Callable[[], Any], read: Callable[[bytes], R]) -> tuple[list[R], str]:
-    """(what `read` says of each recording, why it says nothing of the others). Waits for the results of `call`."""
+def recorded(
+    call: Callable[[], Any], devices: Sequence[Any], read: Callable[[bytes, Sequence[str]], R]
+) -> tuple[list[R], str]:
+    """(what `read` says of each recording, why it says nothing of the others). Waits for the results of `call`.
+
+    Args:
+        read: given a trace, and the names that `devices` have there.
+    """
+    names = [name_of(device) for device in devices]
     found, why = list[R](), ""
     for _ in range(PROFILES):
         try:
             with session() as recording:
                 jax.block_until_ready(call())
-            found.append(read(recording.xspace))
+            found.append(read(recording.xspace, names))
         except (NotMeasured, NotAvailable, UsageError, FormatError) as error:
             why = error.problem
     return found, why

@@ -202,7 +202,8 @@ def _read(
         recorded.files["memory"] = files.write_memory(recorded.run, memory.pprof())
         if timeline is not None:
             recorded.files["timeline"] = files.write_timeline(recorded.run, timeline)
-    notes = tuple(Remark("profiler", "warning", text) for text in (*recorded.remarks, *_incomplete(timeline)))
+    said = [*recorded.remarks, *([timeline.incomplete] if timeline and timeline.incomplete else [])]
+    notes = tuple(Remark("profiler", "warning", text) for text in said)
     read = trace.profile_of(recorded.xspace, title=title, options=options)
     return replace(
         read,
@@ -214,12 +215,6 @@ def _read(
         profiler_s=(recorded.start_s or 0.0) + (recorded.stop_s or 0.0),
         remarks=(*notes, *read.remarks),
     )
-
-
-def _incomplete(timeline: Timeline | None) -> list[str]:
-    if timeline is None or not timeline.ended_because:
-        return []
-    return [f"memory was read for a part of the time only: {timeline.ended_because}"]
 
 
 def _checked(runs: int | None) -> int | None:

@@ -185,8 +185,8 @@ class Recorder:
                 self._keep_memory(recorded.run, timeline)
 
     def _keep_memory(self, run: Path, timeline: Timeline) -> None:
-        if timeline.ended_because:
-            self.found.remarks.append(f"memory was read for a part of the time only: {timeline.ended_because}")
+        if timeline.incomplete:
+            self.found.remarks.append(timeline.incomplete)
         try:
             files.write_timeline(run, timeline)
             files.write_memory(run, jax.profiler.device_memory_profile())

@@ -38,6 +38,11 @@ class Timeline:
     """Why there were no more readings before the end; empty where nothing went wrong."""
 
     @property
+    def incomplete(self) -> str:
+        """A sentence, where readings ended before the recording did; else empty."""
+        return f"memory was read for a part of the time only: {self.ended_because}" if self.ended_because else ""
+
+    @property
     def interval_s(self) -> float | None:
         """The median distance of two readings."""
         return median(self._distances()) if len(self.times_s) > 1 else None
