@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from benchax.model import (
     Absent,
     CaseId,
+    Census,
     Cost,
     Environment,
     Failure,
@@ -131,6 +132,7 @@ RICH = Measurement(
             stop="time",
             process=1,
             answers="cost inside a bigger program",
+            census=Census("branch", (("sine", 32768.0, 32768.0), ("add", 65537.0, 65536.0))),
             trials=(1, 1),
         ),
     ),

@@ -96,7 +96,7 @@ def test_a_document_from_before_an_option_existed_is_read_as_without_it() -> Non
     for later in ("isolate", "timeout_s", "memory_limit_bytes", "stages"):
         del document["options"][later]
     for samples in document["samples"]:
-        for later in ("overhead_s", "clock_tier", "trials"):
+        for later in ("overhead_s", "clock_tier", "census", "trials"):
             samples.pop(later, None)
 
     m = decode(json.dumps(document))

@@ -5,6 +5,7 @@
     Environment   where it ran
     Stages        what happens once: transfer, trace, lower, compile, first run, dispatch
     Samples       raw clock readings of one timer
+    Census        the operations in a timer's interval beside those of the function's own executable
     Memory, Cost  bytes and operations, each with its origin
     Numerics      how far the compiled outputs are from a reference
     Noise         what else the machine did meanwhile
@@ -40,6 +41,7 @@ Cache = Literal["off", "hit", "miss", "warm"]
 Cold = Literal["process", "function"]
 Severity = Literal["info", "warning", "error"]
 Stop = Literal["precise", "time", "count"]
+Form = Literal["direct", "branch"]
 Reach = Literal["build", "first_run", "samples", "all"]
 FailureKind = Literal[
     "error", "out_of_memory", "wrong_output", "wrong_shape", "crashed", "timeout", "not_run", "interrupted"
@@ -216,6 +218,18 @@ class Stages:
 
 
 @dataclass(frozen=True)
+class Census:
+    """What one run of the function does inside a timer's interval, and by itself: the proof that both are one work."""
+
+    form: Form
+    """How the function stands in the timer's program: as it is, or as the branch of a conditional, from which XLA moves
+    nothing away."""
+    operations: tuple[tuple[str, float, float], ...]
+    """(operation, in the interval, by itself), dearest first: how many of it one call executes, bodies of loops times
+    their trip counts; elements for what moves data, calls for custom calls."""
+
+
+@dataclass(frozen=True)
 class Samples:
     """Raw clock readings of one timer in one process."""
 
@@ -238,6 +252,8 @@ class Samples:
     process: int = 0
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
+    census: Census | None = None
+    """Of the timer's own program; None where the timer runs the function's own executable."""
     trials: tuple[int, ...] | None = None
     """How many of the readings belong to each trial of a grid's cell, in order; None elsewhere."""
 

@@ -72,6 +72,7 @@ def collect(
         overhead_s=prepared.overhead_s(iterations) if prepared.overhead_s else None,
         clock_tier=prepared.clock_tier,
         regime=prepared.regime,
+        census=prepared.census,
         stop=stop,
     )
 

@@ -16,6 +16,7 @@ import jax
 
 from benchax.measuring.inputs import Call, Inputs
 from benchax.measuring.program import Program
+from benchax.model import Census
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class Prepared:
     """What a sample of `n` calls contains of the timer itself, as measured while the samples were taken."""
     clock_tier: str | None = None
     regime: str | None = None
+    census: Census | None = None
+    """Of the timer's own program around the function."""
     least_iterations: int = 1
     most_iterations: int = 1_000_000
     length: float = 1.0

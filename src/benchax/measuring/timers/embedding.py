@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from benchax.artifacts.hlo import entry_uses_parameters
 from benchax.errors import NotMeasured
@@ -20,6 +21,7 @@ from benchax.measuring.timers.base import Subject
 
 Leaves = list[Any]
 Body = Callable[[Leaves], Any]
+"""A function of its array leaves; where a program is built around it, one that returns a list of arrays."""
 
 
 def embedded(subject: Subject) -> tuple[Body, Leaves]:
@@ -29,7 +31,8 @@ def embedded(subject: Subject) -> tuple[Body, Leaves]:
         NotMeasured: it would not be the same function there, or not run every time.
     """
     _check(subject)
-    return function_of_leaves(subject)
+    body, leaves = function_of_leaves(subject)
+    return lambda values: arrays_of(body(values)), leaves
 
 
 def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
@@ -55,6 +58,21 @@ def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
         return inner(*args, **kwargs, **static)
 
     return body, [leaves[i] for i in carried]
+
+
+def arrays_of(outputs: Any) -> Leaves:
+    """The leaves of what a function returned as arrays of plain numbers, so that a loop can carry them.
+
+    Numbers that Python knows (weak types) become arrays, since loops do not take both for one; typed keys the numbers
+    that they are made of.
+    """
+    leaves = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in jax.tree.leaves(outputs)]
+    return [lax.convert_element_type(leaf, leaf.dtype) for leaf in leaves]
+
+
+def zeros_like_outputs(body: Body, leaves: Leaves) -> Leaves:
+    """What a loop around `body` carries in place of its outputs before the first repetition."""
+    return [jnp.zeros(s.shape, s.dtype) for s in jax.eval_shape(body, leaves)]
 
 
 def is_key(leaf: Any) -> bool:

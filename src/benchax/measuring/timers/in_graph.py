@@ -25,12 +25,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from benchax.artifacts.census import timed_body
 from benchax.clock import handlers
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.tiers import Tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
+from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, zeros_like_outputs
+from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
 
 READINGS = 256
 """Of one call of the executable, at most."""
@@ -47,18 +49,19 @@ class InGraph:
         """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""
         body, leaves = embedded(subject)
         clock = _clock(leaves)
-        run, empty = _compiled(clock, body, leaves)
+        run, empty = _compiled(clock, subject, body, leaves)
         overheads: dict[int, list[int]] = {}
 
         def take(iterations: int, count: int) -> list[int]:
             overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, leaves))
-            return [ns for part in _parts(count) for ns in _read(run, part, iterations, leaves)]
+            return [ns for part in _parts(count) for ns in _read(run.call, part, iterations, leaves)]
 
         return Prepared(
             sample=lambda n: round(median(take(n, 8))),
             take=take,
             overhead_s=lambda n: median(overheads[n]) / 1e9,
             clock_tier=clock.name,
+            census=run.census,
             most_iterations=1000,
             sample_time_s=SPAN_S[clock.name],
         )
@@ -86,17 +89,23 @@ def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) 
     return (times[:, 1] - times[:, 0]).tolist()
 
 
-def _compiled(clock: Tier, body: Body, leaves: Leaves) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tuple[Proven, Callable[..., Any]]:
     """(program around the function, the same without it), run once. What does not trace or compile is a reason."""
     try:
-        shapes = jax.tree.leaves(jax.eval_shape(body, leaves))
-        outputs = [jnp.zeros(s.shape, s.dtype) for s in shapes if not is_key(s)]
+        outputs = zeros_like_outputs(body, leaves)
         if not outputs:
             raise NotMeasured("it returns no arrays, and a reading of the clock would not wait for it")
-        run = jax.jit(_program(clock, lambda values: _arrays(body(values)), outputs))
+        arguments = (np.int32(1), np.int32(1), *leaves)
+        run = compile_proven(
+            lambda run: _program(clock, body, run, outputs),
+            lambda module: timed_body(module, clock.target("stamp")),
+            arguments,
+            census_alone(subject, body, leaves),
+        )
         # As many values as there are outputs: a reading costs more the more pass through it.
-        empty = jax.jit(_program(clock, None, [jnp.zeros(1, jnp.uint32) for _ in outputs]))
-        for program in (run, empty):
+        nothing = [jnp.zeros(1, jnp.uint32) for _ in outputs]
+        empty = jax.jit(_program(clock, None, FORMS[run.form], nothing)).lower(*arguments).compile()
+        for program in (run.call, empty):
             _read(program, 1, 1, leaves)
     except NotMeasured:
         raise
@@ -108,19 +117,21 @@ def _compiled(clock: Tier, body: Body, leaves: Leaves) -> tuple[Callable[..., An
     return run, empty
 
 
-def _arrays(outputs: Any) -> list[Any]:
-    """The array leaves; numbers that Python knows (weak types) as arrays, since loops do not take both for one."""
-    arrays = [jnp.asarray(leaf) for leaf in jax.tree.leaves(outputs) if not is_key(leaf)]
-    return [lax.convert_element_type(array, array.dtype) for array in arrays]
+def _program(clock: Tier, body: Body | None, run: Run, outputs: Leaves) -> Callable[..., Any]:
+    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs of `body`.
 
-
-def _program(clock: Tier, body: Callable[[Leaves], Leaves] | None, outputs: Leaves) -> Callable[..., Any]:
-    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs."""
+    Without a body it is all that surrounds one: the outputs stay what they are, or, in a branch, become a number that
+    is at hand, so that XLA leaves the conditional in the program.
+    """
 
     def once(_: Any, carry: Any) -> Any:
         values, outputs = carry
-        values, outputs = _through(clock, values, outputs)[:2]
-        return values, outputs if body is None else body(values)
+        values, outputs, time = _through(clock, values, outputs)
+        if body is not None:
+            return values, run(body, values, time[1])
+        if run is run_direct:
+            return values, outputs
+        return values, run(lambda _: [time[:1] for _ in outputs], values, time[1])
 
     def program(count: Any, iterations: Any, *leaves: Any) -> Any:
         def reading(carry: Any) -> Any:

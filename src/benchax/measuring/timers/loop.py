@@ -27,10 +27,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from benchax.artifacts.census import counted_body
 from benchax.artifacts.hlo import has_small_call, is_shared_among_threads
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
+from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, zeros_like_outputs
+from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_proven
 
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
@@ -42,30 +44,32 @@ class Loop:
     def prepare(self, subject: Subject) -> Prepared:
         """Raises `NotMeasured` with the reason where no such loop can be built."""
         body, leaves = embedded(subject)
-        run, text = _compiled(_barrier_loop(body), leaves)
-        if not has_small_call(text):
-            return Prepared(_slope(run, leaves), regime=_regime(), least_iterations=2, length=7.0)
-        _check_single_kernel(leaves, subject)
-        zero = jnp.uint32(0)
-        run, _ = _compiled(_data_loop(body), [zero, *leaves])
-        return Prepared(_slope(run, [zero, *leaves]), regime="single kernel", least_iterations=2, length=7.0)
+        proven = _compiled(_barrier_loop, subject, body, leaves)
+        regime = _regime()
+        if has_small_call(proven.text):
+            _check_single_kernel(leaves, subject)
+            proven, regime = _compiled(_data_loop, subject, body, leaves), "single kernel"
+        sample = _slope(proven.call, leaves)
+        return Prepared(sample, regime=regime, census=proven.census, least_iterations=2, length=7.0)
 
 
 def _regime() -> str:
     return "thunks" if jax.default_backend() == "cpu" else "kernels"
 
 
-def _barrier_loop(body: Body) -> Callable[..., Any]:
-    def loop(trips: Any, *leaves: Any) -> Any:
-        def trip(_: Any, carry: Any) -> Any:
-            return lax.optimization_barrier((carry[0], body(carry[0])))
+def _barrier_loop(body: Body, run: Run) -> Callable[..., Any]:
+    """(trips, zero, *leaves) -> the outputs of the last trip."""
 
-        return lax.fori_loop(0, trips, trip, (list(leaves), _zeros(body, leaves)))[1]
+    def loop(trips: Any, zero: Any, *leaves: Any) -> Any:
+        def trip(_: Any, carry: Any) -> Any:
+            return lax.optimization_barrier((carry[0], run(body, carry[0], zero)))
+
+        return lax.fori_loop(0, trips, trip, (list(leaves), zeros_like_outputs(body, list(leaves))))[1]
 
     return loop
 
 
-def _data_loop(body: Body) -> Callable[..., Any]:
+def _data_loop(body: Body, run: Run) -> Callable[..., Any]:
     """The same with a dependency that survives inside one machine function.
 
     One element of each argument is XOR-ed with bits of the previous output that a run-time zero has masked: the
@@ -75,22 +79,16 @@ def _data_loop(body: Body) -> Callable[..., Any]:
     def loop(trips: Any, zero: Any, *leaves: Any) -> Any:
         def trip(_: Any, carry: Any) -> Any:
             values, outputs = carry
-            token = _bits(jax.tree.leaves(outputs)[0]) & zero
+            token = _bits(outputs[0]) & zero
             values = [_touch(value, token) for value in values]
-            return lax.optimization_barrier((values, body(values)))
+            return lax.optimization_barrier((values, run(body, values, zero)))
 
-        return lax.fori_loop(0, trips, trip, (list(leaves), _zeros(body, leaves)))[1]
+        return lax.fori_loop(0, trips, trip, (list(leaves), zeros_like_outputs(body, list(leaves))))[1]
 
     return loop
 
 
-def _zeros(body: Body, leaves: Any) -> Any:
-    shapes = jax.eval_shape(body, list(leaves))
-    return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-
-
 def _bits(value: Any) -> Any:
-    value = jax.random.key_data(value) if is_key(value) else value
     first = value.ravel()[0] if value.ndim else value
     if first.dtype == jnp.bool_:
         return first.astype(jnp.uint32)
@@ -132,28 +130,34 @@ def _check_single_kernel(leaves: Leaves, subject: Subject) -> None:
             )
 
 
-def _compiled(loop: Callable[..., Any], leaves: Leaves) -> tuple[Callable[..., Any], str]:
-    """(callable, optimised HLO). Whatever does not trace or compile inside a loop is a reason, not a crash."""
+def _compiled(make: Callable[[Body, Run], Callable[..., Any]], subject: Subject, body: Body, leaves: Leaves) -> Proven:
+    """The loop, run once. Whatever does not trace or compile inside a loop is a reason, not a crash."""
     try:
-        jitted = jax.jit(loop)
-        text = jitted.lower(jnp.int32(1), *leaves).compile().as_text()
-        jax.block_until_ready(jitted(jnp.int32(1), *leaves))
+        if not zeros_like_outputs(body, leaves):
+            raise NotMeasured("it returns no arrays, and nothing would tie one trip to the next")
+        arguments = (jnp.int32(1), jnp.uint32(0), *leaves)
+        proven = compile_proven(
+            lambda run: make(body, run), counted_body, arguments, census_alone(subject, body, leaves)
+        )
+        jax.block_until_ready(proven.call(*arguments))
+    except NotMeasured:
+        raise
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"it cannot run inside a compiled loop ({type(error).__name__}: {first_line})") from error
-    return jitted, text or ""
+    return proven
 
 
 def _slope(run: Callable[..., Any], leaves: Leaves) -> Callable[[int], int]:
-    wait = jax.block_until_ready
+    wait, zero = jax.block_until_ready, jnp.uint32(0)
 
     def sample(n: int) -> int:
         few, many = jnp.int32(n // 2), jnp.int32(n // 2 + n)
         wait((few, many))
         start = perf_counter_ns()
-        wait(run(few, *leaves))
+        wait(run(few, zero, *leaves))
         between = perf_counter_ns()
-        wait(run(many, *leaves))
+        wait(run(many, zero, *leaves))
         return perf_counter_ns() - between - (between - start)
 
     return sample

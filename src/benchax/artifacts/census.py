@@ -1,0 +1,234 @@
+"""A census of a program's work: which operations it executes and how many of each. From its text, without JAX.
+
+A timer that builds a program around a function must show that the function's work is inside the interval: XLA moves out
+of a loop what does not change there, deletes what nobody uses, and may fuse the rest otherwise. So the operations inside
+the timed region of the optimised program are counted beside those of the function's own executable.
+
+    counted    arithmetic by opcode, as `operations` counts it; elements that are gathered, sorted, transposed or copied;
+               custom calls by target; fusions count what is inside of them
+    loops      bodies times their trip counts; where that is decided at run time the body counts once, and the loop as such
+    branches   the most that any branch of a conditional does of each operation
+
+Fusing may compute a cheap producer twice, so the two need not agree to the last operation: `compare` weighs what is
+missing and what is added by a rough price of each operation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from benchax.artifacts import hlo_module, loops, operations
+from benchax.artifacts.hlo import Instruction, shape_bytes
+from benchax.artifacts.hlo_module import Computation, Module
+from benchax.artifacts.operations import Work
+from benchax.units import count
+
+Tally = Counter[str]
+"""How many of each operation; elements for what moves data, calls for custom calls."""
+
+UNKNOWN_LOOP = "loop of unknown trip count"
+COPIES = frozenset({"copy", "transpose"})
+"""What XLA adds where a value changes its owner or its layout: data moves, nothing is computed."""
+_MOVES = frozenset({
+    "cholesky", "collective-permute", "all-gather", "all-to-all", "concatenate", "dynamic-update-slice", "gather", "pad",
+    "reverse", "scatter", "select-and-scatter", "sort", "triangular-solve", *COPIES,
+})  # fmt: skip
+_CALL = "custom call "
+_OURS = "benchax_"
+_ANNOTATIONS = ("Sharding", "SPMD", "xla.sdy.")
+
+# Rough prices in the unit of one addition: enough to tell a sine that is missing from an index that is.
+_PRICES = {"dot": 0.25, "convolution": 0.25, "sort": 3.0, "custom": 1e4, UNKNOWN_LOOP: 1e4}
+_TRANSCENDENTAL_PRICE = 10.0
+
+MOST_MISSING = 0.02
+MOST_ADDED = 0.05
+ADDED_ANYWAY = 64.0
+"""Additions' worth: the counter and the condition of the loop around, a predicate."""
+
+
+class Difference(NamedTuple):
+    """How a timed region differs from the function's own executable."""
+
+    missing: float
+    """Share of the function's work, by price, that the region does not do."""
+    added: float
+    """What it does beyond that, as a share of the function's work."""
+    operations: tuple[tuple[str, float, float], ...]
+    """(operation, in the region, by itself) where they differ, dearest difference first."""
+
+    @property
+    def is_same(self) -> bool:
+        return self.missing <= MOST_MISSING and self.added <= MOST_ADDED
+
+
+def take_census(module: Module, computation: Computation | None = None) -> Tally:
+    """The operations of one run of `computation` (default: the entry), those that it calls included."""
+    computation = computation or module.entry
+    return Tally() if computation is None else _Counting(module).computation(computation)
+
+
+def compare(timed: Tally, alone: Tally) -> Difference:
+    """What the timed region lacks and what it adds, weighed by price."""
+    total = sum(price(name) * amount for name, amount in alone.items())
+    names = [name for name in {**alone, **timed} if timed[name] != alone[name]]
+    gaps = {name: price(name) * (alone[name] - timed[name]) for name in names}
+    # By itself a program copies inputs that are outputs too; around it nobody needs the copy.
+    missing = sum(gap for name, gap in gaps.items() if gap > 0 and name not in COPIES)
+    added = max(0.0, sum(-gap for gap in gaps.values() if gap < 0) - ADDED_ANYWAY)
+    ordered = sorted(names, key=lambda name: -abs(gaps[name]))
+    return Difference(
+        missing / total if total else 0.0,
+        added / total if total else float(added > 0),
+        tuple((name, timed[name], alone[name]) for name in ordered),
+    )
+
+
+def price(name: str) -> float:
+    """Of one operation of that name, in additions."""
+    if name in operations.TRANSCENDENTAL:
+        return _TRANSCENDENTAL_PRICE
+    return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)
+
+
+def timed_body(module: Module, stamp_target: str) -> Computation | None:
+    """The body of the innermost loop that reads the clock: what one run of the function costs is inside of it.
+
+    Args:
+        stamp_target: of the custom call that reads the clock.
+    """
+    bodies = [body for body in _loop_bodies(module) if _reads_clock(body, stamp_target)]
+    inner = [body for body in bodies if not any(other in bodies for other in _reached(module, body))]
+    return inner[0] if len(inner) == 1 else None
+
+
+def counted_body(module: Module) -> Computation | None:
+    """The body of the outermost loop of the entry whose trip count is an operand; of several the dearest."""
+    if module.entry is None:
+        return None
+    outermost = [
+        dict(module.called(each)).get("body")
+        for computation in (module.entry, *_called_directly(module, module.entry))
+        for each in computation.instructions
+        if each.opcode == "while" and loops.trip_count(module, computation, each)[0] is None
+    ]
+    bodies = [body for body in outermost if body is not None]
+    return max(bodies, key=lambda body: _worth(take_census(module, body)), default=None)
+
+
+def describe_missing(difference: Difference, most: int = 3) -> str:
+    """ "0 of its 32.8 k sine, 2 of its 3 dot": what the region lacks, dearest first."""
+    lacking = [each for each in difference.operations if each[1] < each[2] and each[0] not in COPIES][:most]
+    return ", ".join(f"{count(timed)} of its {count(alone)} {name}" for name, timed, alone in lacking)
+
+
+def describe_added(difference: Difference, most: int = 3) -> str:
+    """ "205 k instead of 4.10 k sine": what the region does beyond, dearest first."""
+    beyond = [each for each in difference.operations if each[1] > each[2]][:most]
+    return ", ".join(f"{count(timed)} instead of {count(alone)} {name}" for name, timed, alone in beyond)
+
+
+class _Counting:
+    """Adds up computations, each once."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.known: dict[str, Tally] = {}
+
+    def computation(self, computation: Computation) -> Tally:
+        if computation.name not in self.known:
+            total = Tally()
+            for each in computation.instructions:
+                total.update(self.instruction(computation, each))
+            self.known[computation.name] = total
+        return self.known[computation.name]
+
+    def instruction(self, computation: Computation, each: Instruction) -> Tally:
+        if each.opcode == "while":
+            return self.loop(computation, each)
+        if each.opcode == "conditional":
+            return self.branches(each)
+        if each.opcode in ("fusion", "call", "async-start"):
+            return _sum(self.computation(inside) for _, inside in self.module.called(each))
+        if each.opcode.startswith("custom-call"):
+            return _custom_call(each)
+        return self.operation(computation, each)
+
+    def loop(self, computation: Computation, each: Instruction) -> Tally:
+        called = dict(self.module.called(each))
+        body = self.computation(called["body"]) if "body" in called else Tally()
+        trips, _ = loops.trip_count(self.module, computation, each)
+        return Tally({**body, UNKNOWN_LOOP: body[UNKNOWN_LOOP] + 1}) if trips is None else _times(body, trips)
+
+    def branches(self, each: Instruction) -> Tally:
+        most = Tally()
+        for _, inside in self.module.called(each):
+            most |= self.computation(inside)
+        return most
+
+    def operation(self, computation: Computation, each: Instruction) -> Tally:
+        work = operations.arithmetic(computation, each, self.applied)
+        amount = work.flops + work.transcendentals
+        if each.opcode in _MOVES:
+            amount = max(amount, operations.elements(each.shape)) if shape_bytes(each.shape) else 0
+        return Tally({each.opcode: amount}) if amount else Tally()
+
+    def applied(self, each: Instruction) -> Work:
+        inside = _sum(self.computation(called) for _, called in self.module.called(each))
+        return Work(flops=float(sum(inside.values())))
+
+
+def _custom_call(each: Instruction) -> Tally:
+    target = hlo_module.attributes(each).get("custom_call_target", "").strip('"')
+    is_work = target and not target.startswith((_OURS, *_ANNOTATIONS))
+    return Tally({_CALL + target: 1}) if is_work else Tally()
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total.update(tally)
+    return total
+
+
+def _times(tally: Tally, factor: int) -> Tally:
+    return Tally({name: amount * factor for name, amount in tally.items()})
+
+
+def _worth(tally: Tally) -> float:
+    return sum(price(name) * amount for name, amount in tally.items())
+
+
+def _loop_bodies(module: Module) -> list[Computation]:
+    return [
+        body
+        for computation in module.computations.values()
+        for each in computation.instructions
+        if each.opcode == "while"
+        for key, body in module.called(each)
+        if key == "body"
+    ]
+
+
+def _reads_clock(body: Computation, target: str) -> bool:
+    return any(each.opcode == "custom-call" and f'"{target}"' in each.attributes for each in body.instructions)
+
+
+def _reached(module: Module, computation: Computation) -> list[Computation]:
+    """All computations that this one calls, at any depth; not itself."""
+    found: dict[str, Computation] = {}
+    todo = [computation]
+    while todo:
+        for each in todo.pop().instructions:
+            for _, called in module.called(each):
+                if called.name not in found:
+                    found[called.name] = called
+                    todo.append(called)
+    return list(found.values())
+
+
+def _called_directly(module: Module, computation: Computation) -> list[Computation]:
+    """By a `call`: XLA:CPU wraps a small loop in one."""
+    return [called for each in computation.instructions if each.opcode == "call" for _, called in module.called(each)]
