@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from jax_versions import tells_runs
 
+from benchax.artifacts.census import Tally, compare
 from benchax.artifacts.hlo import has_small_call
 from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
 from benchax.measuring.stopping import calibrate
-from benchax.measuring.timers import TIMERS, loop
+from benchax.measuring.timers import TIMERS, loop, regions
 from benchax.model import Samples
 
 pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
@@ -73,6 +74,103 @@ def test_pytrees_keys_and_scalars_can_be_timed(timer, subject, fn, args):
     prepared = timer.prepare(subject(fn, *args))
 
     assert prepared.sample(max(2, prepared.least_iterations)) != 0
+
+
+def positions(x):
+    """Positional encodings: of its 65,536 sines and cosines none depends on the input."""
+    at = jnp.arange(x.shape[0])[:, None] * jnp.exp(jnp.arange(x.shape[1] // 2) * -0.1)
+    return x + jnp.concatenate([jnp.sin(at), jnp.cos(at)], -1)
+
+
+def dropout(x):
+    return jnp.where(jax.random.bernoulli(jax.random.key(0), 0.5, x.shape), 2 * x, 0)
+
+
+def loop_over_constants(x):
+    return x + jax.lax.fori_loop(0, 100, lambda i, c: jnp.sin(c) + 1, jnp.zeros(1000)).sum()
+
+
+def constant_work_in_a_scan(x):
+    """XLA moves the sines out of this scan, also where the function stands alone."""
+
+    def step(carry, _):
+        return carry * 0.5 + jnp.sin(jnp.arange(4096.0) * x[0]), carry.sum()
+
+    return jax.lax.scan(step, jnp.zeros(4096), None, length=50)
+
+
+CONSTANT_WORK = [
+    pytest.param(positions, jnp.ones((512, 128)), id="positions"),
+    pytest.param(dropout, jnp.ones((512, 128)), id="dropout"),
+    pytest.param(loop_over_constants, jnp.ones(8), id="loop"),
+    pytest.param(constant_work_in_a_scan, jnp.ones(8), id="scan"),
+]
+
+
+@pytest.mark.parametrize("name", ["in_graph", "pipelined", pytest.param("device", marks=tells_runs)])
+@pytest.mark.parametrize(("fn", "x"), CONSTANT_WORK)
+def test_work_that_does_not_depend_on_the_inputs_is_timed_as_in_a_call(name, fn, x, subject):
+    """A slope can be off either way on a busy machine: of `loop` the census speaks, in the next test."""
+    made = subject(fn, x)
+    prepared, alone = TIMERS[name].prepare(made), TIMERS["wall"].prepare(made)
+    n = prepared.least_iterations
+
+    # By turns, and of each the least: whatever disturbs can only lengthen.
+    readings = [(prepared.sample(n) / n, alone.sample(1)) for _ in range(30)]
+
+    own, wall = (min(column) for column in zip(*readings, strict=True))
+    assert 0.25 * wall < own < 3 * wall
+
+
+@pytest.mark.parametrize(("fn", "x"), [*CONSTANT_WORK, pytest.param(jnp.tanh, jnp.ones((64, 64)), id="tanh")])
+def test_a_timer_with_a_program_of_its_own_shows_that_it_does_the_function_s_work(timer, fn, x, subject):
+    """The others run the function's own executable."""
+    found = timer.prepare(subject(fn, x)).census
+
+    assert (found is None) == (timer.name not in ("in_graph", "loop"))
+    if found is not None:
+        timed, alone = (Tally({name: pair[i] for name, *pair in found.operations}) for i in (0, 1))
+        assert compare(timed, alone).is_same
+        assert sum(alone.values()) >= 4096
+
+
+@pytest.mark.parametrize("name", ["in_graph", "loop"])
+def test_a_program_that_leaves_out_work_has_no_number_and_names_what_is_missing(name, subject, monkeypatch):
+    monkeypatch.delitem(regions.FORMS, "branch")
+
+    with pytest.raises(NotMeasured) as raised:
+        TIMERS[name].prepare(subject(positions, jnp.ones((512, 128))))
+
+    assert raised.value.problem == (
+        "inside a loop XLA does only 0 of its 32.8 k sine, 0 of its 32.8 k cosine, 0 of its 65.6 k multiply operations "
+        "every time"
+    )
+
+
+@pytest.mark.parametrize("name", ["in_graph", "loop"])
+def test_a_program_that_does_more_than_the_function_has_no_number(name, subject, monkeypatch):
+    monkeypatch.setattr(regions, "FORMS", {"direct": lambda body, values, word: body(body(values))})
+
+    with pytest.raises(
+        NotMeasured, match=r"into more than it is by itself: 8\.19 k instead of 4\.10 k tanh operations$"
+    ):
+        TIMERS[name].prepare(subject(jnp.tanh, jnp.ones((64, 64))))
+
+
+def test_what_xla_folds_by_itself_is_folded_in_the_timing_program(subject):
+    made = subject(lambda x: x + jnp.sin(jnp.array([1.0, 2.0, 3.0])).sum(), jnp.ones(2000))
+
+    found = TIMERS["in_graph"].prepare(made).census
+
+    assert "sine" not in [name for name, *_ in found.operations]
+
+
+def test_a_key_that_is_returned_is_made_every_time(subject):
+    made = subject(lambda k: jax.random.split(k, 5000), jax.random.key(0))
+
+    found = TIMERS["in_graph"].prepare(made).census
+
+    assert {name: timed for name, timed, _ in found.operations}["xor"] > 5000
 
 
 def test_the_function_is_called_as_often_as_was_asked(subject):

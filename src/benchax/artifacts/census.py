@@ -1,12 +1,12 @@
 """A census of a program's work: which operations it executes and how many of each. From its text, without JAX.
 
-A timer that builds a program around a function must show that the function's work is inside the interval: XLA moves out
-of a loop what does not change there, deletes what nobody uses, and may fuse the rest otherwise. So the operations inside
-the timed region of the optimised program are counted beside those of the function's own executable.
+A timer that builds a program around a function must show that the function's work is inside the interval: XLA moves
+out of a loop what does not change there, deletes what nobody uses, and may fuse the rest otherwise. So the operations
+inside the timed region of the optimised program are counted beside those of the function's own executable.
 
-    counted    arithmetic by opcode, as `operations` counts it; elements that are gathered, sorted, transposed or copied;
-               custom calls by target; fusions count what is inside of them
-    loops      bodies times their trip counts; where that is decided at run time the body counts once, and the loop as such
+    counted    arithmetic by opcode, as `operations` counts it; elements that are gathered, sorted, transposed or
+               copied; custom calls by target; fusions count what is inside of them
+    loops      bodies times their trip counts; where that is decided at run time the body counts once, and the loop too
     branches   the most that any branch of a conditional does of each operation
 
 Fusing may compute a cheap producer twice, so the two need not agree to the last operation: `compare` weighs what is
@@ -16,7 +16,7 @@ missing and what is added by a rough price of each operation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchax.artifacts import hlo_module, loops, operations
@@ -32,8 +32,8 @@ UNKNOWN_LOOP = "loop of unknown trip count"
 COPIES = frozenset({"copy", "transpose"})
 """What XLA adds where a value changes its owner or its layout: data moves, nothing is computed."""
 _MOVES = frozenset({
-    "cholesky", "collective-permute", "all-gather", "all-to-all", "concatenate", "dynamic-update-slice", "gather", "pad",
-    "reverse", "scatter", "select-and-scatter", "sort", "triangular-solve", *COPIES,
+    "all-gather", "all-to-all", "cholesky", "collective-permute", "concatenate", "dynamic-update-slice", "gather",
+    "pad", "reverse", "scatter", "select-and-scatter", "sort", "triangular-solve", *COPIES,
 })  # fmt: skip
 _CALL = "custom call "
 _OURS = "benchax_"
@@ -118,16 +118,22 @@ def counted_body(module: Module) -> Computation | None:
     return max(bodies, key=lambda body: _worth(take_census(module, body)), default=None)
 
 
-def describe_missing(difference: Difference, most: int = 3) -> str:
+def describe_missing(difference: Difference) -> str:
     """ "0 of its 32.8 k sine, 2 of its 3 dot": what the region lacks, dearest first."""
-    lacking = [each for each in difference.operations if each[1] < each[2] and each[0] not in COPIES][:most]
-    return ", ".join(f"{count(timed)} of its {count(alone)} {name}" for name, timed, alone in lacking)
+    lacking = [each for each in difference.operations if each[1] < each[2] and each[0] not in COPIES]
+    return ", ".join(f"{count(timed)} of its {count(alone)} {name}" for name, timed, alone in _dearest(lacking))
 
 
-def describe_added(difference: Difference, most: int = 3) -> str:
+def describe_added(difference: Difference) -> str:
     """ "205 k instead of 4.10 k sine": what the region does beyond, dearest first."""
-    beyond = [each for each in difference.operations if each[1] > each[2]][:most]
-    return ", ".join(f"{count(timed)} instead of {count(alone)} {name}" for name, timed, alone in beyond)
+    beyond = [each for each in difference.operations if each[1] > each[2]]
+    return ", ".join(f"{count(timed)} instead of {count(alone)} {name}" for name, timed, alone in _dearest(beyond))
+
+
+def _dearest(differences: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """At most three, and none that is nothing beside the first."""
+    dearness = [price(name) * abs(timed - alone) for name, timed, alone in differences]
+    return [each for each, dear in zip(differences[:3], dearness, strict=False) if dear > 0.01 * dearness[0]]
 
 
 class _Counting:

@@ -2,7 +2,7 @@
 
 The arguments are carried through an `optimization_barrier` together with the outputs, so that each trip depends on
 the one before and XLA can neither hoist the body nor delete it (a barrier around invariant arguments does not stop
-it: facts measured 0.02 of the true time). The trip count is an operand: one executable serves all counts, and the
+it: 0.02 of the true time was read). The trip count is an operand: one executable serves all counts, and the
 loop's fixed costs cancel in the difference. Excludes dispatch, the thread hand-over and output allocation. Two regimes:
 
     thunks         each trip runs the body's thunks (85 to 390 ns a trip on CPU, included)
@@ -12,7 +12,8 @@ loop's fixed costs cancel in the difference. Excludes dispatch, the thread hand-
                    share among threads is refused: sin of 2^20 numbers kept 1.00 cores busy in a loop, 1.47
                    by itself (two cores, jax 0.12.0.1).
 
-Wrong for programs whose constant part XLA does not fold but hoists. A single difference contains every preemption.
+That the loop does all of the function's work in each trip is proved for each case (`regions.py`). A single difference
+contains every preemption.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

@@ -120,7 +120,7 @@ def record(timed: Tally, alone: Tally, form: Form) -> Census:
 
 
 def census_alone(subject: Subject, body: Body, leaves: Leaves) -> Tally:
-    """What the function's own executable does; where its text cannot be reached, the same function is compiled again."""
+    """What the function's own executable does; where that cannot be reached, the same function is compiled again."""
     text = subject.hlo or jax.jit(lambda *values: body(list(values))).lower(*leaves).compile().as_text() or ""
     return _read(text)
 
