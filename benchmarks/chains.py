@@ -65,7 +65,8 @@ class NoChain(Exception):
 
 @dataclass(frozen=True)
 class ChainTime:
-    """Seconds per call by the chain. `low_s` and `high_s`: 95 % interval of the median, widened by the ties' doubt."""
+    """Seconds per call by the chain. `low_s` and `high_s`: the 95 % interval of the median and the least, whichever is
+    further, widened by the ties' doubt."""
 
     copies: int
     rounds: int
@@ -136,14 +137,15 @@ def _estimate(readings: Sequence[Sequence[int]], n: int, remark: str) -> ChainTi
     slopes = (long - short) / n
     tie_s = max(0.0, float(min(tie_long) - min(tie_short)) / n)
     low_s, high_s = median_interval(list(slopes)) or (min(slopes), max(slopes))
+    least_s = float(min(long) - min(short)) / n
     doubt_s = TIE_DOUBT * tie_s + 5e-9
     return ChainTime(
         copies=n,
         rounds=len(slopes),
         median_s=median(slopes) - tie_s,
-        least_s=float(min(long) - min(short)) / n - tie_s,
-        low_s=float(low_s) - tie_s - doubt_s,
-        high_s=float(high_s) - tie_s + doubt_s,
+        least_s=least_s - tie_s,
+        low_s=min(float(low_s), least_s) - tie_s - doubt_s,
+        high_s=max(float(high_s), least_s) - tie_s + doubt_s,
         tie_s=tie_s,
         floor_s=float(median(floor)),
         remark=remark,

@@ -1,0 +1,232 @@
+"""Do the timers time the function? Each of `public_functions.py` by in_graph, loop, device and wall, beside a chain.
+
+The chain (`chains.py`) is made by hand and knows nothing of the timers. For each timer and function one word:
+
+    agrees      the timer's interval and the chain's band meet within 5 %; for wall: within 5 % and the cost of a call
+                (`floor`: the same inputs, and outputs of the same shapes that one number fills)
+    refused     "not measured, because ...": counted by reason
+    explained   it disagrees, and a remark of the row that speaks of this timer says why (`EXPLAINS`)
+    SILENT      it disagrees without a word
+    no chain    the function could not be chained, or the chain's band is wider than 25 %: nothing is claimed
+
+    python benchmarks/census.py [--only TEXT] [--library NAME] [--limit N] [--seconds S] [--json FILE [--resume]]
+
+All of them take about 15 minutes on a quiet machine. With --json each row is appended to the file as it is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import jax
+from chains import NoChain, chain_time
+from public_functions import NotInstalled, PublicFunction, choose
+from report import header, load, note, table
+
+import benchax
+
+TIMERS = ("in_graph", "loop", "device", "wall")
+TOLERANCE = 0.05
+WIDEST = 0.25
+"""Half the chain's band over its middle: beyond, the machine was too busy for a yardstick."""
+EXPLAINS: dict[str, tuple[str, ...]] = {
+    "in_graph": ("folded", "no-inputs", "more-than-a-call"),
+    "loop": ("folded", "no-inputs", "more-than-a-call"),
+    "device": ("page-faults", "more-than-a-call"),
+    "wall": ("dispatch-bound", "page-faults", "not-steady"),
+}
+"""Codes of the remarks that explain a disagreement, by timer. Not among them: "busy" and "resident-far-below-wall",
+which say that something is wrong and not with which timer."""
+PACKAGES = ("flax", "equinox", "optax", "diffrax", "blackjax", "numpyro")
+Row = dict[str, Any]
+
+
+def measure(row: PublicFunction, seconds: float) -> Row:
+    """All figures of one function, as JSON holds them; "error" where there are none."""
+    begun, found = perf_counter(), {"name": row.label, "timers": {}, "refused": {}, "remarks": {}}
+    try:
+        fn, args, kwargs = row.make()
+    except NotInstalled as error:
+        return found | {"error": str(error)}
+    try:
+        found |= _by_chain(row, seconds)
+        # An argument that is called like an option of `bench` does not occur in the tables.
+        measured = benchax.bench(
+            fn, *args, **kwargs, timer=",".join(TIMERS), memory=False, verify="off", store="off",
+            max_time_s=seconds / 4, min_time_s=seconds / 10,
+        )  # fmt: skip
+    except Exception as error:
+        return found | {"error": f"{type(error).__name__}: {_short(str(error))}"}
+    if measured.failure:
+        found["error"] = f"{measured.failure.stage}: {_short(measured.failure.message)}"
+    for timer in TIMERS:
+        if summary := measured.summary(timer):
+            found["timers"][timer] = asdict(summary)
+        else:
+            found["refused"][timer] = measured.why_absent(f"samples.{timer}") or found.get("error") or "NO REASON"
+    found["remarks"] = {remark.code: remark.message for remark in measured.remarks}
+    return found | {"took_s": perf_counter() - begun}
+
+
+def _by_chain(row: PublicFunction, seconds: float) -> Row:
+    """From arguments of its own, for the function may change them."""
+    fn, args, kwargs = (row.pure or row.make)()
+    try:
+        return {"chain": asdict(chain_time(fn, args, kwargs, seconds=0.6 * seconds, compile_s=3 * seconds))}
+    except NoChain as error:
+        return {"no_chain": str(error)}
+    except Exception as error:
+        return {"no_chain": f"{type(error).__name__}: {_short(str(error))}"}
+
+
+def judge(row: Row, timer: str) -> str:
+    """One of: agrees, refused, explained, SILENT, no chain."""
+    if timer in row["refused"]:
+        return "SILENT" if row["refused"][timer] == "NO REASON" else "refused"
+    if timer not in row["timers"]:
+        return "no chain"
+    band = chain_band(row)
+    if band is None:
+        return "no chain"
+    summary, (low_s, high_s) = row["timers"][timer], band
+    if timer == "wall":
+        high_s += row["chain"]["floor_s"] if "chain" in row else float("inf")
+    least_s = summary["low_s"] if summary["low_s"] is not None else summary["min_s"]
+    most_s = summary["high_s"] if summary["high_s"] is not None else summary["max_s"]
+    if least_s <= high_s * (1 + TOLERANCE) and most_s >= low_s * (1 - TOLERANCE):
+        return "agrees"
+    return "explained" if any(code in row["remarks"] for code in EXPLAINS[timer]) else "SILENT"
+
+
+def chain_band(row: Row) -> tuple[float, float] | None:
+    """What the function may take by the chain, in seconds; None where the chain does not tell."""
+    chain = row.get("chain")
+    if chain is None:
+        return None
+    middle_s = (chain["low_s"] + chain["high_s"]) / 2
+    if middle_s <= 0 or (chain["high_s"] - chain["low_s"]) / 2 > WIDEST * middle_s:
+        return None
+    return chain["low_s"], chain["high_s"]
+
+
+# What is printed.
+
+
+def line(row: Row) -> list[str]:
+    if not row["timers"] and "error" in row:
+        return [row["name"], "not measured, because " + _short(row["error"])]
+    cells = []
+    for timer in TIMERS:
+        found = row["timers"].get(timer)
+        text = f"{_us(found['min_s'])}/{_us(found['median_s'])}" if found else "-"
+        cells.append(text + {"SILENT": "!", "explained": "e", "no chain": "?"}.get(judge(row, timer), ""))
+    if chain := row.get("chain"):
+        cells.append(f"{_us(chain['low_s'])}–{_us(chain['high_s'])}")
+        cells += [_us(chain["tie_s"]), _us(chain["floor_s"])]
+    else:
+        cells += ["-", "-", "-"]
+    return [row["name"], *cells]
+
+
+def details(row: Row) -> list[str]:
+    """Refusals, what is silent, and how the chain differs."""
+    lines = [f"    {timer} refused: {_short(why)}" for timer, why in row["refused"].items()]
+    if "no_chain" in row:
+        lines.append(f"    no chain: {row['no_chain']}")
+    elif row.get("chain", {}).get("remark"):
+        lines.append(f"    chain: {row['chain']['remark']}")
+    if any(judge(row, timer) in ("SILENT", "explained") for timer in TIMERS):
+        lines += [f"    remark {code}: {_short(message)}" for code, message in row["remarks"].items()]
+    return lines
+
+
+def summarize(rows: list[Row]) -> int:
+    """Prints the tables; returns the number of silent disagreements."""
+    words = ("agrees", "refused", "explained", "SILENT", "no chain")
+    rows = list({row["name"]: row for row in rows}.values())
+    told = {timer: Counter(judge(row, timer) for row in rows) for timer in TIMERS}
+    print(f"{len(rows)} functions, {sum('error' in row for row in rows)} of them not measured")
+    table(["", *words], [[timer, *[str(told[timer][word]) for word in words]] for timer in TIMERS])
+    reasons = Counter((t, _kind(why)) for row in rows for t, why in row["refused"].items())
+    print("refused, by reason")
+    table(["", "functions", "reason"], [[t, str(count), why] for (t, why), count in reasons.most_common()])
+    silent = [(row, timer) for row in rows for timer in TIMERS if judge(row, timer) == "SILENT"]
+    print(f"{len(silent)} silent disagreements")
+    table(["", "timer", "timer µs", "chain µs", "ratio"], [_silent(row, timer) for row, timer in silent])
+    return len(silent)
+
+
+def _silent(row: Row, timer: str) -> list[str]:
+    if timer not in row["timers"]:
+        return [row["name"], timer, "absent without a reason", "", ""]
+    median_s, chain_s = row["timers"][timer]["median_s"], row["chain"]["median_s"]
+    return [row["name"], timer, _us(median_s), _us(chain_s), f"{median_s / chain_s:.2f}" if chain_s > 0 else "-"]
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:.4g}"
+
+
+def _short(text: str, most: int = 110) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _kind(why: str) -> str:
+    """Reasons that differ in their figures alone are one."""
+    return _short(re.sub(r"\d[\d.,]*( (ns|µs|ms|s|%|B|KiB|MiB))?", "N", why), 90)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """What an earlier run has left; a line that was cut off is left out."""
+    rows = []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(text))
+        except json.JSONDecodeError:
+            note(f"a line of {path} is no JSON: {text[:60]!r}")
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="functions whose name contains this")
+    parser.add_argument("--library", default="", help="functions of this library")
+    parser.add_argument("--limit", type=int, help="so many, evenly spread")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of readings for each function (default: 1)")
+    parser.add_argument("--json", type=Path, help="append each row to this file")
+    parser.add_argument("--resume", action="store_true", help="skip what the file of --json has already")
+    arguments = parser.parse_args()
+    if arguments.resume and not arguments.json:
+        parser.error("--resume continues a file: name it with --json FILE")
+    header("census: timers beside a chain made by hand", PACKAGES)
+    rows = read_rows(arguments.json) if arguments.resume else []
+    done = {row["name"] for row in rows}
+    chosen = [f for f in choose(arguments.only, arguments.library, arguments.limit) if f.label not in done]
+    print("µs, least/median; ! silent, e explained, ? no chain", *TIMERS, "chain", "tie", "floor", sep="   ")
+    for i, function in enumerate(chosen):
+        row = measure(function, arguments.seconds)
+        rows.append(row)
+        if arguments.json:
+            with arguments.json.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        name, *cells = line(row)
+        print(f"{name:42}", *[f"{cell:>17}" for cell in cells[:4]], *cells[4:], flush=True)
+        print(*details(row), sep="\n", end="\n" if details(row) else "", flush=True)
+        if i % 20 == 19:
+            jax.clear_caches()  # hundreds of compiled chains would stay in memory
+            note(f"{i + 1} of {len(chosen)}, {load()}")
+    print()
+    sys.exit(1 if summarize(rows) else 0)
+
+
+if __name__ == "__main__":
+    main()
