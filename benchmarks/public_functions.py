@@ -178,7 +178,7 @@ def check(rows: Sequence[PublicFunction]) -> int:
             print(f"{row.label:45} FAILED: {type(error).__name__}: {re.sub(chr(10), ' ', str(error))[:200]}")
             traceback.print_exc(limit=-2, file=sys.stderr)
             continue
-        if not outputs:
+        if not outputs and row.pure is None:  # what writes into a Ref may return nothing
             failed += 1
             print(f"{row.label:45} FAILED: it returns no array")
         elif least_s > 4e-3:

@@ -20,7 +20,8 @@ X = "f32[512,128]"
 @lru_cache
 def _captured(text: str) -> Any:
     """An array that functions close over; made when first used, not when this file is imported."""
-    return make_input(text, "captured")
+    with jax.ensure_compile_time_eval():  # the first use is inside a trace, whose tracers must not be kept
+        return make_input(text, "captured")
 
 
 def positional_encoding(x):
