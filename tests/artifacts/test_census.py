@@ -55,6 +55,24 @@ def test_custom_calls_count_by_target() -> None:
     assert [amount for name, amount in found.items() if name.startswith("custom call lapack")] == [1]
 
 
+def test_what_is_shared_among_threads_counts_as_such() -> None:
+    text = """HloModule m
+
+%f (p: f32[1024,1024]) -> f32[1024,1024] {
+  %p = f32[1024,1024]{1,0} parameter(0)
+  ROOT %s = f32[1024,1024]{1,0} sine(%p)
+}
+
+ENTRY %main (x: f32[1024,1024]) -> f32[1024,1024] {
+  %x = f32[1024,1024]{1,0} parameter(0)
+  ROOT %v = f32[1024,1024]{1,0} fusion(%x), kind=kLoop, calls=%f, backend_config={"outer_dimension_partitions":["2"]}
+}
+"""
+
+    assert take_census(hlo_module.parse(text)) == {"sine": 2**20, "thread-parallel": 2**20}
+    assert "thread-parallel" not in take_census(hlo_module.parse(text.replace('["2"]', "[]")))
+
+
 def test_equal_work_is_the_same() -> None:
     one = Tally({"sine": 1000, "add": 500})
 

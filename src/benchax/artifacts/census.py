@@ -5,7 +5,8 @@ out of a loop what does not change there, deletes what nobody uses, and may fuse
 inside the timed region of the optimised program are counted beside those of the function's own executable.
 
     counted    arithmetic by opcode, as `operations` counts it; elements that are gathered, sorted, transposed or
-               copied; custom calls by target; fusions count what is inside of them
+               copied; custom calls by target; fusions count what is inside of them, once more where XLA:CPU shares
+               it among threads
     loops      bodies times their trip counts; where that is decided at run time the body counts once, and the loop too
     branches   the most that any branch of a conditional does of each operation
 
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchax.artifacts import hlo_module, loops, operations
-from benchax.artifacts.hlo import Instruction, shape_bytes
+from benchax.artifacts.hlo import Instruction, is_shared_among_threads, shape_bytes
 from benchax.artifacts.hlo_module import Computation, Module
 from benchax.artifacts.operations import Work
 from benchax.units import count
@@ -29,6 +30,8 @@ Tally = Counter[str]
 """How many of each operation; elements for what moves data, calls for custom calls."""
 
 UNKNOWN_LOOP = "loop of unknown trip count"
+SHARED = "thread-parallel"
+"""Operations that XLA:CPU shares among threads, counted a second time."""
 COPIES = frozenset({"copy", "transpose"})
 """What XLA adds where a value changes its owner or its layout: data moves, nothing is computed."""
 _MOVES = frozenset({
@@ -157,7 +160,10 @@ class _Counting:
         if each.opcode == "conditional":
             return self.branches(each)
         if each.opcode in ("fusion", "call", "async-start"):
-            return _sum(self.computation(inside) for _, inside in self.module.called(each))
+            inside = _sum(self.computation(called) for _, called in self.module.called(each))
+            return (
+                Tally({**inside, SHARED: sum(inside.values())}) if is_shared_among_threads(each.attributes) else inside
+            )
         if each.opcode.startswith("custom-call"):
             return _custom_call(each)
         return self.operation(computation, each)
