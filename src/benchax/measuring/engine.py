@@ -36,7 +36,7 @@ from benchax.measuring.program import program_of
 from benchax.measuring.remarks import Evidence, remarks
 from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, warm_up
 from benchax.measuring.stages import Built
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.base import Ready, Subject
 from benchax.measuring.verification import verify
 from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Program, Samples, Stages
 from benchax.watching.compiles import watch_compiles
@@ -67,6 +67,8 @@ class Record:
     program: Program | None = None
     remarks: tuple[Any, ...] = ()
     absent: list[Absent] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    """What the un-jitted call changes in place and the compiled one does not."""
     noise: Noise = field(default_factory=Noise)
 
     def enter(self, stage: str) -> None:
@@ -140,7 +142,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     record.enter("inputs")
     inputs = make_inputs(case, options.seed)
     record.signature = inputs.signature
-    program = program_of(case)
+    program = program_of(case, inputs)
 
     built = stages.build(program, inputs, record.enter)
     hlo = _artifacts(record, built)
@@ -196,10 +198,10 @@ def _stages(built: Built, cold: Cold) -> Stages:
 def _called(record: Record, case: Case, subject: Subject, options: Options) -> Subject:
     """The first run, and whether it is right."""
     subject = _first_run(record, subject)
-    _tell(case, "outputs", subject.outputs)
+    _tell(case, "outputs", subject.returned)
     record.enter("verify")
     with record.or_absent("numerics"):
-        record.numerics = verify(subject, options.verify, case.reference)
+        record.numerics = verify(subject, options.verify, case.reference, record.dropped)
     return subject
 
 
@@ -207,16 +209,16 @@ def _first_run(record: Record, subject: Subject) -> Subject:
     record.enter("first run")
     is_eager = subject.program.kind == "eager"
     # What an un-jitted function donates only shows in what it leaves of its arguments, so it is given copies.
-    args, kwargs = subject.inputs.renewed() if is_eager else subject.calls(1)[0]
+    ready = Ready(subject, subject.program.call, *(subject.inputs.renewed() if is_eager else subject.calls(1)[0]))
     with _device_memory(record, "eager_rise_bytes" if is_eager else "compiled_rise_bytes"), watch_compiles() as log:
-        outputs, first_run_s = stages.first_run(lambda: subject.program.call(*args, **kwargs))
+        result, first_run_s = stages.first_run(ready)
     if log.compiles:
         why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
         record.absent.append(Absent("stages.first_run_s", why))
     else:
         record.stages = replace(record.stages, first_run_s=first_run_s)
-    donates = subject.donates or (is_eager and _is_any_deleted((args, kwargs)))
-    return replace(subject, outputs=outputs, donates=donates)
+    donates = subject.donates or (is_eager and _is_any_deleted((ready.args, ready.kwargs)))
+    return replace(subject, outputs=ready.outcome(result), donates=donates)
 
 
 def _is_any_deleted(tree: Any) -> bool:
@@ -261,7 +263,7 @@ def _withdraw_first_run(record: Record) -> None:
 
 def _warm_up(record: Record, subject: Subject, options: Options, last_s: float | None) -> Warmup:
     record.enter("warm-up")
-    return warm_up(subject.call, options.max_warmup_s, first_s=last_s or 0.0)
+    return warm_up(subject.ready, options.max_warmup_s, first_s=last_s or 0.0)
 
 
 def _transfers(record: Record, subject: Subject) -> None:
@@ -276,7 +278,7 @@ def _transfers(record: Record, subject: Subject) -> None:
 
 def _dispatch(record: Record, subject: Subject) -> None:
     record.enter("dispatch")
-    record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.call))
+    record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.ready))
 
 
 def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) -> int:
@@ -353,13 +355,8 @@ def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]
 
 def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
     """Buffers for all calls are made beforehand: they must not count as memory of the call."""
-    calls = iter(subject.calls(memory.CALLS))
-
-    def call() -> Any:
-        args, kwargs = next(calls)
-        return fn(*args, **kwargs)
-
-    return call
+    calls = iter([subject.ready(fn) for _ in range(memory.CALLS)])
+    return lambda: next(calls)()
 
 
 def _eager_has_run(record: Record, subject: Subject) -> bool:
@@ -407,4 +404,6 @@ def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, co
         hlo=subject.hlo,
         numerics=record.numerics,
         noise=record.noise,
+        mutated=tuple(getattr(subject.outputs, "state", ())),
+        dropped=tuple(record.dropped),
     )

@@ -59,6 +59,10 @@ class Evidence:
     hlo: str
     numerics: Numerics | None
     noise: Noise
+    mutated: tuple[str, ...] = ()
+    """What each call changes in place, by name."""
+    dropped: tuple[str, ...] = ()
+    """What only the un-jitted call changes in place."""
 
     def summary(self, timer: str) -> Summary | None:
         return next((s.summary for s in self.samples if s.timer == timer), None)
@@ -160,9 +164,37 @@ def not_jitted(e: Evidence) -> Remark | None:
     return Remark(
         "not-jitted",
         "info",
-        "given un-jitted and measured as jax.jit(f); --eager (jit=False) measures the call as it stands and says "
+        f"given un-jitted and measured as {e.program.jitted_by}(f); --eager (jit=False) measures the call as it stands and says "
         "from how many calls on compiling pays",
     )
+
+
+def stateful(e: Evidence) -> Remark | None:
+    if not e.mutated:
+        return None
+    return Remark(
+        "stateful",
+        "info",
+        f"each call changes {_listed(e.mutated)} in place: every timer times these changes with the outputs, and every "
+        "call starts from the same values",
+    )
+
+
+def state_dropped(e: Evidence) -> Remark | None:
+    if not e.dropped:
+        return None
+    return Remark(
+        "state-dropped",
+        "error",
+        f"un-jitted, a call changes {_listed(e.dropped)} in place; compiled, it does not, and neither does it do the "
+        "work that leads there. jax.jit takes objects of Flax NNX for trees of arrays: use flax.nnx.jit, or return "
+        "the new state",
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 def dispatch_bound(e: Evidence) -> Remark | None:
@@ -297,6 +329,8 @@ RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
     no_inputs,
     folded,
     not_jitted,
+    stateful,
+    state_dropped,
     dispatch_bound,
     resident_far_below_wall,
     more_than_a_call,

@@ -2,7 +2,7 @@
 
 A benchmark that does not look would time garbage: XLA:CPU of jaxlib 0.10.2 returns wrong numbers for some reductions of
 a matmul by a constant-filled array. The reference is the same Python function, run operation by operation, on request
-in float64. How far apart is too far is decided in `numerics.py`.
+in float64. Both start from the same state, and what they change in place is compared as what they return is. How far apart is too far is decided in `numerics.py`.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -20,17 +20,21 @@ import numpy as np
 
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import is_data
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.state import Outcome, Values
+from benchax.measuring.timers.base import Ready, Subject, data_of
 from benchax.model import Numerics
 from benchax.numerics import compare
 
 
-def verify(subject: Subject, mode: str, reference: Callable[[], Any] | None = None) -> Numerics:
+def verify(
+    subject: Subject, mode: str, reference: Callable[[], Any] | None = None, dropped: list[str] | None = None
+) -> Numerics:
     """Compares the outputs of `subject` with those of its un-jitted function.
 
     Args:
         mode: "eager", or "float64" for a reference with every float (and complex) input widened to 64 bits.
         reference: gives the un-jitted outputs, where they are known without another call.
+        dropped: filled with the names of what the un-jitted call changes in place and the compiled one does not.
 
     Raises:
         NotMeasured: switched off, there is no un-jitted function, or it cannot be run.
@@ -39,29 +43,61 @@ def verify(subject: Subject, mode: str, reference: Callable[[], Any] | None = No
         raise NotMeasured("verification is switched off")
     if subject.program.kind == "eager":
         raise NotMeasured("it is the un-jitted function that others are compared with")
-    if mode == "eager" and reference is not None:
+    if mode == "eager" and reference is not None and not subject.inputs.is_stateful:
         return compare(subject.outputs, reference(), against="eager")
     eager = subject.program.eager
     if eager is None:
         raise NotMeasured("there is no un-jitted function behind it to compare with")
     if mode == "float64":
         return compare(subject.outputs, _float64(subject, eager), against="float64")
-    return compare(subject.outputs, _run(eager, *subject.calls(1)[0]), against="eager")
+    ready = subject.ready(eager)
+    result = _run(ready)
+    if dropped is not None and subject.inputs.is_stateful:
+        dropped += _changed_besides(subject, ready)
+    return compare(subject.outputs, _reference(subject, ready, result), against="eager")
 
 
-def _run(eager: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _run(ready: Ready) -> Any:
     try:
-        return jax.block_until_ready(eager(*args, **kwargs))
+        return jax.block_until_ready(ready())
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"the un-jitted call failed ({type(error).__name__}: {first_line})") from error
 
 
+def _reference(subject: Subject, ready: Ready, result: Any) -> Any:
+    """Of a stateful call: what it returned, and what it left of that which the compiled one changes."""
+    outcome = ready.outcome(result)
+    if not isinstance(outcome, Outcome):
+        return outcome
+    now = ready.state()
+    return Outcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
+
+
+def _changed_besides(subject: Subject, ready: Ready) -> list[str]:
+    """What the un-jitted call has changed and the compiled one leaves as it was."""
+    before: Values = subject.inputs.parts.values
+    now = {name: value for name, value in ready.state().items() if name not in subject.outputs.state}
+    return [name for name, value in now.items() if name not in before or not _is_same(value, before[name])]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    one, other = data_of(one), data_of(other)
+    return np.array_equal(one, other, equal_nan=jnp.issubdtype(jnp.result_type(one), jnp.inexact))
+
+
 def _float64(subject: Subject, eager: Callable[..., Any]) -> Any:
     ((args, kwargs),) = subject.calls(1)
     with _x64():
-        wide_args, wide_kwargs = jax.tree.map(_widened, (args, kwargs))
-        outputs = _run(eager, wide_args, wide_kwargs)
+        inputs = subject.inputs
+        if inputs.is_stateful:
+            args, kwargs = inputs.parts.merge([_widened(leaf) for leaf in inputs.parts.leaves])
+        else:
+            args, kwargs = jax.tree.map(_widened, (args, kwargs))
+        ready = Ready(subject, eager, args, kwargs)
+        outputs = _reference(subject, ready, _run(ready))
         return jax.tree.map(lambda leaf: np.asarray(leaf) if is_data(leaf) else leaf, outputs)
 
 
