@@ -37,7 +37,7 @@ from benchax.measuring.remarks import Evidence, remarks
 from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, warm_up
 from benchax.measuring.stages import Built
 from benchax.measuring.timers.base import Ready, Subject
-from benchax.measuring.verification import verify
+from benchax.measuring.verification import Notes, verify
 from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Program, Samples, Stages
 from benchax.watching.compiles import watch_compiles
 
@@ -67,8 +67,7 @@ class Record:
     program: Program | None = None
     remarks: tuple[Any, ...] = ()
     absent: list[Absent] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
-    """What the un-jitted call changes in place and the compiled one does not."""
+    notes: Notes = field(default_factory=Notes)
     noise: Noise = field(default_factory=Noise)
 
     def enter(self, stage: str) -> None:
@@ -201,7 +200,7 @@ def _called(record: Record, case: Case, subject: Subject, options: Options) -> S
     _tell(case, "outputs", subject.returned)
     record.enter("verify")
     with record.or_absent("numerics"):
-        record.numerics = verify(subject, options.verify, case.reference, record.dropped)
+        record.numerics = verify(subject, options.verify, case.reference, record.notes)
     return subject
 
 
@@ -405,5 +404,5 @@ def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, co
         numerics=record.numerics,
         noise=record.noise,
         mutated=tuple(getattr(subject.outputs, "state", ())),
-        dropped=tuple(record.dropped),
+        notes=record.notes,
     )

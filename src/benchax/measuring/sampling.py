@@ -116,7 +116,10 @@ NO_WARMUP = Warmup(0, True, 0, 0.0)
 
 
 def warm_up(
-    ready: Callable[[], Callable[[], Any]], max_time_s: float, clock: Callable[[], int] = perf_counter_ns, first_s: float = 0.0
+    ready: Callable[[], Callable[[], Any]],
+    max_time_s: float,
+    clock: Callable[[], int] = perf_counter_ns,
+    first_s: float = 0.0,
 ) -> Warmup:
     """Calls until neither the compile watch nor the times show a change any more, or `max_time_s` is spent.
 

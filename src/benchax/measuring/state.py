@@ -1,17 +1,18 @@
 """Arguments that a call changes in place: how they are taken apart into values, and put together anew.
 
-Two kinds are known: objects of Flax NNX (modules, optimizers, `Rngs`, variables), and references of JAX (`jax.new_ref`).
-What is measured is then the function of its values *and* its state: the new state is one of its outputs, every call
+Two kinds are known: objects of Flax NNX (modules, optimizers, `Rngs`, variables) and references (`jax.new_ref`).
+What is measured is then the function of its values and its state: the new state is one of its outputs, every call
 starts from the same values, on objects of its own, and the user's objects are never given to a measured call.
 
-NNX is asked by its public functions (`nnx.split`, `nnx.merge`, `nnx.iter_graph`; tried with flax 0.12.8), and only where
-the user has imported it. All objects of a call are one graph: a model inside an optimizer stays the same model.
+NNX is asked by its public functions (`nnx.split`, `nnx.merge`, `nnx.iter_graph`; tried with flax 0.12.8), and only
+where the user has imported it. All objects of a call are one graph: a model inside an optimizer stays the same model.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 import jax
+
+from benchax.errors import NotMeasured
 
 Values = dict[str, Any]
 """What mutable arguments hold, by a name such as `model.bn.mean`."""
@@ -111,10 +114,16 @@ def _reader(variable: Any) -> Callable[[], Any]:
     return getattr(variable, "get_raw_value", None) or (lambda: variable.raw_value)
 
 
+def data_of(value: Any) -> Any:
+    """Typed keys as the numbers that they are made of: timing programs drop keys, and with them what leads to them."""
+    is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(value) if is_key else value
+
+
 def is_ref(leaf: Any) -> bool:
-    """Is it a reference? `jax.Ref` is public since jax 0.8; before, there is no public word for it."""
+    """Is it a reference, or a tracer of one? `jax.Ref` is public since jax 0.8; before, its type tells."""
     kind = getattr(jax, "Ref", None)
-    return kind is not None and isinstance(leaf, kind) and not isinstance(leaf, jax.core.Tracer)
+    return hasattr(getattr(leaf, "aval", None), "inner_aval") if kind is None else isinstance(leaf, kind)
 
 
 def _value(leaf: Any) -> Any:
@@ -130,8 +139,16 @@ def _first_of_each(leaves: Sequence[Any]) -> dict[int, int]:
 def _with_refs(values: Sequence[Any], twins: dict[int, int]) -> list[Any]:
     new = list(values)
     for place, first in twins.items():
-        new[place] = jax.new_ref(values[place]) if place == first else new[first]
+        new[place] = _new_ref(values[place]) if place == first else new[first]
     return new
+
+
+def _new_ref(value: Any) -> Any:
+    """`jax.new_ref` since jax 0.8; in `jax.experimental` before, by another name."""
+    make = getattr(jax, "new_ref", None) or getattr(importlib.import_module("jax.experimental"), "mutable_array", None)
+    if make is None:
+        raise NotMeasured(f"jax {jax.__version__} has no public way to make the references that it is given")
+    return make(value)
 
 
 def _split(objects: Sequence[Any]) -> tuple[Any, list[tuple[Any, Any]], Any]:
@@ -163,14 +180,14 @@ def _classes(nnx: Any) -> tuple[type, ...]:
     return tuple(kind for kind in named if isinstance(kind, type))
 
 
-def _label(path: Sequence[Any], labels: Sequence[str]) -> str:
+def _label(path: tuple[Any, ...], labels: Sequence[str]) -> str:
     """Of an argument: its name in the function's signature, else its position; and where in it."""
     if len(path) < 2:
-        return jax.tree_util.keystr(tuple(path))
-    (is_named, which), rest = map(_step, path[:2]), jax.tree_util.keystr(tuple(path[2:]))
+        return jax.tree_util.keystr(path)
+    (is_named, which), rest = map(_step, path[:2]), jax.tree_util.keystr(path[2:])
     if is_named:
         return f"{which}{rest}"
-    return (labels[which] if which < len(labels) else f"args[{which}]") + rest
+    return f"{labels[which] if which < len(labels) else f'args[{which}]'}{rest}"
 
 
 def _name(where: Sequence[str], objects: Sequence[int], path: Sequence[Any]) -> str:
@@ -178,7 +195,7 @@ def _name(where: Sequence[str], objects: Sequence[int], path: Sequence[Any]) -> 
     which, *steps = [_step(key) for key in path]
     if steps and steps[-1] in ("value", "raw_value"):
         steps.pop()
-    return ".".join([where[objects[which]], *map(str, steps)])
+    return ".".join([str(where[objects[which]]), *map(str, steps)])
 
 
 def _step(key: Any) -> Any:

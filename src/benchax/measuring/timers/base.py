@@ -18,8 +18,8 @@ from benchax.measuring import state
 from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import sources
 from benchax.measuring.program import Program
-from benchax.measuring.state import Outcome, Parts, Values
 from benchax.model import Census
+from benchax.measuring.state import Outcome, Parts, Values, data_of
 
 
 @dataclass(frozen=True)
@@ -200,12 +200,6 @@ def _is_carried(leaf: Any) -> bool:
 
 def _apply(fn: Callable[..., Any], call: Call) -> Any:
     return fn(*call[0], **call[1])
-
-
-def data_of(value: Any) -> Any:
-    """Typed keys as the numbers that they are made of: timing programs drop keys, and with them what leads to them."""
-    is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(value) if is_key else value
 
 
 def _mutated(after: Callable[[list[Any]], tuple[Any, Values]], parts: Parts) -> tuple[str, ...]:
