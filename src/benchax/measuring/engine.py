@@ -28,11 +28,12 @@ from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.environment import capture
 from benchax.errors import NotMeasured
-from benchax.measuring import memory, noise, stages, timers
+from benchax.measuring import memory, noise, purity, stages, timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
+from benchax.measuring.purity import Purity
 from benchax.measuring.remarks import Evidence, remarks
 from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, warm_up
 from benchax.measuring.stages import Built
@@ -67,6 +68,7 @@ class Record:
     program: Program | None = None
     remarks: tuple[Any, ...] = ()
     absent: list[Absent] = field(default_factory=list)
+    purity: Purity = field(default_factory=Purity)
     notes: Notes = field(default_factory=Notes)
     noise: Noise = field(default_factory=Noise)
 
@@ -149,6 +151,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     _tell(case, "hlo", hlo)
     record.stages = _stages(built, cold)
     subject = Subject(program, inputs, None, built.static, built.donates, hlo)
+    subject = _look_for_impurity(record, case, subject, built)
     warmup, compiles = NO_WARMUP, 0
     if options.stages == "all":
         subject = _called(record, case, subject, options)
@@ -166,6 +169,13 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     record.noise = noise.finish(reading)
     _export(record, subject, options)
     record.remarks = remarks(_evidence(record, subject, built, warmup, compiles))
+
+
+def _look_for_impurity(record: Record, case: Case, subject: Subject, built: Built) -> Subject:
+    record.enter("trace")
+    with record.or_absent("purity"):
+        record.purity = purity.check(subject, built, case.id.name)
+    return replace(subject, impure=record.purity.difference)
 
 
 def _left_out(options: Options) -> list[Absent]:
@@ -405,4 +415,5 @@ def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, co
         noise=record.noise,
         mutated=tuple(getattr(subject.outputs, "state", ())),
         notes=record.notes,
+        purity=record.purity,
     )

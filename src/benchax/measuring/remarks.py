@@ -15,6 +15,7 @@ from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.program import Program
+from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import Built
 from benchax.measuring.verification import Notes
@@ -64,6 +65,7 @@ class Evidence:
     """What each call changes in place, by name."""
     notes: Notes = field(default_factory=Notes)
     """What verification saw of it."""
+    purity: Purity = field(default_factory=Purity)
 
     def summary(self, timer: str) -> Summary | None:
         return next((s.summary for s in self.samples if s.timer == timer), None)
@@ -167,6 +169,29 @@ def not_jitted(e: Evidence) -> Remark | None:
         "info",
         f"given un-jitted and measured as {e.program.jitted_by}(f); --eager (jit=False) measures the call as it stands "
         "and says from how many calls on compiling pays",
+    )
+
+
+def impure(e: Evidence) -> Remark | None:
+    if not e.purity.difference:
+        return None
+    return Remark(
+        "impure",
+        "error",
+        f"two traces of it differ: {e.purity.difference}. It reads something that changes by itself (random numbers of "
+        "Python or NumPy, the time, a counter), of which each compiled program keeps what it read first: pass such "
+        "values as arguments",
+    )
+
+
+def changed_by_tracing(e: Evidence) -> Remark | None:
+    if not e.purity.changed:
+        return None
+    listed = _listed([f"{name!r} ({change})" for name, change in e.purity.changed.items()])
+    return Remark(
+        "changed-by-tracing",
+        "info",
+        f"each trace changes {listed}, and a compiled call does not: what Python does there is done when it is built",
     )
 
 
@@ -347,6 +372,8 @@ RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
     no_inputs,
     folded,
     not_jitted,
+    impure,
+    changed_by_tracing,
     stateful,
     state_dropped,
     undetermined_state,

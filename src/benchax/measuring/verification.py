@@ -61,6 +61,8 @@ def verify(
         raise NotMeasured("it is the un-jitted function that others are compared with")
     if mode == "eager" and reference is not None and not subject.inputs.is_stateful:
         return compare(subject.outputs, reference(), against="eager")
+    if subject.impure:
+        raise NotMeasured(f"two traces of it differ, so that no other run of it is a reference: {subject.impure}")
     eager = subject.program.eager
     if eager is None:
         raise NotMeasured("there is no un-jitted function behind it to compare with")

@@ -34,6 +34,8 @@ class Subject:
     donates: bool = False
     hlo: str = ""
     """The optimised program; empty where it cannot be reached."""
+    impure: str = ""
+    """How two traces of it differ; empty where they do not, or where nobody has looked."""
 
     @property
     def needs_renewal(self) -> bool:

@@ -43,6 +43,8 @@ def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
     Raises:
         NotMeasured: it cannot be traced.
     """
+    if subject.impure:
+        raise NotMeasured(f"two traces of it differ: {subject.impure}")
     inner: Any = subject.program.inner
     if inner is None:
         kind = "un-jitted" if subject.program.kind == "eager" else "as a Compiled"
