@@ -37,6 +37,7 @@ from benchax.measuring.purity import Purity
 from benchax.measuring.remarks import Evidence, remarks
 from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, warm_up
 from benchax.measuring.stages import Built
+from benchax.measuring.surroundings import remember
 from benchax.measuring.timers.base import Ready, Subject
 from benchax.measuring.verification import Notes, verify
 from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Program, Samples, Stages
@@ -144,6 +145,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     inputs = make_inputs(case, options.seed)
     record.signature = inputs.signature
     program = program_of(case, inputs)
+    put_back = remember(program.eager or case.fn)
 
     built = stages.build(program, inputs, record.enter)
     hlo = _artifacts(record, built)
@@ -151,7 +153,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     _tell(case, "hlo", hlo)
     record.stages = _stages(built, cold)
     subject = Subject(program, inputs, None, built.static, built.donates, hlo)
-    subject = _look_for_impurity(record, case, subject, built)
+    subject = _look_for_impurity(record, case, subject, built, put_back)
     warmup, compiles = NO_WARMUP, 0
     if options.stages == "all":
         subject = _called(record, case, subject, options)
@@ -171,10 +173,12 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     record.remarks = remarks(_evidence(record, subject, built, warmup, compiles))
 
 
-def _look_for_impurity(record: Record, case: Case, subject: Subject, built: Built) -> Subject:
+def _look_for_impurity(
+    record: Record, case: Case, subject: Subject, built: Built, put_back: Callable[[], None]
+) -> Subject:
     record.enter("trace")
     with record.or_absent("purity"):
-        record.purity = purity.check(subject, built, case.id.name)
+        record.purity = purity.check(subject, built, case.id.name, put_back)
     return replace(subject, impure=record.purity.difference)
 
 

@@ -22,7 +22,7 @@ from benchax.artifacts.jaxpr import user_line
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.jaxprs import difference
 from benchax.measuring.stages import Built
-from benchax.measuring.surroundings import changes, remember, state_of, values_of
+from benchax.measuring.surroundings import changes, state_of, values_of
 from benchax.measuring.timers.base import Subject
 from benchax.units import seconds
 
@@ -41,8 +41,12 @@ class Purity:
     """What a trace changes beside its result, by name, in words."""
 
 
-def check(subject: Subject, built: Built, name: str) -> Purity:
+def check(subject: Subject, built: Built, name: str, put_back: Callable[[], None]) -> Purity:
     """Traces the function again, un-jitted, so that JAX's caches do not answer for it.
+
+    Args:
+        name: of the function.
+        put_back: undoes what building it has done to what it reaches beside its arguments.
 
     Raises:
         NotMeasured: it cannot be traced here, or takes too long.
@@ -53,15 +57,8 @@ def check(subject: Subject, built: Built, name: str) -> Purity:
         return Purity()
     if fn is None:
         raise NotMeasured("there is no Python function behind it that could be traced again")
-    trace_s = built.seconds.get("trace", built.seconds.get("lower", 0.0))
-    if trace_s > LONGEST_TRACE_S:
-        raise NotMeasured(f"tracing it takes {seconds(trace_s)}, and would be repeated for this")
-    put_back = remember(fn)
-    before = state_of(fn)
-    second = _trace(subject, fn)
-    changed = changes(before, state_of(fn))
-    for where in changed:
-        if _holds_tracers(values_of(fn).get(where)):
+    for where, value in values_of(fn).items():
+        if _holds_tracers(value):
             put_back()
             raise UsageError(
                 f"{name} leaves a traced value in {where!r}: what leads there is no part of the compiled program",
@@ -69,6 +66,12 @@ def check(subject: Subject, built: Built, name: str) -> Purity:
                 f"return the new value of {where!r} as an output, or pass it as an argument that is changed in place "
                 "(an object of flax.nnx, a jax.new_ref)",
             )
+    trace_s = built.seconds.get("trace", built.seconds.get("lower", 0.0))
+    if trace_s > LONGEST_TRACE_S:
+        raise NotMeasured(f"tracing it takes {seconds(trace_s)}, and would be repeated for this")
+    before = state_of(fn)
+    second = _trace(subject, fn)
+    changed = changes(before, state_of(fn))
     if built.traced is not None and difference(built.traced.jaxpr, second, user_line) is None:
         return Purity("", changed)
     return Purity(difference(second, _trace(subject, fn), user_line) or "", changed)

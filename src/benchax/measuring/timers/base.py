@@ -18,8 +18,8 @@ from benchax.measuring import state
 from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import sources
 from benchax.measuring.program import Program
-from benchax.model import Census
 from benchax.measuring.state import Outcome, Parts, Values, data_of
+from benchax.model import Census
 
 
 @dataclass(frozen=True)
