@@ -11,6 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchax.case import make_case
+from benchax.errors import NotAvailable
+from benchax.experiments.functions import plain
+from benchax.grids import compiled_functions
+from benchax.grids.compiled_result import Status
 from benchax.measuring import state, timers
 from benchax.measuring.exported import Imported, exported, leaves_of
 from benchax.measuring.state import Outcome
@@ -319,3 +324,55 @@ def test_what_has_no_state_is_called_with_the_same_arrays(subject) -> None:
 
     assert made.calls(2)[0][0][0] is made.calls(2)[1][0][0]
     assert not isinstance(made.outputs, Outcome)
+
+
+@needs_refs
+@pytest.mark.parametrize("jit", [jax.jit, lambda f: f], ids=["jit", "un-jitted"])
+def test_a_reference_that_is_closed_over_and_changed_is_refused_by_name_and_put_back(jit, bench) -> None:
+    total = jax.new_ref(jnp.zeros(()))
+
+    def accumulate(x: Any) -> Any:
+        total[...] += x.sum()
+        return x * 2
+
+    m = bench(jit(accumulate), X)
+
+    assert m.failure is not None
+    assert m.failure.message.startswith("accumulate changes 'total' in place, which it is not given as an argument")
+    assert "pass 'total' as an argument" in m.failure.advice
+    assert total[...] == 0.0
+
+
+def test_a_model_that_is_closed_over_and_changed_is_refused_and_put_back(bench) -> None:
+    net = model()
+    before = values(net)
+
+    eager = bench(lambda x: net(x), X, jit=False)
+    jitted = bench(nnx.jit(lambda x: net(x)), X)
+
+    assert "changes 'net.noise.rngs.count' in place" in eager.failure.message
+    assert "closes over" in jitted.failure.advice
+    assert all(np.array_equal(one, other) for one, other in zip(before, values(net), strict=True))
+
+
+@needs_refs
+def test_a_compiled_grid_refuses_what_changes_its_arguments() -> None:
+    def stepping(net: Any, x: Any) -> Any:
+        return net(x)
+
+    models = model(), nnx.Linear(4, 1, rngs=nnx.Rngs(0))
+    learning, constant = (compiled_functions.trace("f", stepping, (made, X)) for made in models)
+
+    assert learning.refused is Status.error
+    assert "args[0].norm.mean" in learning.note
+    assert "in place, and this grid keeps no state" in learning.note
+    assert constant.refused is None
+
+
+def test_variants_are_not_made_of_what_changes_its_arguments() -> None:
+    net = model()
+
+    with pytest.raises(NotAvailable, match="'step' changes model.*in place, and variants are made of"):
+        plain(make_case(nnx.jit(step), (net, optimizer(net), X, Y)))
+
+    assert plain(make_case(nnx.jit(forward), (nnx.Linear(4, 1, rngs=nnx.Rngs(0)), X))).fn is forward

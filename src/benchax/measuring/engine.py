@@ -29,6 +29,7 @@ from benchax.case import Case
 from benchax.environment import capture
 from benchax.errors import NotMeasured
 from benchax.measuring import memory, noise, purity, stages, timers
+from benchax.measuring.closed_over import ClosedOver
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
@@ -69,6 +70,7 @@ class Record:
     program: Program | None = None
     remarks: tuple[Any, ...] = ()
     absent: list[Absent] = field(default_factory=list)
+    closed_over: ClosedOver | None = None
     purity: Purity = field(default_factory=Purity)
     notes: Notes = field(default_factory=Notes)
     noise: Noise = field(default_factory=Noise)
@@ -146,6 +148,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     record.signature = inputs.signature
     program = program_of(case, inputs)
     put_back = remember(program.eager or case.fn)
+    record.closed_over = ClosedOver(program.eager or case.fn)
 
     built = stages.build(program, inputs, record.enter)
     hlo = _artifacts(record, built)
@@ -211,6 +214,8 @@ def _stages(built: Built, cold: Cold) -> Stages:
 def _called(record: Record, case: Case, subject: Subject, options: Options) -> Subject:
     """The first run, and whether it is right."""
     subject = _first_run(record, subject)
+    if record.closed_over is not None:
+        record.closed_over.check(case.id.name)
     _tell(case, "outputs", subject.returned)
     record.enter("verify")
     with record.or_absent("numerics"):

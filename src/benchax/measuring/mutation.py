@@ -8,8 +8,12 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import jax
+
+from benchax.measuring.state import Parts, Values
 
 WRITES = ("swap", "addupdate")
 """Primitives that write to a reference."""
@@ -18,6 +22,35 @@ MAKES = ("new_ref", "ref", "mutable_array")
 """Primitives that make a reference of a value; named differently from jax 0.5 to 0.10."""
 CALLS = ("jit", "pjit", "closed_call", "core_call")
 """Primitives that run one inner jaxpr on their operands as they are."""
+
+
+def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[str, ...]:
+    """The names of what a call changes, makes or removes.
+
+    Args:
+        after: what the mutable arguments hold after a call that was given these values of `carried(parts)`.
+    """
+    names: list[str] = []
+
+    def flat(*values: Any) -> list[Any]:
+        now = after(list(values))
+        names[:] = now
+        return list(now.values())
+
+    places = carried(parts)
+    jaxpr = jax.make_jaxpr(flat)(*(parts.leaves[i] for i in places)).jaxpr
+    place = {parts.names[i]: k for k, i in enumerate(places) if i in parts.names}
+    given = zip(names, sources(jaxpr), strict=True)
+    return tuple(name for name, source in given if source is None or source != place.get(name))
+
+
+def carried(parts: Parts) -> list[int]:
+    """The places of what a compiled program is given at run time."""
+    return [i for i, leaf in enumerate(parts.leaves) if is_carried(leaf)]
+
+
+def is_carried(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | int | float | complex)
 
 
 def sources(jaxpr: Any) -> list[int | None]:

@@ -88,6 +88,17 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     return Parts([_value(leaf) for leaf in leaves], names, merge)
 
 
+def put_back(tree: Any, parts: Parts) -> None:
+    """Makes the mutable objects of `tree` hold again what they held when `parts` was taken of it."""
+    old = parts.merge(parts.leaves)
+    found = jax.tree.leaves(tree, is_leaf=_is_object)
+    for mine, its in zip(found, jax.tree.leaves(old, is_leaf=_is_object), strict=True):
+        if _is_object(mine):
+            _nnx().update(mine, _nnx().state(its))
+        elif is_ref(mine):
+            mine[...] = its[...]
+
+
 def watch(tree: Any, names: Sequence[str], labels: Sequence[str] = ()) -> Callable[[], list[Any]]:
     """A quick way to the arrays that `names` of NNX objects hold from now on: what to wait for after a call.
 

@@ -74,6 +74,8 @@ def _change(before: tuple[str, int | None, Any] | None, after: tuple[str, int | 
 def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
     """(name, value, how to bind the name to another value)"""
     while isinstance(fn, functools.partial):
+        for name, value in (*enumerate(fn.args), *fn.keywords.items()):
+            yield f"argument {name} of the partial", value, _leave
         fn = fn.func
     if isinstance(fn, MethodType):
         yield "self", fn.__self__, _leave

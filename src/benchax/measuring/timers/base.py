@@ -16,7 +16,7 @@ import jax
 
 from benchax.measuring import state
 from benchax.measuring.inputs import Call, Inputs, without_static
-from benchax.measuring.mutation import sources
+from benchax.measuring.mutation import changed_names, is_carried
 from benchax.measuring.program import Program
 from benchax.measuring.state import Outcome, Parts, Values, data_of
 from benchax.model import Census
@@ -83,7 +83,7 @@ class Subject:
     @property
     def dynamic_leaves(self) -> list[Any]:
         """What the compiled program is given at run time: arrays and Python numbers."""
-        return [leaf for leaf in self.parts.leaves if _is_carried(leaf)]
+        return [leaf for leaf in self.parts.leaves if is_carried(leaf)]
 
     @property
     def mutated(self) -> tuple[str, ...]:
@@ -91,9 +91,9 @@ class Subject:
         inner = self.program.inner
         if inner is None or not self.inputs.is_stateful:
             return ()
-        key = id(self.program)
+        key, after = id(self.program), self._after(inner)
         if key not in self.inputs.mutated:  # with the program, so that no other one can have its id
-            self.inputs.mutated[key] = self.program, _mutated(self._after(inner), self.parts)
+            self.inputs.mutated[key] = self.program, changed_names(lambda values: after(values)[1], self.parts)
         return self.inputs.mutated[key][1]
 
     def body(self, inner: Callable[..., Any]) -> Callable[[list[Any]], Any]:
@@ -124,7 +124,7 @@ class Subject:
 
         def merge(values: list[Any]) -> Call:
             given = iter(values)
-            args, kwargs = parts.merge([next(given) if _is_carried(leaf) else leaf for leaf in parts.leaves])
+            args, kwargs = parts.merge([next(given) if is_carried(leaf) else leaf for leaf in parts.leaves])
             args = tuple(value if i in self.static else args[i] for i, value in enumerate(inputs.args))
             return args, kwargs | {name: value for name, value in inputs.kwargs.items() if name in self.static}
 
@@ -196,28 +196,8 @@ def _arrays(*trees: Any) -> Iterator[Any]:
     return (leaf for leaf in jax.tree.leaves(trees) if isinstance(leaf, jax.Array))
 
 
-def _is_carried(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | int | float | complex)
-
-
 def _apply(fn: Callable[..., Any], call: Call) -> Any:
     return fn(*call[0], **call[1])
-
-
-def _mutated(after: Callable[[list[Any]], tuple[Any, Values]], parts: Parts) -> tuple[str, ...]:
-    """The names of what a call changes, makes or removes."""
-    names: list[str] = []
-
-    def flat(*values: Any) -> list[Any]:
-        now = after(list(values))[1]
-        names[:] = now
-        return list(now.values())
-
-    carried = [i for i, leaf in enumerate(parts.leaves) if _is_carried(leaf)]
-    jaxpr = jax.make_jaxpr(flat)(*(parts.leaves[i] for i in carried)).jaxpr
-    place = {parts.names[i]: k for k, i in enumerate(carried) if i in parts.names}
-    given = zip(names, sources(jaxpr), strict=True)
-    return tuple(name for name, source in given if source is None or source != place.get(name))
 
 
 @dataclass(frozen=True)
