@@ -135,7 +135,8 @@ def _stored(store: DatabaseStore, old: Row, new: Measurement) -> Measurement:
 
 def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
     """What the program of `case` is given: the test's own inputs."""
-    program, inputs = program_of(case), make_inputs(case, seed)
+    inputs = make_inputs(case, seed)
+    program = program_of(case, inputs)
     traced = trace_only(program, inputs)
     return leaves_of(Subject(program, inputs, None, traced.static, traced.donates)).args
 

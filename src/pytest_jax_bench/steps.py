@@ -21,6 +21,7 @@ from benchax import api
 from benchax.case import Case, make_case, param_value
 from benchax.environment import clean
 from benchax.errors import BenchaxError, UsageError
+from benchax.measuring.inputs import Inputs
 from benchax.model import Failure, Measurement, Opaque, Options
 from benchax.options import resolve
 from pytest_jax_bench.place import Place, make_folder
@@ -234,10 +235,8 @@ def once(call: Call) -> Any:
 
 
 def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """One call on copies of the arrays, since the function may donate them."""
-    copied_args, copied_kwargs = jax.tree.map(
-        lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf, (args, dict(kwargs))
-    )
+    """One call on copies of the arrays, since the function may donate them, and of mutable objects."""
+    copied_args, copied_kwargs = Inputs(args, dict(kwargs), (), "").renewed()
     return jax.block_until_ready(fn(*copied_args, **copied_kwargs))
 
 

@@ -52,10 +52,11 @@ def subject() -> Callable[..., Subject]:
 
     def make(fn: Any, *args: Any, **of_the_case: Any) -> Subject:
         case = make_case(fn, args, **of_the_case)
-        inputs, program = make_inputs(case, seed=0), program_of(case)
+        inputs = make_inputs(case, seed=0)
+        program = program_of(case, inputs)
         built = stages.build(program, inputs, lambda stage: None)
         hlo = built.compiled.as_text() if built.compiled is not None else ""
         made = Subject(program, inputs, None, built.static, built.donates, hlo or "")
-        return replace(made, outputs=made.call())
+        return replace(made, outputs=made.outcome())
 
     return make

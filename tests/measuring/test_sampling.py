@@ -128,7 +128,7 @@ def test_warming_up_ends_when_calls_no_longer_get_faster():
     clock = FakeClock()
     call = call_taking(clock, [9000] * 5 + [4000] * 5 + [2000] * 100)
 
-    warmup = warm_up(call, 1.0, clock)
+    warmup = warm_up(lambda: call, 1.0, clock)
 
     assert warmup.is_steady
     assert warmup.windows_s == (9e-6, 4e-6, 2e-6, 2e-6)
@@ -138,7 +138,7 @@ def test_warming_up_that_never_ends_is_cut_and_said():
     clock = FakeClock()
     call = call_taking(clock, (10**8 * 0.5**i for i in range(1000)))
 
-    warmup = warm_up(call, 0.15, clock)
+    warmup = warm_up(lambda: call, 0.15, clock)
 
     assert not warmup.is_steady
 
@@ -150,7 +150,7 @@ def test_a_call_that_compiles_is_not_warm():
         clock.now += 1000
         return jitted(jnp.ones(next(sizes)))
 
-    warmup = warm_up(call, 10.0, clock)
+    warmup = warm_up(lambda: call, 10.0, clock)
 
     assert warmup.is_steady
     assert warmup.compiles >= 7
@@ -159,16 +159,18 @@ def test_a_call_that_compiles_is_not_warm():
 
 def test_slow_calls_warm_up_one_by_one():
     clock = FakeClock()
+    slow = call_taking(clock, [10**9] * 100)
 
-    warmup = warm_up(call_taking(clock, [10**9] * 100), 1.5, clock)
+    warmup = warm_up(lambda: slow, 1.5, clock)
 
     assert warmup.calls == 2
 
 
 def test_a_slow_first_call_is_a_window_of_warming_up():
     clock = FakeClock()
+    slow = call_taking(clock, [10_000_000] * 100)
 
-    warmup = warm_up(call_taking(clock, [10_000_000] * 100), 1.0, clock, first_s=10e-3)
+    warmup = warm_up(lambda: slow, 1.0, clock, first_s=10e-3)
 
     assert (warmup.calls, warmup.is_steady) == (1, True)
 

@@ -136,4 +136,4 @@ def test_dispatch_does_not_wait_for_the_work():
 
     _, whole_s = stages.first_run(lambda: chain(x))
 
-    assert stages.dispatch(lambda: chain(x)) < whole_s
+    assert stages.dispatch(lambda: lambda: chain(x)) < whole_s

@@ -298,7 +298,8 @@ class Evidence:
 
     def _failure(self) -> Failure | None:
         self._pass("compiled")
-        program, inputs = program_of(self.case), self._inputs
+        inputs = self._inputs
+        program = program_of(self.case, inputs)
         self.tell("tracing and compiling")
         try:
             programs.trace(program, inputs.args, inputs.kwargs)

@@ -21,7 +21,7 @@ from benchax.executors.isolated import START_S
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
 from benchax.measuring import stages
-from benchax.measuring.inputs import Call, make_inputs
+from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Subject
@@ -87,7 +87,7 @@ def record_case(request: Request, say: Callable[..., None]) -> tuple[dict[str, A
     recorder.start()
     if recorder.recording is None:
         raise NotMeasured("; ".join(recorder.found.remarks))
-    done = _run(subject, calls, recorder)
+    done = _run(calls, recorder)
     recorder.stop("end")
     return {"recorded": asdict(recorder.found), "runs": done}, []
 
@@ -95,7 +95,7 @@ def record_case(request: Request, say: Callable[..., None]) -> tuple[dict[str, A
 def _built(request: Request, say: Callable[..., None]) -> Subject:
     say("inputs")
     inputs = make_inputs(request.case, request.seed)
-    program = program_of(request.case)
+    program = program_of(request.case, inputs)
     built = stages.build(program, inputs, say)
     subject = Subject(program, inputs, None, built.static, built.donates)
     say("first run")
@@ -103,17 +103,17 @@ def _built(request: Request, say: Callable[..., None]) -> Subject:
     return subject
 
 
-def _calls(subject: Subject, request: Request) -> Iterator[Call]:
-    """The arguments of each run, after a warm-up: as many as were asked for, else until LEAST_S have passed."""
-    warm_up(subject.call, WARMUP_S)
-    if subject.donates:
+def _calls(subject: Subject, request: Request) -> Iterator[Callable[[], Any]]:
+    """The calls, after a warm-up: as many as were asked for, else until LEAST_S have passed."""
+    warm_up(subject.ready, WARMUP_S)
+    if subject.needs_renewal:
         # Made before anything is recorded, so that the copies are not part of it.
-        return iter(subject.calls(request.runs or RENEWED_RUNS))
-    (same,) = subject.calls(1)
+        return iter([subject.ready() for _ in range(request.runs or RENEWED_RUNS)])
+    same = subject.ready()
     return itertools.repeat(same, request.runs) if request.runs else _for_a_while(same)
 
 
-def _for_a_while(call: Call) -> Iterator[Call]:
+def _for_a_while(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
     began = time.perf_counter()
     for number in range(MOST_RUNS):
         if number >= LEAST_RUNS and time.perf_counter() - began >= LEAST_S:
@@ -121,13 +121,13 @@ def _for_a_while(call: Call) -> Iterator[Call]:
         yield call
 
 
-def _run(subject: Subject, calls: Iterator[Call], recorder: Recorder) -> int:
+def _run(calls: Iterator[Callable[[], Any]], recorder: Recorder) -> int:
     """Runs all, or until the recording has stopped by itself; returns how many ended in time."""
     done = 0
-    for args, kwargs in calls:
+    for call in calls:
         # As TensorBoard and XProf want to see the steps of a program.
         with jax.profiler.StepTraceAnnotation("step", step_num=done):
-            jax.block_until_ready(subject.program.call(*args, **kwargs))
+            jax.block_until_ready(call())
         if recorder.found.stopped_by:
             break
         done += 1
@@ -144,8 +144,8 @@ def run_for_nsys(request: Request) -> int:
     calls = _calls(subject, request)
     with nsys.region(request.case.id.label):
         done = 0
-        for args, kwargs in calls:
+        for call in calls:
             with nsys.annotation(f"step {done}"):
-                jax.block_until_ready(subject.program.call(*args, **kwargs))
+                jax.block_until_ready(call())
             done += 1
     return done

@@ -18,6 +18,8 @@ from benchax.errors import NotAvailable
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments, undeclared_static
 from benchax.measuring.program import program_of
+from benchax.measuring.state import is_stateful
+from benchax.measuring.timers.base import Subject
 
 InputsOf = Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]]
 
@@ -26,8 +28,9 @@ def plain(case: Case, seed: int = 0) -> Case:
     """The case with its un-jitted function; static and donated arguments of a jit are declared with the case then.
 
     Raises:
-        NotAvailable: the function under the jit cannot be reached.
+        NotAvailable: the function under the jit cannot be reached, or calls change their arguments.
     """
+    _refuse_stateful(case, seed)
     fn = case.fn
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
         return case
@@ -38,6 +41,22 @@ def plain(case: Case, seed: int = 0) -> Case:
     infos = programs.trace(program_of(replace(case, jit=True)), inputs.args, inputs.kwargs).args_info
     static = undeclared_static(infos, inputs.args, inputs.kwargs)
     return replace(case, fn=under, static=static, donate=_donated(infos, len(inputs.args), static))
+
+
+def _refuse_stateful(case: Case, seed: int) -> None:
+    """What a function only changes in place would be lost in what variants make of it."""
+    args, kwargs = case.inputs()
+    if not is_stateful((args, dict(kwargs))):
+        return
+    inputs = make_inputs(replace(case, inputs=lambda: (args, kwargs)), seed)
+    program = program_of(replace(case, jit=True), inputs)
+    names = Subject(program, inputs, None, inputs.static).mutated
+    if names:
+        raise NotAvailable(
+            f"{case.id.label!r} changes {', '.join(names[:3])} in place, and variants are made of functions that "
+            "return all that they compute",
+            "a function that takes its state and returns the new one (flax.nnx.split and merge)",
+        )
 
 
 def _donated(infos: Any, count: int, static: Positions) -> Positions:

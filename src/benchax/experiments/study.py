@@ -151,11 +151,12 @@ def under(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def look(side: Side, seed: int, reference: _Reference) -> Seen:
-    inputs, program = make_inputs(side.case, seed), program_of(side.case)
+    inputs = make_inputs(side.case, seed)
+    program = program_of(side.case, inputs)
     built = stages.build(program, inputs, lambda stage: None)
     absent: list[Absent] = []
     subject = Subject(program, inputs, None, built.static, built.donates)
-    subject = replace(subject, outputs=jax.block_until_ready(subject.call()))
+    subject = replace(subject, outputs=subject.outcome())
     hlo = (built.compiled.as_text() or "") if built.compiled else ""
     counted = cost(built.compiled, hlo) if built.compiled else None
     stablehlo = built.lowered.as_text() if built.lowered and normalized.elides_constants(hlo) else ""
@@ -194,13 +195,8 @@ def _observed(subject: Subject) -> int:
     if jax.default_backend() != "cpu":
         raise NotMeasured("an accelerator's mark tells only the first call of a process")
     # Copies for a donating function are made before the reading begins.
-    calls = iter(subject.calls(memory.CALLS + 1))
-
-    def call() -> Any:
-        args, kwargs = next(calls)
-        return subject.program.call(*args, **kwargs)
-
-    return memory.observed_rise(call)
+    calls = iter([subject.ready() for _ in range(memory.CALLS + 1)])
+    return memory.observed_rise(lambda: next(calls)())
 
 
 class _Reference:

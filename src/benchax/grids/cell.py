@@ -136,7 +136,7 @@ def _measure(request: Request, record: Record) -> None:
     case = make_case(request.fn, name=request.function)
     inputs = _inputs(request, case, request.seeds[0])
     record.told["signature"] = inputs.signature
-    program = program_of(case)
+    program = program_of(case, inputs)
     built = stages.build(program, inputs, record.enter)
     facts = {"trace_s": built.seconds.get("trace"), "lower_s": built.seconds.get("lower")}
     facts |= {"compile_s": built.seconds.get("compile"), "cache": built.cache}
@@ -151,27 +151,27 @@ def _measure(request: Request, record: Record) -> None:
 
 
 def _first_run(subject: Subject, facts: dict[str, Any], absent: list[dict[str, str]]) -> Subject:
-    ((args, kwargs),) = subject.calls(1)
+    ready = subject.ready()
     with watch_compiles() as log:
-        outputs, first_run_s = stages.first_run(lambda: subject.program.call(*args, **kwargs))
+        result, first_run_s = stages.first_run(ready)
     if log.compiles:
         why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
         absent.append(dataclasses.asdict(Absent("stages.first_run_s", why)))
     else:
         facts["first_run_s"] = first_run_s
-    return replace(subject, outputs=outputs)
+    return replace(subject, outputs=ready.outcome(result))
 
 
 def _check(request: Request, record: Record, subject: Subject) -> None:
     """Raises `WrongShape`. What cannot be the answer is not worth timing."""
-    shape = trees.shape_text(*trees.taken_apart(subject.outputs))
+    shape = trees.shape_text(*trees.taken_apart(subject.returned))
     record.told["shape"] = shape
     record.enter("check", **record.told)
     if request.check is None:
         if request.expected and shape != request.expected:
             raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
         return
-    verdict = request.check(subject.outputs, *subject.inputs.args)
+    verdict = request.check(subject.returned, *subject.inputs.args)
     if isinstance(verdict, str) and verdict:
         raise WrongShape(verdict)
     if verdict is not None and not isinstance(verdict, str) and not bool(verdict):
@@ -196,17 +196,16 @@ def _trials(request: Request, record: Record, subject: Subject, case: Case) -> N
             reading = timing.TIMERS[request.timer](subject)
         trials.append(reading)
         record.enter("outputs", trial=reading)
-        record.keep(subject.outputs)
+        record.keep(subject.returned)
 
 
 def _one_call(subject: Subject) -> tuple[Subject, int]:
     """(with the outputs of one call, its nanoseconds)"""
-    ((args, kwargs),) = subject.calls(1)
-    call, wait = subject.program.call, jax.block_until_ready
+    ready, wait = subject.ready(), jax.block_until_ready
     start = perf_counter_ns()
-    outputs = wait(call(*args, **kwargs))
+    result = wait(ready())
     ns = perf_counter_ns() - start
-    return replace(subject, outputs=outputs), ns
+    return replace(subject, outputs=ready.outcome(result)), ns
 
 
 def _inputs(request: Request, case: Case, seed: int) -> Inputs:

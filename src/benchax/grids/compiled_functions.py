@@ -20,6 +20,8 @@ from benchax.clock.selftest import tier
 from benchax.clock.survey import equations
 from benchax.errors import NotAvailable
 from benchax.grids.compiled_result import Status
+from benchax.measuring.mutation import carried, changed_names
+from benchax.measuring.state import Values, is_stateful, take_apart
 from benchax.specs import short_dtype
 
 Leaves = list[Any]
@@ -73,6 +75,11 @@ NO_OUTPUTS = Form(jax.tree.structure(None), (), ())
 
 def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Traced:
     """Whatever the function raises becomes its note."""
+    if is_stateful(args):
+        names = changed_by(function, args)
+        if names:
+            note = f"it changes {', '.join(names[:3])} in place, and this grid keeps no state: return what is new"
+            return Traced(name, list, None, refused=Status.error, note=note)
     try:
         program, form = program_of(function, args)
     except Exception as error:
@@ -85,6 +92,25 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
             traced, guard=lambda _, leaves: (traced.run(leaves), jnp.bool_(False)), refused=Status.constant, note=note
         )
     return traced
+
+
+def changed_by(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
+    """The names of what a call changes in its arguments; empty also where it cannot be traced."""
+    parts = take_apart((args, {}))
+    places = carried(parts)
+
+    def after(values: Leaves) -> Values:
+        leaves = list(parts.leaves)
+        for place, value in zip(places, values, strict=True):
+            leaves[place] = value
+        given, _ = parts.merge(leaves)
+        function(*given)
+        return take_apart((tuple(given), {})).values
+
+    try:
+        return changed_names(after, parts)
+    except Exception:  # told when it is traced as it stands
+        return ()
 
 
 def failed(traced: Traced, error: Exception) -> Traced:

@@ -23,13 +23,13 @@ Trial = Callable[[Subject], list[int]]
 
 
 def wall(subject: Subject) -> list[int]:
-    call, wait = subject.program.call, jax.block_until_ready
+    wait = jax.block_until_ready
     readings: list[int] = []
     spent = 0
     while not readings or (spent < SPAN_NS and len(readings) < MOST_CALLS):
-        ((args, kwargs),) = subject.calls(1)
+        call = subject.ready()
         start = perf_counter_ns()
-        wait(call(*args, **kwargs))
+        wait(call())
         readings.append(perf_counter_ns() - start)
         spent += readings[-1]
     return readings

@@ -119,7 +119,7 @@ def _build(case: Case, inputs: Inputs) -> tuple[Built, tuple[str, ...]]:
         warnings.simplefilter("always")
         try:
             # As if plain: a jitted function's own programs are forgotten otherwise, as a measurement needs it.
-            program = program_of(case)
+            program = program_of(case, inputs)
             program = replace(program, kind="plain") if program.kind == "jit" else program
             built = stages.build(program, inputs, at.append)
         except Exception as error:

@@ -112,6 +112,17 @@ def _deleted(error: BaseException) -> tuple[FailureKind, str]:
     return "error", advice
 
 
+def _is_closed_over(error: BaseException) -> bool:
+    return type(error).__name__ == "TraceContextError" and "different trace level" in str(error)
+
+
+def _closed_over(error: BaseException) -> tuple[FailureKind, str]:
+    return "error", (
+        "The function changes an object of Flax NNX that it closes over, or is a method of. Pass it as an argument: "
+        "what a call changes in its arguments is put back for each call, and timed."
+    )
+
+
 def _is_unbatched(error: BaseException) -> bool:
     return isinstance(error, ValueError) and "vmap got inconsistent sizes" in str(error)
 
@@ -129,6 +140,7 @@ _KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], t
     (_is_bad_output, _bad_output),
     (_is_bad_argument, _bad_argument),
     (_is_deleted, _deleted),
+    (_is_closed_over, _closed_over),
     (_is_unbatched, _unbatched),
 )
 

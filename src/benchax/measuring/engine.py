@@ -28,16 +28,19 @@ from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.environment import capture
 from benchax.errors import NotMeasured
-from benchax.measuring import memory, noise, stages, timers
+from benchax.measuring import memory, noise, purity, stages, timers
+from benchax.measuring.closed_over import ClosedOver
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
+from benchax.measuring.purity import Purity
 from benchax.measuring.remarks import Evidence, remarks
 from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, warm_up
 from benchax.measuring.stages import Built
-from benchax.measuring.timers.base import Subject
-from benchax.measuring.verification import verify
+from benchax.measuring.surroundings import remember
+from benchax.measuring.timers.base import Ready, Subject
+from benchax.measuring.verification import Notes, verify
 from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Program, Samples, Stages
 from benchax.watching.compiles import watch_compiles
 
@@ -67,6 +70,9 @@ class Record:
     program: Program | None = None
     remarks: tuple[Any, ...] = ()
     absent: list[Absent] = field(default_factory=list)
+    closed_over: ClosedOver | None = None
+    purity: Purity = field(default_factory=Purity)
+    notes: Notes = field(default_factory=Notes)
     noise: Noise = field(default_factory=Noise)
 
     def enter(self, stage: str) -> None:
@@ -140,7 +146,9 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     record.enter("inputs")
     inputs = make_inputs(case, options.seed)
     record.signature = inputs.signature
-    program = program_of(case)
+    program = program_of(case, inputs)
+    put_back = remember(program.eager or case.fn)
+    record.closed_over = ClosedOver(program.eager or case.fn)
 
     built = stages.build(program, inputs, record.enter)
     hlo = _artifacts(record, built)
@@ -148,6 +156,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     _tell(case, "hlo", hlo)
     record.stages = _stages(built, cold)
     subject = Subject(program, inputs, None, built.static, built.donates, hlo)
+    subject = _look_for_impurity(record, case, subject, built, put_back)
     warmup, compiles = NO_WARMUP, 0
     if options.stages == "all":
         subject = _called(record, case, subject, options)
@@ -165,6 +174,15 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
     record.noise = noise.finish(reading)
     _export(record, subject, options)
     record.remarks = remarks(_evidence(record, subject, built, warmup, compiles))
+
+
+def _look_for_impurity(
+    record: Record, case: Case, subject: Subject, built: Built, put_back: Callable[[], None]
+) -> Subject:
+    record.enter("trace")
+    with record.or_absent("purity"):
+        record.purity = purity.check(subject, built, case.id.name, put_back)
+    return replace(subject, impure=record.purity.difference)
 
 
 def _left_out(options: Options) -> list[Absent]:
@@ -196,10 +214,12 @@ def _stages(built: Built, cold: Cold) -> Stages:
 def _called(record: Record, case: Case, subject: Subject, options: Options) -> Subject:
     """The first run, and whether it is right."""
     subject = _first_run(record, subject)
-    _tell(case, "outputs", subject.outputs)
+    if record.closed_over is not None:
+        record.closed_over.check(case.id.name)
+    _tell(case, "outputs", subject.returned)
     record.enter("verify")
     with record.or_absent("numerics"):
-        record.numerics = verify(subject, options.verify, case.reference)
+        record.numerics = verify(subject, options.verify, case.reference, record.notes)
     return subject
 
 
@@ -207,16 +227,16 @@ def _first_run(record: Record, subject: Subject) -> Subject:
     record.enter("first run")
     is_eager = subject.program.kind == "eager"
     # What an un-jitted function donates only shows in what it leaves of its arguments, so it is given copies.
-    args, kwargs = subject.inputs.renewed() if is_eager else subject.calls(1)[0]
+    ready = Ready(subject, subject.program.call, *(subject.inputs.renewed() if is_eager else subject.calls(1)[0]))
     with _device_memory(record, "eager_rise_bytes" if is_eager else "compiled_rise_bytes"), watch_compiles() as log:
-        outputs, first_run_s = stages.first_run(lambda: subject.program.call(*args, **kwargs))
+        result, first_run_s = stages.first_run(ready)
     if log.compiles:
         why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
         record.absent.append(Absent("stages.first_run_s", why))
     else:
         record.stages = replace(record.stages, first_run_s=first_run_s)
-    donates = subject.donates or (is_eager and _is_any_deleted((args, kwargs)))
-    return replace(subject, outputs=outputs, donates=donates)
+    donates = subject.donates or (is_eager and _is_any_deleted((ready.args, ready.kwargs)))
+    return replace(subject, outputs=ready.outcome(result), donates=donates)
 
 
 def _is_any_deleted(tree: Any) -> bool:
@@ -261,7 +281,7 @@ def _withdraw_first_run(record: Record) -> None:
 
 def _warm_up(record: Record, subject: Subject, options: Options, last_s: float | None) -> Warmup:
     record.enter("warm-up")
-    return warm_up(subject.call, options.max_warmup_s, first_s=last_s or 0.0)
+    return warm_up(subject.ready, options.max_warmup_s, first_s=last_s or 0.0)
 
 
 def _transfers(record: Record, subject: Subject) -> None:
@@ -276,7 +296,7 @@ def _transfers(record: Record, subject: Subject) -> None:
 
 def _dispatch(record: Record, subject: Subject) -> None:
     record.enter("dispatch")
-    record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.call))
+    record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.ready))
 
 
 def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) -> int:
@@ -353,13 +373,8 @@ def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]
 
 def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
     """Buffers for all calls are made beforehand: they must not count as memory of the call."""
-    calls = iter(subject.calls(memory.CALLS))
-
-    def call() -> Any:
-        args, kwargs = next(calls)
-        return fn(*args, **kwargs)
-
-    return call
+    calls = iter([subject.ready(fn) for _ in range(memory.CALLS)])
+    return lambda: next(calls)()
 
 
 def _eager_has_run(record: Record, subject: Subject) -> bool:
@@ -407,4 +422,7 @@ def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, co
         hlo=subject.hlo,
         numerics=record.numerics,
         noise=record.noise,
+        mutated=tuple(getattr(subject.outputs, "state", ())),
+        notes=record.notes,
+        purity=record.purity,
     )

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
 from benchax.case import Case
+from benchax.measuring import state
+from benchax.measuring.state import Parts
 from benchax.specs import ArraySpec, is_spec, parse_spec, short_dtype
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -34,17 +37,49 @@ class Inputs:
     """Bytes that the caller gave as NumPy arrays."""
     narrowed: tuple[str, ...] = ()
     """What was asked in 64 bits and placed in 32, because JAX's x64 mode is off: "float64 to float32"."""
+    labels: tuple[str, ...] = ()
+    """Names of the positional arguments, where the function has a signature."""
+    mutated: dict[int, tuple[Any, tuple[str, ...]]] = field(default_factory=dict, compare=False, repr=False)
+    """Found once for each program that takes these inputs (`Subject.mutated`), which costs a trace."""
 
     @property
     def data(self) -> list[jax.Array]:
         """The array leaves, in order; typed keys are left out."""
-        return [leaf for leaf in jax.tree.leaves((self.args, self.kwargs)) if is_data(leaf)]
+        leaves = self.parts.leaves if self.is_stateful else jax.tree.leaves((self.args, self.kwargs))
+        return [leaf for leaf in leaves if is_data(leaf)]
 
-    def renewed(self) -> Call:
-        """The same call on fresh buffers, as a donating function needs for every call."""
-        return jax.block_until_ready(
-            jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf, (self.args, self.kwargs))
-        )
+    @cached_property
+    def is_stateful(self) -> bool:
+        """Are there arguments that a call can change in place? Then each call needs its own."""
+        return state.is_stateful(without_static(self.args, self.kwargs, self.static))
+
+    @cached_property
+    def parts(self) -> Parts:
+        return state.take_apart(without_static(self.args, self.kwargs, self.static), self.labels)
+
+    def renewed(self, copy: bool = True) -> Call:
+        """The same call on fresh buffers, as a donating function needs for every call, and on fresh mutable objects.
+
+        Args:
+            copy: False leaves the arrays as they are, which is enough where only objects are changed.
+        """
+        if not self.is_stateful:
+            call = self.args, self.kwargs
+            return jax.block_until_ready(jax.tree.map(_copied, call)) if copy else call
+        leaves = [_copied(leaf) for leaf in self.parts.leaves] if copy else self.parts.leaves
+        args, kwargs = jax.block_until_ready(self.parts.merge(leaves))
+        static = {name: value for name, value in self.kwargs.items() if name in self.static}
+        return tuple(self.args[i] if i in self.static else value for i, value in enumerate(args)), kwargs | static
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, jax.Array) else leaf
+
+
+def without_static(args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[int | str, ...]) -> Call:
+    """`None` in the positions of static arguments, their names left out."""
+    left = tuple(None if i in static else value for i, value in enumerate(args))
+    return left, {name: value for name, value in kwargs.items() if name not in static}
 
 
 def make_inputs(case: Case, seed: int) -> Inputs:
@@ -67,11 +102,18 @@ def make_inputs(case: Case, seed: int) -> Inputs:
             narrowed.append(f"{asked} to {array.dtype}")
         return array
 
-    new_args = tuple(value if i in static else jax.tree.map(place, value) for i, value in enumerate(args))
-    new_kwargs = {name: value if name in static else jax.tree.map(place, value) for name, value in kwargs.items()}
+    given = Inputs(args, dict(kwargs), static, "", labels=tuple(_positional_names(case.fn)))
+    if given.is_stateful:
+        # The user's own objects are not used again: a call would change them.
+        given.parts.leaves[:] = [place(leaf) for leaf in given.parts.leaves]
+        new_args, new_kwargs = given.renewed(copy=False)
+    else:
+        new_args = tuple(value if i in static else jax.tree.map(place, value) for i, value in enumerate(args))
+        new_kwargs = {name: value if name in static else jax.tree.map(place, value) for name, value in kwargs.items()}
     jax.block_until_ready((new_args, new_kwargs))
     text = signature(new_args, new_kwargs, static)
-    return Inputs(new_args, new_kwargs, static, text, sum(numpy_bytes), tuple(dict.fromkeys(narrowed)))
+    what = tuple(dict.fromkeys(narrowed))
+    return Inputs(new_args, new_kwargs, static, text, sum(numpy_bytes), what, given.labels)
 
 
 def _place(leaf: Any, random: np.random.Generator) -> tuple[Any, Any]:
@@ -189,8 +231,10 @@ def _describe(value: Any, is_static: bool = False) -> str:
     if isinstance(value, list | tuple):
         inside = ", ".join(map(_describe, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if state.is_ref(value):
+        return f"ref {_describe(value[...])}"
     leaves, tree = jax.tree.flatten(value)
     if leaves and leaves[0] is value:
-        return repr(value)
+        return type(value).__name__ if state.holds_objects(value) else repr(value)
     arrays = [leaf for leaf in leaves if _is_array(leaf)]
     return f"{type(value).__name__}({len(arrays)} arrays)" if tree.num_leaves else repr(value)

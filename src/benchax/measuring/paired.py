@@ -205,7 +205,8 @@ def native(side: Side, inputs: Inputs) -> Version:
     case = _case(side)
     # The same buffers for all: `_renewed` tells by the tuple.
     static = static_arguments(case, inputs.args, inputs.kwargs)
-    return Version(side.label, lambda: program_of(case), replace(inputs, static=static), False)
+    given = replace(inputs, static=static)
+    return Version(side.label, lambda: program_of(case, given), given, False)
 
 
 def _inputs_of_programs(request: Request) -> Inputs:
@@ -218,7 +219,7 @@ def _inputs_of_programs(request: Request) -> Inputs:
 
 
 def _unbuilt(case: Case, inputs: Inputs) -> Subject:
-    program = program_of(case)
+    program = program_of(case, inputs)
     static = static_arguments(case, inputs.args, inputs.kwargs)
     try:
         traced = stages.trace_only(program, replace(inputs, static=static))
@@ -302,11 +303,11 @@ def build(version: Version, facts: dict[str, Any]) -> Subject:
         facts["flops"] = counted.flops if counted else None
         facts["inline_flops"] = inline_flops(built.compiled)
     subject = Subject(program, version.inputs, None, built.static, built.donates)
-    return replace(subject, outputs=jax.block_until_ready(subject.call()))
+    return replace(subject, outputs=subject.outcome())
 
 
 def _ready(i: int, subject: Subject) -> Prepared:
-    _guarded(i, "warm-up", lambda: warm_up(subject.call, WARMUP_S))
+    _guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S))
     return Wall().prepare(subject)
 
 

@@ -11,6 +11,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ import jax
 
 from benchax.case import Case
 from benchax.errors import NotMeasured
+from benchax.measuring.inputs import Inputs
+from benchax.measuring.state import holds_objects
 
 Kind = Literal["plain", "jit", "compiled", "wrapper", "eager"]
 
@@ -57,10 +60,17 @@ class Program:
     inner: Callable[..., Any] | None
     was_jitted: bool = True
     """Was the function jitted when it was given to us?"""
+    jitted_by: str = "jax.jit"
+    """What a function that was not is measured under."""
 
 
-def program_of(case: Case) -> Program:
-    """Tells the five kinds apart, by documented attributes only."""
+def program_of(case: Case, inputs: Inputs | None = None) -> Program:
+    """Tells the five kinds apart, by documented attributes only.
+
+    Args:
+        inputs: what it is called with. A plain function of objects of Flax NNX is jitted by `flax.nnx.jit`, as their
+            users do: `jax.jit` takes them for trees of arrays, and what is changed in place is lost.
+    """
     fn = case.fn
     if not case.jit:
         return Program("eager", fn, fn, None, hasattr(fn, "lower"))
@@ -72,11 +82,15 @@ def program_of(case: Case) -> Program:
         return Program("jit", fn, getattr(fn, "__wrapped__", None), fn)
     if hasattr(fn, "lower") and not is_method:
         return Program("wrapper", fn, getattr(fn, "__wrapped__", None), fn)
+    if inputs is not None and holds_objects((inputs.args, inputs.kwargs)):
+        call = _jitted(case, sys.modules["flax.nnx"].jit)
+        kind = "jit" if hasattr(call, "trace") else "wrapper"
+        return Program(kind, call, fn, fn, hasattr(fn, "lower"), "flax.nnx.jit")
     return Program("plain", _jitted(case), fn, fn, hasattr(fn, "lower"))
 
 
-def _jitted(case: Case) -> Callable[..., Any]:
-    """`jax.jit` of a new function object, so that nothing is served from JAX's caches."""
+def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]:
+    """`jit` of a new function object, so that nothing is served from JAX's caches."""
     fn = case.fn
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +101,7 @@ def _jitted(case: Case) -> Callable[..., Any]:
     functools.update_wrapper(fresh, fn)
     fresh.__name__ = case.id.name if case.id.name.isidentifier() else "benchmark"
     # None, not an empty list, where there are none: only then does JAX work out positions from names.
-    return jax.jit(
+    return jit(
         fresh,
         static_argnums=[p for p in case.static if isinstance(p, int)] or None,
         static_argnames=[p for p in case.static if isinstance(p, str)] or None,

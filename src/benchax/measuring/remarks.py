@@ -8,15 +8,17 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.program import Program
+from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import Built
+from benchax.measuring.verification import Notes
 from benchax.model import Cost, Memory, Noise, Numerics, Remark, Samples, Severity, Stages
 from benchax.stats.summary import Summary
 from benchax.units import count, percent, seconds, size
@@ -59,6 +61,11 @@ class Evidence:
     hlo: str
     numerics: Numerics | None
     noise: Noise
+    mutated: tuple[str, ...] = ()
+    """What each call changes in place, by name."""
+    notes: Notes = field(default_factory=Notes)
+    """What verification saw of it."""
+    purity: Purity = field(default_factory=Purity)
 
     def summary(self, timer: str) -> Summary | None:
         return next((s.summary for s in self.samples if s.timer == timer), None)
@@ -160,9 +167,72 @@ def not_jitted(e: Evidence) -> Remark | None:
     return Remark(
         "not-jitted",
         "info",
-        "given un-jitted and measured as jax.jit(f); --eager (jit=False) measures the call as it stands and says "
-        "from how many calls on compiling pays",
+        f"given un-jitted and measured as {e.program.jitted_by}(f); --eager (jit=False) measures the call as it stands "
+        "and says from how many calls on compiling pays",
     )
+
+
+def impure(e: Evidence) -> Remark | None:
+    if not e.purity.difference:
+        return None
+    return Remark(
+        "impure",
+        "error",
+        f"two traces of it differ: {e.purity.difference}. It reads something that changes by itself (random numbers of "
+        "Python or NumPy, the time, a counter), of which each compiled program keeps what it read first: pass such "
+        "values as arguments",
+    )
+
+
+def changed_by_tracing(e: Evidence) -> Remark | None:
+    if not e.purity.changed:
+        return None
+    listed = _listed([f"{name!r} ({change})" for name, change in e.purity.changed.items()])
+    return Remark(
+        "changed-by-tracing",
+        "info",
+        f"each trace changes {listed}, and a compiled call does not: what Python does there is done when it is built",
+    )
+
+
+def stateful(e: Evidence) -> Remark | None:
+    if not e.mutated:
+        return None
+    return Remark(
+        "stateful",
+        "info",
+        f"each call changes {_listed(e.mutated)} in place: every timer times these changes with the outputs, and every "
+        "call starts from the same values",
+    )
+
+
+def state_dropped(e: Evidence) -> Remark | None:
+    if not e.notes.dropped:
+        return None
+    return Remark(
+        "state-dropped",
+        "error",
+        f"un-jitted, a call changes {_listed(e.notes.dropped)} in place; compiled, it does not, and neither does it do "
+        "the work that leads there. jax.jit takes objects of Flax NNX for trees of arrays: use flax.nnx.jit, or return "
+        "the new state",
+    )
+
+
+def undetermined_state(e: Evidence) -> Remark | None:
+    if not e.notes.undetermined:
+        return None
+    return Remark(
+        "undetermined-state",
+        "warning",
+        f"{_listed(e.notes.undetermined)} cannot be verified in this precision: the compiled and the un-jitted run "
+        "differ, and the un-jitted one is itself as far from a run in float64. Noise of rounding decides it, as it "
+        "does where an optimizer divides a gradient of zero by its own size",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 def dispatch_bound(e: Evidence) -> Remark | None:
@@ -189,9 +259,14 @@ def resident_far_below_wall(e: Evidence) -> Remark | None:
         "resident-far-below-wall",
         "warning",
         f"repeated inside one program it takes {seconds(resident.median_s)}, called {seconds(wall.median_s)}: more "
-        "than dispatch explains. Either its outputs are dear to allocate, or a part that does not depend on the inputs "
-        "is computed once for all",
+        f"than dispatch explains. Either {_wrapper(e)}its outputs are dear to allocate, or a part that does not depend "
+        "on the inputs is computed once for all",
     )
+
+
+def _wrapper(e: Evidence) -> str:
+    """A wrapper's own Python can be most of a call: flax.nnx.jit takes 0.2 to 3 ms for a small model and Adam."""
+    return "it is the Python of the wrapper around it, or " if e.mutated else ""
 
 
 def more_than_a_call(e: Evidence) -> Remark | None:
@@ -297,6 +372,11 @@ RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
     no_inputs,
     folded,
     not_jitted,
+    impure,
+    changed_by_tracing,
+    stateful,
+    state_dropped,
+    undetermined_state,
     dispatch_bound,
     resident_far_below_wall,
     more_than_a_call,

@@ -116,7 +116,10 @@ NO_WARMUP = Warmup(0, True, 0, 0.0)
 
 
 def warm_up(
-    call: Callable[[], Any], max_time_s: float, clock: Callable[[], int] = perf_counter_ns, first_s: float = 0.0
+    ready: Callable[[], Callable[[], Any]],
+    max_time_s: float,
+    clock: Callable[[], int] = perf_counter_ns,
+    first_s: float = 0.0,
 ) -> Warmup:
     """Calls until neither the compile watch nor the times show a change any more, or `max_time_s` is spent.
 
@@ -124,6 +127,7 @@ def warm_up(
     second not faster than the first by more than a tenth.
 
     Args:
+        ready: makes a call and all that it needs, which is not timed.
         first_s: seconds of the last call before, if it compiled nothing. A slow one counts as the first window, and
             as all of it where it has taken `max_time_s`.
     """
@@ -133,9 +137,9 @@ def warm_up(
     calls, size, start, compiled = 0, 5, clock(), 0
     while True:
         with watch_compiles() as log:
-            times = [_one(call, clock)]
+            times = [_one(ready(), clock)]
             size = 1 if times[0] > WINDOW_NS else size
-            times += [_one(call, clock) for _ in range(size - 1)]
+            times += [_one(ready(), clock) for _ in range(size - 1)]
         calls += len(times)
         compiled += log.compiles
         windows.append(sorted(times)[len(times) // 2] / 1e9)

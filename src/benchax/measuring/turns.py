@@ -81,7 +81,7 @@ def prepare(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     facts: dict[str, Any] = {"is_program": False, "sha256": None, "builds": []}
     subject = paired.build(paired.native(paired.Side(case.id.label, case), inputs), facts)
     enter("warm-up")
-    warm_up(subject.call, paired.WARMUP_S)
+    warm_up(subject.ready, paired.WARMUP_S)
     timer = Wall().prepare(subject)
     iterations, call_ns = paired.calibrated([timer])
     return Turns(subject, timer, facts, iterations, call_ns)

@@ -19,10 +19,10 @@ import numpy as np
 from benchax.auditing.base import NotApplicable, found
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.source import Source
-from benchax.auditing.state import State, changes, state_of
 from benchax.auditing.syntax import calls
 from benchax.measuring import program as programs
 from benchax.measuring.program import program_of
+from benchax.measuring.surroundings import State, changes, state_of
 from benchax.model import Severity
 from benchax.results.audit import Finding, Where
 

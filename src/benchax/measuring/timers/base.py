@@ -8,14 +8,17 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
 
-from benchax.measuring.inputs import Call, Inputs
+from benchax.measuring import state
+from benchax.measuring.inputs import Call, Inputs, without_static
+from benchax.measuring.mutation import changed_names, is_carried
 from benchax.measuring.program import Program
+from benchax.measuring.state import Outcome, Parts, Values, data_of
 from benchax.model import Census
 
 
@@ -26,33 +29,106 @@ class Subject:
     program: Program
     inputs: Inputs
     outputs: Any
-    """Of one call; for their types and sizes."""
+    """Of one call; for their types and sizes. An `Outcome` where calls change their arguments."""
     static: tuple[int | str, ...] = ()
     donates: bool = False
     hlo: str = ""
     """The optimised program; empty where it cannot be reached."""
+    impure: str = ""
+    """How two traces of it differ; empty where they do not, or where nobody has looked."""
+
+    @property
+    def needs_renewal(self) -> bool:
+        """Does each call need arguments of its own, because it takes their buffers or changes them in place?"""
+        return self.donates or self.inputs.is_stateful
 
     def calls(self, n: int) -> list[Call]:
-        """Arguments for `n` calls: one set of buffers for all, or fresh ones for each if the program donates."""
-        if not self.donates:
+        """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
+        if not self.needs_renewal:
             return [(self.inputs.args, self.inputs.kwargs)] * n
-        return [self.inputs.renewed() for _ in range(n)]
+        return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
+
+    def ready(self, fn: Callable[..., Any] | None = None) -> Ready:
+        """One call, of which everything is made but the call itself.
+
+        Args:
+            fn: what is called with the subject's arguments; default: its program.
+        """
+        return Ready(self, fn or self.program.call, *self.calls(1)[0])
 
     def call(self) -> Any:
-        """One ordinary call, on fresh buffers where needed; does not wait."""
-        ((args, kwargs),) = self.calls(1)
-        return self.program.call(*args, **kwargs)
+        """One ordinary call, on fresh arguments where needed; does not wait. What it gives is what to wait for."""
+        return self.ready()()
+
+    def outcome(self) -> Any:
+        """What one ordinary call gives, waited for: its outputs, or an `Outcome`."""
+        ready = self.ready()
+        return ready.outcome(jax.block_until_ready(ready()))
+
+    @property
+    def returned(self) -> Any:
+        """What the function returned, without what it changed."""
+        return self.outputs.outputs if isinstance(self.outputs, Outcome) else self.outputs
 
     @property
     def dynamic(self) -> Call:
         """The call with its static arguments taken out: `None` in their positions, their names left out."""
-        args = tuple(None if i in self.static else value for i, value in enumerate(self.inputs.args))
-        return args, {name: value for name, value in self.inputs.kwargs.items() if name not in self.static}
+        return without_static(self.inputs.args, self.inputs.kwargs, self.static)
+
+    @property
+    def parts(self) -> Parts:
+        """The values inside `dynamic`."""
+        return state.take_apart(self.dynamic, self.inputs.labels)
 
     @property
     def dynamic_leaves(self) -> list[Any]:
         """What the compiled program is given at run time: arrays and Python numbers."""
-        return [leaf for leaf in jax.tree.leaves(self.dynamic) if isinstance(leaf, jax.Array | int | float | complex)]
+        return [leaf for leaf in self.parts.leaves if is_carried(leaf)]
+
+    @property
+    def mutated(self) -> tuple[str, ...]:
+        """Names of what a call changes in place, as its jaxpr says; empty where there is no jaxpr."""
+        inner = self.program.inner
+        if inner is None or not self.inputs.is_stateful:
+            return ()
+        key, after = id(self.program), self._after(inner)
+        if key not in self.inputs.mutated:  # with the program, so that no other one can have its id
+            self.inputs.mutated[key] = self.program, changed_names(lambda values: after(values)[1], self.parts)
+        return self.inputs.mutated[key][1]
+
+    def body(self, inner: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+        """`inner`, which takes this subject's call, as a function of `dynamic_leaves`."""
+        if not self.inputs.is_stateful:
+            merge = self._merge()
+            return lambda values: _apply(inner, merge(values))
+        after, names = self._after(inner), self.mutated
+
+        def body(values: list[Any]) -> Outcome:
+            outputs, now = after(values)
+            return Outcome(state.take_apart(outputs).leaves, {name: data_of(now[name]) for name in names})
+
+        return body
+
+    def _after(self, inner: Callable[..., Any]) -> Callable[[list[Any]], tuple[Any, Values]]:
+        merge, labels = self._merge(), self.inputs.labels
+
+        def after(values: list[Any]) -> tuple[Any, Values]:
+            args, kwargs = merge(values)
+            outputs = inner(*args, **kwargs)
+            return outputs, state.take_apart(without_static(tuple(args), kwargs, self.static), labels).values
+
+        return after
+
+    def _merge(self) -> Callable[[list[Any]], Call]:
+        parts, inputs = self.parts, self.inputs
+
+        def merge(values: list[Any]) -> Call:
+            given = iter(values)
+            args, kwargs = parts.merge([next(given) if is_carried(leaf) else leaf for leaf in parts.leaves])
+            args = tuple(value if i in self.static else args[i] for i, value in enumerate(inputs.args))
+            return args, kwargs | {name: value for name, value in inputs.kwargs.items() if name in self.static}
+
+        return merge
 
     @property
     def input_bytes(self) -> int:
@@ -61,6 +137,67 @@ class Subject:
     @property
     def output_bytes(self) -> int:
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.outputs) if isinstance(leaf, jax.Array))
+
+
+class Ready:
+    """A call whose arguments are made. It can be called once."""
+
+    def __init__(self, subject: Subject, fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self._subject, self._fn, self.args, self.kwargs = subject, fn, args, kwargs
+        self._watch = None
+        if subject.inputs.is_stateful:
+            self._watch = state.watch(self._dynamic, self._names, subject.inputs.labels)
+            self._refs = [leaf for leaf in jax.tree.leaves(self._dynamic) if state.is_ref(leaf)]
+
+    @property
+    def _dynamic(self) -> Call:
+        return without_static(self.args, self.kwargs, self._subject.static)
+
+    @property
+    def _is_traced(self) -> bool:
+        return self._fn is self._subject.program.call and self._subject.program.inner is not None
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """What the call changes; where no jaxpr tells, all that it could."""
+        if self._is_traced:
+            return self._subject.mutated
+        return tuple(self._subject.inputs.parts.names.values())
+
+    def __call__(self) -> Any:
+        """What there is to wait for: the outputs, and the arrays that the call has put into its arguments."""
+        outputs = self._fn(*self.args, **self.kwargs)
+        if self._watch is None:
+            return outputs
+        arrays = self._watch()
+        return outputs, arrays, self._unwaited(outputs, arrays)
+
+    def _unwaited(self, outputs: Any, arrays: list[Any]) -> list[Any]:
+        """A reference cannot be waited for, only a copy of it. One program's outputs are there all at once, so that
+        this is needed only where it has no others, or where there are several programs."""
+        if not self._refs or (self._subject.program.kind != "eager" and any(_arrays(outputs, arrays))):
+            return []
+        return [ref[...] for ref in self._refs]
+
+    def outcome(self, result: Any) -> Any:
+        """What the call gave, `result` being what it returned here: its outputs, or an `Outcome`."""
+        if self._watch is None:
+            return result
+        now, before = self.state(), self._subject.inputs.parts.values
+        names = self._names if self._is_traced else [n for n in now if now[n] is not before.get(n)]
+        return Outcome(result[0], {name: data_of(now[name]) for name in names})
+
+    def state(self) -> Values:
+        """All that the mutable arguments hold now."""
+        return state.take_apart(self._dynamic, self._subject.inputs.labels).values
+
+
+def _arrays(*trees: Any) -> Iterator[Any]:
+    return (leaf for leaf in jax.tree.leaves(trees) if isinstance(leaf, jax.Array))
+
+
+def _apply(fn: Callable[..., Any], call: Call) -> Any:
+    return fn(*call[0], **call[1])
 
 
 @dataclass(frozen=True)

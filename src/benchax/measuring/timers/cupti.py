@@ -25,6 +25,8 @@ REGIME = "kernels, L2 warm"
 
 def prepared(subject: Subject) -> Prepared:
     """Raises `NotMeasured` with the reason where CUPTI cannot serve."""
+    if subject.inputs.is_stateful:
+        raise NotMeasured("it changes its arguments, and CUPTI's timer repeats the call on the same ones")
     if subject.donates:
         raise NotMeasured("it donates its arguments, and CUPTI's timer repeats the call on the same ones")
     if subject.program.kind not in ("plain", "jit", "compiled"):

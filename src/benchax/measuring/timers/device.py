@@ -102,7 +102,7 @@ def _prepared(subject: Subject, cost: EventCost) -> Prepared:
 
 def _lengths(subject: Subject, recorded: list[Run]) -> tuple[int, int]:
     """(calls that wake the threads, calls of a recording)"""
-    if not recorded or subject.donates:  # each would need inputs of its own
+    if not recorded or subject.needs_renewal:  # each would need inputs of its own
         return 1, 1
     busy_s = max(recorded[-1].busy_s, 1e-6)
     return min(MOST_CALLS, 1 + round(WAKING_S / busy_s)), min(MOST_CALLS, 1 + round(RECORDING_S / busy_s))
@@ -110,7 +110,7 @@ def _lengths(subject: Subject, recorded: list[Run]) -> tuple[int, int]:
 
 def _parts(subject: Subject, calls: int) -> list[int]:
     """`calls` in parts whose inputs, renewed for each call where they are donated, are not too many at once."""
-    most = RENEWED_BYTES // max(1, subject.input_bytes) if subject.donates else MOST_CALLS
+    most = RENEWED_BYTES // max(1, subject.input_bytes) if subject.needs_renewal else MOST_CALLS
     most = max(1, min(most, MOST_CALLS))
     return [min(most, calls - begin) for begin in range(0, calls, most)]
 
@@ -145,12 +145,11 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[Run]:
 
 
 def _recorded_calls(subject: Subject, calls: int) -> list[Run]:
-    call: Callable[..., Any] = subject.program.call
-    prepared = subject.calls(calls)
+    prepared = [subject.ready() for _ in range(calls)]
 
     def work() -> None:
-        for args, kwargs in prepared:
-            jax.block_until_ready(call(*args, **kwargs))
+        for call in prepared:
+            jax.block_until_ready(call())
 
     runs = _runs(work)
     if not runs:

@@ -38,26 +38,18 @@ def embedded(subject: Subject) -> tuple[Body, Leaves]:
 def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
     """(the function of its array leaves alone, those leaves); static arguments and other objects are closed over.
 
+    What a call changes in place is given as well (`state.Outcome`): XLA would remove what only leads there.
+
     Raises:
         NotMeasured: it cannot be traced.
     """
+    if subject.impure:
+        raise NotMeasured(f"two traces of it differ: {subject.impure}")
     inner: Any = subject.program.inner
     if inner is None:
         kind = "un-jitted" if subject.program.kind == "eager" else "as a Compiled"
         raise NotMeasured(f"a function that is given {kind} cannot be called inside another compiled program")
-    leaves, tree = jax.tree.flatten(subject.dynamic)
-    carried = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | int | float | complex)]
-
-    def body(values: Leaves) -> Any:
-        filled = list(leaves)
-        for place, value in zip(carried, values, strict=True):
-            filled[place] = value
-        args, kwargs = jax.tree.unflatten(tree, filled)
-        args = [value if i in subject.static else args[i] for i, value in enumerate(subject.inputs.args)]
-        static = {name: value for name, value in subject.inputs.kwargs.items() if name in subject.static}
-        return inner(*args, **kwargs, **static)
-
-    return body, [leaves[i] for i in carried]
+    return subject.body(inner), subject.dynamic_leaves
 
 
 def arrays_of(outputs: Any) -> Leaves:

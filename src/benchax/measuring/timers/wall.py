@@ -5,6 +5,9 @@ and hands others over, 20 to 100 µs), the work, output allocation, and the wait
 `inputs.py` has finished, and the copies that renew donated buffers. Wrong for work far below the cost of a call
 (about 8 µs): there it shows the call.
 
+Of a call that changes its arguments (`measuring/state.py`) each has arguments of its own, made before it and let go
+after it, so that each is an interval by itself; the arrays that it puts into its arguments are waited for as well.
+
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
@@ -27,6 +30,8 @@ class Wall:
     answers = "latency a caller sees"
 
     def prepare(self, subject: Subject) -> Prepared:
+        if subject.inputs.is_stateful:
+            return Prepared(_stateful(subject))
         if subject.donates:
             most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
             return Prepared(_donating(subject), most_iterations=min(most, 1000))
@@ -53,6 +58,21 @@ def _plain(subject: Subject) -> Callable[[int], int]:
         return perf_counter_ns() - start
 
     return array_out if is_array and not kwargs else tree_out
+
+
+def _stateful(subject: Subject) -> Callable[[int], int]:
+    wait = jax.block_until_ready
+
+    def sample(n: int) -> int:
+        elapsed = 0
+        for _ in repeat(None, n):
+            call = subject.ready()
+            start = perf_counter_ns()
+            wait(call())
+            elapsed += perf_counter_ns() - start
+        return elapsed
+
+    return sample
 
 
 def _donating(subject: Subject) -> Callable[[int], int]:

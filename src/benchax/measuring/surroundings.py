@@ -28,7 +28,30 @@ State = Mapping[str, tuple[str, int | None, Any]]
 
 def state_of(fn: Callable[..., Any]) -> State:
     """As it is now."""
-    return {name: (_short(value), _length(value), _fingerprint(value)) for name, value in _reached(fn, set())}
+    return {name: (_short(value), _length(value), _fingerprint(value)) for name, value, _ in _reached(fn, set())}
+
+
+def values_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """By name: the objects themselves."""
+    return {name: value for name, value, _ in _reached(fn, set())}
+
+
+def remember(fn: Callable[..., Any]) -> Callable[[], None]:
+    """How to put back what `fn` reaches now: names that are bound anew, and members of lists, dicts and sets."""
+    kept = [(value, put, _members(value)) for _, value, put in _reached(fn, set())]
+
+    def put_back() -> None:
+        for value, put, members in kept:
+            put(value)
+            if members is not None:
+                value.clear()
+                (value.extend if isinstance(value, list) else value.update)(members)
+
+    return put_back
+
+
+def _members(value: Any) -> Any:
+    return value.copy() if type(value) in (list, dict, set) else None
 
 
 def changes(before: State, after: State) -> dict[str, str]:
@@ -48,11 +71,14 @@ def _change(before: tuple[str, int | None, Any] | None, after: tuple[str, int | 
     return f"went from {before[0]} to {after[0]}" if before[0] != after[0] else "has other contents"
 
 
-def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any]]:
+def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
+    """(name, value, how to bind the name to another value)"""
     while isinstance(fn, functools.partial):
+        for name, value in (*enumerate(fn.args), *fn.keywords.items()):
+            yield f"argument {name} of the partial", value, _leave
         fn = fn.func
     if isinstance(fn, MethodType):
-        yield "self", fn.__self__
+        yield "self", fn.__self__, _leave
         fn = fn.__func__
     fn = inspect.unwrap(fn) if callable(fn) else fn
     if not isinstance(fn, FunctionType):
@@ -64,13 +90,24 @@ def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any]]:
         return
     met.add(id(fn))
     names = set(_names(fn.__code__))
-    found = {name: value for name, value in fn.__globals__.items() if name in names}
-    found |= {name: cell for name, cell in zip(fn.__code__.co_freevars, _cells(fn), strict=True) if cell is not _EMPTY}
-    for name, value in found.items():
+    found = {
+        name: (value, functools.partial(fn.__globals__.__setitem__, name))
+        for name, value in fn.__globals__.items()
+        if name in names
+    }
+    cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), _cells(fn), strict=True)
+    found |= {
+        n: (value, functools.partial(setattr, cell, "cell_contents")) for n, cell, value in cells if value is not _EMPTY
+    }
+    for name, (value, put) in found.items():
         if isinstance(value, FunctionType | functools.partial | MethodType) or hasattr(value, "lower"):
             yield from _reached(value, met)
         elif not isinstance(value, ModuleType | type):
-            yield name, value
+            yield name, value, put
+
+
+def _leave(value: Any) -> None:
+    """An object whose method is called stays that object."""
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -1,0 +1,182 @@
+"""A function that is another one in each trace is refused by name; what is merely written in Python is not."""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.measuring.jaxprs import difference
+
+X = jnp.linspace(0.0, 1.0, 4096)
+ACCUMULATED: list[Any] = []
+COUNT = 0
+PARAMS = jnp.ones(4096)
+MEMO: dict[Any, Any] = {}
+
+
+def with_python_random(x: Any) -> Any:
+    return x * random.random()
+
+
+def with_numpy_random(x: Any) -> Any:
+    return x + np.random.rand(4096).astype(np.float32)
+
+
+def with_the_time(x: Any) -> Any:
+    return jnp.sin(x) * time.perf_counter()
+
+
+def with_a_counter(x: Any) -> Any:
+    global COUNT
+    COUNT += 1
+    return x + COUNT
+
+
+def inside_a_loop(x: Any) -> Any:
+    return jax.lax.fori_loop(0, 3, lambda _, y: y * random.random(), x)
+
+
+def growing(x: Any) -> Any:
+    ACCUMULATED.append(1.0)
+    return sum((x * value for value in ACCUMULATED), x)
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (with_python_random, "constant 0."),
+        (with_numpy_random, "f32[4096]|array that is part of it|a constant"),
+        (with_the_time, "constant"),
+        (with_a_counter, "became"),
+        (inside_a_loop, "constant 0."),
+        (growing, "operations|became"),
+        (jax.jit(with_python_random), "constant 0."),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_two_traces_that_differ_are_refused_by_name(fn, words, bench) -> None:
+    m = bench(fn, X, options={"timer": "in_graph,wall,loop"})
+
+    (remark,) = [r for r in m.remarks if r.code == "impure"]
+    assert remark.severity == "error"
+    assert any(word in remark.message for word in words.split("|")), remark.message
+    assert [s.timer for s in m.samples] == ["wall"]
+    assert m.why_absent("samples.in_graph").startswith("two traces of it differ: ")
+    assert m.why_absent("numerics").startswith("two traces of it differ, so that no other run of it is a reference")
+
+
+def test_the_constant_and_its_line_are_named(bench) -> None:
+    m = bench(with_python_random, X, options={"timer": "wall"})
+
+    (remark,) = [r for r in m.remarks if r.code == "impure"]
+    assert f"test_purity.py:{with_python_random.__code__.co_firstlineno + 1}" in remark.message
+
+
+def learning(x: Any) -> Any:
+    global PARAMS
+    PARAMS = PARAMS - 0.1 * x
+    return (PARAMS * x).sum()
+
+
+def recording(x: Any) -> Any:
+    ACCUMULATED.append(x.sum())
+    return x * 2
+
+
+@pytest.mark.parametrize(("fn", "name"), [(learning, "PARAMS"), (recording, "ACCUMULATED")])
+def test_traced_values_that_are_left_behind_are_a_failure_and_put_back(fn, name, bench) -> None:
+    params, listed = PARAMS, list(ACCUMULATED)
+
+    m = bench(fn, X)
+
+    assert m.failure is not None
+    assert m.failure.message.startswith(f"{fn.__name__} leaves a traced value in {name!r}")
+    assert "return the new value" in m.failure.advice
+    assert PARAMS is params
+    assert listed == ACCUMULATED
+
+
+def counting(x: Any) -> Any:
+    global COUNT
+    COUNT += 1
+    return jnp.tanh(x)
+
+
+def memoizing(x: Any) -> Any:
+    if "table" not in MEMO:
+        MEMO["table"] = np.arange(4096.0, dtype=np.float32)
+    return x + MEMO["table"]
+
+
+@functools.lru_cache
+def table(n: int) -> Any:
+    return np.arange(n, dtype=np.float32)
+
+
+def printing(x: Any) -> Any:
+    print("tracing")  # noqa: T201 (what is tested)
+    return x + table(4096)
+
+
+@pytest.mark.parametrize("fn", [counting, memoizing, printing], ids=lambda fn: fn.__name__)
+def test_what_does_not_reach_the_program_is_not_refused(fn, bench) -> None:
+    m = bench(fn, X, options={"timer": "in_graph,wall"})
+
+    assert m.failure is None
+    assert m.numerics.agrees
+    assert m.samples_of("in_graph")
+    assert not [r for r in m.remarks if r.code == "impure"]
+    changed = [r.message for r in m.remarks if r.code == "changed-by-tracing"]
+    assert len(changed) == (fn is counting)
+    assert not changed or "'COUNT' (went from" in changed[0]
+
+
+def test_a_function_that_is_long_to_trace_says_that_nobody_looked(bench, monkeypatch) -> None:
+    monkeypatch.setattr("benchax.measuring.purity.LONGEST_TRACE_S", 0.0)
+
+    m = bench(jnp.sin, X, options={"timer": "wall"})
+
+    assert m.why_absent("purity").startswith("tracing it takes ")
+
+
+def branches(x: Any) -> Any:
+    y = jax.lax.cond(x.sum() > 0, lambda y: jnp.sort(y), lambda y: -y, x)
+    return jax.lax.scan(lambda c, v: (c + v, jax.nn.gelu(c)), 0.0, y)[1], jax.random.normal(jax.random.key(0), (3,))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        branches,
+        jax.grad(lambda x: jnp.sin(x).sum()),
+        jax.vmap(lambda x: jnp.linalg.norm(x)),
+        lambda x: jnp.fft.rfft(x),
+        lambda x: jax.hessian(lambda y: (y**3).sum())(x[:4]),
+        lambda x: jax.lax.custom_root(
+            lambda y: y**2 - x, x + 1.0, lambda f, y: jnp.sqrt(x), lambda g, y: y / g(jnp.ones_like(y))
+        ),
+        lambda x: jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((4096,), jnp.float32), x),
+        lambda x: x + np.full(4096, np.nan, np.float32),
+    ],
+    ids=range(8),
+)
+def test_two_traces_of_an_ordinary_function_are_the_same_program(fn) -> None:
+    first, second = (jax.make_jaxpr(lambda x: fn(x))(X) for _ in range(2))
+
+    assert difference(first, second) is None
+
+
+def test_programs_that_differ_in_one_place_are_told_apart() -> None:
+    of = [lambda x: x + 1.0, lambda x: x - 1.0, lambda x: x + 2.0, lambda x: x[:3], lambda x: x[:4], lambda x: x]
+    jaxprs = [jax.make_jaxpr(fn)(X) for fn in of]
+
+    found = {difference(one, other) is None for one in jaxprs for other in jaxprs if one is not other}
+
+    assert found == {False}
