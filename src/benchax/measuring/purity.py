@@ -20,7 +20,7 @@ from jax.core import Tracer
 
 from benchax.artifacts.jaxpr import user_line
 from benchax.errors import NotMeasured, UsageError
-from benchax.measuring.jaxprs import difference
+from benchax.measuring.jaxpr_difference import difference
 from benchax.measuring.stages import Built
 from benchax.measuring.surroundings import changes, state_of, values_of
 from benchax.measuring.timers.base import Subject
