@@ -59,6 +59,8 @@ class Evidence:
     hlo: str
     numerics: Numerics | None
     noise: Noise
+    undecided: str = ""
+    """Why it cannot be told whether the compiled result is right; empty where it can."""
 
     def summary(self, timer: str) -> Summary | None:
         return next((s.summary for s in self.samples if s.timer == timer), None)
@@ -81,6 +83,10 @@ def wrong_result(e: Evidence) -> Remark | None:
         return None
     reference = {"eager": "un-jitted", "float64": "float64"}[e.numerics.reference]
     return Remark("wrong-result", "error", f"the compiled result differs from the {reference} one: {e.numerics.why}")
+
+
+def not_verified(e: Evidence) -> Remark | None:
+    return Remark("not-verified", "warning", f"the result was not verified: {e.undecided}") if e.undecided else None
 
 
 def recompiled(e: Evidence) -> Remark | None:
@@ -290,6 +296,7 @@ def coarse_clock(e: Evidence) -> Remark | None:
 
 RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
     wrong_result,
+    not_verified,
     recompiled,
     not_steady,
     numpy_inputs,

@@ -1,52 +1,77 @@
-"""Before anything is timed: does the compiled function compute what the un-jitted one does?
+"""Before anything is timed: does the compiled function compute what the eager one does?
 
 A benchmark that does not look would time garbage: XLA:CPU of jaxlib 0.10.2 returns wrong numbers for some reductions of
-a matmul by a constant-filled array. The reference is the same Python function, run operation by operation, on request
-in float64. How far apart is too far is decided in `numerics.py`.
+a matmul by a constant-filled array. The reference is the same Python function, run operation by operation; on request
+also the call evaluated in float64 (`widening.py`).
+
+Nearly equal results need no explanation, and cost no more than the comparison. Of others it is measured what rounding
+does to this call (`rounding_noise.py`), and judged whether that explains the difference (`verdicts.py`): it agrees, or
+it is wrong, or it cannot be told, because rounding alone changes the result as much.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from time import perf_counter_ns
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchax.clock import survey
 from benchax.errors import NotMeasured
-from benchax.measuring.inputs import is_data
+from benchax.measuring.jaxprs import TracedCall, trace_call
+from benchax.measuring.rounding_noise import SIGNS_ARE_FREE, Rounding, is_narrow
 from benchax.measuring.timers.base import Subject
+from benchax.measuring.verdicts import Spread, Verdict, judge, judge_with_free_signs, quick_bound
+from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
-from benchax.numerics import compare
+from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of
+
+RUNS, LEAST_RUNS = 8, 4
+ENOUGH_S = 30.0
+"""After so many seconds of runs, LEAST_RUNS of them have to do."""
+
+
+class Undecided(NotMeasured):
+    """The outputs were compared, and whether they are right cannot be told."""
 
 
 def verify(subject: Subject, mode: str, reference: Callable[[], Any] | None = None) -> Numerics:
-    """Compares the outputs of `subject` with those of its un-jitted function.
+    """Compares the outputs of `subject` with those of its eager function.
 
     Args:
-        mode: "eager", or "float64" for a reference with every float (and complex) input widened to 64 bits.
-        reference: gives the un-jitted outputs, where they are known without another call.
+        mode: "eager", or "float64" for a second comparison, with the call evaluated in 64 bits.
+        reference: gives the eager outputs, where they are known without another call.
 
     Raises:
-        NotMeasured: switched off, there is no un-jitted function, or it cannot be run.
+        NotMeasured: switched off, there is no eager function, it cannot be run, or not in float64.
+        Undecided: the results differ by much, and rounding alone makes them differ by as much.
     """
     if mode == "off":
         raise NotMeasured("verification is switched off")
     if subject.program.kind == "eager":
         raise NotMeasured("it is the un-jitted function that others are compared with")
-    if mode == "eager" and reference is not None:
-        return compare(subject.outputs, reference(), against="eager")
     eager = subject.program.eager
-    if eager is None:
+    if reference is not None:
+        expected = reference()
+    elif eager is None:
         raise NotMeasured("there is no un-jitted function behind it to compare with")
-    if mode == "float64":
-        return compare(subject.outputs, _float64(subject, eager), against="float64")
-    return compare(subject.outputs, _run(eager, *subject.calls(1)[0]), against="eager")
+    else:
+        expected = _run(eager, *subject.calls(1)[0])
+    roundings = _Roundings(subject)
+    found = _judged(subject.outputs, expected, "eager", roundings)
+    if mode != "float64" or not found.agrees:
+        return found
+    try:
+        wide = evaluate_wide(roundings.call)
+    except NotMeasured as error:
+        raise NotMeasured(f"it cannot be evaluated in float64: {error.problem}") from error
+    return _judged(subject.outputs, wide, "float64", roundings, expected)
 
 
 def _run(eager: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -57,24 +82,126 @@ def _run(eager: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         raise NotMeasured(f"the un-jitted call failed ({type(error).__name__}: {first_line})") from error
 
 
-def _float64(subject: Subject, eager: Callable[..., Any]) -> Any:
-    ((args, kwargs),) = subject.calls(1)
-    with _x64():
-        wide_args, wide_kwargs = jax.tree.map(_widened, (args, kwargs))
-        outputs = _run(eager, wide_args, wide_kwargs)
-        return jax.tree.map(lambda leaf: np.asarray(leaf) if is_data(leaf) else leaf, outputs)
+class _Roundings:
+    """What rounding does to a call; run when first asked for."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    @cached_property
+    def call(self) -> TracedCall:
+        return trace_call(self._subject)
+
+    @cached_property
+    def runs(self) -> list[list[Any]]:
+        return self._by_chance(free_signs=False)
+
+    @cached_property
+    def runs_with_free_signs(self) -> list[list[Any]]:
+        return self._by_chance(free_signs=True)
+
+    @cached_property
+    def directed(self) -> list[list[Any]]:
+        """Rounded up and rounded down; only types of up to 16 bits can be."""
+        narrow = any(is_narrow(getattr(v.aval, "dtype", np.int32)) for e in self._equations for v in e.outvars)
+        return [Rounding(RUNS, direction).run(self.call) for direction in (1, -1)] if narrow else []
+
+    @property
+    def has_free_signs(self) -> bool:
+        return any(equation.primitive.name in SIGNS_ARE_FREE for equation in self._equations)
+
+    @property
+    def _equations(self) -> list[Any]:
+        return list(survey.equations(self.call.program))
+
+    def _by_chance(self, *, free_signs: bool) -> list[list[Any]]:
+        found, begin = [], perf_counter_ns()
+        for seed in range(RUNS):
+            found.append(Rounding(seed, free_signs=free_signs).run(self.call))
+            if len(found) >= LEAST_RUNS and perf_counter_ns() - begin > ENOUGH_S * 1e9:
+                break
+        return found
 
 
-def _widened(leaf: Any) -> Any:
-    if not is_data(leaf) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+def _judged(outputs: Any, reference: Any, against: Against, roundings: _Roundings, eager: Any = None) -> Numerics:
+    leaves = compare_leaves(outputs, reference, against=against, allowed=_quick)
+    if isinstance(leaves, Numerics):
+        return leaves
+    doubtful = [i for i, leaf in enumerate(leaves) if not leaf.numerics.agrees and leaf.compiled is not None]
+    if not doubtful:
+        return worst_of(leaves, against)
+    places = _places(outputs)
+    try:
+        verdicts = {i: _verdict(leaves[i], places[i], roundings, eager) for i in doubtful}
+    except NotMeasured as error:
+        return _without_operations(leaves, against, error)
+    for i, verdict in verdicts.items():
+        if verdict.state != "undecided":
+            leaves[i] = _settled(leaves[i], verdict)
+    undecided = [i for i, verdict in verdicts.items() if verdict.state == "undecided"]
+    if undecided and all(leaf.numerics.agrees for i, leaf in enumerate(leaves) if i not in undecided):
+        name = leaves[undecided[0]].numerics.worst
+        what = f"leaf {name}" if name else "the output"
+        raise Undecided(f"it cannot be told whether {what} is right: {verdicts[undecided[0]].why}")
+    return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
+
+
+def _settled(leaf: LeafComparison, verdict: Verdict) -> LeafComparison:
+    if verdict.compiled is not None:
+        leaf = leaf.turned(verdict.compiled)
+    if verdict.state == "differs" and leaf.numerics.nonfinite:
         return leaf
-    wide = np.complex128 if jnp.issubdtype(leaf.dtype, jnp.complexfloating) else np.float64
-    return jnp.asarray(np.asarray(leaf).astype(wide))
+    return leaf.within(verdict.allowed, agrees=verdict.state == "agrees", beyond=verdict.why)
 
 
-@contextlib.contextmanager
-def _x64() -> Iterator[None]:
-    """JAX's 64-bit mode for a while. `jax.enable_x64` since 0.8, in `jax.experimental` before."""
-    module = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
-    with module.enable_x64(True):
-        yield
+def _quick(dtype: Any) -> float:
+    return quick_bound(float(jnp.finfo(dtype).eps)) if jnp.issubdtype(dtype, np.inexact) else 0.0
+
+
+def _places(outputs: Any) -> list[int]:
+    """Of each leaf, None among them, its place among the results of a traced program, which has no None."""
+    found, n = [], 0
+    for leaf in jax.tree.leaves(outputs, is_leaf=lambda x: x is None):
+        found.append(n)
+        n += leaf is not None
+    return found
+
+
+def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> Verdict:
+    own_error = None if eager is None else _plain(jax.tree.leaves(eager)[place])
+    spread = _at(place, roundings.runs, roundings.directed)
+    found = judge(leaf, spread, own_error)
+    if found.state == "agrees" or not roundings.has_free_signs:
+        return found
+    free = _at(place, roundings.runs_with_free_signs, roundings.directed)
+    return judge_with_free_signs(leaf, spread, free, own_error)
+
+
+def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) -> Spread:
+    if any(place >= len(run) for run in runs):
+        raise NotMeasured("what is traced has other outputs than the call")
+    return Spread(*([_plain(run[place]) for run in each] for each in (runs, directed)))
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    is_key = jax.dtypes.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured) -> Numerics:
+    """Where nothing is known of the roundings: wrong where fewer than half of the digits agree."""
+    again = [_by_digits(leaf) for leaf in leaves]
+    if all(leaf.numerics.agrees for leaf in again):
+        far = max(leaf.numerics.max_rel or 0.0 for leaf in leaves)
+        raise Undecided(
+            f"it differs by {far:.1e} of the largest value, and what rounding does is not known: {error.problem}"
+        )
+    return worst_of(again, against)
+
+
+def _by_digits(leaf: LeafComparison) -> LeafComparison:
+    n = leaf.numerics
+    if n.agrees or n.nonfinite or leaf.compiled is None or not n.tolerance or n.max_rel is None:
+        return leaf
+    bound = tolerance(leaf.compiled.dtype)
+    return leaf.within(bound, agrees=n.max_rel <= bound)
