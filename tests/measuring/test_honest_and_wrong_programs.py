@@ -1,4 +1,4 @@
-"""Verification, end to end, of programs that are right and of programs that are wrong: no false alarm, no false trust."""
+"""Verification, end to end: no right program is called wrong, and no wrong one right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from programs_to_verify import HONEST, WRONG
 
 from benchax.measuring.verification import Undecided, verify
 
-UNDECIDED_IN_FLOAT64 = {
+UNDECIDED = {
     "svd_of_low_rank",
     "inverse_of_hilbert",
     "sum_to_zero",
@@ -27,21 +27,26 @@ UNDECIDED_IN_FLOAT64 = {
     "fft_and_back",
     "polynomial",
 }
-"""All that they return is rounding; compared with the eager result, that need not show."""
+"""What they return is made of rounding."""
+
+
+def verdict(subject: Any, mode: str) -> str:
+    try:
+        numerics = verify(subject, mode)
+    except Undecided:
+        return "undecided"
+    return "agrees" if numerics.agrees else numerics.why
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_a_right_result_is_never_called_wrong(name: str, subject: Any) -> None:
     fn, inputs = HONEST[name]
     made = subject(fn, *inputs)
+    expected = {"agrees", "undecided"} if name in UNDECIDED else {"agrees"}
 
-    for mode in ("eager", "float64"):
-        try:
-            numerics = verify(made, mode)
-        except Undecided as error:
-            assert name in UNDECIDED_IN_FLOAT64, error
-        else:
-            assert numerics.agrees, numerics.why
+    found = {verdict(made, "eager"), verdict(made, "float64")}
+
+    assert found <= expected
 
 
 @pytest.mark.parametrize("mode", ["eager", "float64"])
@@ -55,15 +60,11 @@ def test_a_wrong_result_is_always_called_wrong(name: str, mode: str, subject: An
     assert numerics.why
 
 
-def test_a_difference_that_rounding_makes_alone_is_neither(subject: Any) -> None:
-    """200 % of the largest value: no error could be seen, and none is denied."""
-
-    def residual(x: Any) -> Any:
-        return (x * 1.1 - x) - (x * 0.1) * (2.0 if isinstance(x, jax.core.Tracer) else 1.0) / 1.0
-
+def test_a_difference_that_rounding_makes_alone_is_neither_right_nor_wrong(subject: Any) -> None:
     chaotic = HONEST["logistic_map"][0]
-    made = subject(lambda x: chaotic(x * (1 + 1e-7 * isinstance(x, jax.core.Tracer))), jnp.array([0.3, 0.41, 0.77]))
 
-    with pytest.raises(Undecided, match=r"it cannot be told whether the output is right: it differs by \d+ % of its"):
-        verify(made, "eager")
-    assert not verify(subject(residual, jnp.linspace(1.0, 2.0, 50)), "eager").agrees
+    def from_elsewhere(x: Any) -> Any:
+        return chaotic(x * (1 + 1e-6 * isinstance(x, jax.core.Tracer)))
+
+    with pytest.raises(Undecided, match=r"cannot be told whether the output is right: it differs by \d+ % of its larg"):
+        verify(subject(from_elsewhere, jnp.array([0.3, 0.41, 0.77])), "eager")
