@@ -251,7 +251,12 @@ def _round(value: Any, salt: Any, direction: Any, dtype: Any) -> Any:
     spacing = jnp.maximum(power, np.float32(2.0**info.minexp)) * np.float32(2.0**-info.nmant)
     place = jax.lax.iota(np.uint32, value.size).reshape(value.shape) * np.uint32(0x27D4EB2F)
     chance = jnp.where(direction == 0, _hash(_bits(value) ^ place, salt), direction)
-    return jnp.where(jnp.isfinite(value), value + spacing * chance * np.float32(0.4999), value).astype(dtype)
+    moved = value + spacing * chance * np.float32(0.4999)
+    # Below a power of two neighbours are nearer: from there none is reached but the power itself.
+    moved = jnp.where(
+        (jnp.abs(moved) < power) & (power >= np.float32(2.0**info.minexp)), jnp.sign(value) * power, moved
+    )
+    return jnp.where(jnp.isfinite(value), moved, value).astype(dtype)
 
 
 _round_by_chance = jax.jit(_round, static_argnames="dtype")

@@ -28,7 +28,7 @@ from benchax.numerics import LeafComparison, as_doubles
 
 QUICK_ULPS, QUICK_SHARE = 16.0, 2.0**-19
 """Differences below both, as a share of the largest value, need no explanation (2e-6 in float32)."""
-WEAK = 0.1
+WEAK = 0.05
 """Beyond this share of the largest value, agreement proves little: the result is not called right either."""
 _RARE = 4.26
 """Quantile of the normal distribution that is exceeded once in 100 000 times."""
