@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.extend import core
 
 from benchax.clock import survey
@@ -126,7 +127,7 @@ class Evaluator:
         name = equation.primitive.name
         if name in PRINTING:
             return []
-        if name == "cond" and not isinstance(operands[0], jax.core.Tracer):
+        if name == "cond" and not isinstance(operands[0], Tracer):
             branches = equation.params["branches"]
             return self.evaluate(branches[min(max(int(operands[0]), 0), len(branches) - 1)], operands[1:])
         if name in LOOPS:

@@ -162,7 +162,7 @@ def _independent(runs: Sequence[np.ndarray]) -> float:
     pairs = [runs[i] - runs[i + 1] for i in range(0, len(runs) - 1, 2)]
     pairs = [pair / size for pair in pairs if (size := float(np.linalg.norm(pair)))]
     squares = [float(np.dot(x, y)) ** 2 for x, y in combinations(pairs, 2)]
-    return max(1.0, min(float(runs[0].size), 1 / np.mean(squares))) if squares and any(squares) else 1.0
+    return max(1.0, min(float(runs[0].size), 1 / float(np.mean(squares)))) if squares and any(squares) else 1.0
 
 
 def _f_quantile(m: float, n: float) -> float:
