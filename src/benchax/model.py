@@ -333,7 +333,8 @@ class Numerics:
     nonfinite: int = 0
     """Elements that are finite on one side only, or NaN on one side only."""
     tolerance: float | None = None
-    """The bound on max_rel in force for the worst leaf."""
+    """The bound on max_rel in force for the worst leaf; beside it one on the root mean square, where rounding was
+    measured."""
     why: str = ""
     """What disagreed, in a sentence; empty when it agrees."""
 

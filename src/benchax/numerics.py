@@ -1,15 +1,17 @@
 """How far the outputs of a compiled function are from a reference: structure, shapes, types, then values.
 
-A wrong result is the fastest one. Before a time means anything, the compiled outputs are compared with the un-jitted
-function ("eager") or with a run in double precision ("float64"). Compilation reorders sums and contracts multiply-adds,
-so equality to the bit is not asked for; what is asked is that half of the digits agree, per leaf and norm-wise:
+A wrong result is the fastest one. Where two programs were made to do the same, in whatever way (two versions, two
+functions, one function in two settings), equality to the bit is not asked for; what is asked is that half of the digits
+agree, per leaf and norm-wise:
 
-    max |compiled - reference|  <=  sqrt(eps) * max |reference|        eps: machine epsilon of the compiled leaf's type
+    max |compiled - reference|  <=  tolerance * max |reference|        tolerance: sqrt(eps); 16 bits: 8 eps
 
 which is the default of Julia's `isapprox` (Base, floatfuncs.jl: rtol = sqrt(eps) for inexact numbers, 0 for the rest,
 norms for arrays), here with the maximum norm. For float32 that is 3.5e-4 of the largest value. Norm-wise, because an
-element that is small through cancellation owes its error to the large ones. By the same token a leaf that is *all*
-cancellation (a sum that should be zero) may be told to disagree; the sentence in `why` shows the sizes.
+element that is small through cancellation owes its error to the large ones.
+
+Whether a compiled function does what was written is asked more sharply: `measuring/verification.py` begins with
+`compare_leaves` and a bound of its own.
 
 Integers and booleans must be equal. NaN agrees with NaN in the same place, an infinity with the same infinity.
 A complex number counts as its two parts. Typed keys of `jax.random` count as their key data.
@@ -18,6 +20,7 @@ A complex number counts as its two parts. Typed keys of `jax.random` count as th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -86,6 +89,49 @@ def compare(outputs: Any, reference: Any, *, against: Against) -> Numerics:
         nearest to) what is allowed; `nonfinite` is summed over all leaves. None where there is nothing to put a
         number on: no leaves, a difference in structure, type or finiteness, a maximum that is no finite number.
     """
+    leaves = compare_leaves(outputs, reference, against=against, allowed=tolerance_between_programs)
+    return leaves if isinstance(leaves, Numerics) else worst_of(leaves, against)
+
+
+@dataclass(frozen=True)
+class LeafComparison:
+    """One leaf beside its reference. `compiled` and `reference` are NumPy arrays, or None where it holds no numbers."""
+
+    numerics: Numerics
+    excess: float
+    """The difference over what is allowed: above 1 they disagree."""
+    compiled: Any = None
+    reference: Any = None
+
+    def turned(self, compiled: Any) -> LeafComparison:
+        """The same leaf with other compiled values: columns of a matrix, of which a sign or phase is free."""
+        found = _extremes(compiled, self.reference)
+        scale = found.largest / found.scale if found.scale else None
+        numerics = replace(self.numerics, max_abs=_finite(found.largest), max_rel=scale, max_ulp=_finite(found.ulp))
+        return replace(self, compiled=compiled, numerics=numerics)
+
+    def within(self, bound: float, *, agrees: bool, beyond: str = "") -> LeafComparison:
+        """The same leaf judged by another bound, a share of the reference's largest value.
+
+        `beyond` says what is too far, where it is not the largest difference.
+        """
+        found, n = _extremes(self.compiled, self.reference), self.numerics
+        why = ""
+        if not agrees:
+            size = beyond or _size_text(found, bound, self.compiled.dtype if bound == 0 else None)
+            why = _why(n.worst, self.compiled, self.reference, found, size)
+        excess = found.largest / (bound * found.scale) if bound * found.scale else math.inf if found.largest else 0.0
+        return replace(self, excess=excess, numerics=replace(n, agrees=agrees, tolerance=_finite(bound), why=why))
+
+
+def compare_leaves(
+    outputs: Any, reference: Any, *, against: Against, allowed: Callable[[Any], float]
+) -> Numerics | list[LeafComparison]:
+    """As `compare`, leaf by leaf; just one Numerics where the trees differ in structure or types.
+
+    Args:
+        allowed: the share of the reference's largest value by which a leaf of a dtype may differ.
+    """
     if why := _structure_difference(outputs, reference):
         return Numerics(against, agrees=False, why=why)
     pairs = [(path, _leaf(a), _leaf(b)) for (path, a), (_, b) in zip(_flat(outputs), _flat(reference), strict=True)]
@@ -94,22 +140,41 @@ def compare(outputs: Any, reference: Any, *, against: Against) -> Numerics:
             why = f"{_called(path)} is {compiled.spec} where the reference is {expected.spec}"
             return Numerics(against, agrees=False, worst=path, why=why)
     with np.errstate(all="ignore"):  # overflow and NaN are what is looked for here, not accidents
-        judged = [_judged(*pair, against) for pair in pairs]
-    if not judged:
+        return [_judged(*pair, against, allowed) for pair in pairs]
+
+
+def worst_of(leaves: Sequence[LeafComparison], against: Against) -> Numerics:
+    """The Numerics of the worst leaf, on behalf of all."""
+    if not leaves:
         return Numerics(against, agrees=True)
-    excess, worst = max(judged, key=_badness)
-    return replace(worst, worst=worst.worst if excess else "", nonfinite=sum(n.nonfinite for _, n in judged))
+    worst = max(leaves, key=_badness)
+    nonfinite = sum(leaf.numerics.nonfinite for leaf in leaves)
+    return replace(worst.numerics, worst=worst.numerics.worst if worst.excess else "", nonfinite=nonfinite)
 
 
 def tolerance(dtype: Any) -> float:
-    """The share of the reference's largest value by which a leaf of `dtype` may differ; 0 for exact types."""
+    """Half of the digits, as a share of the reference's largest value; 0 for exact types.
+
+    What a function may lose when it is run in `dtype` instead of a wider type.
+    """
     return math.sqrt(float(jnp.finfo(dtype).eps)) if jnp.issubdtype(dtype, np.inexact) else 0.0
 
 
-def _badness(judged: tuple[float, Numerics]) -> tuple[float, float]:
+def tolerance_between_programs(dtype: Any) -> float:
+    """The share of the reference's largest value by which leaves of `dtype` of two programs may differ.
+
+    `tolerance`; but of 16-bit types 8 units in the last place, since half of the few digits of bfloat16 would let an
+    error of 8 % pass, and of 8-bit types one unit. 0 for exact types.
+    """
+    bits = jnp.finfo(dtype).bits if jnp.issubdtype(dtype, np.floating) else 64
+    units = {16: 8, 8: 1}.get(int(bits))
+    return units * float(jnp.finfo(dtype).eps) if units else tolerance(dtype)
+
+
+def _badness(leaf: LeafComparison) -> tuple[bool, float, float]:
     # Where several leaves are equally far off, most often not at all, speak of one that has a tolerance.
-    excess, numerics = judged
-    return excess, -1.0 if numerics.tolerance is None else numerics.tolerance
+    bound = leaf.numerics.tolerance
+    return not leaf.numerics.agrees, leaf.excess, -1.0 if bound is None else bound
 
 
 # Structure and types
@@ -172,21 +237,24 @@ def _same_type(a: _Leaf, b: _Leaf, against: Against) -> bool:
 # Values
 
 
-def _judged(path: str, compiled: _Leaf, expected: _Leaf, against: Against) -> tuple[float, Numerics]:
-    """One pair of leaves: the difference over what is allowed (above 1 they disagree), and all about it."""
+def _judged(
+    path: str, compiled: _Leaf, expected: _Leaf, against: Against, of_type: Callable[[Any], float]
+) -> LeafComparison:
+    """One pair of leaves."""
     if compiled.kind == "float0":  # the gradient of an integer: no value at all
-        return 0.0, Numerics(against, agrees=True, worst=path)
+        return LeafComparison(Numerics(against, agrees=True, worst=path), 0.0)
     if compiled.kind == "object":
         return _judged_object(path, compiled.value, expected.value, against)
     a, b = (np.asarray(jax.random.key_data(x.value) if x.kind == "key" else x.value) for x in (compiled, expected))
-    bound = tolerance(compiled.dtype) if compiled.kind in ("float", "complex") else 0.0
+    bound = of_type(compiled.dtype) if compiled.kind in ("float", "complex") else 0.0
     found = _extremes(a, b)
     if found.nonfinite:
         why = _why(path, a, b, found, f"{found.nonfinite} of {a.size} values differ in being NaN or infinite")
-        return math.inf, Numerics(against, False, path, nonfinite=found.nonfinite, tolerance=bound, why=why)
+        numerics = Numerics(against, False, path, nonfinite=found.nonfinite, tolerance=bound, why=why)
+        return LeafComparison(numerics, math.inf, a, b)
     allowed = max(bound * found.scale, _underflow(a.dtype))
     excess = found.largest / allowed if allowed else math.inf if found.largest else 0.0
-    return excess, Numerics(
+    numerics = Numerics(
         against,
         agrees=excess <= 1,
         worst=path,
@@ -194,17 +262,18 @@ def _judged(path: str, compiled: _Leaf, expected: _Leaf, against: Against) -> tu
         max_rel=_finite(found.largest / found.scale) if found.scale else None if found.largest else 0.0,
         max_ulp=_finite(found.ulp),
         tolerance=bound,
-        why=_why(path, a, b, found, _size_text(found, a.dtype, bound)) if excess > 1 else "",
+        why=_why(path, a, b, found, _size_text(found, bound, a.dtype)) if excess > 1 else "",
     )
+    return LeafComparison(numerics, excess, a, b)
 
 
-def _judged_object(path: str, a: Any, b: Any, against: Against) -> tuple[float, Numerics]:
+def _judged_object(path: str, a: Any, b: Any, against: Against) -> LeafComparison:
     try:
         same = a is b or bool(np.all(a == b))
     except Exception:
         same = False  # what refuses to be compared is not known to agree; the sentence shows both
     why = "" if same else f"{_called(path)} is {_short(a)} where the reference has {_short(b)}"
-    return 0.0 if same else math.inf, Numerics(against, same, path, why=why)
+    return LeafComparison(Numerics(against, same, path, why=why), 0.0 if same else math.inf)
 
 
 def _extremes(a: np.ndarray, b: np.ndarray) -> _Extremes:
@@ -256,6 +325,11 @@ def _distances(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray | N
     return np.where(finite, distance, 0.0), mismatched, np.where(np.isfinite(y), np.abs(y), 0.0)
 
 
+def as_doubles(x: np.ndarray) -> np.ndarray:
+    """Any numbers in double precision; of a complex number its two parts, on a last axis."""
+    return _doubles(x) if jnp.issubdtype(x.dtype, np.inexact) else _integers(x).astype(np.float64)
+
+
 def _integers(x: np.ndarray) -> np.ndarray:
     # int4 and its kin have no arithmetic in NumPy; uint64 does not fit and stays.
     return x if x.dtype == np.uint64 else x.astype(np.int64)
@@ -295,8 +369,8 @@ def _why(path: str, a: np.ndarray, b: np.ndarray, found: _Extremes, size: str) -
     return f"{_called(path)}{at} is {_values_text(a[where].item(), b[where].item())} ({size})"
 
 
-def _size_text(found: _Extremes, dtype: np.dtype, bound: float) -> str:
-    if not bound:
+def _size_text(found: _Extremes, bound: float, dtype: Any) -> str:
+    if not bound and dtype is not None and not jnp.issubdtype(dtype, np.inexact):
         return f"largest difference {found.largest:.17g}; {dtype} must be equal"
     share = f"{found.largest / found.scale:.1e} of the reference's largest value" if found.scale else ""
     share = share or "the reference is zero throughout"

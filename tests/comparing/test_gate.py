@@ -311,7 +311,7 @@ def test_the_file_says_limits_and_events(project: Path) -> None:
     gate = gate_of(None, write(project, TABLE))
 
     assert gate.limits == {"run": Limit(0.05), "peak": Limit(None, 65536.0)}
-    assert gate.events == {"new": False, "missing": True, "failed": False, "unclear": False}
+    assert gate.events == {"new": False, "missing": True, "failed": False, "differs": True, "unclear": False}
 
 
 def test_patterns_replace_limits_metric_by_metric_and_later_ones_win(project: Path) -> None:
@@ -337,7 +337,7 @@ def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Pat
     gate = gate_of("run=7%", write(project, TABLE), {"unclear": True})
 
     assert (gate.limits, gate.cases) == ({"run": Limit(0.07)}, ())
-    assert gate.events == {"new": False, "missing": True, "failed": False, "unclear": True}
+    assert gate.events == {"new": False, "missing": True, "failed": False, "differs": True, "unclear": True}
 
 
 @pytest.mark.parametrize(

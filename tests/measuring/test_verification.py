@@ -1,11 +1,13 @@
 """Wrong results are noticed before anything is timed."""
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchax.errors import NotMeasured
-from benchax.measuring.verification import verify
+from benchax.measuring.verification import Undecided, verify
 
 
 def is_traced(x):
@@ -85,3 +87,54 @@ def test_wrong_reductions_of_xla_are_noticed(bench):
     if is_wrong_here and all(abs(value - 2.56) > 0.01 for value in outputs):
         assert "differs from the un-jitted one" in said[0].message
         assert said[0].severity == "error"
+
+
+def test_what_rounding_alone_decides_is_not_measured_and_said(bench):
+    def chaotic(x):
+        x = x * (1 + 1e-6 * is_traced(x))
+        return jax.lax.fori_loop(0, 200, lambda i, x: 3.99 * x * (1 - x), x)
+
+    measurement = bench(chaotic, jnp.array([0.3, 0.41, 0.77]))
+
+    (why,) = [absent.why for absent in measurement.not_measured if absent.what == "numerics"]
+    (said,) = [remark for remark in measurement.remarks if remark.code == "not-verified"]
+    assert measurement.numerics is None
+    assert "by as much by rounding alone" in why
+    assert said.severity == "warning"
+    assert why in said.message
+
+
+def test_float64_includes_the_comparison_with_the_eager_result(subject):
+    """Its reference is made of the traced function, which here is the wrong one."""
+    numerics = verify(subject(lambda x: x + 1 if is_traced(x) else x, jnp.ones(4)), "float64")
+
+    assert not numerics.agrees
+    assert numerics.reference == "eager"
+
+
+def test_where_a_call_has_effects_its_rounding_is_not_known(subject):
+    """Half of the digits must agree; a smaller difference is no verdict."""
+
+    def noted(factor):
+        def function(x):
+            y = jax.experimental.io_callback(lambda y: y, x, x, ordered=True)
+            return y * factor if is_traced(x) else y
+
+        return function
+
+    with pytest.raises(Undecided, match="what rounding does is not known: io_callback runs only as it stands"):
+        verify(subject(noted(1.0001), jnp.arange(1.0, 5.0)), "eager")
+    with pytest.raises(NotMeasured, match="it cannot be evaluated in float64: io_callback runs only as it stands"):
+        verify(subject(noted(1.0), jnp.arange(1.0, 5.0)), "float64")
+    assert not verify(subject(noted(1.1), jnp.arange(1.0, 5.0)), "eager").agrees
+
+
+@pytest.mark.parametrize("rows", [64, 256])
+def test_row_sums_of_a_product_by_ones_are_judged_as_they_are(subject, rows):
+    """jaxlib 0.10.2 compiles them wrongly on CPU from 64 rows on."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(rows, 64)), jnp.float32)
+    made = subject(lambda x: (x @ jnp.ones((64, 64))).sum(1), x)
+    right = 64 * np.asarray(x, np.float64).sum(1)
+    is_right = np.allclose(made.outputs, right, rtol=1e-3, atol=1e-1)
+
+    assert verify(made, "eager").agrees == is_right

@@ -59,7 +59,11 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per comparison on stdout.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios there: .png, .svg, .pdf.")] = None,
 ) -> None:
-    """Run two versions side by side and say which is faster, and how sure that is."""
+    """Run two versions side by side and say which is faster, and how sure that is.
+
+    Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error,
+    3 unclear with --fail-unclear.
+    """
     from benchax.cli.listing import opened
     from benchax.comparing.gate import ERROR, gate_of
 

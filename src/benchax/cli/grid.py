@@ -2,7 +2,9 @@
 
 The file sets `functions` and `data`, and whatever else `benchax.grid` takes (`make`, `trials`, `timeout_s`, `axis`, …)
 under the same names; flags win over it. A cell that ran into a limit is a result. So the exit code is 2 only where a
-cell crashed, raised, ran out of memory or gave a wrong shape, or rows could not be stored.
+cell crashed, raised or ran out of memory, or rows could not be stored. It is 1 where a result is wrong: refused by
+`check`, of a wrong shape, or another one than that of the function that `compare` names. Functions of a grid may differ
+by design: without a name in `compare`, a difference is shown and nothing more.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 LIMITED = ("ok", "timeout", "not_run")
 """Statuses of a grid that went as it was asked to."""
+WRONG = ("wrong_shape",)
+"""Statuses of cells that ran, and gave what cannot be the answer."""
 
 
 def grid(
@@ -32,6 +36,9 @@ def grid(
     trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the inputs.")] = None,
     timer: Annotated[str | None, typer.Option(help="wall.")] = None,
+    compare: Annotated[
+        str | None, typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not.")
+    ] = None,
     memory_limit: Annotated[str | None, typer.Option(help="For each cell: 4GiB.")] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: its id, or: last.")
@@ -44,11 +51,14 @@ def grid(
         float | None, typer.Option(help="In the CSV, the time limit in place of missing times; for outputs this.")
     ] = None,
 ) -> None:
-    """Every function on every data point: times and statuses, under limits that hold."""
+    """Every function on every data point: times and statuses, under limits that hold.
+
+    Exit codes: 0 fine (time limits are results), 1 a wrong result, 2 an error (crashed, raised, out of memory).
+    """
     flags = {
         "timeout_s": timeout, "compile_timeout_s": compile_timeout, "total_timeout_s": total_timeout,
         "trials": trials, "seed": seed, "timer": timer, "memory_limit_bytes": memory_limit, "store": store,
-        "fill": fill, "resume": True if resume == "last" else resume,
+        "fill": fill, "compare": compare, "resume": True if resume == "last" else resume,
     }  # fmt: skip
     functions, data, given = read(file)
     given |= {name: value for name, value in flags.items() if value is not None}
@@ -121,8 +131,19 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
         stored = f"; go on with: --resume {run.run_id[:12]}" if run.store is not None else ""
         note(f"interrupted: {finished} of {len(result.cells)} cells finished, and kept{stored}")
         return 130, result
-    failed = any(cell.status not in LIMITED for cell in result.cells)
-    return 2 if failed or run.unstored else 0, result
+    if run.unstored or any(cell.status not in (*LIMITED, *WRONG) for cell in result.cells):
+        return 2, result
+    return int(is_wrong(result, names_reference=isinstance(given["compare"], str))), result
+
+
+def is_wrong(result: GridResult, *, names_reference: bool) -> bool:
+    """Is a result refused or of a wrong shape; or, where a function was named that all must agree with, another one?"""
+    from benchax.model import Absent
+
+    if any(cell.status in WRONG for cell in result.cells):
+        return True
+    compared = [cell.agreement for cell in result.cells if not isinstance(cell.agreement, Absent)]
+    return names_reference and any(not trial.agrees for cell in compared for trial in cell)
 
 
 def _interrupted(run: Run) -> bool:

@@ -37,7 +37,10 @@ def rank(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios there: .png, .svg, .pdf.")] = None,
 ) -> None:
-    """Rank functions that should do the same: by time, with ties, and only those whose results agree."""
+    """Rank functions that should do the same: by time, with ties, and only those whose results agree.
+
+    Exit codes: 0 fine, 1 a function gives another result than the baseline, 2 an error (also a function that failed).
+    """
     from benchax.cli.run import printing_to_stderr
     from benchax.options import resolve
     from benchax.pairing.compare import side_by_side
@@ -56,7 +59,8 @@ def rank(
     _show(found, as_json)
     if plot is not None:
         draw(found, plot)
-    raise typer.Exit(2 if any(c.failure for c in found) else 0)
+    differs = any(c.numerics and not c.numerics.agrees for c in found)
+    raise typer.Exit(2 if any(c.failure for c in found) else 1 if differs else 0)
 
 
 def told_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:

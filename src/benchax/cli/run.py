@@ -79,7 +79,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per row on stdout.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
 ) -> None:
-    """Measure benchmarks, or one function, and store a row for each case."""
+    """Measure benchmarks, or one function, and store a row for each case.
+
+    Exit codes: 0 fine, 1 a compiled result is WRONG, 2 an error (also a case that failed).
+    """
     given = {
         "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
@@ -139,8 +142,9 @@ def measure(
     if interrupted:
         note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
         return 130
-    failed = any(row.failure for row in rows)
-    return 2 if failed or broken or outcome.unstored else 0
+    if any(row.failure for row in rows) or broken or outcome.unstored:
+        return 2
+    return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
 
 
 def printing_to_stderr(work: Callable[[], T]) -> T:

@@ -6,7 +6,7 @@
     [tool.benchax.gate]                     the same in pyproject.toml
     run = "5%"
     peak = "64KiB"
-    missing = "fail"                        new, missing, failed, unclear: "ignore" or "fail"
+    missing = "fail"                        new, missing, failed, differs, unclear: "ignore" or "fail"
 
     [tool.benchax.gate.cases."matmul*"]     for some cases; later ones win, metric by metric
     run = "10%"
@@ -33,9 +33,13 @@ from benchax.units import count, parse_seconds, parse_size, percent, seconds, si
 FINE, SLOWER, ERROR, UNCLEAR = 0, 1, 2, 3
 """Exit codes."""
 
-Event = Literal["new", "missing", "failed", "unclear"]
-DEFAULT_EVENTS: dict[Event, bool] = {"new": False, "missing": False, "failed": True, "unclear": False}
-_CODES: dict[Event, int] = {"new": SLOWER, "missing": SLOWER, "failed": ERROR, "unclear": UNCLEAR}
+Event = Literal["new", "missing", "failed", "differs", "unclear"]
+DEFAULT_EVENTS: dict[Event, bool] = {
+    "new": False, "missing": False, "failed": True, "differs": True, "unclear": False,
+}  # fmt: skip
+_CODES: dict[Event, int] = {
+    "new": SLOWER, "missing": SLOWER, "failed": ERROR, "differs": SLOWER, "unclear": UNCLEAR,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,12 @@ class Gate:
     def exit_code(
         self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
     ) -> int:
-        """The gravest of all: an error, then a regression, then what is unclear."""
+        """The gravest of all: an error, then a regression or another result, then what is unclear."""
         happened: dict[Event, bool] = {
             "new": bool(new),
             "missing": bool(missing),
             "failed": any(c.failure for c in comparisons),
+            "differs": any(c.numerics and not c.numerics.agrees for c in comparisons),
             "unclear": any(
                 c.verdict == "unclear" and not c.failure and c.metric in self.limits_of(c.case) for c in comparisons
             ),

@@ -40,7 +40,7 @@ from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, w
 from benchax.measuring.stages import Built
 from benchax.measuring.surroundings import remember
 from benchax.measuring.timers.base import Ready, Subject
-from benchax.measuring.verification import Notes, verify
+from benchax.measuring.verification import Notes, Undecided, verify
 from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Program, Samples, Stages
 from benchax.watching.compiles import watch_compiles
 
@@ -67,6 +67,8 @@ class Record:
     memory: Memory = field(default_factory=Memory)
     cost: Any = None
     numerics: Any = None
+    undecided: str = ""
+    """Why it cannot be told whether the compiled result is right."""
     program: Program | None = None
     remarks: tuple[Any, ...] = ()
     absent: list[Absent] = field(default_factory=list)
@@ -219,7 +221,11 @@ def _called(record: Record, case: Case, subject: Subject, options: Options) -> S
     _tell(case, "outputs", subject.returned)
     record.enter("verify")
     with record.or_absent("numerics"):
-        record.numerics = verify(subject, options.verify, case.reference, record.notes)
+        try:
+            record.numerics = verify(subject, options.verify, case.reference, record.notes)
+        except Undecided as error:
+            record.undecided = error.problem
+            raise
     return subject
 
 
@@ -379,10 +385,9 @@ def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable
 
 def _eager_has_run(record: Record, subject: Subject) -> bool:
     """Was the un-jitted call run before? Compiling its operations would be taken for memory of the call."""
-    if record.numerics is not None and record.numerics.reference == "eager":
+    if record.numerics is not None or record.undecided:
         return True
-    why = record.why("numerics") if record.numerics is None else "the un-jitted call ran in float64 only"
-    record.absent.append(Absent("memory.eager_rise_bytes", why))
+    record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
     return False
 
 
@@ -421,6 +426,7 @@ def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, co
         inline_flops=inline_flops(built.compiled) if built.compiled is not None else None,
         hlo=subject.hlo,
         numerics=record.numerics,
+        undecided=record.undecided,
         noise=record.noise,
         mutated=tuple(getattr(subject.outputs, "state", ())),
         notes=record.notes,

@@ -66,6 +66,8 @@ class Evidence:
     notes: Notes = field(default_factory=Notes)
     """What verification saw of it."""
     purity: Purity = field(default_factory=Purity)
+    undecided: str = ""
+    """Why it cannot be told whether the compiled result is right; empty where it can."""
 
     def summary(self, timer: str) -> Summary | None:
         return next((s.summary for s in self.samples if s.timer == timer), None)
@@ -88,6 +90,10 @@ def wrong_result(e: Evidence) -> Remark | None:
         return None
     reference = {"eager": "un-jitted", "float64": "float64"}[e.numerics.reference]
     return Remark("wrong-result", "error", f"the compiled result differs from the {reference} one: {e.numerics.why}")
+
+
+def not_verified(e: Evidence) -> Remark | None:
+    return Remark("not-verified", "warning", f"the result was not verified: {e.undecided}") if e.undecided else None
 
 
 def recompiled(e: Evidence) -> Remark | None:
@@ -224,9 +230,8 @@ def undetermined_state(e: Evidence) -> Remark | None:
     return Remark(
         "undetermined-state",
         "warning",
-        f"{_listed(e.notes.undetermined)} cannot be verified in this precision: the compiled and the un-jitted run "
-        "differ, and the un-jitted one is itself as far from a run in float64. Noise of rounding decides it, as it "
-        "does where an optimizer divides a gradient of zero by its own size",
+        f"{_listed(e.notes.undetermined)} cannot be verified: the compiled and the un-jitted run differ, and by as much "
+        "as rounding alone changes it. So it is where an optimizer divides a gradient of zero by its own size",
     )
 
 
@@ -365,6 +370,7 @@ def coarse_clock(e: Evidence) -> Remark | None:
 
 RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
     wrong_result,
+    not_verified,
     recompiled,
     not_steady,
     numpy_inputs,

@@ -1,31 +1,49 @@
-"""Before anything is timed: does the compiled function compute what the un-jitted one does?
+"""Before anything is timed: does the compiled function compute what the eager one does?
 
 A benchmark that does not look would time garbage: XLA:CPU of jaxlib 0.10.2 returns wrong numbers for some reductions of
-a matmul by a constant-filled array. The reference is the same Python function, run operation by operation, on request
-in float64. Both start from the same state, and what they change in place is compared as what they return is. How far
-apart is too far is decided in `numerics.py`.
+a matmul by a constant-filled array. The reference is the same Python function, run operation by operation; on request
+also the call evaluated in float64 (`widening.py`). Both start from the same state, and what they change in place is
+compared as what they return is.
+
+Nearly equal results need no explanation, and cost no more than the comparison. Of others it is measured what rounding
+does to this call (`rounding_noise.py`), and judged whether that explains the difference (`verdicts.py`): it agrees, or
+it is wrong, or it cannot be told, because rounding alone changes the result as much.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from time import perf_counter_ns
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchax.clock import survey
 from benchax.errors import NotMeasured
-from benchax.measuring.inputs import is_data
+from benchax.measuring.jaxprs import TracedCall, trace_call
+from benchax.measuring.rounding_noise import SIGNS_ARE_FREE, Rounding, is_narrow
 from benchax.measuring.state import Outcome, Values, data_of
 from benchax.measuring.timers.base import Ready, Subject
+from benchax.measuring.verdicts import Spread, Verdict, judge, judge_with_free_signs, quick_bound
+from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
-from benchax.numerics import compare
+from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of
+
+RUNS, LEAST_RUNS = 8, 4
+ENOUGH_S = 30.0
+"""After so many seconds of runs, LEAST_RUNS of them have to do."""
+_STATE = ".state["
+"""Begins the path of what a call has changed, in an `Outcome`."""
+
+
+class Undecided(NotMeasured):
+    """The outputs were compared, and whether they are right cannot be told."""
 
 
 @dataclass
@@ -35,78 +53,55 @@ class Notes:
     dropped: list[str] = field(default_factory=list)
     """What the un-jitted call changes in place and the compiled one does not."""
     undetermined: list[str] = field(default_factory=list)
-    """What not even the un-jitted call knows: it is as far from float64 as the compiled one is from it."""
-
-
-NOISE = 4.0
-"""Both are off by noise of one size: how many times the one may be the other."""
+    """New state that rounding alone decides, and that the verdict does not speak of."""
 
 
 def verify(
     subject: Subject, mode: str, reference: Callable[[], Any] | None = None, notes: Notes | None = None
 ) -> Numerics:
-    """Compares the outputs of `subject` with those of its un-jitted function.
+    """Compares the outputs of `subject` with those of its eager function.
 
     Args:
-        mode: "eager", or "float64" for a reference with every float (and complex) input widened to 64 bits.
-        reference: gives the un-jitted outputs, where they are known without another call.
+        mode: "eager", or "float64" for a second comparison, with the call evaluated in 64 bits.
+        reference: gives the eager outputs, where they are known without another call.
         notes: filled in.
 
     Raises:
-        NotMeasured: switched off, there is no un-jitted function, or it cannot be run.
+        NotMeasured: switched off, there is no eager function, it cannot be run, or not in float64.
+        Undecided: the results differ by much, and rounding alone makes them differ by as much.
     """
     if mode == "off":
         raise NotMeasured("verification is switched off")
     if subject.program.kind == "eager":
         raise NotMeasured("it is the un-jitted function that others are compared with")
-    if mode == "eager" and reference is not None and not subject.inputs.is_stateful:
-        return compare(subject.outputs, reference(), against="eager")
+    notes = Notes() if notes is None else notes
+    expected = _expected(subject, reference, notes)
+    roundings = _Roundings(subject)
+    found = _judged(subject.outputs, expected, "eager", roundings, notes)
+    if mode != "float64" or not found.agrees:
+        return found
+    try:
+        wide = evaluate_wide(roundings.call)
+    except NotMeasured as error:
+        raise NotMeasured(f"it cannot be evaluated in float64: {error.problem}") from error
+    return _judged(subject.outputs, wide, "float64", roundings, notes, expected)
+
+
+def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Notes) -> Any:
+    """What the eager call gives; of a stateful one also what it left of that which the compiled one changes."""
+    if reference is not None and not subject.inputs.is_stateful:
+        return reference()
     if subject.impure:
         raise NotMeasured(f"two traces of it differ, so that no other run of it is a reference: {subject.impure}")
-    eager = subject.program.eager
-    if eager is None:
+    if subject.program.eager is None:
         raise NotMeasured("there is no un-jitted function behind it to compare with")
-    if mode == "float64":
-        return compare(subject.outputs, _float64(subject, eager), against="float64")
-    ready = subject.ready(eager)
-    expected = _reference(subject, ready, _run(ready))
-    if not subject.inputs.is_stateful:
-        return compare(subject.outputs, expected, against="eager")
-    notes = Notes() if notes is None else notes
+    ready = subject.ready(subject.program.eager)
+    outcome = ready.outcome(_run(ready))
+    if not isinstance(outcome, Outcome):
+        return outcome
     notes.dropped += _changed_besides(subject, ready)
-    return _judge_state(subject, eager, expected, notes)
-
-
-def _judge_state(subject: Subject, eager: Callable[..., Any], expected: Outcome, notes: Notes) -> Numerics:
-    """New state is far from its reference where an optimizer divides noise by its own size: Adam makes a whole step of
-    a gradient that is zero but for rounding (a bias before batch normalisation). What float64 shows to be noise in the
-    reference too is left out of the verdict, and named."""
-    numerics = compare(subject.outputs, expected, against="eager")
-    if numerics.agrees or numerics.max_abs is None:
-        return numerics
-    try:
-        exact = _float64(subject, eager)
-    except NotMeasured:
-        return numerics
-    mine, state = subject.outputs.state, expected.state
-    noisy = [name for name in mine if name in exact.state and _is_noise(mine[name], state[name], exact.state[name])]
-    left = [
-        Outcome(o.outputs, {n: v for n, v in o.state.items() if n not in noisy}) for o in (subject.outputs, expected)
-    ]
-    numerics = compare(*left, against="eager")
-    notes.undetermined += noisy if numerics.agrees else []
-    return numerics
-
-
-def _is_noise(mine: Any, reference: Any, exact: Any) -> bool:
-    """Does the reference differ from float64 by as much as the two differ from each other?"""
-    if not jnp.issubdtype(jnp.result_type(mine), jnp.inexact) or np.shape(mine) != np.shape(reference):
-        return False
-    if compare(mine, reference, against="eager").agrees:
-        return False
-    wide = np.complex128 if jnp.issubdtype(jnp.result_type(mine), jnp.complexfloating) else np.float64
-    one, other, true = (np.asarray(value).astype(wide) for value in (mine, reference, exact))
-    return bool(np.max(np.abs(one - other)) <= NOISE * np.max(np.abs(other - true)))
+    now = ready.state()
+    return Outcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
 
 
 def _run(ready: Ready) -> Any:
@@ -115,15 +110,6 @@ def _run(ready: Ready) -> Any:
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"the un-jitted call failed ({type(error).__name__}: {first_line})") from error
-
-
-def _reference(subject: Subject, ready: Ready, result: Any) -> Any:
-    """Of a stateful call: what it returned, and what it left of that which the compiled one changes."""
-    outcome = ready.outcome(result)
-    if not isinstance(outcome, Outcome):
-        return outcome
-    now = ready.state()
-    return Outcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
 
 
 def _changed_besides(subject: Subject, ready: Ready) -> list[str]:
@@ -140,29 +126,133 @@ def _is_same(one: Any, other: Any) -> bool:
     return np.array_equal(one, other, equal_nan=jnp.issubdtype(jnp.result_type(one), jnp.inexact))
 
 
-def _float64(subject: Subject, eager: Callable[..., Any]) -> Any:
-    ((args, kwargs),) = subject.calls(1)
-    with _x64():
-        inputs = subject.inputs
-        if inputs.is_stateful:
-            args, kwargs = inputs.parts.merge([_widened(leaf) for leaf in inputs.parts.leaves])
-        else:
-            args, kwargs = jax.tree.map(_widened, (args, kwargs))
-        ready = Ready(subject, eager, args, kwargs)
-        outputs = _reference(subject, ready, _run(ready))
-        return jax.tree.map(lambda leaf: np.asarray(leaf) if is_data(leaf) else leaf, outputs)
+class _Roundings:
+    """What rounding does to a call; run when first asked for."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    @cached_property
+    def call(self) -> TracedCall:
+        return trace_call(self._subject)
+
+    @cached_property
+    def runs(self) -> list[list[Any]]:
+        return self._by_chance(free_signs=False)
+
+    @cached_property
+    def runs_with_free_signs(self) -> list[list[Any]]:
+        return self._by_chance(free_signs=True)
+
+    @cached_property
+    def directed(self) -> list[list[Any]]:
+        """Rounded up and rounded down; only types of up to 16 bits can be."""
+        narrow = any(is_narrow(getattr(v.aval, "dtype", np.int32)) for e in self._equations for v in e.outvars)
+        return [Rounding(RUNS, direction).run(self.call) for direction in (1, -1)] if narrow else []
+
+    @property
+    def has_free_signs(self) -> bool:
+        return any(equation.primitive.name in SIGNS_ARE_FREE for equation in self._equations)
+
+    @property
+    def _equations(self) -> list[Any]:
+        return list(survey.equations(self.call.program))
+
+    def _by_chance(self, *, free_signs: bool) -> list[list[Any]]:
+        found, begin = [], perf_counter_ns()
+        for seed in range(RUNS):
+            found.append(Rounding(seed, free_signs=free_signs).run(self.call))
+            if len(found) >= LEAST_RUNS and perf_counter_ns() - begin > ENOUGH_S * 1e9:
+                break
+        return found
 
 
-def _widened(leaf: Any) -> Any:
-    if not is_data(leaf) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+def _judged(
+    outputs: Any, reference: Any, against: Against, roundings: _Roundings, notes: Notes, eager: Any = None
+) -> Numerics:
+    leaves = compare_leaves(outputs, reference, against=against, allowed=_quick)
+    if isinstance(leaves, Numerics):
+        return leaves
+    doubtful = [i for i, leaf in enumerate(leaves) if not leaf.numerics.agrees and leaf.compiled is not None]
+    if not doubtful:
+        return worst_of(leaves, against)
+    places = _places(outputs)
+    try:
+        verdicts = {i: _verdict(leaves[i], places[i], roundings, eager) for i in doubtful}
+    except NotMeasured as error:
+        return _without_operations(leaves, against, error)
+    for i, verdict in verdicts.items():
+        if verdict.state != "undecided":
+            leaves[i] = _settled(leaves[i], verdict)
+    undecided = [i for i, verdict in verdicts.items() if verdict.state == "undecided"]
+    if undecided and all(leaf.numerics.agrees for i, leaf in enumerate(leaves) if i not in undecided):
+        names = [leaves[i].numerics.worst for i in undecided]
+        if all(name.startswith(_STATE) for name in names):
+            # Adam divides a gradient by its size: of one that is zero but for rounding it makes a whole step.
+            notes.undetermined += [name for name in names if name not in notes.undetermined]
+            return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
+        name = names[0]
+        what = f"leaf {name}" if name else "the output"
+        raise Undecided(f"it cannot be told whether {what} is right: {verdicts[undecided[0]].why}")
+    return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
+
+
+def _settled(leaf: LeafComparison, verdict: Verdict) -> LeafComparison:
+    if verdict.compiled is not None:
+        leaf = leaf.turned(verdict.compiled)
+    if verdict.state == "differs" and leaf.numerics.nonfinite:
         return leaf
-    wide = np.complex128 if jnp.issubdtype(leaf.dtype, jnp.complexfloating) else np.float64
-    return jnp.asarray(np.asarray(leaf).astype(wide))
+    return leaf.within(verdict.allowed, agrees=verdict.state == "agrees", beyond=verdict.why)
 
 
-@contextlib.contextmanager
-def _x64() -> Iterator[None]:
-    """JAX's 64-bit mode for a while. `jax.enable_x64` since 0.8, in `jax.experimental` before."""
-    module = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
-    with module.enable_x64(True):
-        yield
+def _quick(dtype: Any) -> float:
+    return quick_bound(float(jnp.finfo(dtype).eps)) if jnp.issubdtype(dtype, np.inexact) else 0.0
+
+
+def _places(outputs: Any) -> list[int]:
+    """Of each leaf, None among them, its place among the results of a traced program, which has no None."""
+    found, n = [], 0
+    for leaf in jax.tree.leaves(outputs, is_leaf=lambda x: x is None):
+        found.append(n)
+        n += leaf is not None
+    return found
+
+
+def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> Verdict:
+    own_error = None if eager is None else _plain(jax.tree.leaves(eager)[place])
+    spread = _at(place, roundings.runs, roundings.directed)
+    found = judge(leaf, spread, own_error)
+    if found.state == "agrees" or not roundings.has_free_signs:
+        return found
+    free = _at(place, roundings.runs_with_free_signs, roundings.directed)
+    return judge_with_free_signs(leaf, spread, free, own_error)
+
+
+def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) -> Spread:
+    if any(place >= len(run) for run in runs):
+        raise NotMeasured("what is traced has other outputs than the call")
+    return Spread(*([_plain(run[place]) for run in each] for each in (runs, directed)))
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    is_key = jax.dtypes.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured) -> Numerics:
+    """Where nothing is known of the roundings: wrong where fewer than half of the digits agree."""
+    again = [_by_digits(leaf) for leaf in leaves]
+    if all(leaf.numerics.agrees for leaf in again):
+        far = max(leaf.numerics.max_rel or 0.0 for leaf in leaves)
+        raise Undecided(
+            f"it differs by {far:.1e} of the largest value, and what rounding does is not known: {error.problem}"
+        )
+    return worst_of(again, against)
+
+
+def _by_digits(leaf: LeafComparison) -> LeafComparison:
+    n = leaf.numerics
+    if n.agrees or n.nonfinite or leaf.compiled is None or not n.tolerance or n.max_rel is None:
+        return leaf
+    bound = tolerance(leaf.compiled.dtype)
+    return leaf.within(bound, agrees=n.max_rel <= bound)
