@@ -365,6 +365,8 @@ class Absent:
 
     what: str
     why: str
+    is_by_choice: bool = False
+    """Something else beside it answers the same question: said where a row is shown in full only."""
 
 
 @dataclass(frozen=True)

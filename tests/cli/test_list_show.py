@@ -90,7 +90,7 @@ def test_one_row_is_shown_in_full(benchax: Benchax, rows: tuple[Measurement, ...
     done = benchax("show", "4")
 
     assert (done.code, done.err) == (0, "")
-    assert done.out == terminal.to_text(terminal.measurement(rows[3])) + "\n"
+    assert done.out == terminal.to_text(terminal.measurement(rows[3], is_full=True)) + "\n"
     assert "planned peak" in done.out
 
 

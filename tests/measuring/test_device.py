@@ -251,7 +251,7 @@ def test_a_platform_without_such_a_profiler_is_a_reason(subject: Make, monkeypat
     ],
 )
 def test_on_an_accelerator_it_is_the_headline_of_short_calls(platform: str, wall_s: float, names: Any) -> None:
-    assert timers.chosen("auto", wall_s, platform) == names
+    assert timers.choose("auto", wall_s, platform=platform).names == names
 
 
 def test_the_same_program_on_several_devices_is_one_run_for_each_call() -> None:

@@ -11,6 +11,7 @@ import pytest
 from benchax import codec
 from benchax.case import make_case
 from benchax.measuring.engine import measure
+from benchax.measuring.sampling import Warmup
 
 pytestmark = pytest.mark.serial  # real measurements: a neighbour may make a number unmeasurable
 
@@ -59,6 +60,37 @@ def test_the_timers_are_those_that_were_asked_for_in_that_order(bench):
 
     assert [s.timer for s in m.samples] == ["pipelined", "wall"]
     assert m.headline.timer == "pipelined"
+
+
+AUTOMATIC = ("in_graph", "wall", "pipelined", "loop")
+
+
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (lambda x: x + 1, ("f32[8]",)),
+        (lambda x: x @ x, ("f32[64,64]",)),
+        (lambda x: jax.lax.fori_loop(0, 400, lambda _, y: jnp.tanh(y @ x), x), ("f32[128,128]",)),
+        (lambda x: jax.pure_callback(lambda y: y, x, x), ("f32[8]",)),
+        (jnp.argmax, ("f32[100]",)),
+    ],
+)
+def test_every_timer_of_the_automatic_choice_is_there_or_says_why_not(fn, args, bench):
+    m = bench(fn, *args)
+
+    assert m.failure is None
+    reasons = {name: m.why_absent(f"samples.{name}") for name in AUTOMATIC if m.summary(name) is None}
+    assert all(reasons.values()), reasons
+
+
+def test_which_timers_there_are_does_not_rest_on_preempted_calls(bench, monkeypatch):
+    """A warm-up of which all calls were preempted once left `wall` alone, without a word."""
+    slow = Warmup(2, True, 0, 0.027, (0.027, 0.027), least_s=0.027, timed=2)
+    monkeypatch.setattr("benchax.measuring.engine.warm_up", lambda *_, **__: slow)
+
+    m = bench(jnp.tanh, "f32[10000]")
+
+    assert [s.timer for s in m.samples][:2] == ["in_graph", "wall"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from benchax.errors import NotMeasured
 from benchax.measuring import sampling
-from benchax.measuring.sampling import believable, collect, warm_up
+from benchax.measuring.sampling import NO_WARMUP, believable, call_again, collect, warm_up
 from benchax.measuring.timers.base import Prepared
 from benchax.model import Samples
 from benchax.options import DEFAULTS
@@ -179,3 +179,42 @@ def test_a_first_call_that_took_all_the_time_is_all_of_it():
     warmup = warm_up(lambda: 1 / 0, 0.5, first_s=0.6)
 
     assert (warmup.calls, warmup.last_s) == (0, 0.6)
+
+
+def clock_of(*calls_s: float):
+    """A clock under which the calls take these seconds, one after the other."""
+    times = iter([t for call_s in calls_s for t in (0, round(call_s * 1e9))])
+    return lambda: next(times)
+
+
+def test_one_preempted_call_does_not_make_a_short_call_a_long_one():
+    warm = replace(NO_WARMUP, calls=2, last_s=0.027, least_s=0.027, timed=2)
+
+    again = call_again(lambda: None, warm, 0.010, clock=clock_of(0.015, 0.002))
+
+    assert (again.least_s, again.timed, again.calls) == (0.002, 4, 4)
+
+
+def test_a_call_that_stays_above_the_limit_is_the_least_of_five():
+    warm = replace(NO_WARMUP, calls=2, least_s=0.027, timed=2)
+
+    again = call_again(lambda: None, warm, 0.010, clock=clock_of(0.03, 0.026, 0.031))
+
+    assert (again.least_s, again.timed) == (0.026, 5)
+
+
+@pytest.mark.parametrize("least_s", [0.009, 0.2])
+def test_calls_far_from_the_limit_are_not_called_again(least_s: float):
+    warm = replace(NO_WARMUP, least_s=least_s, timed=1)
+
+    assert call_again(lambda: pytest.fail("called"), warm, 0.010) == warm
+
+
+def test_warming_up_knows_the_least_of_its_calls():
+    window = [t for ns in (3000, 9000, 2000, 5000, 4000) for t in (0, ns)]
+    # The clock is also read when warming up begins, and after a window that is not the last.
+    times = iter([0, *window, 0, *window])
+
+    warm = warm_up(lambda: None, 1.0, clock=lambda: next(times))
+
+    assert (warm.least_s, warm.timed) == (2e-6, 10)

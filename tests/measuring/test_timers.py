@@ -310,20 +310,44 @@ def test_calibration_makes_samples_of_about_the_asked_length(timer, subject):
 
 
 def test_timers_are_chosen_by_the_length_of_a_call():
-    assert timers.chosen("auto", 1e-4) == ("in_graph", "wall", "pipelined", "loop")
-    assert timers.chosen("auto", 0.1) == ("wall",)
-    assert timers.chosen("loop, wall", 0.1) == ("loop", "wall")
+    assert timers.choose("auto", 1e-4).names == ("in_graph", "wall", "pipelined", "loop")
+    assert timers.choose("auto", 0.1).names == ("wall",)
+    assert timers.choose("loop, wall", 0.1).names == ("loop", "wall")
+
+
+def test_timers_that_are_left_out_for_a_long_call_say_so():
+    left_out = dict(timers.choose("auto", 0.027, calls=5).left_out)
+
+    why = "a call takes 27.0 ms (the least of 5), above 10.0 ms, where dispatch is below 1 % of it"
+    assert left_out == dict.fromkeys(
+        ("in_graph", "pipelined", "loop"), f"{why}; ask by --timer in_graph,pipelined,loop"
+    )
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.parametrize("call_s", [1e-5, 5e-3, 0.5])
+def test_every_timer_of_the_automatic_choice_is_taken_or_says_why_not(platform: str, call_s: float):
+    every = timers.choose("auto", 1e-6, platform=platform).names
+
+    choice = timers.choose("auto", call_s, platform=platform)
+
+    assert {*choice.names, *(name for name, why in choice.left_out if why)} == {*every}
 
 
 @pytest.mark.parametrize(
-    ("text", "per_call_s", "is_needed"),
-    [("auto", 20e-6, False), ("auto", 0.2e-6, True), ("auto", None, True), ("in_graph,loop", 20e-6, True)],
+    ("text", "per_call_s", "why"),
+    [
+        ("auto", 20e-6, "in_graph has answered the same question; ask by --timer in_graph,loop"),
+        ("auto", 0.2e-6, ""),
+        ("auto", None, ""),
+        ("in_graph,loop", 20e-6, ""),
+    ],
 )
-def test_the_loop_is_left_out_where_the_clock_has_answered(text, per_call_s, is_needed):
+def test_the_loop_is_left_out_where_the_clock_has_answered(text, per_call_s, why):
     taken = [Samples("in_graph", 1, (per_call_s,))] if per_call_s else []
 
-    assert timers.is_needed("loop", text, taken) == is_needed
-    assert timers.is_needed("wall", text, taken)
+    assert timers.why_not_needed("loop", text, taken) == why
+    assert timers.why_not_needed("wall", text, taken) == ""
 
 
 def test_an_unknown_timer_is_an_error_that_lists_them():

@@ -86,6 +86,24 @@ def test_what_was_not_measured_says_why(what: str, label: str) -> None:
     assert rows(m)[label] == Row(label, "not measured", "because the moon was full", "faint")
 
 
+def test_timers_that_are_missing_for_one_reason_have_one_line() -> None:
+    absent = tuple(Absent(f"samples.{name}", "the call is long") for name in ("in_graph", "pipelined", "loop"))
+
+    shown = rows(replace(measured(), not_measured=absent))
+
+    assert [label for label in shown if label != "wall"] == ["3 timers"]
+    assert shown["3 timers"].detail == "because in_graph, pipelined, loop: the call is long"
+
+
+def test_a_timer_whose_question_is_answered_is_missing_in_the_full_view_only() -> None:
+    m = replace(measured(), not_measured=(Absent("samples.loop", "in_graph has answered", is_by_choice=True),))
+
+    full = {row.label: row for section in sections(m, is_full=True) for row in section.rows}
+
+    assert "loop" not in rows(m)
+    assert full["loop"].detail == "because in_graph has answered"
+
+
 def test_a_failure_names_its_kind_stage_message_and_advice() -> None:
     failure = Failure("out_of_memory", "first run", "no 3 TiB here", "buy memory")
 

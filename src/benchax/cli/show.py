@@ -33,4 +33,4 @@ def show(
             for value in series.per_call_s:
                 console.line(f"{series.timer}\t{value!r}")
     else:
-        console.show(terminal.measurement(measurement))
+        console.show(terminal.measurement(measurement, is_full=True))

@@ -36,7 +36,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.purity import Purity
 from benchax.measuring.remarks import Evidence, remarks
-from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, collect, warm_up
+from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, call_again, collect, warm_up
 from benchax.measuring.stages import Built
 from benchax.measuring.surroundings import remember
 from benchax.measuring.timers.base import Ready, Subject
@@ -308,8 +308,12 @@ def _dispatch(record: Record, subject: Subject) -> None:
 def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) -> int:
     """Samples with every chosen timer; returns how many programs were compiled while being timed."""
     compiles = 0
-    for name in timers.chosen(options.timer, warmup.last_s):
-        if not timers.is_needed(name, options.timer, record.samples):
+    warmup = call_again(subject.call, warmup, timers.AUTO_LIMIT_S) if options.timer == "auto" else warmup
+    choice = timers.choose(options.timer, warmup.least_s, warmup.timed)
+    record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
+    for name in choice.names:
+        if why := timers.why_not_needed(name, options.timer, record.samples):
+            record.absent.append(Absent(f"samples.{name}", why, is_by_choice=True))
             continue
         record.enter(name)
         with record.or_absent(f"samples.{name}"):
@@ -317,7 +321,11 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
             prepared = timer.prepare(subject)
             with watch_compiles() as log:
                 samples = collect(
-                    name, prepared, options, lambda share, name=name: record.progress(name, share), call_s=warmup.last_s
+                    name,
+                    prepared,
+                    options,
+                    lambda share, name=name: record.progress(name, share),
+                    call_s=warmup.least_s,
                 )
             compiles += log.compiles
             record.samples.append(believable(replace(samples, answers=timer.answers)))

@@ -40,12 +40,16 @@ class Section:
     rows: tuple[Row, ...] = field(default=())
 
 
-def sections(m: Measurement) -> list[Section]:
-    """One measurement in full, section by section; empty ones are left out."""
+def sections(m: Measurement, is_full: bool = False) -> list[Section]:
+    """One measurement, section by section; empty ones are left out.
+
+    Args:
+        is_full: also what is not there because something beside it answers the same question.
+    """
     parts = [
         Section("failed", tuple(_failure(m))),
         Section("once", tuple(_stages(m))),
-        Section("every call", tuple(_samples(m))),
+        Section("every call", tuple(_samples(m, is_full))),
         Section("memory", tuple(_memory(m))),
         Section("work", tuple(_cost(m))),
         Section("result", tuple(_numerics(m))),
@@ -97,12 +101,16 @@ def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) 
     yield Row(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
 
 
-def _samples(m: Measurement) -> Iterable[Row]:
+def _samples(m: Measurement, is_full: bool) -> Iterable[Row]:
     for samples in m.samples:
         yield _timer(samples)
-    for absent in m.not_measured:
-        if absent.what.startswith("samples."):
-            yield not_measured(absent.what.removeprefix("samples."), absent)
+    absent = [a for a in m.not_measured if a.what.startswith("samples.") and (is_full or not a.is_by_choice)]
+    # What is missing for one reason has one line; two names fit into the column of names.
+    for why in dict.fromkeys(a.why for a in absent):
+        names = [a.what.removeprefix("samples.") for a in absent if a.why == why]
+        label = ", ".join(names) if len(names) < 3 else f"{len(names)} timers"
+        which = f"{', '.join(names)}: " if len(names) > 2 else ""
+        yield not_measured(label, Absent("samples", which + why))
 
 
 def _timer(samples: Samples) -> Row:

@@ -39,13 +39,13 @@ FOLDS = {"case": 10, "line": 20, "timer": 8, "remarks": 12, "verdict": 20}
 """Columns that may be folded, down to this width; where that is not enough, a grid is drawn line by line."""
 
 
-def measurement(m: Measurement) -> RenderableType:
-    """One measurement in full."""
+def measurement(m: Measurement, is_full: bool = False) -> RenderableType:
+    """One measurement. `is_full`: see `tables.sections`."""
     title, where = heading(m)
     parts: list[RenderableType] = [Text(title, style="bold"), Text(where, style="dim")]
     if m.signature:
         parts.append(Text(m.signature, style="dim", overflow="ellipsis", no_wrap=len(m.signature) > 400))
-    parts += [_Sections(sections(m)), remarks(m.remarks)]
+    parts += [_Sections(sections(m, is_full)), remarks(m.remarks)]
     return Group(*parts)
 
 

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jax
 
@@ -17,6 +18,7 @@ from benchax.measuring.timers.loop import Loop
 from benchax.measuring.timers.pipelined import Pipelined
 from benchax.measuring.timers.wall import Wall
 from benchax.model import Samples
+from benchax.units import seconds
 
 TIMERS: dict[str, Timer] = {timer.name: timer for timer in (InGraph(), Wall(), Pipelined(), Loop(), Device())}
 
@@ -42,25 +44,42 @@ def parse(text: str) -> tuple[str, ...]:
     return names
 
 
-def chosen(text: str, wall_s: float, platform: str | None = None) -> tuple[str, ...]:
-    """The timers for a function whose call takes `wall_s` when warm; the first is the headline.
+@dataclass(frozen=True)
+class Choice:
+    """The timers for a function; the first is the headline. `left_out`: the others of "auto", and why."""
+
+    names: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+def choose(text: str, call_s: float, calls: int = 0, platform: str | None = None) -> Choice:
+    """The timers for a function whose warm call takes `call_s`.
 
     Args:
+        call_s: the least of several calls: one preempted call must not decide.
+        calls: how many it is the least of, for the reasons given; 0 where that is not known.
         platform: JAX's own where it is not given. On CPU `device` comes only when it is asked for.
     """
     if names := parse(text):
-        return names
-    if (platform or jax.default_backend()) == "cpu":
-        return ("in_graph", "wall", "pipelined", "loop") if wall_s < AUTO_LIMIT_S else ("wall",)
-    if wall_s < DEVICE_LIMIT_S:
-        return ("device", "wall", "pipelined", "loop")
-    return ("wall", "device", "pipelined") if wall_s < AUTO_LIMIT_S else ("wall",)
+        return Choice(names)
+    is_cpu = (platform or jax.default_backend()) == "cpu"
+    of = f" (the least of {calls})" if calls > 1 else ""
+    short = ("in_graph", "wall", "pipelined", "loop") if is_cpu else ("device", "wall", "pipelined", "loop")
+    if call_s < (AUTO_LIMIT_S if is_cpu else DEVICE_LIMIT_S):
+        return Choice(short)
+    kept = ("wall",) if call_s >= AUTO_LIMIT_S else ("wall", "device", "pipelined")
+    limit_s, share = (AUTO_LIMIT_S, "below 1 %") if kept == ("wall",) else (DEVICE_LIMIT_S, "a small part")
+    left = [name for name in short if name not in kept]
+    why = f"a call takes {seconds(call_s)}{of}, above {seconds(limit_s)}, where dispatch is {share} of it"
+    return Choice(kept, tuple((name, f"{why}; ask by --timer {','.join(left)}") for name in left))
 
 
-def is_needed(name: str, text: str, taken: Sequence[Samples]) -> bool:
-    """False for `loop` under "auto" where `in_graph` has answered its question already.
+def why_not_needed(name: str, text: str, taken: Sequence[Samples]) -> str:
+    """Why `loop` is left out under "auto" where `in_graph` has answered its question already; empty where it is needed.
 
     Of very short functions both are shown: what surrounds them decides what they cost, and the two bracket it.
     """
     resident = next((s.summary.median_s for s in taken if s.timer == "in_graph"), 0.0)
-    return name != "loop" or text != "auto" or resident < BRACKETED_S
+    if name != "loop" or text != "auto" or resident < BRACKETED_S:
+        return ""
+    return "in_graph has answered the same question; ask by --timer in_graph,loop"
