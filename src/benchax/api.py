@@ -46,6 +46,7 @@ def bench(
     timeout_s: float | str | None = None,
     memory_limit_bytes: int | str | None = None,
     stages: str | None = None,
+    processes: int | str | None = None,
     **kwargs: Any,
 ) -> Measurement:
     """Measures `fn(*args, **kwargs)`: every stage, steady state by several timers, memory, and whether it is right.
@@ -71,6 +72,8 @@ def bench(
             grant on top. Implies `isolate`.
         memory_limit_bytes: bytes or a text such as "4GiB" that the case may take. Implies `isolate`.
         stages: how far to go: "build", "first_run", "samples", or "all", with transfers and dispatch.
+        processes: readings of so many processes, whose interval is to hold what later processes take; "auto": 5 where
+            the case is short. By default it is this one, and the interval speaks for this one.
 
     Returns:
         Measurement: one row. A function that fails gives a row with `failure`, not an exception.
@@ -84,7 +87,7 @@ def bench(
         "timer": timer, "max_time_s": max_time_s, "min_time_s": min_time_s, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout_s,
-        "memory_limit_bytes": memory_limit_bytes, "stages": stages,
+        "memory_limit_bytes": memory_limit_bytes, "stages": stages, "processes": processes,
     }  # fmt: skip
     named = {
         "name": name,

@@ -31,7 +31,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
-from benchax.stats.summary import Summary, summarize
+from benchax.stats.summary import Summary, summarize, summarize_processes
 from benchax.stats.verdicts import Verdict
 
 Scalar = str | int | float | bool | None
@@ -48,6 +48,8 @@ FailureKind = Literal[
 ]
 
 Metric = Literal["run", "compile", "peak", "constants", "flops"]
+OTHER_PROCESSES = "samples.processes"
+"""What a row lacks whose readings are of one process."""
 METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constants": "B", "flops": "FLOP"}
 """What versions are compared by, and its unit."""
 Method = Literal["one process", "process pairs", "counted"]
@@ -93,6 +95,9 @@ class Options:
     stages: Reach = "all"
     """How far to go: build only, up to the first run (with verification and memory), up to the samples, or all, with
     transfers and dispatch."""
+    processes: int = 1
+    """Readings of so many processes, which share the time for sampling; 0: the engine chooses by how long the case
+    is, and a row says how many it chose."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +255,7 @@ class Samples:
     """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
     stop: Stop | None = None
     process: int = 0
+    """Counted from 0, which is the one that measured everything else of the row."""
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
     census: Census | None = None
@@ -420,16 +426,36 @@ class Measurement:
 
     @property
     def headline(self) -> Samples | None:
-        """The samples of the first timer."""
+        """The samples of the first timer, in the first process."""
         return self.samples[0] if self.samples else None
 
     def samples_of(self, timer: str) -> Samples | None:
+        """Of the first process that has them."""
         return next((s for s in self.samples if s.timer == timer), None)
 
+    def series_of(self, timer: str) -> tuple[Samples, ...]:
+        """One for each process that has them."""
+        found: dict[int, Samples] = {}
+        for samples in self.samples:
+            if samples.timer == timer:
+                found.setdefault(samples.process, samples)
+        return tuple(found.values())
+
     def summary(self, timer: str | None = None) -> Summary | None:
-        """Summary of the seconds per call by `timer` (default: the headline); None if it was not measured."""
-        samples = self.samples_of(timer) if timer else self.headline
-        return samples.summary if samples else None
+        """Summary of the seconds per call by `timer` (default: the headline) over all processes; None if it was not
+        measured."""
+        series = self.series_of(timer or (self.headline.timer if self.headline else ""))
+        if len(series) < 2:
+            return series[0].summary if series else None
+        name = series[0].timer
+        if name not in self._summaries:
+            self._summaries[name] = summarize_processes([samples.per_call_s for samples in series])
+        return self._summaries[name]
+
+    @cached_property
+    def _summaries(self) -> dict[str, Summary]:
+        """Of timers that several processes were timed by: asked for many times over."""
+        return {}
 
     def why_absent(self, what: str) -> str | None:
         """Why the number at path `what` (or the group that it is in) is not there."""

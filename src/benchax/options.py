@@ -163,6 +163,15 @@ def _whole(least: int) -> Callable[[Any], int]:
     return read
 
 
+def _processes(value: Any) -> int:
+    if value in ("auto", 0):  # 0 is what "auto" is kept as
+        return 0
+    try:
+        return _whole(1)(value)
+    except UsageError as error:
+        raise UsageError("", f'{error.expected}, or "auto"') from None
+
+
 def _switch(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -218,4 +227,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "timeout_s": _duration,
     "memory_limit_bytes": _bytes,
     "stages": _choice("build", "first_run", "samples", "all"),
+    "processes": _processes,
 }

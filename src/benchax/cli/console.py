@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _BEGINS = {
     "inputs": 0.0, "trace": 0.05, "lower": 0.1, "compile": 0.15, "artifacts": 0.23, "first run": 0.25, "verify": 0.27,
     "transfer": 0.3, "warm-up": 0.35, "dispatch": 0.4, "in_graph": 0.42, "device": 0.42, "wall": 0.58,
-    "pipelined": 0.74, "loop": 0.9, "memory": 0.95,
+    "pipelined": 0.74, "loop": 0.9, "memory": 0.95, "processes": 0.97,
 }  # fmt: skip
 _SAMPLING = 0.16
 

@@ -71,6 +71,10 @@ def run(
     stages: Annotated[
         str | None, typer.Option(help="How far to go: build, first_run, samples or all (also transfers, dispatch).")
     ] = None,
+    processes: Annotated[
+        str | None,
+        typer.Option(metavar="N|auto", help="Readings of so many processes (auto, the default: 5 for short cases)."),
+    ] = None,
     eager: Annotated[
         bool, typer.Option("--eager", help="Measure each case un-jitted too, and when compiling pays.")
     ] = False,
@@ -87,7 +91,7 @@ def run(
         "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
-        "stages": stages,
+        "stages": stages, "processes": processes,
     }  # fmt: skip
     from benchax.discovery import collect
 
@@ -127,7 +131,13 @@ def measure(
     try:
         try:
             with Reporter(len(cases), has_bar=not as_json) as reporter:
-                found = run_cases(cases, command_line=given, progress=reporter.case, outcome=outcome)
+                found = run_cases(
+                    cases,
+                    command_line=given,
+                    defaults={"processes": "auto"},
+                    progress=reporter.case,
+                    outcome=outcome,
+                )
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
                     if as_json:

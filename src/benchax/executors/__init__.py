@@ -5,12 +5,15 @@ from __future__ import annotations
 from benchax.executors.base import Executor
 from benchax.executors.inline import Inline
 from benchax.executors.isolated import Isolated
+from benchax.executors.replicated import Replicated
 from benchax.model import Options
 
 
 def executor_for(options: Options) -> Executor:
     """A limit that only a process can keep to implies one."""
-    if options.cold_process:
-        return Isolated(cold=True)
     is_limited = options.timeout_s is not None or options.memory_limit_bytes is not None
-    return Isolated() if options.isolate or is_limited else Inline()
+    if options.cold_process:
+        first: Executor = Isolated(cold=True)
+    else:
+        first = Isolated() if options.isolate or is_limited else Inline()
+    return first if options.processes == 1 else Replicated(first)

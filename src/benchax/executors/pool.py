@@ -12,12 +12,13 @@ behind, or it has imported code that was edited since.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,20 @@ class Pool:
                 self._let_go()
                 raise
 
+    def run_each(
+        self, jobs: Sequence[Job], on_message: Callable[[dict[str, Any]], None] = no_listener, beside: int = 0
+    ) -> list[Ended]:
+        """Runs each job in a worker of its own, one after the other, the first `beside` workers left out. The workers
+        stay, for the jobs of the next call."""
+        with self._lock:
+            try:
+                with contextlib.suppress(CannotStart):  # the jobs say so
+                    self._fill(beside + len(jobs))
+                return [self._run(job, on_message, beside + i) for i, job in enumerate(jobs)]
+            except BaseException:
+                self._let_go()
+                raise
+
     def prepare(self) -> None:
         """Makes sure that a worker and a standby are ready. To be called when nothing is timed."""
         with self._lock:
@@ -98,7 +113,7 @@ class Pool:
         with self._lock:
             self._let_go()
 
-    def _run(self, job: Job, on_message: Callable[[dict[str, Any]], None]) -> Ended:
+    def _run(self, job: Job, on_message: Callable[[dict[str, Any]], None], place: int = 0) -> Ended:
         try:
             sections = _pickled(job)
         except UsageError as error:
@@ -107,10 +122,10 @@ class Pool:
         conclusion = None
         for _ in range(_ATTEMPTS):
             try:
-                self._fill(1)
+                self._fill(place + 1)
             except CannotStart as error:
                 return Ended(None, failure=Failure("crashed", "start", error.problem, error.hint))
-            conclusion = self._converse(self._ready[0], job, sections, on_message)
+            conclusion = self._converse(self._ready[place], job, sections, on_message)
             if not conclusion.is_stale:
                 return conclusion.ended
         why = "" if conclusion is None else conclusion.doubt
@@ -145,7 +160,7 @@ class Pool:
             return
         if self._keeper is None:
             self._keeper = Keeper(self.how)
-        wanted = 2 if self._has_killed and self.reuse else count
+        wanted = max(2, count) if self._has_killed and self.reuse else count
         new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
         if self.warm:
             self._warm_up(new)
@@ -206,6 +221,11 @@ def shared_pool(warm: bool = True) -> Pool:
         if warm not in _shared:
             _shared[warm] = Pool(warm=warm, reuse=warm)
         return _shared[warm]
+
+
+def check_travels(job: Job) -> None:
+    """Raises `UsageError` where the argument cannot travel to another process."""
+    _pickled(job)
 
 
 def _pickled(job: Job) -> list[Any]:

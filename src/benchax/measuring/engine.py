@@ -38,10 +38,23 @@ from benchax.measuring.purity import Purity
 from benchax.measuring.remarks import Evidence, remarks
 from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, call_again, collect, warm_up
 from benchax.measuring.stages import Built
+from benchax.measuring.stopping import PROCESSES, count_processes, share_time
 from benchax.measuring.surroundings import remember
 from benchax.measuring.timers.base import Ready, Subject
 from benchax.measuring.verification import Notes, Undecided, verify
-from benchax.model import Absent, Cold, Environment, Measurement, Memory, Noise, Options, Program, Samples, Stages
+from benchax.model import (
+    OTHER_PROCESSES,
+    Absent,
+    Cold,
+    Environment,
+    Measurement,
+    Memory,
+    Noise,
+    Options,
+    Program,
+    Samples,
+    Stages,
+)
 from benchax.watching.compiles import watch_compiles
 
 LONG_CALL_S = 20e-3
@@ -75,6 +88,8 @@ class Record:
     closed_over: ClosedOver | None = None
     purity: Purity = field(default_factory=Purity)
     notes: Notes = field(default_factory=Notes)
+    processes: int | None = None
+    """That share the time for sampling; None before that is known."""
     noise: Noise = field(default_factory=Noise)
 
     def enter(self, stage: str) -> None:
@@ -116,7 +131,7 @@ def measure(
     return Measurement(
         case=case.id,
         environment=_environment(run_id, case.folder, options.store),
-        options=options,
+        options=options if record.processes is None else replace(options, processes=record.processes),
         run_id=run_id,
         started_at=started_at,
         signature=record.signature,
@@ -309,6 +324,7 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
     """Samples with every chosen timer; returns how many programs were compiled while being timed."""
     compiles = 0
     warmup = call_again(subject.call, warmup, timers.AUTO_LIMIT_S) if options.timer == "auto" else warmup
+    options, why_alone = _share_time(record, options, warmup)
     choice = timers.choose(options.timer, warmup.least_s, warmup.timed)
     record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
     for name in choice.names:
@@ -329,7 +345,22 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
                 )
             compiles += log.compiles
             record.samples.append(believable(replace(samples, answers=timer.answers)))
+    if record.samples:
+        record.absent.append(Absent(OTHER_PROCESSES, why_alone))
     return compiles
+
+
+def _share_time(record: Record, options: Options, warmup: Warmup) -> tuple[Options, str]:
+    """This process's part of the time for sampling, and why it is alone: it is, as far as is known here; whoever
+    starts the others takes that back (`executors/replicated.py`)."""
+    why = f"one was asked for; --processes {PROCESSES}" if options.processes == 1 else "they were not started"
+    record.processes = 1
+    try:
+        platform = jax.default_backend()
+        record.processes = count_processes(options.processes, warmup.least_s, record.stages.build_s, platform)
+    except NotMeasured as error:
+        why = error.problem
+    return share_time(options, record.processes), why
 
 
 def _export(record: Record, subject: Subject, options: Options) -> None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
+from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Prepared
 from benchax.model import Options, Stop
 from benchax.stats.summary import summarize
+from benchax.units import seconds
 
 LEAST_SAMPLES = 6
 """Fewer have no 95 % interval of the median."""
@@ -23,6 +26,43 @@ LOOK_GROWTH = 1.6
 """Looks come after geometrically growing counts: their cost stays a fixed share, and few looks cost little coverage."""
 NEAR = 0.8
 """A sample of this share of the length that is asked for is long enough: another step would cost two more samples."""
+
+
+PROCESSES = 5
+"""By default, where a case is short: Student's quantile is 2.8 then, and more processes buy little for what they cost
+(docs/decisions.md)."""
+SHORT_CALL_S = 10e-3
+SHORT_BUILD_S = 1.0
+"""A further process builds the programs again, or reads them from a file; the first of them always builds."""
+
+
+def count_processes(asked: int, call_s: float, build_s: float | None, platform: str) -> int:
+    """How many processes are to be sampled: as many as asked for, or `PROCESSES` for 0 where the case is short.
+
+    Raises:
+        NotMeasured: nobody asked for a number, and one process is all there will be.
+    """
+    if asked:
+        return asked
+    if platform != "cpu":
+        raise NotMeasured(f"a process on {platform} takes the device for itself; ask by --processes {PROCESSES}")
+    for what, taken_s, limit_s in (
+        ("a call takes", call_s, SHORT_CALL_S),
+        ("to build it takes", build_s or 0.0, SHORT_BUILD_S),
+    ):
+        if taken_s > limit_s:
+            raise NotMeasured(
+                f"{what} {seconds(taken_s)}, above {seconds(limit_s)}, so one was enough unless asked; "
+                f"--processes {PROCESSES}"
+            )
+    return PROCESSES
+
+
+def share_time(options: Options, processes: int) -> Options:
+    """What one of so many processes gets: together they sample for about as long as one would."""
+    return replace(
+        options, max_time_s=options.max_time_s / processes, min_time_s=options.min_time_s / processes, processes=1
+    )
 
 
 def decide(readings: Sequence[float], spent_s: float, options: Options) -> Stop | None:

@@ -1,7 +1,11 @@
-"""Distribution-free confidence intervals. Times are skewed and have several modes: nothing here assumes a shape.
+"""Confidence intervals: inside one process, and between processes.
 
-They are not independent either: neighbouring samples share the state of the machine (on a busy one, rank
+Inside a process they are distribution-free: times are skewed and have several modes, and nothing is assumed of their
+shape. They are not independent either: neighbouring samples share the state of the machine (on a busy one, rank
 autocorrelation 0.3 to 0.4 at lag 1). So the number of samples is deflated to an effective one first.
+
+Between processes the data are the processes' medians, one each, however many samples that process has: two processes
+differ by layout, placement and the moment, by far more than the samples of either say.
 """
 
 from __future__ import annotations
@@ -9,7 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import median
+from statistics import fmean, median, variance
+
+from benchax.stats.student import student_quantile
+
+LEAST_PROCESSES = 3
+"""Of two, Student's interval is 9 times as wide as their distance: it says nothing."""
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
@@ -34,6 +43,41 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
     ordered = sorted(values)
     place = (rank + 1) * (len(ordered) + 1) // (size + 1) - 1
     return ordered[place], ordered[-1 - place]
+
+
+def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> tuple[float, float] | None:
+    """Confidence interval for what later processes take: the middle of the medians of all processes like these.
+
+    Student's interval for the mean of the logarithms of the processes' medians, with P - 1 degrees of freedom: the
+    upper level of the hierarchical design of Kalibera & Jones (Rigorous benchmarking in reasonable time, ISMM 2013,
+    section 6), which needs no other level where each process has one datum. The scatter of the medians holds what each
+    median is itself uncertain by; where by luck they scatter less than that, the latter is taken.
+
+    Args:
+        groups: the readings of each process, in the order taken.
+        level: in (0, 1).
+
+    Returns:
+        (low, high), around the median of the medians; None below `LEAST_PROCESSES`, or where a median is not above 0.
+    """
+    medians = [median(group) for group in groups]
+    if len(medians) < LEAST_PROCESSES or min(medians) <= 0:
+        return None
+    logs = [math.log(m) for m in medians]
+    inside = [v for group in groups if (v := _log_median_variance(group)) is not None]
+    spread = max(variance(logs), fmean(inside) if inside else 0.0)
+    half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(spread / len(logs))
+    # The mean of skewed medians may stand apart from their median, which is what is shown.
+    middle, shown = fmean(logs), math.log(median(medians))
+    return math.exp(min(middle - half, shown)), math.exp(max(middle + half, shown))
+
+
+def _log_median_variance(values: Sequence[float]) -> float | None:
+    """Variance of the logarithm of the median of one process, by the width of its own interval; None without one."""
+    interval = median_interval(values)
+    if interval is None or interval[0] <= 0:
+        return None
+    return (math.log(interval[1] / interval[0]) / 2 / 1.96) ** 2
 
 
 def effective_size(values: Sequence[float]) -> float:

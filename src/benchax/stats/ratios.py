@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean, median, stdev
 
+from benchax.stats.student import student_quantile as _student
+
 MEDIAN_EFFICIENCY = 1.2533
 """sqrt(pi / 2): the standard error of the median over that of the mean, for normal data."""
 MAD_TO_SD = 1.4826
@@ -103,13 +105,6 @@ def design_effect(blocks: Sequence[Sequence[float]]) -> float:
 def _mad(values: Sequence[float]) -> float:
     centre = median(values)
     return median([abs(v - centre) for v in values])
-
-
-def _student(level: float, degrees: int) -> float:
-    # Here, because SciPy takes 0.1 s to import, and few commands compare.
-    from scipy.special import stdtrit  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
-
-    return float(stdtrit(degrees, level))
 
 
 def grade(smallest_effect: float) -> str:

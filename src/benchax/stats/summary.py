@@ -1,18 +1,24 @@
-"""What a list of readings says: median, interval, quartiles, extremes, outliers."""
+"""What readings say, of one process or of several: median, interval, quartiles, extremes, outliers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
-from benchax.stats.intervals import median_interval
+from benchax.stats.intervals import between_interval, median_interval
 
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Seconds per call. `low_s` and `high_s` bound the median at 95 %; None below 6 readings."""
+    """Seconds per call.
+
+    Of one process, `low_s` and `high_s` bound the median that this process has, at 95 %; None below 6 readings. Of
+    several, `median_s` is the median of the processes' medians, and the interval is between processes: it is to hold
+    what later ones take. None below 3 processes.
+    """
 
     n: int
     median_s: float
@@ -24,6 +30,8 @@ class Summary:
     max_s: float
     outliers: int
     """Readings outside Tukey's fences (1.5 interquartile ranges beyond the quartiles). Counted, never removed."""
+    processes: int = 1
+    """Whose readings these are."""
 
     @property
     def relative_width(self) -> float | None:
@@ -33,10 +41,25 @@ class Summary:
         return (self.high_s - self.low_s) / 2 / self.median_s
 
 
+def summarize_processes(groups: Sequence[Sequence[float]]) -> Summary:
+    """Summary of the readings of several processes (each at least one), in the order taken."""
+    if len(groups) == 1:
+        return summarize(groups[0])
+    interval = between_interval(groups, LEVEL)
+    medians = sorted(quantile(sorted(group), 0.5) for group in groups)
+    return replace(
+        _describe(sorted(chain.from_iterable(groups)), interval),
+        median_s=quantile(medians, 0.5),
+        processes=len(groups),
+    )
+
+
 def summarize(values: Sequence[float]) -> Summary:
     """Summary of `values` (at least one), in their own unit and in the order taken."""
-    ordered = sorted(values)
-    interval = median_interval(values, LEVEL)
+    return _describe(sorted(values), median_interval(values, LEVEL))
+
+
+def _describe(ordered: Sequence[float], interval: tuple[float, float] | None) -> Summary:
     q25, q75 = quantile(ordered, 0.25), quantile(ordered, 0.75)
     fence = 1.5 * (q75 - q25)
     return Summary(

@@ -1,0 +1,141 @@
+"""Readings of further processes: what one process measures, another one does not repeat.
+
+Two processes of one program differ by where its code, its data and its threads lie, and by the moment; samples of one
+of them know nothing of that. So a case is measured in full once, and then sampled in further processes, by the same
+timers: forks of one warm process, which stay for the next case and read the programs that the first of them compiled.
+Together all sample for about as long as one would have.
+
+A fork inherits the addresses of the process that it is forked from, so each job begins by moving what comes after it
+(Curtsinger & Berger, Stabilizer, ASPLOS 2013, do so all the time).
+"""
+
+from __future__ import annotations
+
+import mmap
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from benchax import codec
+from benchax.case import Case
+from benchax.errors import UsageError
+from benchax.executors.base import Executor
+from benchax.executors.isolated import Isolated, limit
+from benchax.executors.jobs import Ended, Job
+from benchax.executors.pool import Pool, check_travels, shared_pool
+from benchax.executors.program_cache import share_programs
+from benchax.measuring.engine import Progress, measure
+from benchax.measuring.stopping import share_time
+from benchax.model import OTHER_PROCESSES, Absent, Measurement, Options
+
+STAGE = "processes"
+"""As progress is told of it."""
+
+
+class Replicated:
+    """The contract is that of `base.py`.
+
+    Args:
+        first: measures the case in full, and is one of the processes.
+        pool: of the others; default: the one of this program.
+    """
+
+    def __init__(self, first: Executor, pool: Pool | None = None) -> None:
+        self.first = first
+        self._pool = pool
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        entry = "benchax.executors.replicated:sample_case"
+        try:
+            check_travels(Job(entry, case, name=f"case {case.id.label!r}"))
+        except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
+            m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
+            return _alone(m, error.problem)
+        m = self.first.run(case, options, run_id=run_id, progress=progress)
+        if m.failure is not None or not m.samples or m.options.processes < 2:
+            return m
+        with tempfile.TemporaryDirectory(prefix="benchax-programs-") as folder:
+            jobs = list(_jobs(case, m, options, run_id, folder, entry))
+            pool = self._pool or shared_pool()
+            ended = pool.run_each(jobs, lambda said: progress(STAGE, 0.0), beside=int(isinstance(self.first, Isolated)))
+        return _gather(m, ended)
+
+
+def _jobs(case: Case, m: Measurement, options: Options, run_id: str, folder: str, entry: str) -> Iterator[Job]:
+    count = m.options.processes
+    own = replace(
+        share_time(m.options, count),
+        timer=",".join(dict.fromkeys(s.timer for s in m.samples)),
+        stages="samples",
+        verify="off",
+        memory=False,
+        store="off",
+        cold_process=False,
+        isolate=False,
+    )
+    for process in range(1, count):
+        yield Job(
+            entry,
+            Replica(case, own, run_id, folder),
+            limits=lambda stage: limit(stage, options),
+            memory_limit_bytes=options.memory_limit_bytes,
+            name=f"case {case.id.label!r} in process {process + 1}",
+            shows_output=False,  # the first process has shown it
+        )
+
+
+@dataclass(frozen=True)
+class Replica:
+    """What a further process is asked for."""
+
+    case: Case
+    options: Options
+    run_id: str
+    folder: str
+    """Of the programs that the processes share."""
+
+
+def sample_case(replica: Replica, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """In the worker: the samples, in a row that has hardly anything else."""
+    moved = _move_memory()
+    with share_programs(replica.folder):
+        m = measure(
+            replica.case, replica.options, run_id=replica.run_id, progress=lambda stage, share: say(stage, share=share)
+        )
+    del moved
+    return codec.to_document(m), []
+
+
+def _move_memory() -> list[Any]:
+    """Takes some memory of random size from both places that it comes from, so that what follows lies elsewhere."""
+    dice = random.SystemRandom()
+    return [bytearray(dice.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * dice.randrange(1, 512))]
+
+
+def _gather(m: Measurement, ended: Sequence[Ended]) -> Measurement:
+    """`m` with the samples of the processes that gave some; what went wrong in the others is said."""
+    samples, problem = list(m.samples), ""
+    for process, each in enumerate(ended, start=1):
+        row = None if each.document is None else codec.from_document(each.document)
+        failure = each.failure if row is None else row.failure
+        if row is None or failure is not None:
+            problem = problem or (f"{failure.kind} in {failure.stage}: {failure.message}" if failure else "no answer")
+            continue
+        samples += [replace(s, process=process) for s in row.samples]
+    others = {s.process for s in samples} - {0}
+    if not others:
+        return _alone(replace(m, options=replace(m.options, processes=1)), f"they failed ({problem})")
+    absent = tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES)
+    if problem:
+        missing = f"{len(ended) - len(others)} of {len(ended)} further ones failed ({problem})"
+        absent += (Absent(OTHER_PROCESSES, missing),)
+    return replace(m, samples=tuple(samples), not_measured=absent)
+
+
+def _alone(m: Measurement, why: str) -> Measurement:
+    absent = tuple(replace(a, why=why) if a.what == OTHER_PROCESSES else a for a in m.not_measured)
+    return replace(m, not_measured=absent)
