@@ -10,7 +10,7 @@ over its functions, and what it takes to start the further processes, once, is c
 
 Claimed: at least 90 % of the intervals between processes hold, quiet and beside a busy neighbour.
 
-    python benchmarks/coverage.py [--quick] [--neighbour]      8 programs of each kind and 30 later ones, about 5 minutes
+    python benchmarks/coverage.py [--quick] [--neighbour]      8 programs of each kind, 30 later; 5 minutes
 """
 
 from __future__ import annotations
@@ -122,8 +122,10 @@ def report(found: dict[str, list[Taken]]) -> None:
             rows.append((timer, kind, share, interval, f"{sum(held)} of {len(held)}", width, str(missing)))
     columns = ("timer", "interval of", "held", "", "", "width", "no interval")
     table(columns, rows)
-    each = [name for name in found["later"][0]]
-    names = [(f"{timer}, {kind}", *(_held(found, kind, timer, name) for name in each)) for timer in TIMERS for kind in KINDS]
+    each = list(found["later"][0])
+    names = [
+        (f"{timer}, {kind}", *(_held(found, kind, timer, name) for name in each)) for timer in TIMERS for kind in KINDS
+    ]
     table(("held, by function", *each), names)
     spread = [(f"{timer}, later processes", *(_spread(found, timer, name) for name in each)) for timer in TIMERS]
     table(("10 to 90 % of medians, µs", *each), spread)
@@ -169,7 +171,7 @@ def _spread(found: dict[str, list[Taken]], timer: str, name: str) -> str:
 
 def exact(held: int, n: int) -> tuple[float, float]:
     """Clopper and Pearson's interval."""
-    from scipy.stats import beta  # noqa: PLC0415 - not in the programs that are timed
+    from scipy.stats import beta
 
     low = beta.ppf(0.025, held, n - held + 1) if held else 0.0
     high = beta.ppf(0.975, held + 1, n - held) if held < n else 1.0
@@ -179,7 +181,9 @@ def exact(held: int, n: int) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 programs of each kind and 8 later ones")
-    parser.add_argument("--neighbour", action="store_true", help="beside a process that computes in bursts on each core")
+    parser.add_argument(
+        "--neighbour", action="store_true", help="beside a process that computes in bursts on each core"
+    )
     parser.add_argument("--programs-of-each", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--raw", type=Path, help="write all that was taken to this file, as JSON")
     parser.add_argument("--take", help=argparse.SUPPRESS)

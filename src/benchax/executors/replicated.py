@@ -28,6 +28,7 @@ from benchax.executors.isolated import Isolated, limit
 from benchax.executors.jobs import Ended, Job
 from benchax.executors.pool import Pool, check_travels, shared_pool
 from benchax.executors.program_cache import share_programs
+from benchax.measuring import timers
 from benchax.measuring.engine import Progress, measure
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Measurement, Options
@@ -69,7 +70,7 @@ def _jobs(case: Case, m: Measurement, options: Options, run_id: str, folder: str
     count = m.options.processes
     own = replace(
         share_time(m.options, count),
-        timer=",".join(dict.fromkeys(s.timer for s in m.samples)),
+        timer=",".join(timers.names_for_others(options.timer, m.samples)),
         stages="samples",
         verify="off",
         memory=False,

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchax.model import Absent
 from benchax.reporting import heatmap, terminal
+from benchax.reporting.estimates import estimate
 from benchax.reporting.tables import Grid, Style
-from benchax.units import number, percent, seconds
+from benchax.units import number
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,14 +55,13 @@ def _style(cells: Iterable[Cell]) -> Style:
 
 
 def cell_text(cell: Cell) -> str:
-    """58.1 µs ± 1.2 %; or what became of it. Without an interval there were too few readings for one."""
+    """58.1 µs ± 1.2 %, as `estimate` writes it; or what became of it."""
     summary = cell.summary
     if summary is None:
         failure = cell.measurement.failure
         in_stage = f" in {failure.stage}" if failure and cell.status in ("timeout", "crashed", "out_of_memory") else ""
         return cell.status.replace("_", " ") + in_stage
-    width = summary.relative_width
-    return seconds(summary.median_s) + (f" ± {percent(width)}" if width is not None else "")
+    return estimate(summary)
 
 
 def remarks(g: GridResult) -> list[str]:

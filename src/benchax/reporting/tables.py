@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
-from benchax.model import Absent, Environment, Measurement, Samples, Transfer
+from benchax.model import OTHER_PROCESSES, Absent, Environment, Measurement, Samples, Transfer
+from benchax.reporting.estimates import estimate, instability, is_unstable, spread
+from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
 from benchax.store.base import Row as StoredRow
-from benchax.units import count, percent, rate, seconds, seconds_range, size
+from benchax.units import count, rate, seconds, seconds_range, size
 
 Style = Literal["", "good", "bad", "warning", "faint", "title"]
 CACHES = {
@@ -101,31 +103,44 @@ def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) 
     yield Row(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
 
 
+_LABELS = {OTHER_PROCESSES: "in others"}
+
+
 def _samples(m: Measurement, is_full: bool) -> Iterable[Row]:
-    for samples in m.samples:
-        yield _timer(samples)
+    for timer in dict.fromkeys(samples.timer for samples in m.samples):
+        if summary := m.summary(timer):
+            yield _timer(m.series_of(timer), summary)
     absent = [a for a in m.not_measured if a.what.startswith("samples.") and (is_full or not a.is_by_choice)]
     # What is missing for one reason has one line; two names fit into the column of names.
     for why in dict.fromkeys(a.why for a in absent):
-        names = [a.what.removeprefix("samples.") for a in absent if a.why == why]
+        names = [_LABELS.get(a.what, a.what.removeprefix("samples.")) for a in absent if a.why == why]
         label = ", ".join(names) if len(names) < 3 else f"{len(names)} timers"
         which = f"{', '.join(names)}: " if len(names) > 2 else ""
         yield not_measured(label, Absent("samples", which + why))
 
 
-def _timer(samples: Samples) -> Row:
-    s = samples.summary
-    if s.low_s is None or s.high_s is None:
-        interval = f"no interval: {s.n} samples hold too little independent information"
-    else:
-        interval = f"95 % {seconds_range(s.low_s, s.high_s)}"
+def _timer(series: Sequence[Samples], s: Summary) -> Row:
+    samples = series[0]
+    interval = _interval(s)
     regime = f", {samples.regime}" if samples.regime else ""
     taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
-    disturbed = f", {samples.disturbed_count} disturbed" if samples.disturbed_count else ""
+    count = sum(each.disturbed_count or 0 for each in series)
+    disturbed = f", {count} disturbed" if count else ""
     stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
     answers = f" · {samples.answers}" if samples.answers else ""
     detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}{_overhead(samples)}"
     return Row(samples.timer, seconds(s.median_s), detail)
+
+
+def _interval(s: Summary) -> str:
+    """95 % 57.2 – 59.3 µs in this process: what the interval speaks for is said beside it."""
+    where = "in this process" if s.processes == 1 else f"between {s.processes} processes"
+    if s.low_s is None or s.high_s is None:
+        if s.processes > 1:
+            return f"no interval {where}: {LEAST_PROCESSES} are needed"
+        return f"no interval: {s.n} samples hold too little independent information"
+    unstable = f"unstable ({instability(s)}): " if is_unstable(s.low_s, s.high_s) else ""
+    return f"{unstable}95 % {seconds_range(s.low_s, s.high_s)} {where}"
 
 
 def _overhead(samples: Samples) -> str:
@@ -244,19 +259,11 @@ def _overview_line(m: Measurement) -> tuple[str, ...]:
     codes = [remark.code for remark in m.remarks if remark.severity != "info"]
     return (
         _one_line(m.case.label),
-        *(_median(m.summary(timer)) for timer in _TIMERS),
+        *(estimate(m.summary(timer)) for timer in _TIMERS),
         seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
         f"+{size(rise)}" if rise is not None else "",
         ", ".join(codes),
     )
-
-
-def _median(summary: Summary | None) -> str:
-    """The median, and half its 95 % interval as a share."""
-    if summary is None:
-        return ""
-    width = summary.relative_width
-    return seconds(summary.median_s) + (f" ± {percent(width)}" if width is not None else "")
 
 
 def _one_line(label: str) -> str:
@@ -266,7 +273,7 @@ def _one_line(label: str) -> str:
 
 def stored(rows: Sequence[StoredRow]) -> Grid:
     """Rows of the store, one line each."""
-    columns = ("id", "when (UTC)", "case", "timer", "median", "± 95 %", "compile", "commit")
+    columns = ("id", "when (UTC)", "case", "timer", "median", "95 %", "compile", "commit")
     styles: tuple[Style, ...] = tuple("bad" if row.failure_kind else "" for row in rows)
     return Grid(columns, tuple(map(_stored_line, rows)), styles)
 
@@ -282,9 +289,7 @@ def _stored_line(row: StoredRow) -> tuple[str, ...]:
 
 
 def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
-    width = ""
-    if row.median_s and row.low_s is not None and row.high_s is not None:
-        width = percent((row.high_s - row.low_s) / 2 / row.median_s)
+    width = spread(row.median_s or 0.0, row.low_s, row.high_s)
     return (
         row.timer or "",
         seconds(row.median_s) if row.median_s is not None else "",

@@ -74,6 +74,13 @@ def choose(text: str, call_s: float, calls: int = 0, platform: str | None = None
     return Choice(kept, tuple((name, f"{why}; ask by --timer {','.join(left)}") for name in left))
 
 
+def names_for_others(text: str, taken: Sequence[Samples]) -> tuple[str, ...]:
+    """By which timers further processes sample: those that the first one has samples of; under "auto" without
+    `pipelined`, whose throughput says little of layout and takes as long as the others together."""
+    names = tuple(dict.fromkeys(s.timer for s in taken))
+    return names if text != "auto" else tuple(name for name in names if name != "pipelined") or names
+
+
 def why_not_needed(name: str, text: str, taken: Sequence[Samples]) -> str:
     """Why `loop` is left out under "auto" where `in_graph` has answered its question already; empty where it is needed.
 

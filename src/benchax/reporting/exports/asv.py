@@ -26,7 +26,7 @@ from typing import Any
 from benchax.errors import UsageError
 from benchax.model import CaseId, Environment, Opaque
 from benchax.reporting.exports.entries import Entry, known
-from benchax.stats.intervals import median_interval
+from benchax.stats.intervals import between_interval, median_interval
 
 LEVEL = 0.99
 STATS = ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")
@@ -207,7 +207,9 @@ def _result(entry: Entry | None) -> float | None:
 def _stats(entry: Entry) -> dict[str, Any]:
     if entry.samples is None or entry.summary is None:
         return {}
-    low, high = median_interval(entry.samples.per_call_s, LEVEL) or (-math.inf, math.inf)
+    series = [samples.per_call_s for samples in entry.m.series_of(entry.samples.timer)]
+    interval = between_interval(series, LEVEL) if len(series) > 1 else median_interval(series[0], LEVEL)
+    low, high = interval or (-math.inf, math.inf)
     s = entry.summary
     return dict(zip(STATS, (low, high, s.q25_s, s.q75_s, entry.samples.iterations, s.n), strict=True))
 

@@ -33,14 +33,15 @@ class Entry:
     """Its own in this file."""
     m: Measurement
     samples: Samples | None
-    """Of the timer asked for; None where it has no times."""
+    """Of the timer asked for, in the first process; None where it has no times."""
     why: str = ""
     """Why it has no times."""
     comparisons: tuple[Comparison, ...] = ()
 
     @cached_property
     def summary(self) -> Summary | None:
-        return self.samples.summary if self.samples else None
+        """Over all processes of that timer."""
+        return self.m.summary(self.samples.timer) if self.samples else None
 
     @property
     def compile_s(self) -> float | None:
@@ -77,7 +78,11 @@ class Entry:
             return f"not measured, because {self.why}"
         calls = f" of {s.iterations} calls" if s.iterations != 1 else ""
         answers = f": {s.answers}" if s.answers else ""
-        return f"median of {len(s.elapsed_s)} samples{calls} by {s.timer}{answers}"
+        series = self.m.series_of(s.timer)
+        processes = f" in {len(series)} processes" if len(series) > 1 else ""
+        return (
+            f"median of {sum(len(each.elapsed_s) for each in series)} samples{calls}{processes} by {s.timer}{answers}"
+        )
 
 
 def entries(

@@ -60,7 +60,7 @@ def _times(entry: Entry) -> dict[str, Any]:
     if entry.samples is None or entry.summary is None:
         why = {"error_occurred": True, "error_message": entry.why}
         return why | {"iterations": 0, "real_time": NOT_MEASURED, "cpu_time": NOT_MEASURED} | unit
-    calls = entry.samples.iterations * len(entry.samples.elapsed_s)
+    calls = sum(each.iterations * len(each.elapsed_s) for each in entry.m.series_of(entry.samples.timer))
     return {"iterations": calls, "real_time": nanoseconds(entry.summary.median_s), "cpu_time": NOT_MEASURED} | unit
 
 

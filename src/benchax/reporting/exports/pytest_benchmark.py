@@ -58,6 +58,7 @@ def _commit(env: dict[str, Any]) -> dict[str, Any]:
 def _benchmark(entry: Entry, samples: Samples) -> dict[str, Any]:
     m = entry.m
     params = {key: plain(value) for key, value in m.case.params}
+    readings = [value for each in m.series_of(samples.timer) for value in each.per_call_s]
     return {
         "group": m.case.tag or None,
         "name": entry.label,
@@ -66,7 +67,7 @@ def _benchmark(entry: Entry, samples: Samples) -> dict[str, Any]:
         "param": "-".join(map(str, params.values())) if params else None,
         "extra_info": _extra(entry),
         "options": {"timer": samples.timer, "max_time": plain(m.options.max_time_s)},
-        "stats": stats(samples.per_call_s) | {"data": list(samples.per_call_s), "iterations": samples.iterations},
+        "stats": stats(readings) | {"data": readings, "iterations": samples.iterations},
     }
 
 
