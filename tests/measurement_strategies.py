@@ -96,6 +96,7 @@ RICH = Measurement(
         timeout_s=30.0,
         memory_limit_bytes=2**32,
         stages="samples",
+        processes=3,
     ),
     run_id="2025-11-21T01:35:00-4f1c",
     started_at="2025-11-21T01:35:00.123456+00:00",
@@ -165,7 +166,7 @@ RICH = Measurement(
     noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001),
     program=Program("0123456789abcdef" * 4, 1928),
     remarks=(Remark("slow-clock", "warning", "the clock moves in steps of 30 ns"),),
-    not_measured=(Absent("stages.dispatch_s", "the call is synchronous"),),
+    not_measured=(Absent("stages.dispatch_s", "the call is synchronous", is_by_choice=True),),
 )
 
 # Every code point but the surrogates, and texts that are too long for a column with a limit.

@@ -155,7 +155,7 @@ def test_samples_come_with_interval_meaning_and_number() -> None:
 
     row = rows(with_samples(samples))["wall"]
 
-    assert row == Row("wall", "125 µs", "95 % 100 – 150 µs · latency a caller sees\n6 samples")
+    assert row == Row("wall", "125 µs", "95 % 100 – 150 µs in this process · latency a caller sees\n6 samples")
 
 
 def test_samples_of_several_calls_say_how_many_and_why_they_ended() -> None:
@@ -173,9 +173,42 @@ def test_samples_of_several_calls_say_how_many_and_why_they_ended() -> None:
 
     assert row.value == "100 µs"
     assert row.detail.split("\n") == [
-        "95 % 100 – 100 µs · cost inside a bigger program, thunks",
+        "95 % 100 – 100 µs in this process · cost inside a bigger program, thunks",
         "6 × 64 samples, out of time, 3 disturbed",
     ]
+
+
+def in_processes(*groups: tuple[float, ...]) -> Measurement:
+    return with_samples(*(Samples("wall", 1, group, process=i) for i, group in enumerate(groups)))
+
+
+def test_samples_of_several_processes_are_one_row_whose_interval_is_between_them() -> None:
+    m = in_processes((1.00e-4,) * 6, (1.02e-4,) * 6, (1.04e-4,) * 6)
+
+    row = rows(m)["wall"]
+
+    assert row.value == "102 µs"
+    assert row.detail.split("\n") == ["95 % 97.1 – 107 µs between 3 processes", "18 samples"]
+    assert [label for label in rows(m) if label == "wall"] == ["wall"]
+
+
+def test_two_processes_have_no_interval_and_say_how_many_are_needed() -> None:
+    row = rows(in_processes((1e-4,) * 6, (2e-4,) * 6))["wall"]
+
+    assert row.detail.startswith("no interval between 2 processes: 3 are needed")
+
+
+def test_processes_that_differ_by_a_multiple_are_called_unstable_with_the_reason() -> None:
+    m = in_processes((1e-4,) * 6, (1e-4,) * 6, (4e-4,) * 6)
+
+    assert rows(m)["wall"].detail.startswith("unstable (3 processes differ): 95 % ")
+    assert "unstable" in overview([m]).lines[0][1]
+
+
+def test_that_there_is_one_process_is_said_with_the_reason() -> None:
+    m = replace(measured(), not_measured=(Absent("samples.processes", "one was asked for; --processes 5"),))
+
+    assert rows(m)["in others"] == Row("in others", "not measured", "because one was asked for; --processes 5", "faint")
 
 
 def test_too_few_samples_have_no_interval_and_say_so() -> None:
@@ -318,7 +351,7 @@ def test_stored_rows_show_what_was_measured_where() -> None:
         "case": "f[n=8]",
         "timer": "wall",
         "median": "1.00 s",
-        "± 95 %": "10 %",
+        "95 %": "± 10 %",
         "compile": "250 ms",
         "commit": "01234567+",
     }
