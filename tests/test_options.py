@@ -322,6 +322,24 @@ def test_a_memory_limit_is_bytes_or_a_text_with_a_unit(value: Any, expected: int
     assert type(found["memory_limit_bytes"]) is int
 
 
+@pytest.mark.parametrize(("value", "expected"), [(1, 1), ("5", 5), ("auto", 0), (0, 0)])
+def test_processes_are_a_number_or_left_to_the_engine(value: Any, expected: int) -> None:
+    assert check({"processes": value}, "here") == {"processes": expected}
+
+
+@pytest.mark.parametrize("value", [-1, "many", 2.5])
+def test_processes_that_are_no_number_are_refused(value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        check({"processes": value}, "the command line")
+
+    assert f"option 'processes' in the command line cannot be {value!r}" in str(caught.value)
+    assert 'a whole number from 1 up, or "auto"' in str(caught.value)
+
+
+def test_a_benchmark_is_measured_in_one_process_unless_told() -> None:
+    assert DEFAULTS.processes == 1
+
+
 def test_no_limit_is_the_default() -> None:
     assert (DEFAULTS.isolate, DEFAULTS.timeout_s, DEFAULTS.memory_limit_bytes) == (False, None, None)
 
