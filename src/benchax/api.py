@@ -22,6 +22,7 @@ from benchax.measuring.engine import Progress, quiet
 from benchax.model import Measurement, Options
 from benchax.options import resolve
 from benchax.store.database import open_store
+from benchax.store.scatter import with_scatter
 
 
 def bench(
@@ -155,6 +156,8 @@ def run(
     run_id = run_id or uuid.uuid4().hex
     for i, (case, each) in enumerate(zip(listed, options, strict=True)):
         row = executor_for(each).run(case, each, run_id=run_id, progress=progress(case))
+        if each.store not in (None, "off"):
+            row = with_scatter(opened(each.store), row)
         if keep is not None:
             keep(row, each)
         else:
