@@ -31,7 +31,7 @@ LEAST_OF = 5
 """So many calls are enough to tell on which side of a limit a call is."""
 FAR = 10
 """A call of so many times the limit is not preempted, it is long."""
-CHECK_NS = 2_000_000
+CHECK_NS = 5_000_000
 """How long samples are taken without looking at the time limit: looking costs as much as reading."""
 
 
