@@ -193,9 +193,8 @@ def report(watch: Stopwatch, groups: dict[str, str], wall_ns: int, n: int) -> No
         parts = sorted((ns, part) for part, ns in watch.ns.items() if groups[part] == group)
         rows += [("    " + part, *_cells(ns, wall_ns, totals["asked"], n)) for ns, part in reversed(parts)]
     table(("", "s", "ms a benchmark", "of wall", "of asked"), rows)
-    print(
-        f"(asked + own) / asked          {1 + totals['own'] / totals['asked']:.3f}   claimed: at most {SHARE:.2f}; {load()}"
-    )
+    share = 1 + totals["own"] / totals["asked"]
+    print(f"(asked + own) / asked          {share:.3f}   claimed: at most {SHARE:.2f}; {load()}")
     print(f"(asked + shown + own) / asked  {wall_ns / totals['asked']:.3f}\n")
 
 

@@ -175,3 +175,18 @@ def test_programs_that_one_has_compiled_are_read_by_the_next_and_settings_stay(t
     with watch_compiles() as log:
         fresh().compile()
     assert (log.cache_hits, log.compiles) == (0, 1)
+
+
+def test_without_room_for_files_the_row_of_the_first_process_is_kept(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(replicated.tempfile, "TemporaryDirectory", full)
+
+    m = run(pool, processes=3)
+
+    assert [s.process for s in m.samples] == [0]
+    assert m.options.processes == 1
+    assert m.why_absent(ALONE) == "they could not be started: [Errno 28] No space left on device"

@@ -33,6 +33,7 @@ from benchax.measuring.engine import Progress, measure
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Measurement, Options
 
+ENTRY = "benchax.executors.replicated:sample_case"
 STAGE = "processes"
 """As progress is told of it."""
 
@@ -50,23 +51,29 @@ class Replicated:
         self._pool = pool
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
-        entry = "benchax.executors.replicated:sample_case"
         try:
-            check_travels(Job(entry, case, name=f"case {case.id.label!r}"))
+            check_travels(Job(ENTRY, case, name=f"case {case.id.label!r}"))
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
         m = self.first.run(case, options, run_id=run_id, progress=progress)
         if m.failure is not None or not m.samples or m.options.processes < 2:
             return m
+        try:
+            return _gather(m, self._sample_others(case, m, options, run_id, progress))
+        except OSError as error:  # no room for a file: the row is worth more than the others
+            return _alone(replace(m, options=replace(m.options, processes=1)), f"they could not be started: {error}")
+
+    def _sample_others(
+        self, case: Case, m: Measurement, options: Options, run_id: str, progress: Progress
+    ) -> list[Ended]:
+        pool, beside = self._pool or shared_pool(), int(isinstance(self.first, Isolated))
         with tempfile.TemporaryDirectory(prefix="benchax-programs-") as folder:
-            jobs = list(_jobs(case, m, options, run_id, folder, entry))
-            pool = self._pool or shared_pool()
-            ended = pool.run_each(jobs, lambda said: progress(STAGE, 0.0), beside=int(isinstance(self.first, Isolated)))
-        return _gather(m, ended)
+            jobs = list(_jobs(case, m, options, run_id, folder))
+            return pool.run_each(jobs, lambda said: progress(STAGE, 0.0), beside=beside)
 
 
-def _jobs(case: Case, m: Measurement, options: Options, run_id: str, folder: str, entry: str) -> Iterator[Job]:
+def _jobs(case: Case, m: Measurement, options: Options, run_id: str, folder: str) -> Iterator[Job]:
     count = m.options.processes
     own = replace(
         share_time(m.options, count),
@@ -80,7 +87,7 @@ def _jobs(case: Case, m: Measurement, options: Options, run_id: str, folder: str
     )
     for process in range(1, count):
         yield Job(
-            entry,
+            ENTRY,
             Replica(case, own, run_id, folder),
             limits=lambda stage: limit(stage, options),
             memory_limit_bytes=options.memory_limit_bytes,
