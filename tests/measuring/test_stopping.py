@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from benchax.measuring.stopping import LEAST_SAMPLES, PATIENCE, calibrate, decide, next_look
+from benchax.errors import NotMeasured
+from benchax.measuring.stopping import (
+    LEAST_SAMPLES,
+    PATIENCE,
+    PROCESSES,
+    calibrate,
+    count_processes,
+    decide,
+    next_look,
+    share_time,
+)
 from benchax.measuring.timers.base import Prepared
 from benchax.options import DEFAULTS
 
@@ -80,3 +90,32 @@ def test_a_clock_that_does_not_move_does_not_hang_calibration():
 
 def test_calls_known_to_be_slow_are_not_read_to_find_that_out():
     assert calibrate(Prepared(lambda n: pytest.fail("was read"), least_iterations=8), 100e-6, call_s=1e-3) == 8
+
+
+@pytest.mark.parametrize(
+    ("asked", "call_s", "build_s", "count"),
+    [(0, 1e-3, 0.1, PROCESSES), (0, 1e-3, None, PROCESSES), (1, 1e-3, 0.1, 1), (8, 1.0, 60.0, 8)],
+)
+def test_short_cases_are_sampled_in_several_processes_and_others_as_asked(asked, call_s, build_s, count):
+    assert count_processes(asked, call_s, build_s, "cpu") == count
+
+
+@pytest.mark.parametrize(
+    ("call_s", "build_s", "platform", "why"),
+    [
+        (0.027, 0.1, "cpu", "a call takes 27.0 ms, above 10.0 ms, so one was enough unless asked; --processes 5"),
+        (1e-3, 3.0, "cpu", "to build it takes 3.00 s, above 1.00 s, so one was enough unless asked; --processes 5"),
+        (1e-3, 0.1, "gpu", "a process on gpu takes the device for itself; ask by --processes 5"),
+    ],
+)
+def test_a_case_that_gets_one_process_says_why(call_s, build_s, platform, why):
+    with pytest.raises(NotMeasured) as caught:
+        count_processes(0, call_s, build_s, platform)
+
+    assert caught.value.problem == why
+
+
+def test_processes_share_the_time_for_sampling():
+    part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, processes=5), 5)
+
+    assert (part.max_time_s, part.min_time_s, part.processes) == (0.1, 0.02, 1)
