@@ -75,7 +75,7 @@ def failure(*sides: Side) -> tuple[int, dict[str, Any]]:
 
 
 def test_each_round_of_each_block_has_a_sample_of_each_side() -> None:
-    document, (ns,) = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
+    document, (ns, _) = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
 
     assert (ns.shape[0], ns.shape[2], ns.dtype) == (2, 3, np.int64)
     assert LEAST_ROUNDS <= ns.shape[1] <= MOST_ROUNDS
@@ -105,7 +105,7 @@ def test_all_are_built_at_first_and_every_other_one_in_each_block_thereafter() -
 def test_versions_that_take_long_to_build_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paired, "REBUILD_NS", 1)
 
-    document, (ns,) = taken(native("a", sine), native("b", sine), blocks=4)
+    document, (ns, _) = taken(native("a", sine), native("b", sine), blocks=4)
 
     assert [len(side["builds"]) for side in document["sides"]] == [1, 1]
     assert len(ns) == 4
@@ -189,7 +189,7 @@ UNEXPORTED = {
 def test_a_function_that_cannot_be_exported_runs_as_it_is_and_says_why(name: str) -> None:
     side, why = UNEXPORTED[name]
 
-    document, (ns,) = taken(Side("old", program=program(sine)), side, blocks=2)
+    document, (ns, _) = taken(Side("old", program=program(sine)), side, blocks=2)
 
     assert [side["is_program"] for side in document["sides"]] == [True, False]
     assert document["sides"][1]["sha256"] is None
@@ -214,7 +214,7 @@ def test_static_arguments_and_pytrees_meet_their_program() -> None:
 
 
 def test_donating_functions_run_beside_each_other() -> None:
-    document, (ns,) = taken(native("a", sine, donate=[0]), native("b", twice, donate=[0]), blocks=2)
+    document, (ns, _) = taken(native("a", sine, donate=[0]), native("b", twice, donate=[0]), blocks=2)
 
     assert document["failure"] is None
     assert (ns > 0).all()
@@ -341,7 +341,7 @@ def test_rounds_take_the_time_of_a_block_within_their_limits(sample_ns: int, pat
 def test_as_many_rounds_are_taken_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paired, "rounds", lambda sides, sample_ns, patience: 4 + patience)
 
-    _, (ns,) = taken(native("a", sine), native("b", sine), patience=3)
+    _, (ns, _) = taken(native("a", sine), native("b", sine), patience=3)
 
     assert ns.shape == (1, 7, 2)
 

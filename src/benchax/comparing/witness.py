@@ -6,7 +6,7 @@ sample) hardly. But processor time is another quantity. It is blind to waiting, 
 handed out slowly, and to lost parallelism: half of the threads need as much of it for twice the time. So it never
 decides against the wall time, and only where both sides keep the cores busy alike:
 
-    asked      where the wall time is unclear, the backend is the CPU, and calls keep most cores busy or last over 10 ms
+    asked      where the wall time is unclear, the backend is the CPU, and calls keep most cores busy or last over 1 ms
     heard      where both sides keep about as many cores busy in their best samples (within 10 %)
     decides    by the same rule as the wall time, where the wall's estimate alone would give the same word, and the
                processor's estimate lies in the wall's interval
@@ -22,8 +22,8 @@ from benchax.model import Block, Environment
 from benchax.stats.ratios import Ratio, ratio_of
 from benchax.stats.verdicts import Verdict, least_change, verdict
 
-LONG_S = 0.010
-"""Calls beyond this are preempted as a rule where others compute: the scheduler's turns are 3 to 10 ms."""
+LONG_S = 0.001
+"""Calls beyond this are preempted as a rule where others compute: the scheduler's turns are 1 to 10 ms."""
 BUSY_SHARE = 0.6
 """Of the cores, in the best samples: a program that keeps so many busy waits for whoever takes one."""
 SAME_BUSY = 0.10

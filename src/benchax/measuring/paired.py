@@ -323,6 +323,8 @@ def _build_anew(
 
 def build(version: Version, facts: dict[str, Any]) -> Subject:
     program = version.make()
+    if program.kind == "eager" and "operations" not in facts:
+        facts["operations"] = _operations(program, version.inputs)
     built = stages.build(program, version.inputs, lambda stage: None)
     facts["builds"].append(built.seconds)
     if built.compiled is not None and "plan" not in facts:
@@ -333,6 +335,17 @@ def build(version: Version, facts: dict[str, Any]) -> Subject:
         facts["inline_flops"] = inline_flops(built.compiled)
     subject = Subject(program, version.inputs, None, built.static, built.donates)
     return replace(subject, outputs=subject.outcome())
+
+
+def _operations(program: Program, inputs: Inputs) -> int | None:
+    """How many programs an un-jitted call runs, at most: its operations, of which a call of a jitted function is one.
+    None where it cannot be traced."""
+    traced = Program("plain", jax.jit(lambda *a, **k: program.call(*a, **k)), None, None)
+    try:
+        found = stages.trace_only(traced, inputs).traced
+        return None if found is None else len(found.jaxpr.eqns)
+    except Exception:  # what runs eagerly need not be traceable
+        return None
 
 
 def _ready(i: int, subject: Subject) -> Prepared:
