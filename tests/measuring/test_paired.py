@@ -85,6 +85,49 @@ def test_each_round_of_each_block_has_a_sample_of_each_side() -> None:
     assert document["signature"] == "f32[64]"
 
 
+def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
+    """Of all threads: about as much as the wall time for one that computes and never waits."""
+    _, (ns, processor) = taken(native("a", sine), native("b", twice), blocks=2)
+
+    assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
+    assert (processor > 0).all()
+
+
+def test_programs_that_are_one_are_not_timed_where_that_is_wanted() -> None:
+    """Although they came about on different lines."""
+    one, other = program(sine), program(lambda x: jnp.sin(x) + jnp.ones((), x.dtype))
+    sides = Side("old", program=one), Side("new", program=other)
+
+    document, (ns, processor) = taken(*sides, skips_equal=True)
+    timed, (samples, _) = taken(*sides)
+    differing, (others, _) = taken(sides[0], Side("new", program=program(off)), skips_equal=True)
+
+    assert (document["is_same_program"], ns.size, processor.size) == (True, 0, 0)
+    assert document["sides"][0]["sha256"]
+    assert (timed["is_same_program"], samples.size > 0) == (False, True)
+    assert (differing["is_same_program"], others.size > 0) == (False, True)
+
+
+def test_functions_are_timed_also_where_they_are_one() -> None:
+    """What they do in Python is in no program."""
+    document, (ns, _) = taken(native("a", sine), native("b", sine), skips_equal=True)
+
+    assert not document["is_same_program"]
+    assert ns.size
+
+
+def test_an_unjitted_side_says_how_many_operations_it_is() -> None:
+    jitted = jax.jit(sine)
+    document, _ = taken(native("a", lambda x: jitted(x), jit=False), native("b", host, jit=False), native("c", sine))
+
+    assert [side.get("operations") for side in document["sides"]] == [1, None, None]
+
+
+def host(x: Any) -> Any:
+    """Cannot be traced."""
+    return jnp.asarray(np.sin(np.asarray(x)) + 1)
+
+
 def test_the_document_can_travel_as_json_and_tells_of_each_side() -> None:
     document, _ = taken(native("a", sine), native("b", sine), blocks=3)
 
