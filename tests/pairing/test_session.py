@@ -116,7 +116,7 @@ def test_a_finer_resolution_goes_on_for_longer_and_confirms_as_long() -> None:
 
 def test_each_process_of_a_session_is_a_new_fork_of_one_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     renewed: list[Pool] = []
-    monkeypatch.setattr(Pool, "renew", renewed.append)
+    monkeypatch.setattr(Pool, "renew", lambda pool: renewed.append(pool))
 
     with session.fresh_processes() as start:
         with start() as one:

@@ -163,6 +163,9 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
         count = rounds(len(timers), max(call_ns * iterations, SAMPLE_NS), request.patience)
         blocks.append(_rounds(timers, subjects, iterations, count, call_ns < WAKING_NS, dice))
     _compare_outputs(subjects, facts)
+    for i, subject in subjects.items():  # last of all: it calls the user's Python once more
+        if subject.program.kind == "eager":
+            facts[i]["operations"] = _operations(subject)
     wall, processor = np.stack(blocks, axis=1)
     return _document(versions, facts, why, iterations, False), [wall, processor]
 
@@ -323,8 +326,6 @@ def _build_anew(
 
 def build(version: Version, facts: dict[str, Any]) -> Subject:
     program = version.make()
-    if program.kind == "eager" and "operations" not in facts:
-        facts["operations"] = _operations(program, version.inputs)
     built = stages.build(program, version.inputs, lambda stage: None)
     facts["builds"].append(built.seconds)
     if built.compiled is not None and "plan" not in facts:
@@ -337,12 +338,13 @@ def build(version: Version, facts: dict[str, Any]) -> Subject:
     return replace(subject, outputs=subject.outcome())
 
 
-def _operations(program: Program, inputs: Inputs) -> int | None:
+def _operations(subject: Subject) -> int | None:
     """How many programs an un-jitted call runs, at most: its operations, of which a call of a jitted function is one.
     None where it cannot be traced."""
-    traced = Program("plain", jax.jit(lambda *a, **k: program.call(*a, **k)), None, None)
+    call = subject.program.call
+    traced = Program("plain", jax.jit(lambda *args, **kwargs: call(*args, **kwargs)), None, None)
     try:
-        found = stages.trace_only(traced, inputs).traced
+        found = stages.trace_only(traced, subject.inputs).traced
         return None if found is None else len(found.jaxpr.eqns)
     except Exception:  # what runs eagerly need not be traceable
         return None

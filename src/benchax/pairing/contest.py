@@ -155,6 +155,8 @@ class Taken:
         for answer in self._with_both(baseline, candidate):
             one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
             builds = list(zip(one, other, strict=False))[-1:]
+            if not builds:  # one program, of which nothing was built
+                continue
             both = set.intersection(*(set(build) for pair in builds for build in pair))
             if "compile" in both:
                 seconds = [
