@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cmp_to_key
 from typing import Any, overload
 
 from benchax.codec import encode_comparison
@@ -124,7 +125,11 @@ def ranked(times: dict[str, float], against: dict[tuple[str, str], Comparison]) 
         against: comparisons of run times, by (faster, slower) for every two versions.
     """
     ranks: list[Rank] = []
-    found = places(times, lambda one, other: against.get((one, other)))
+
+    def between(one: str, other: str) -> Comparison | None:
+        return against.get((one, other))
+
+    found = places(in_order(times, between), between)
     best = next(iter(found), "")
     for label, place in found.items():
         c = None if label == best else against.get((best, label))
@@ -133,15 +138,30 @@ def ranked(times: dict[str, float], against: dict[tuple[str, str], Comparison]) 
     return tuple(ranks)
 
 
-def places(times: dict[str, float], between: Callable[[str, str], Comparison | None]) -> dict[str, int]:
-    """The place of each, the fastest first. Who is not told apart from the first of the place before shares that place.
+Between = Callable[[str, str], Comparison | None]
+"""The comparison of the second label with the first one; None where they were not compared."""
+
+
+def in_order(times: dict[str, float], between: Between) -> list[str]:
+    """The labels, the fastest first, by the pairs of each two; where they were not compared, by `times`."""
+
+    def is_slower(one: str, other: str) -> float:
+        c = between(one, other)
+        return 1 / c.ratio - 1 if c is not None and c.ratio else times[one] - times[other]
+
+    return sorted(sorted(times, key=lambda label: times[label]), key=cmp_to_key(is_slower))
+
+
+def places(order: Sequence[str], between: Between) -> dict[str, int]:
+    """The place of each. Who is not told apart from the first of the place before shares that place.
 
     Args:
-        between: the comparison of the second label with the first one; asked for those only on which a place rests.
+        order: the fastest first.
+        between: asked for those only on which a place rests.
     """
     found: dict[str, int] = {}
     leader = ""
-    for i, label in enumerate(sorted(times, key=lambda label: times[label])):
+    for i, label in enumerate(order):
         c = between(leader, label) if leader else None
         is_new = not leader or (c is not None and c.verdict == "slower")
         found[label] = i + 1 if is_new else found[leader]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchax.comparing.judging import Evidence, Matter, judged, timed
-from benchax.comparing.ranking import places, without_place
+from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
@@ -194,15 +194,17 @@ class Taken:
         no places. Of the same rounds: all versions ran in each."""
         if not self.contest.ranks or not self.answers or self.failures.get(0):
             return []
-        found: dict[tuple[str, str], Comparison] = {}
+        asked: list[tuple[str, str]] = []
 
-        def between(one: str, other: str) -> Comparison | None:
-            return found.setdefault((one, other), self.between(one, other, alpha))
+        def between(one: str, other: str) -> Comparison:
+            asked.append((one, other))
+            return self.between(one, other, alpha)
 
         runs = [c for c in self.comparisons(alpha) if c.metric == "run" and not without_place(c)]
         baseline = self.contest.versions[0].label
-        places({baseline: 1.0} | {c.candidate.label: c.ratio for c in runs if c.ratio}, between)
-        return [c for (one, other), c in found.items() if baseline not in (one, other)]
+        times = {baseline: 1.0} | {c.candidate.label: c.ratio for c in runs if c.ratio}
+        places(in_order(times, lambda one, other: self.between(one, other, alpha)), between)
+        return [self.between(one, other, alpha) for one, other in asked if baseline not in (one, other)]
 
     def between(self, one: str, other: str, alpha: float = ALPHA) -> Comparison:
         """The run time of `other` against that of `one`, by label."""

@@ -99,8 +99,8 @@ def heading(found: Comparisons) -> str:
     pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.labels else ""
     # A case has the name of a function, unless another was given: that says nothing where functions are listed.
     name = "" if first.case.name in found.labels else f"{first.case.label}: "
-    timer = TIMERS[first.method]
-    return f"{name}{where} · {pairs}\n{timer}" if found.labels else f"{where}\n{timer}"
+    line = f"{name}{where} · {pairs}" if found.labels else where
+    return "\n".join(part for part in (line, TIMERS.get(first.method, "")) if part)
 
 
 def sight(found: Comparisons) -> str:
