@@ -11,7 +11,15 @@ Tools take turns in random order, so that they meet the same noise. In brackets:
 (Clopper & Pearson 1934). Claimed for benchax: unchanged called slower <= 1 %; +10 % called slower >= 95 %, undecided
 <= 5 %; +5 % called slower >= 80 %; intervals hold the effect of all sessions together in >= 93 %.
 
+With `--resolution 1%` "same" means within 1 %, and a session judges twice unchanged, 2 and 5 % slower code. Claimed:
+unchanged called slower or faster <= 1 %; +2 % called slower >= 90 %.
+
+benchax skips programs that are one. Here it does not: unchanged code is really measured, and costs what it costs.
+
     python benchmarks/verdicts.py --python PATH [--sessions 20] [--others 8] [--neighbour]      2 minutes a session
+    python benchmarks/verdicts.py --resolution 1% --others 0 [--sessions 20]                    5 minutes a session
+    python benchmarks/verdicts.py --kernels k2,k20,k200 --others 1 --sessions 2                 in short: 3 minutes
+    python benchmarks/verdicts.py --kernels k2,k20,k200 --resolution 1% --others 0 --sessions 2
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from statistics import median
@@ -37,15 +45,21 @@ from report import busy_neighbour, header, load, note, table
 
 from benchax import api
 from benchax.case import Case
+from benchax.comparing.resolution import resolution_of
 from benchax.environment import capture
 from benchax.model import CaseId, Comparison
 from benchax.pairing import stored
-from benchax.pairing.session import Effort, compared
+from benchax.pairing.session import Effort, compared, effort_for
 from benchax.stats.shares import share_interval
+from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store.baselines import by_case
 from benchax.store.database import open_store
 
-CASES = [(name, change, copy) for name in TURNS for change, copy in (("A/A", 0), ("A/A", 1), ("+5 %", 0), ("+10 %", 0))]
+CASES: list[tuple[str, str, int]] = []
+"""(kernel, change, copy), by `choose`."""
+CHANGES: list[str] = []
+EFFORTS = [Effort(skips_equal=False)]
+"""Of benchax; the one in use is the last."""
 THRESHOLD = 1.05
 
 TEST = """
@@ -95,6 +109,15 @@ Judge = Callable[[], dict[str, list[Told]]]
 """What each reading of a tool's figures says; called after the baseline was measured."""
 
 
+def choose(kernels: Sequence[str], resolution: float) -> None:
+    """What is judged, and how long benchax goes on."""
+    EFFORTS.append(replace(effort_for(resolution), skips_equal=False))
+    CHANGES[:] = ["A/A", *(["+2 %", "+5 %"] if resolution < SAME_WITHIN else ["+5 %", "+10 %"])]
+    CASES[:] = [
+        (name, change, copy) for name in kernels for change, copy in zip(["A/A", *CHANGES], (0, 1, 0, 0), strict=True)
+    ]
+
+
 # ---- the tools --------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +139,7 @@ def benchax(folder: Path, python: str) -> Judge:
 
     def judge() -> dict[str, list[Told]]:
         pairing = stored.with_cases(store, "baseline", by_case(rows), cases(True), capture())
-        runs = [c for each in compared(pairing.contests, Effort()) for c in each if c.metric == "run"]
+        runs = [c for each in compared(pairing.contests, EFFORTS[-1]) for c in each if c.metric == "run"]
         return {"benchax": [Told(positions[c.case], c.verdict, c) for c in runs]}
 
     return judge
@@ -209,16 +232,23 @@ def share(hits: int, n: int) -> str:
 
 
 def report(told: dict[str, list[Told]], spent: dict[str, list[float]]) -> None:
-    columns = ["judged by", "A/A slower", "A/A faster", "+5 % slower", "+10 % slower", "+10 % undecided", "verdicts"]
+    small, large = CHANGES[1:]
+    columns = [
+        "judged by",
+        "A/A slower",
+        "A/A faster",
+        f"{small} slower",
+        f"{large} slower",
+        f"{large} undecided",
+        "verdicts",
+    ]
     rows = []
     for reading, verdicts in told.items():
-        by = {
-            change: [t.verdict for t in verdicts if CASES[t.case][1] == change] for change in ("A/A", "+5 %", "+10 %")
-        }
+        by = {change: [t.verdict for t in verdicts if CASES[t.case][1] == change] for change in CHANGES}
         cells = [
             share(by[change].count(word), len(by[change])) if word == "slower" or reading == "benchax" else "–"
             for change, word in (
-                ("A/A", "slower"), ("A/A", "faster"), ("+5 %", "slower"), ("+10 %", "slower"), ("+10 %", "unclear"),
+                ("A/A", "slower"), ("A/A", "faster"), (small, "slower"), (large, "slower"), (large, "unclear"),
             )
         ]  # fmt: skip
         rows.append([reading, *cells, str(len(verdicts))])
@@ -228,6 +258,8 @@ def report(told: dict[str, list[Told]], spent: dict[str, list[float]]) -> None:
     aa = [t.verdict for t in ours if CASES[t.case][1] == "A/A"]
     counts = ", ".join(f"{word} {aa.count(word)}" for word in ("same", "unclear", "slower", "faster"))
     print(f"\nbenchax, unchanged: {counts}")
+    by_cpu = sum(t.comparison is not None and t.comparison.is_by_cpu_time for t in ours)
+    print(f"decided by processor time, where the wall time left it open: {by_cpu} of {len(ours)}")
     table(["seconds a verdict", "median"], [[tool, f"{median(many):.2f}"] for tool, many in spent.items()])
 
 
@@ -238,7 +270,7 @@ def effects(ours: Sequence[Told]) -> list[str]:
         if t.comparison is not None and t.comparison.ratio is not None:
             ratios[CASES[t.case][:2]].append(t.comparison)
     lines, held, n = [], 0, 0
-    for change in ("A/A", "+5 %", "+10 %"):
+    for change in CHANGES:
         pooled = {name: median([c.ratio or 1 for c in ratios[name, change]]) for name in TURNS if ratios[name, change]}
         lines.append(f"{change:>6}: " + "  ".join(f"{name} {100 * (r - 1):+.1f} %" for name, r in pooled.items()))
         for name, ratio in pooled.items():
@@ -254,14 +286,20 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=20, help="(20)")
     parser.add_argument("--others", type=int, default=8, help="sessions that the other tools take part in (8)")
     parser.add_argument("--neighbour", action="store_true", help="beside processes that compute in bursts")
+    parser.add_argument(
+        "--resolution", default="5%", help="of benchax (5%%); below it, +2 %% is judged in place of +10 %%"
+    )
+    parser.add_argument("--kernels", default=",".join(TURNS), help=f"some of {','.join(TURNS)} (all)")
     given = parser.parse_args()
+    choose([name for name in TURNS if name in given.kernels.split(",")], resolution_of(given.resolution))
     found: Any = peers.versions(given.python)
     for tool in ("pytest-benchmark", "pytest-jax-bench"):
         if found[tool] is None:
             del TOOLS[tool]
     with busy_neighbour() if given.neighbour else nullcontext():
         beside = ", beside a busy neighbour" if given.neighbour else ""
-        header("verdicts on unchanged and on slower code" + beside, ["scipy"], peers.described(found))
+        fine = f", at a resolution of {given.resolution}" if EFFORTS[-1].resolution < SAME_WITHIN else ""
+        header("verdicts on unchanged and on slower code" + beside + fine, ["scipy"], peers.described(found))
         told, spent = sessions(given.sessions, given.others, given.python)
     report(told, spent)
     print(load())

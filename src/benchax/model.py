@@ -52,7 +52,7 @@ OTHER_PROCESSES = "samples.processes"
 """What a row lacks whose readings are of one process."""
 METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constants": "B", "flops": "FLOP"}
 """What versions are compared by, and its unit."""
-Method = Literal["one process", "process pairs", "counted"]
+Method = Literal["one process", "process pairs", "counted", "same program"]
 """How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
 
 RENDERERS: dict[str, Callable[[Any], Any]] = {}
@@ -481,10 +481,23 @@ class Block:
     baseline_s: tuple[float, ...]
     """Seconds per call."""
     candidate_s: tuple[float, ...]
+    baseline_cpu_s: tuple[float, ...] = ()
+    """Processor time of all threads of the process, beside each sample; empty where it was not read."""
+    candidate_cpu_s: tuple[float, ...] = ()
 
     @property
     def log_ratios(self) -> tuple[float, ...]:
-        return tuple(math.log(c / b) for b, c in zip(self.baseline_s, self.candidate_s, strict=True))
+        return _log_ratios(self.baseline_s, self.candidate_s)
+
+    @property
+    def cpu_log_ratios(self) -> tuple[float, ...]:
+        """Of the processor times; empty where they were not read, or one of them is none."""
+        known = all(self.baseline_cpu_s) and all(self.candidate_cpu_s)
+        return _log_ratios(self.baseline_cpu_s, self.candidate_cpu_s) if known else ()
+
+
+def _log_ratios(baseline: tuple[float, ...], candidate: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(math.log(c / b) for b, c in zip(baseline, candidate, strict=True))
 
 
 @dataclass(frozen=True)
@@ -519,6 +532,7 @@ class Comparison:
     baseline_value: float | None = None
     """Seconds (median), bytes or operations."""
     candidate_value: float | None = None
+    """Seconds: the baseline's times the ratio. Two medians would be a second, worse answer to the same question."""
     blocks: tuple[Block, ...] = ()
     method: Method = "one process"
     confirmed: bool | None = None
@@ -531,6 +545,14 @@ class Comparison:
     environment: Environment | None = None
     compared_at: str = ""
     """UTC, ISO 8601."""
+    resolution: float = 0.05
+    """ "same" means within this share."""
+    cpu_ratio: float | None = None
+    """Of the processor times of the process, with its interval; None where that witness was not asked."""
+    cpu_low: float | None = None
+    cpu_high: float | None = None
+    is_by_cpu_time: bool = False
+    """Has the processor time decided, where the wall time left it open?"""
 
     @property
     def speedup(self) -> float | None:

@@ -19,9 +19,9 @@ from benchax import api
 from benchax.case import Case
 from benchax.comparing import gate
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.measuring.exported import Imported, leaves_of
+from benchax.measuring.exported import is_same_program, leaves_of
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of, trace
+from benchax.measuring.program import program_of
 from benchax.measuring.stages import trace_only
 from benchax.measuring.timers.base import Subject
 from benchax.model import Comparison, Measurement, Metric
@@ -62,7 +62,7 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     labels = (label(old), label(new))
     try:
         contest = _contest(old, labels, measured, case)
-        if _is_same_program(*(side.program or b"" for side in contest.sides)):
+        if is_same_program(*(side.program or b"" for side in contest.sides)):
             return Gate(labels[0], "same", SAME_PROGRAM)
         found = judged(contest, limits)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
@@ -139,16 +139,6 @@ def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
     program = program_of(case, inputs)
     traced = trace_only(program, inputs)
     return leaves_of(Subject(program, inputs, None, traced.static, traced.donates)).args
-
-
-def _is_same_program(one: bytes, other: bytes) -> bool:
-    return one == other or _text(one) == _text(other)
-
-
-def _text(program: bytes) -> str:
-    """Without files and lines."""
-    found = Imported(program)
-    return trace(found.program(), found.specs, {}).lower().as_text()
 
 
 # ---- and how ----------------------------------------------------------------------------------------------------

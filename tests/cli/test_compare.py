@@ -82,6 +82,7 @@ def test_unchanged_code_is_fine_and_a_regression_ends_with_1(project: Project) -
 
     fine = project.benchax("compare", "v1", "--fail-slower", "20%")
     assert (fine.returncode, fine.stdout.count("slower"), fine.stdout.count("faster")) == (0, 0, 0)
+    assert fine.stdout.count("the same program: nothing was timed") == 2
 
     project.write(turns=200)
     slower = project.benchax("compare", "v1", "--fail-slower", "20%")
@@ -156,6 +157,12 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
         (["v1", "--fail-slower", "-3%"], "the limit '-3%' of run cannot be read"),
         (["v1", "--fail-slower", "abc"], "the limit 'abc' of run cannot be read"),
         (["v1", "--fail-slower", "speed=5%"], "there is no metric 'speed'"),
+        (
+            ["v1", "--resolution", "0.1%"],
+            "the resolution '0.1%' cannot be\nexpected a share between 0.5 % and 20 %: 1%",
+        ),
+        (["--jax", "0.9.2,0.10.2", "--resolution", "1%"], "--resolution 1% is given with --jax\nexpected one of them"),
+        (["--ref", "a", "--process-pairs", "--resolution", "1%"], "--resolution 1% is given with --process-pairs"),
         (["--ref", "main", "--jax", "0.9.2"], "--ref and --jax are given together"),
         (["--ref", "main", "--benchmarks", "theirs"], "--benchmarks 'theirs' cannot be"),
         (["--ref", "main"], "not a git repository"),

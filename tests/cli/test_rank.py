@@ -116,6 +116,10 @@ SORT = ("jax.numpy:sort", "jax.numpy:argsort", "f32[8]")
         (("nowhere:f", *SORT), "cannot import the module 'nowhere'"),
         ((*SORT, "f33[8]"), "f33"),
         ((*SORT, "--baseline", "srt"), "--baseline 'srt' is none of the functions\nexpected 'sort'?"),
+        (
+            (*SORT, "--resolution", "fine"),
+            "the resolution 'fine' cannot be\nexpected a share between 0.5 % and 20 %: 1%",
+        ),
         ((*SORT, "--max-time", "soon"), "cannot read 'soon' as a quantity"),
         ((*SORT, "--timeout", "-3"), "option 'timeout_s' in the command line cannot be '-3'"),
         ((*SORT, "--plot", "nowhere/a.png"), "cannot draw to 'nowhere/a.png'"),

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from command_line import Benchax, Done, runner
+from comparisons_by_hand import compared
 from measurement_strategies import measured
 from source_tree import PACKAGE
 
@@ -428,16 +429,21 @@ def test_with_several_functions_each_sentence_names_its_case() -> None:
         rows.append(replace(eager, case=replace(eager.case, variant="eager")))
         rows.append(replace(eager, samples=samples[1], stages=stages))
 
-    sentences = break_evens(rows)
+    jitted = [row.case for row in rows if row.case.variant != "eager"]
+    slow = compared(0, None, why="timeout in rounds: it took too long")
+    sentences = break_evens(rows, dict(zip(jitted, [compared(0, 0.5), slow], strict=True)))
 
     assert [sentence.partition(": ")[0] for sentence in sentences] == ["f[n=4]", "f[n=8]"]
-    assert sentences[0].partition(": ")[2].startswith("Compiling (2.00 s) pays from 2 calls on:")
+    assert sentences[0].partition(": ")[2].startswith("Compiling (2.00 s) pays from 400,000 calls on ")
+    assert sentences[1].partition(": ")[2] == (
+        "Whether compiling (2.00 s) pays was not measured, because timeout in rounds: it took too long"
+    )
 
 
 def test_without_a_pair_there_is_no_sentence() -> None:
     alone = replace(measured("f"), case=CaseId("f", (), "eager"))
 
-    assert break_evens([alone, measured("g")]) == []
+    assert break_evens([alone, measured("g")], {}) == []
 
 
 # ---- wrong words ------------------------------------------------------------------------------------------------

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from comparisons_by_hand import compared
 from measurement_strategies import measured
 
-from benchax.comparing.break_even import break_even
+from benchax.comparing.break_even import SAME_PROGRAM, break_even, of_comparison
 from benchax.errors import UsageError
-from benchax.model import Measurement, Samples, Stages
+from benchax.model import Comparison, Measurement, Remark, Samples, Stages, Version
 
 # Six samples are the fewest that have an interval: the extremes.
 STEADY = (1.0,) * 6
@@ -31,7 +33,7 @@ def times(seconds: float, around: float = 0.0) -> tuple[float, ...]:
         (9.0, 3.0, 1.0, 5),  # 4.5 calls: the fifth pays
         (8.0, 3.0, 1.0, 4),
         (0.001, 3.0, 1.0, 1),
-        (1e6, 3.0, 2.0, 1_000_000),
+        (1e6, 3.0, 1.0, 500_000),
     ],
 )
 def test_calls_are_the_cost_of_building_over_what_each_call_saves(
@@ -56,29 +58,93 @@ def test_the_bounds_come_from_the_opposite_ends_of_the_intervals() -> None:
     result = break_even(row(*times(6.0, around=1.0)), row(*times(2.0, around=1.0), build_s=12.0))
 
     assert (result.low, result.calls, result.high) == (2, 3, 6)
+    assert not result.is_clear  # 5 s and 3 s are less than a factor of 2 apart
 
 
-def test_a_function_that_is_not_faster_never_pays() -> None:
-    result = break_even(row(*times(1.0)), row(*times(1.0), build_s=12.0))
+def test_a_function_that_is_far_slower_never_pays() -> None:
+    result = break_even(row(*times(1.0)), row(*times(3.0), build_s=12.0))
 
     assert (result.low, result.calls, result.high) == (None, None, None)
-    assert str(result) == "Compiling (12.0 s) never pays: 1.00 s eager, 1.00 s jitted."
+    assert str(result) == "Compiling (12.0 s) never pays: 1.00 s eager, 3.00 s jitted."
 
 
-def test_never_within_the_interval_is_said() -> None:
-    result = break_even(row(*times(3.0, around=1.0)), row(*times(2.0, around=1.0), build_s=12.0))
+@pytest.mark.parametrize(("eager_s", "jitted_s", "bounds"), [(3.0, 2.0, "4 – never"), (2.0, 2.5, "2 – never")])
+def test_rows_of_two_moments_decide_nothing_below_a_factor_of_two(eager_s: float, jitted_s: float, bounds: str) -> None:
+    build_s = 12.0 if eager_s > jitted_s else 3.0
+    result = break_even(row(*times(eager_s, around=1.0)), row(*times(jitted_s, around=1.0), build_s=build_s))
 
-    assert (result.low, result.calls, result.high) == (4, 12, None)
+    assert not result.is_clear
     assert str(result) == (
-        "Compiling (12.0 s) pays from 12 calls on (95 %: 4 – never): 3.00 s eager, 2.00 s jitted, 1.5 times faster."
+        f"Whether compiling ({build_s:.3g}{'.00' if build_s < 10 else '.0'} s) pays is unclear (95 %: {bounds}): "
+        f"{eager_s:.2f} s eager, {jitted_s:.2f} s jitted, one after the other, which tells nothing below a factor of 2."
     )
 
 
-def test_what_the_intervals_leave_open_is_not_called_never() -> None:
-    result = break_even(row(*times(2.0, around=1.0)), row(*times(2.5, around=1.0), build_s=3.0))
+def test_the_near_ends_of_the_intervals_must_be_a_factor_of_two_apart() -> None:
+    apart = break_even(row(*times(5.0, around=0.5)), row(*times(2.0, around=0.2), build_s=1.0))
+    near = break_even(row(*times(5.0, around=1.0)), row(*times(2.0, around=0.2), build_s=1.0))
 
-    assert (result.low, result.calls, result.high) == (2, None, None)
-    assert str(result) == "Compiling (3.00 s) may pay or not (95 %: 2 – never): 2.00 s eager, 2.50 s jitted."
+    assert (apart.is_clear, near.is_clear) == (True, False)
+
+
+# ---- by pairs ----------------------------------------------------------------------------------------------------
+
+
+def jitted_takes(ratio: float, **changed: Any) -> Comparison:
+    """The jitted call takes so many times as long as the eager one (10 µs), give or take 1 %."""
+    return compared(0, ratio, baseline=Version("eager"), candidate=Version("jitted"), **changed)
+
+
+def test_pairs_decide_what_a_call_saves_whatever_the_rows_say() -> None:
+    """9 ms over 5 µs are 1800 calls; over 4.95 and 5.05 µs, 1818.2 and 1782.2."""
+    found = break_even(row(*times(1.0)), row(*times(9.0), build_s=9e-3), jitted_takes(0.5))
+
+    assert (found.low, found.calls, found.high) == (1783, 1800, 1819)
+    assert str(found) == (
+        "Compiling (9.00 ms) pays from 1,800 calls on (98 %: 1,783 – 1,819): 10.0 µs eager, 5.00 µs jitted, 2.0 times "
+        "faster."
+    )
+
+
+def test_a_call_that_is_slower_when_jitted_never_pays() -> None:
+    assert str(of_comparison(9e-3, jitted_takes(1.5))) == (
+        "Compiling (9.00 ms) never pays: 10.0 µs eager, 15.0 µs jitted."
+    )
+
+
+def test_what_pairs_leave_open_is_unclear() -> None:
+    found = of_comparison(9e-3, jitted_takes(0.97, verdict="unclear", low=0.9, high=1.1))
+
+    assert (
+        str(found)
+        == "Whether compiling (9.00 ms) pays is unclear (98 %: 9,000 – never): 10.0 µs eager, 9.70 µs jitted."
+    )
+
+
+def test_calls_of_the_same_speed_save_nothing_that_shows() -> None:
+    assert str(of_comparison(9e-3, jitted_takes(1.001))) == (
+        "Compiling (9.00 ms) saves nothing that shows: both calls take 10.0 µs within 5.0 %."
+    )
+
+
+def test_calls_of_one_program_are_not_compared() -> None:
+    c = jitted_takes(0.5, remarks=(Remark(SAME_PROGRAM, "info", "both run the same program"),))
+
+    assert str(of_comparison(9e-3, c)) == (
+        "Both calls run the same program, whose compiling takes 9.00 ms: nothing to compare."
+    )
+
+
+def test_the_baseline_may_be_the_jitted_call() -> None:
+    assert of_comparison(9e-3, jitted_takes(0.5)).calls == 1800
+    eager_takes_twice = of_comparison(9e-3, jitted_takes(2.0), is_eager_baseline=False)
+
+    assert eager_takes_twice is not None
+    assert (eager_takes_twice.eager_s, eager_takes_twice.jitted_s, eager_takes_twice.calls) == (2e-5, 1e-5, 900)
+
+
+def test_without_an_interval_there_is_no_break_even() -> None:
+    assert of_comparison(9e-3, jitted_takes(0.5, low=None, high=None)) is None
 
 
 def test_the_sentence_names_both_times_and_the_gain() -> None:

@@ -54,6 +54,20 @@ def test_a_chain_of_small_differences_ends_where_the_first_of_the_place_is_told_
     assert places({"a": 1.0, "b": 1.04, "c": 1.08}) == [(1, "a"), (1, "b"), (3, "c")]
 
 
+def test_the_order_is_that_of_the_pairs_of_each_two_and_no_ratio_contradicts_it() -> None:
+    """By their ratios to the baseline b is ahead, by their own pairs c."""
+    times = {"a": 2.0, "b": 1.0, "c": 1.01}
+    against = among(times, 0.05) | {
+        ("b", "c"): versus("b", "c", "same", 0.98),
+        ("c", "b"): versus("c", "b", "same", 1.02),
+    }
+
+    found = ranked(times, against)
+
+    assert [(rank.place, rank.label) for rank in found] == [(1, "c"), (1, "b"), (3, "a")]
+    assert found[1].ratio == 1.02
+
+
 def test_what_was_not_compared_is_not_told_apart_and_has_no_ratio() -> None:
     assert [(rank.place, rank.ratio) for rank in ranked({"a": 1.0, "b": 2.0}, {})] == [(1, 1.0), (1, None)]
 

@@ -57,6 +57,15 @@ def told(pool: Pool, ask: Callable[[], Any]) -> Any:
 # ---- workers ----------------------------------------------------------------------------------------------------
 
 
+def test_after_a_renewal_the_next_job_has_a_new_process() -> None:
+    with Pool() as pool:
+        first, again = pid_of(pool), pid_of(pool)
+        pool.renew()
+        other = pid_of(pool)
+
+    assert first == again != other
+
+
 def test_nothing_is_started_before_it_is_needed() -> None:
     before = psutil.Process().children()
 

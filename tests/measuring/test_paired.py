@@ -75,7 +75,7 @@ def failure(*sides: Side) -> tuple[int, dict[str, Any]]:
 
 
 def test_each_round_of_each_block_has_a_sample_of_each_side() -> None:
-    document, (ns,) = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
+    document, (ns, _) = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
 
     assert (ns.shape[0], ns.shape[2], ns.dtype) == (2, 3, np.int64)
     assert LEAST_ROUNDS <= ns.shape[1] <= MOST_ROUNDS
@@ -83,6 +83,49 @@ def test_each_round_of_each_block_has_a_sample_of_each_side() -> None:
     assert document["failure"] is None
     assert document["iterations"] >= 1
     assert document["signature"] == "f32[64]"
+
+
+def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
+    """Of all threads: about as much as the wall time for one that computes and never waits."""
+    _, (ns, processor) = taken(native("a", sine), native("b", twice), blocks=2)
+
+    assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
+    assert (processor > 0).all()
+
+
+def test_programs_that_are_one_are_not_timed_where_that_is_wanted() -> None:
+    """Although they came about on different lines."""
+    one, other = program(sine), program(lambda x: jnp.sin(x) + jnp.ones((), x.dtype))
+    sides = Side("old", program=one), Side("new", program=other)
+
+    document, (ns, processor) = taken(*sides, skips_equal=True)
+    timed, (samples, _) = taken(*sides)
+    differing, (others, _) = taken(sides[0], Side("new", program=program(off)), skips_equal=True)
+
+    assert (document["is_same_program"], ns.size, processor.size) == (True, 0, 0)
+    assert document["sides"][0]["sha256"]
+    assert (timed["is_same_program"], samples.size > 0) == (False, True)
+    assert (differing["is_same_program"], others.size > 0) == (False, True)
+
+
+def test_functions_are_timed_also_where_they_are_one() -> None:
+    """What they do in Python is in no program."""
+    document, (ns, _) = taken(native("a", sine), native("b", sine), skips_equal=True)
+
+    assert not document["is_same_program"]
+    assert ns.size
+
+
+def test_an_unjitted_side_says_how_many_operations_it_is() -> None:
+    jitted = jax.jit(sine)
+    document, _ = taken(native("a", lambda x: jitted(x), jit=False), native("b", host, jit=False), native("c", sine))
+
+    assert [side.get("operations") for side in document["sides"]] == [1, None, None]
+
+
+def host(x: Any) -> Any:
+    """Cannot be traced."""
+    return jnp.asarray(np.sin(np.asarray(x)) + 1)
 
 
 def test_the_document_can_travel_as_json_and_tells_of_each_side() -> None:
@@ -105,7 +148,7 @@ def test_all_are_built_at_first_and_every_other_one_in_each_block_thereafter() -
 def test_versions_that_take_long_to_build_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paired, "REBUILD_NS", 1)
 
-    document, (ns,) = taken(native("a", sine), native("b", sine), blocks=4)
+    document, (ns, _) = taken(native("a", sine), native("b", sine), blocks=4)
 
     assert [len(side["builds"]) for side in document["sides"]] == [1, 1]
     assert len(ns) == 4
@@ -189,7 +232,7 @@ UNEXPORTED = {
 def test_a_function_that_cannot_be_exported_runs_as_it_is_and_says_why(name: str) -> None:
     side, why = UNEXPORTED[name]
 
-    document, (ns,) = taken(Side("old", program=program(sine)), side, blocks=2)
+    document, (ns, _) = taken(Side("old", program=program(sine)), side, blocks=2)
 
     assert [side["is_program"] for side in document["sides"]] == [True, False]
     assert document["sides"][1]["sha256"] is None
@@ -214,7 +257,7 @@ def test_static_arguments_and_pytrees_meet_their_program() -> None:
 
 
 def test_donating_functions_run_beside_each_other() -> None:
-    document, (ns,) = taken(native("a", sine, donate=[0]), native("b", twice, donate=[0]), blocks=2)
+    document, (ns, _) = taken(native("a", sine, donate=[0]), native("b", twice, donate=[0]), blocks=2)
 
     assert document["failure"] is None
     assert (ns > 0).all()
@@ -341,7 +384,7 @@ def test_rounds_take_the_time_of_a_block_within_their_limits(sample_ns: int, pat
 def test_as_many_rounds_are_taken_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paired, "rounds", lambda sides, sample_ns, patience: 4 + patience)
 
-    _, (ns,) = taken(native("a", sine), native("b", sine), patience=3)
+    _, (ns, _) = taken(native("a", sine), native("b", sine), patience=3)
 
     assert ns.shape == (1, 7, 2)
 

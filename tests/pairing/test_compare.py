@@ -268,12 +268,28 @@ def test_what_was_not_confirmed_shares_a_place() -> None:
     assert places(taken_of({"a": 20, "b": 10}), b=True) == {"b": 1, "a": 1}
 
 
-def test_a_rank_has_the_median_of_its_own_samples() -> None:
+def test_the_time_of_a_rank_is_the_baselines_times_the_ratio_of_the_pairs() -> None:
+    """Whatever its own median is: that would be a second answer to the same question."""
     taken = taken_of({"a": 20, "b": 10})
+    (b,) = [c for c in taken.comparisons() if c.metric == "run"]
 
-    medians = {rank.label: rank.median_s for rank in _ranking(taken, taken.comparisons())}
+    times = {rank.label: rank.time_s for rank in _ranking(taken, taken.comparisons())}
 
-    assert medians == pytest.approx({"a": 20e-6, "b": 10e-6}, rel=0.01)
+    assert times == {"a": b.baseline_value, "b": (b.baseline_value or 0) * (b.ratio or 0)}
+
+
+def test_two_that_are_not_the_baseline_are_told_apart_where_both_measurements_say_so() -> None:
+    us = {"a": 20, "b": 10, "c": 11}
+    once, twice, not_again = (taken_of(us) for _ in range(3))
+    twice.second, not_again.second = taken_of(us), taken_of(us | {"c": 10})
+
+    assert places(twice) == {"b": 1, "c": 2, "a": 3}
+    assert places(not_again) == {"b": 1, "c": 1, "a": 3}
+    assert [(c.baseline.label, c.candidate.label, c.verdict) for c in rivals(once)] == [("b", "c", "slower")]
+
+
+def rivals(taken: Taken) -> list[Comparison]:
+    return replace(taken, contest=replace(taken.contest, ranks=True)).rivals()
 
 
 # ---- what cannot be compared ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchax.executors.jobs import Ended, Job
+from benchax.executors.pool import Pool
 from benchax.measuring.paired import Request, Side
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
@@ -20,6 +21,9 @@ from benchax.pairing.session import Effort, Step
 
 Times = Callable[[int, np.random.Generator], float]
 """(number of the process, dice) -> how many times as long the candidate takes there, in one pair."""
+
+
+SAME = {"iterations": 0, "not_exported": [None], "environment": {}, "failure": None, "is_same_program": True}
 
 
 class Workers:
@@ -45,6 +49,8 @@ class Workers:
         return self.ended.get(label) or self.answer(self.times[label], request)
 
     def answer(self, times: Times, request: Request) -> Ended:
+        if request.skips_equal and request.sides[-1].label.startswith("one program"):
+            return Ended(SAME | {"sides": [{"sha256": "f", "builds": []}] * 2}, (np.zeros((0, 0, 2), np.int64),))
         ns = np.full((request.blocks, 25, 2), 100_000, np.int64)
         for b in range(request.blocks):
             for r in range(25):
@@ -74,6 +80,52 @@ def test_equal_versions_are_clear_after_two_processes() -> None:
 
     assert verdicts(workers) == {"equal": "same"}
     assert workers.processes == 2
+
+
+def test_one_program_is_not_timed() -> None:
+    """By one process, which is needed to know."""
+    workers = Workers({"one program": steady(1.0), "equal": steady(1.0)})
+
+    (same,), equal = session.compared([contest("one program"), contest("equal")], Effort(), start=workers.start)
+
+    assert (same.verdict, same.method, same.ratio) == ("same", "same program", None)
+    assert [c.method for c in equal if c.metric == "run"] == ["one process"]
+    assert [label for _, label, _ in workers.asked].count("one program") == 1
+
+
+def test_one_program_is_timed_where_the_error_rates_are_wanted() -> None:
+    workers = Workers({"one program": steady(1.0)})
+
+    assert verdicts(workers, Effort(skips_equal=False)) == {"one program": "same"}
+    assert workers.processes == 2
+
+
+def test_a_finer_resolution_goes_on_for_longer_and_confirms_as_long() -> None:
+    """+2 % among pairs that scatter by 20 %."""
+    effort = session.effort_for(0.01)
+    workers = Workers({"slow": steady(1.02, 0.2), "wild": steady(1.0, 0.6)})
+
+    assert verdicts(Workers({"slow": steady(1.02, 0.02)}), session.effort_for()) != {"slow": "slower"}
+    assert verdicts(workers, effort) == {"slow": "slower", "wild": "unclear"}
+    assert session.FINE_LOOKS[-1] == 24
+    assert workers.processes >= 24
+    assert session.confirming(effort).looks == session.FINE_LOOKS
+    assert session.confirming(effort).resolution == 0.01
+    assert session.confirming(session.effort_for()).looks == session.LOOKS
+
+
+def test_each_process_of_a_session_is_a_new_fork_of_one_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed: list[Pool] = []
+    monkeypatch.setattr(Pool, "renew", lambda pool: renewed.append(pool))
+
+    with session.fresh_processes() as start:
+        with start() as one:
+            assert renewed == []
+        with start() as other:
+            assert renewed == [one]
+
+    assert renewed == [one, other]
+    assert one is other
 
 
 def test_a_change_is_measured_a_second_time_in_processes_of_its_own() -> None:

@@ -150,20 +150,45 @@ def test_the_summary_of_one_winner_and_of_none() -> None:
 # ---- where, and with how much data ------------------------------------------------------------------------------
 
 
+TIMER = "wall, paired: the versions in turns in one process"
+
+
+def test_the_heading_names_the_timer() -> None:
+    pairs = several(replace(SLOWER, method="process pairs"))
+
+    assert heading(several(SLOWER)).splitlines()[1] == TIMER
+    assert heading(pairs).splitlines()[1] == "wall, paired: whole processes in turns on one core"
+
+
+def test_what_would_be_called_the_same_is_said_where_something_is() -> None:
+    said = "up to +2 % would be called same (within 5 %): --resolution 1% tells that from no change"
+
+    assert said in text(RANKED)
+    assert said in html(RANKED)
+    assert "would be called same" not in text(several(SLOWER))
+
+
+def test_one_program_is_the_same_and_has_no_numbers() -> None:
+    same = replace(SAME, ratio=None, low=None, high=None, blocks=(), baseline_value=None, candidate_value=None,
+                   method="same program", why="the same program: nothing was timed")  # fmt: skip
+
+    assert case_grid(several(same)).lines[0][1:] == ("", "", "", "same: the same program: nothing was timed")
+
+
 def test_the_heading_says_where_and_how_many_pairs() -> None:
-    assert heading(RANKED) == "fft[n=8]: cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes"
+    assert heading(RANKED) == "fft[n=8]: cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes\n" + TIMER
 
 
 def test_a_case_that_has_the_name_of_a_function_is_not_named_above_them() -> None:
     found = replace(RANKED, comparisons=(replace(SLOWER, case=CaseId("naive")), SAME))
 
-    assert heading(found) == "cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes"
+    assert heading(found) == "cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes\n" + TIMER
 
 
 def test_of_several_cases_each_has_its_own_number_of_pairs_so_none_is_told() -> None:
     other = replace(SLOWER, case=CaseId("g"))
 
-    assert heading(several(SLOWER, other)) == "cpu · EPYC · jax 0.10.2"
+    assert heading(several(SLOWER, other)) == "cpu · EPYC · jax 0.10.2\n" + TIMER
 
 
 def test_without_data_there_is_no_heading() -> None:
@@ -177,7 +202,7 @@ def test_without_data_there_is_no_heading() -> None:
 def test_functions_as_a_table() -> None:
     grid = function_grid(RANKED)
 
-    assert grid.columns == ("case", "median", "against naive", "verdict")
+    assert grid.columns == ("case", "time", "against naive", "verdict")
     assert grid.lines == (
         ("naive", "100 µs", "baseline", ""),
         ("fused", "110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"),
@@ -188,7 +213,7 @@ def test_functions_as_a_table() -> None:
 def test_functions_have_their_times_to_compile_memory_and_whether_results_are_equal() -> None:
     grid = function_grid(Comparisons((replace(SLOWER, numerics=EQUAL), COMPILE, PEAK), labels=("naive", "fused")))
 
-    assert grid.columns == ("case", "median", "against naive", "result", "compile", "peak", "verdict")
+    assert grid.columns == ("case", "time", "against naive", "result", "compile", "peak", "verdict")
     assert [line[3:6] for line in grid.lines] == [("", "100 ms", "1.00 MiB"), ("equal", "200 ms", "2.00 MiB")]
 
 

@@ -52,6 +52,10 @@ def compare(
     fail_unclear: Annotated[
         bool, typer.Option("--fail-unclear", help="Exit with 3 where a verdict is unclear.")
     ] = False,
+    resolution: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Same means within this: 1% finds +2 %, and takes longer (5%)."),
+    ] = None,
     max_time: Annotated[str | None, typer.Option(help="Begin no further process after this long: 30, 2min.")] = None,
     timeout: Annotated[str | None, typer.Option(help="No stage in a worker may take longer.")] = None,
     seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
@@ -67,11 +71,11 @@ def compare(
     from benchax.cli.listing import opened
     from benchax.comparing.gate import ERROR, gate_of
 
-    _check(ref, jax, benchmarks, process_pairs)
+    _check(ref, jax, benchmarks, process_pairs, resolution)
     check_drawable(plot)
     gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
     given = {"timeout_s": timeout, "seed": seed, "store": store}
-    asked = _Asked(what or [], pattern, params or [], benchmarks == "ref", given, _effort(max_time, gate))
+    asked = _Asked(what or [], pattern, params or [], benchmarks == "ref", given, _effort(max_time, gate, resolution))
     with ExitStack() as stack:
         progress = stack.enter_context(Shown())
         found = _found(stack, asked, ref, jax, process_pairs, progress)
@@ -108,11 +112,17 @@ class _Found:
     """Files that could not be imported."""
 
 
-def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool) -> None:
+def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
     if ref is not None and jax is not None:
         raise UsageError("--ref and --jax are given together", "one of them")
     if process_pairs and ref is None:
         raise UsageError("--process-pairs is given without --ref", "both: whole processes of two commits")
+    if resolution is not None and (process_pairs or jax is not None):
+        whole = "--jax" if process_pairs is False else "--process-pairs"
+        raise UsageError(
+            f"--resolution {resolution} is given with {whole}",
+            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, and see no less than 5 %",
+        )
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
 
@@ -150,12 +160,14 @@ def _of_processes(stack: ExitStack, ref: str, asked: _Asked, progress: Shown) ->
     return compared(sides, chosen, asked.effort.max_time_s, progress)
 
 
-def _effort(max_time: str | None, gate: Gate) -> Effort:
-    from benchax.pairing.session import RUN, Effort
+def _effort(max_time: str | None, gate: Gate, resolution: str | None) -> Effort:
+    from benchax.comparing.resolution import resolution_of
+    from benchax.pairing.session import RUN, effort_for
     from benchax.units import parse_seconds
 
     metrics: frozenset[Metric] = frozenset({*RUN, "compile"}) if gate.has_limit("compile") else RUN
-    return Effort(max_time_s=None if max_time is None else parse_seconds(max_time), metrics=metrics)
+    max_time_s = None if max_time is None else parse_seconds(max_time)
+    return effort_for(resolution_of(resolution), max_time_s, metrics)
 
 
 def _pairing(stack: ExitStack, ref: str | None, asked: _Asked, progress: Shown) -> Pairing:

@@ -31,6 +31,10 @@ def rank(
         str | None, typer.Option(metavar="FUNCTION", help="Whose result and time the others are held against.")
     ] = None,
     eager: Annotated[bool, typer.Option("--eager", help="The functions as they are: not jitted.")] = False,
+    resolution: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Same means within this: 1% finds +2 %, and takes longer (5%)."),
+    ] = None,
     max_time: Annotated[str | None, typer.Option(help="Begin no further process after this long: 30, 2min.")] = None,
     timeout: Annotated[str | None, typer.Option(help="No stage in a worker may take longer.")] = None,
     seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
@@ -42,14 +46,15 @@ def rank(
     Exit codes: 0 fine, 1 a function gives another result than the baseline, 2 an error (also a function that failed).
     """
     from benchax.cli.run import printing_to_stderr
+    from benchax.comparing.resolution import resolution_of
     from benchax.options import resolve
     from benchax.pairing.compare import side_by_side
-    from benchax.pairing.session import Effort
+    from benchax.pairing.session import effort_for
     from benchax.units import parse_seconds
 
     check_drawable(plot)
     options = resolve(command_line={"timeout_s": timeout, "seed": seed})
-    effort = Effort(max_time_s=None if max_time is None else parse_seconds(max_time))
+    effort = effort_for(resolution_of(resolution), None if max_time is None else parse_seconds(max_time))
     functions, inputs = told_apart(what or [])
     names = labels(functions)
     first = _baseline(names, baseline)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from types import MethodType
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from benchax.units import seconds
+
 if TYPE_CHECKING:
     from benchax.api import Outcome
     from benchax.case import Case
     from benchax.discovery import Broken
-    from benchax.model import Measurement
+    from benchax.model import CaseId, Comparison, Measurement
 
 T = TypeVar("T")
 
@@ -105,7 +107,7 @@ def run(
             line(case.id.label)
         show_broken(broken)
         raise typer.Exit(2 if broken else 0)
-    raise typer.Exit(measure(cases, given, broken, as_json=as_json))
+    raise typer.Exit(measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases)))
 
 
 def with_eager(case: Case) -> tuple[Case, ...]:
@@ -118,8 +120,20 @@ def with_eager(case: Case) -> tuple[Case, ...]:
     return replace(case.eager(), fn=fn), case
 
 
+def eager_pairs(cases: Sequence[Case]) -> dict[CaseId, tuple[Case, Case]]:
+    """(un-jitted, jitted), by the id of the jitted case."""
+    by_id = {case.id: case for case in cases}
+    jitted = {id: replace(id, variant="eager") for id in by_id if id.variant != "eager"}
+    return {id: (by_id[eager], by_id[id]) for id, eager in jitted.items() if eager in by_id}
+
+
 def measure(
-    cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken] = (), *, as_json: bool = False
+    cases: Sequence[Case],
+    given: dict[str, Any],
+    broken: Sequence[Broken] = (),
+    *,
+    as_json: bool = False,
+    pairs: Mapping[CaseId, tuple[Case, Case]] | None = None,
 ) -> int:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import Outcome
@@ -145,7 +159,7 @@ def measure(
         except KeyboardInterrupt:
             interrupted = True
         if not as_json:
-            _show(rows)
+            _show(rows, _in_turns(rows, pairs or {}, given))
     finally:  # also when stdout is closed or full
         show_broken(broken)
         rescue(outcome)
@@ -163,7 +177,27 @@ def printing_to_stderr(work: Callable[[], T]) -> T:
         return work()
 
 
-def _show(rows: Sequence[Measurement]) -> None:
+def _in_turns(
+    rows: Sequence[Measurement], pairs: Mapping[CaseId, tuple[Case, Case]], given: Mapping[str, Any]
+) -> dict[CaseId, Comparison]:
+    """The jitted call of each case against the un-jitted one, by the paired method; of those that both ran."""
+    ran = {row.case for row in rows if row.failure is None}
+    chosen = [id for id, (eager, _) in pairs.items() if {id, eager.id} <= ran]
+    if not chosen:
+        return {}
+    from benchax.cli.console import note
+    from benchax.experiments.timing import Duel, timed
+    from benchax.options import resolve
+    from benchax.pairing.session import Effort
+
+    note("comparing un-jitted and jitted calls in turns")
+    duels = [Duel(id.label, "eager", pairs[id][0], "jitted", pairs[id][1]) for id in chosen]
+    effort = Effort(looks=(2, 3))
+    found = printing_to_stderr(lambda: timed(duels, resolve(command_line=given), effort, lambda text: None))
+    return {id: found[id.label] for id in chosen}
+
+
+def _show(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
     from benchax.cli.console import show
     from benchax.reporting import terminal
 
@@ -171,20 +205,23 @@ def _show(rows: Sequence[Measurement]) -> None:
         show(terminal.measurement(rows[0]))
     elif rows:
         show(terminal.measurements(rows))
-    for sentence in break_evens(rows):
+    for sentence in break_evens(rows, in_turns):
         show(terminal.sentence(sentence))
 
 
-def break_evens(rows: Sequence[Measurement]) -> list[str]:
-    """For each case measured both ways: from how many calls on compiling pays."""
-    from benchax.comparing.break_even import break_even
+def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> list[str]:
+    """For each case measured both ways: from how many calls on compiling pays, or why that is not known."""
+    from benchax.comparing.break_even import of_comparison
 
-    jitted = {
-        row.case: row for row in rows if row.case.variant != "eager" and row.summary("wall") and row.stages.build_s
-    }
-    pairs = [(row, jitted.get(replace(row.case, variant=""))) for row in rows if row.case.variant == "eager"]
-    sentences = [(fast, break_even(slow, fast)) for slow, fast in pairs if fast and slow.summary("wall")]
-    return [f"{fast.case.label}: {result}" if len(sentences) > 1 else str(result) for fast, result in sentences]
+    sentences: list[tuple[str, str]] = []
+    for row in rows:
+        c = in_turns.get(row.case)
+        if c is None or row.stages.build_s is None:
+            continue
+        found = of_comparison(row.stages.build_s, c)
+        unknown = f"Whether compiling ({seconds(row.stages.build_s)}) pays was not measured, because {c.why}"
+        sentences.append((row.case.label, unknown if found is None else str(found)))
+    return [f"{label}: {text}" if len(sentences) > 1 else text for label, text in sentences]
 
 
 def show_broken(broken: Sequence[Broken]) -> None:

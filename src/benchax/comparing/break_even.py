@@ -1,4 +1,8 @@
-"""How many calls until compiling pays: the cost of building over what each compiled call saves."""
+"""How many calls until compiling pays: the cost of building over what each compiled call saves.
+
+What a call saves is decided by the eager and the compiled call in turns (`pairing`). Two rows measured one after the
+other tell nothing below a factor of 2, since the machine differs by as much between two moments (docs/trust.md).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,20 @@ import math
 from dataclasses import dataclass
 
 from benchax.errors import UsageError
-from benchax.model import Measurement
+from benchax.model import Comparison, Measurement
 from benchax.stats.summary import Summary
-from benchax.units import seconds
+from benchax.stats.verdicts import ALPHA
+from benchax.units import percent, seconds
+
+APART = 2.0
+"""Rows that were measured one after the other differ where even the near ends of their intervals are this far apart."""
+SAME_PROGRAM = "same-program"
+"""The remark of a comparison in which both calls run one program."""
 
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Compiling pays from `calls` calls on; between `low` and `high` by the intervals of the two medians.
+    """Compiling pays from `calls` calls on; between `low` and `high` by the interval of what a call saves.
 
     `None`: never. `speedup` is eager over jitted time per call. Without intervals (`has_bounds`: too few samples) the
     bounds are those of the medians alone.
@@ -22,52 +32,103 @@ class BreakEven:
     build_s: float
     eager_s: float
     jitted_s: float
+    """Where `is_paired`: the eager time times the ratio, or the reverse."""
     calls: int | None
     low: int | None
     high: int | None
     has_bounds: bool = True
+    level: float = 0.95
+    """Of the bounds."""
+    is_paired: bool = True
+    """Ran both calls in turns?"""
+    is_clear: bool = True
+    """Is it known whether compiling pays?"""
+    is_same: bool = False
+    """Are both calls as fast, as near as the comparison looked?"""
+    within: float | None = None
+    """How near that was."""
+    is_same_program: bool = False
+    """The eager call runs the program that the jitted one runs: there is nothing to be gained."""
 
     @property
     def speedup(self) -> float:
         return self.eager_s / self.jitted_s
 
     def __str__(self) -> str:
-        cost = f"Compiling ({seconds(self.build_s)})"
+        cost = f"ompiling ({seconds(self.build_s)})"
         times = f"{seconds(self.eager_s)} eager, {seconds(self.jitted_s)} jitted"
+        if self.is_same_program:
+            return (
+                f"Both calls run the same program, whose compiling takes {seconds(self.build_s)}: nothing to compare."
+            )
+        if self.is_same:
+            near = f" within {percent(self.within)}" if self.within is not None else ""
+            return f"C{cost} saves nothing that shows: both calls take {seconds(self.eager_s)}{near}."
         few, many = (f"{n:,}" if n else "never" for n in (self.low, self.high))
-        bounds = f" (95 %: {few} – {many})" if few != many else ""
+        bounds = f" ({100 * self.level:g} %: {few} – {many})" if few != many else ""
         if not self.has_bounds:
             bounds = " (no interval: too few samples)"
-        if self.calls is None and self.low:
-            return f"{cost} may pay or not{bounds}: {times}."
+        if not self.is_clear:
+            apart = "" if self.is_paired else ", one after the other, which tells nothing below a factor of 2"
+            return f"Whether c{cost} pays is unclear{bounds}: {times}{apart}."
         if self.calls is None:
-            return f"{cost} never pays{bounds}: {times}."
+            return f"C{cost} never pays{bounds}: {times}."
         calls = f"{self.calls:,} call{'s' * (self.calls > 1)}"
-        return f"{cost} pays from {calls} on{bounds}: {times}, {self.speedup:.1f} times faster."
+        return f"C{cost} pays from {calls} on{bounds}: {times}, {self.speedup:.1f} times faster."
 
 
-def break_even(eager: Measurement, jitted: Measurement) -> BreakEven:
+def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison | None = None) -> BreakEven:
     """Break-even of two rows of one function: measured with jit=False, and jitted.
 
-    calls = build / (eager - jitted), rounded up; its bounds come from the opposite ends of the two intervals, so they
-    hold at least as often as both intervals hold together.
+    calls = build / (eager - jitted), rounded up. With a comparison of run times of the jitted call (candidate) against
+    the eager one, what is saved is the eager time times one minus the ratio, and the bounds are those of the ratio.
+    Without, the bounds come from the opposite ends of the rows' intervals, and nothing is decided where these are
+    within a factor of 2.
 
     Raises:
-        UsageError: one of the rows lacks wall samples, or the jitted one its time to build.
+        UsageError: the jitted row lacks its time to build, or one of the rows, without a comparison, wall samples.
     """
-    slow, fast = _wall(eager), _wall(jitted)
     build_s = jitted.stages.build_s
     if build_s is None:
         raise UsageError(f"the row of {jitted.case.label!r} has no time to build", "a row of a jitted function")
+    if comparison is not None and (found := of_comparison(build_s, comparison)) is not None:
+        return found
+    slow, fast = _wall(eager), _wall(jitted)
+    (slow_low, slow_high), (fast_low, fast_high) = (
+        (each.low_s or each.median_s, each.high_s or each.median_s) for each in (slow, fast)
+    )
     return BreakEven(
         build_s,
         slow.median_s,
         fast.median_s,
         _calls(build_s, slow.median_s - fast.median_s),
-        _calls(build_s, (slow.high_s or slow.median_s) - (fast.low_s or fast.median_s)),
-        _calls(build_s, (slow.low_s or slow.median_s) - (fast.high_s or fast.median_s)),
+        _calls(build_s, slow_high - fast_low),
+        _calls(build_s, slow_low - fast_high),
         has_bounds=None not in (slow.low_s, fast.low_s),
+        is_paired=False,
+        is_clear=slow_low > APART * fast_high or fast_low > APART * slow_high,
     )
+
+
+def of_comparison(build_s: float, c: Comparison, *, is_eager_baseline: bool = True) -> BreakEven | None:
+    """Break-even by the pairs of a comparison of run times; None where it has no interval.
+
+    Args:
+        is_eager_baseline: is the eager call the baseline, and the jitted one the candidate? Else the reverse.
+    """
+    if c.baseline_value is None or not c.ratio or not c.low or not c.high:
+        return None
+    eager, jitted = c.baseline_value, c.baseline_value * c.ratio
+    saved = [c.baseline_value * (1 - ratio) for ratio in (c.ratio, c.low, c.high)]
+    if not is_eager_baseline:
+        eager, jitted, saved = jitted, eager, [-s for s in saved]
+    middle, *ends = saved
+    calls, low, high = (_calls(build_s, s) for s in (middle, max(ends), min(ends)))
+    return BreakEven(
+        build_s, eager, jitted, calls, low, high,
+        level=1 - ALPHA, is_clear=c.verdict in ("faster", "slower"), is_same=c.verdict == "same", within=c.resolution,
+        is_same_program=any(remark.code == SAME_PROGRAM for remark in c.remarks),
+    )  # fmt: skip
 
 
 def _wall(row: Measurement) -> Summary:

@@ -103,6 +103,8 @@ def is_counted(metric: Metric) -> bool:
 
 def value(c: Comparison) -> float | None:
     """What a history is made of: the ratio of times, or the count itself (of 0 bytes there is no ratio)."""
+    if c.method == "same program":  # not timed, since nothing could differ
+        return 1.0
     return c.candidate_value if is_counted(c.metric) else c.ratio
 
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from benchax.comparing.witness import Testimony, testify
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Metric, Numerics, Remark, Version
 from benchax.stats.ratios import Ratio, ratio_of
-from benchax.stats.verdicts import ALPHA, LEAST_CHANGE, SAME_WITHIN, Verdict, verdict
+from benchax.stats.verdicts import ALPHA, SAME_WITHIN, Verdict, least_change, verdict
 from benchax.units import percent
 
+SAME_PROGRAM = "the same program: nothing was timed"
 BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN = 0.05, 0.20
 """Compiling is timed once in a block."""
 
@@ -28,12 +30,14 @@ class Matter:
     remarks: tuple[Remark, ...] = ()
     environment: Environment | None = None
     compared_at: str = ""
+    resolution: float = SAME_WITHIN
+    """ "same" means within this share, of run times."""
 
     def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
         return Comparison(
             self.case, metric, self.baseline, self.candidate, verdict, why,
             method=self.method, numerics=self.numerics, remarks=self.remarks,
-            environment=self.environment, compared_at=self.compared_at,
+            environment=self.environment, compared_at=self.compared_at, resolution=self.resolution,
         )  # fmt: skip
 
 
@@ -47,25 +51,49 @@ class Evidence:
     counts: dict[Metric, tuple[float | None, float | None]] = field(default_factory=dict)
     """Of the compiled programs: baseline, candidate."""
     failure: Failure | None = None
+    is_same_program: bool = False
+    """Both programs are one, so that nothing was timed."""
 
 
 def timed(matter: Matter, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
     """Run times, or times to build."""
     if not blocks:
         return matter.comparison(metric, "unclear", "nothing was timed")
-    limits = (LEAST_CHANGE, SAME_WITHIN) if metric == "run" else (BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN)
+    within = matter.resolution if metric == "run" else BUILD_SAME_WITHIN
+    least = least_change(within) if metric == "run" else BUILD_LEAST_CHANGE
     ratio = ratio_of([block.log_ratios for block in blocks], alpha)
-    found = verdict(ratio, least_change=limits[0], same_within=limits[1])
-    return replace(
-        matter.comparison(metric, found, _why(ratio, found, limits[1])),
+    found = verdict(ratio, least_change=least, same_within=within)
+    baseline_s = median([s for block in blocks for s in block.baseline_s])
+    comparison = replace(
+        matter.comparison(metric, found, _why(ratio, found, within)),
         ratio=ratio.ratio,
         low=ratio.low,
         high=ratio.high,
         smallest_effect=ratio.smallest_effect if 0 < ratio.smallest_effect < math.inf else None,
-        baseline_value=median([s for block in blocks for s in block.baseline_s]),
-        candidate_value=median([s for block in blocks for s in block.candidate_s]),
+        baseline_value=baseline_s,
+        candidate_value=baseline_s * ratio.ratio,
         blocks=tuple(blocks),
     )
+    if metric != "run" or found != "unclear":
+        return comparison
+    heard = testify(blocks, ratio, alpha, within, matter.environment)
+    return comparison if heard is None else _by_witness(comparison, heard)
+
+
+def _by_witness(unclear: Comparison, heard: Testimony) -> Comparison:
+    """`unclear` with what the processor time says; decided by it where it may decide."""
+    cpu = heard.ratio
+    found = replace(unclear, cpu_ratio=cpu.ratio, cpu_low=cpu.low, cpu_high=cpu.high)
+    around = f" ({_signed(cpu.low)} to {_signed(cpu.high)})" if cpu.low and cpu.high else ""
+    seen = f"CPU time, {_signed(cpu.ratio)}{around}"
+    if heard.verdict == "unclear":
+        return replace(found, why=f"{found.why}; the {seen}, does not decide")
+    within = f"within {percent(found.resolution)} " if heard.verdict == "same" else ""
+    return replace(found, verdict=heard.verdict, why=f"{within}by {seen}", is_by_cpu_time=True)
+
+
+def _signed(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.2g} %"
 
 
 def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
@@ -96,6 +124,8 @@ def judged(matter: Matter, evidence: Evidence, alpha: float = ALPHA) -> list[Com
     if evidence.failure is not None:
         why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"
         return [replace(matter.comparison("run", "unclear", why), failure=evidence.failure)]
+    if evidence.is_same_program:
+        return [replace(matter, method="same program").comparison("run", "same", SAME_PROGRAM)]
     found = [timed(matter, "run", evidence.run, alpha)]
     if evidence.build:
         found.append(timed(matter, "compile", evidence.build, alpha))
@@ -107,9 +137,9 @@ def confirmed(first: Comparison, second: Comparison) -> Comparison:
     if second.verdict == first.verdict:
         return replace(first, confirmed=True)
     why = f"{first.verdict} at first ({change(first)}), not confirmed ({change(second)})"
-    return replace(first, verdict="unclear", why=why, confirmed=False)
+    return replace(first, verdict="unclear", why=why, confirmed=False, is_by_cpu_time=False)
 
 
 def change(comparison: Comparison) -> str:
     """+3.2 %"""
-    return "no ratio" if comparison.ratio is None else f"{100 * (comparison.ratio - 1):+.2g} %"
+    return "no ratio" if comparison.ratio is None else _signed(comparison.ratio)

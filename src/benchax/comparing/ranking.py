@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cmp_to_key
 from typing import Any, overload
 
 from benchax.codec import encode_comparison
@@ -20,9 +21,10 @@ class Rank:
 
     place: int
     label: str
-    median_s: float
+    time_s: float
+    """The baseline's median, times the ratio to it: no second median that could say otherwise."""
     ratio: float | None
-    """Its time over that of the fastest; None where the two were not compared."""
+    """Its time over that of the fastest, of the pairs of these two; None where they were not compared."""
     low: float | None
     high: float | None
     """The ends of the ratio's interval; None of the fastest itself."""
@@ -116,22 +118,52 @@ def without_place(comparison: Comparison) -> str:
 
 
 def ranked(times: dict[str, float], against: dict[tuple[str, str], Comparison]) -> tuple[Rank, ...]:
-    """Places by median time.
+    """Places by time.
 
     Args:
         times: of each version, in seconds or as shares of one of them, in one session.
         against: comparisons of run times, by (faster, slower) for every two versions.
     """
-    order = sorted(times, key=lambda label: times[label])
     ranks: list[Rank] = []
-    leader = order[0] if order else ""
-    for i, label in enumerate(order):
-        versus_best = None if label == order[0] else against.get((order[0], label))
-        # Told apart from the first of the place before: else it shares the place.
-        versus_leader = against.get((leader, label))
-        is_new = bool(versus_leader and versus_leader.verdict == "slower")
-        leader = label if is_new else leader
-        place = i + 1 if is_new else (ranks[-1].place if ranks else 1)
-        ratio, low, high = (versus_best.ratio, versus_best.low, versus_best.high) if versus_best else (None, None, None)
-        ranks.append(Rank(place, label, times[label], 1.0 if i == 0 else ratio, low, high))
+
+    def between(one: str, other: str) -> Comparison | None:
+        return against.get((one, other))
+
+    found = places(in_order(times, between), between)
+    best = next(iter(found), "")
+    for label, place in found.items():
+        c = None if label == best else against.get((best, label))
+        ratio, low, high = (c.ratio, c.low, c.high) if c else (None, None, None)
+        ranks.append(Rank(place, label, times[label], 1.0 if label == best else ratio, low, high))
     return tuple(ranks)
+
+
+Between = Callable[[str, str], Comparison | None]
+"""The comparison of the second label with the first one; None where they were not compared."""
+
+
+def in_order(times: dict[str, float], between: Between) -> list[str]:
+    """The labels, the fastest first, by the pairs of each two; where they were not compared, by `times`."""
+
+    def is_slower(one: str, other: str) -> float:
+        c = between(one, other)
+        return 1 / c.ratio - 1 if c is not None and c.ratio else times[one] - times[other]
+
+    return sorted(sorted(times, key=lambda label: times[label]), key=cmp_to_key(is_slower))
+
+
+def places(order: Sequence[str], between: Between) -> dict[str, int]:
+    """The place of each. Who is not told apart from the first of the place before shares that place.
+
+    Args:
+        order: the fastest first.
+        between: asked for those only on which a place rests.
+    """
+    found: dict[str, int] = {}
+    leader = ""
+    for i, label in enumerate(order):
+        c = between(leader, label) if leader else None
+        is_new = not leader or (c is not None and c.verdict == "slower")
+        found[label] = i + 1 if is_new else found[leader]
+        leader = label if is_new else leader
+    return found

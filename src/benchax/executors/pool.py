@@ -106,6 +106,12 @@ class Pool:
                 self._let_go()
                 raise
 
+    def renew(self) -> None:
+        """The next job gets a new process, whatever the last one was like."""
+        with self._lock:
+            for worker in list(self._ready):
+                self._discard(worker)
+
     def close(self) -> None:
         """Ends all processes. A job that another thread is running fails."""
         if (keeper := self._keeper) is not None:

@@ -6,6 +6,9 @@ What spoils the comparison of two numbers (the machine's speed, neighbours, whic
 all samples of a round and divides out. What is left, the luck of buffers, executables and processes, is renewed with
 each block and each process, so that it shows in the spread (`stats/ratios.py`).
 
+Beside the wall time of each sample stands the processor time of all threads of the process, read outside of the wall
+interval: a second witness where waiting for a core drowns the first (`comparing/witness.py`).
+
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
@@ -18,7 +21,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from typing import Any
 
 import jax
@@ -31,7 +34,7 @@ from benchax.environment import jax_config, jax_facts
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.exported import Imported, exported, leaves_of
+from benchax.measuring.exported import Imported, exported, is_same_program, leaves_of
 from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, static_arguments
 from benchax.measuring.noise import paused_gc
 from benchax.measuring.program import Program, program_of
@@ -81,6 +84,8 @@ class Request:
     """Of the order of things, another one in each process."""
     patience: int = 1
     """Times as many rounds, in as much more time."""
+    skips_equal: bool = False
+    """Programs that are one are not timed."""
 
 
 class Unfit(Exception):
@@ -100,13 +105,16 @@ class Version:
     inputs: Inputs
     is_program: bool
     sha256: str | None = None
+    content: bytes | None = None
+    """Of a program."""
 
 
 def take_blocks(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """(document, [nanoseconds of samples, int64[block, round, side]]).
+    """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
     The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, builds,
-    plan, flops, inline_flops, agreement), `not_exported` and `failure` (with the side that failed; None if all ran).
+    plan, flops, inline_flops, operations, agreement), `not_exported`, `is_same_program` (then there are no samples) and
+    `failure` (with the side that failed; None if all ran).
     """
     try:
         with without_cache(), paused_gc():
@@ -132,7 +140,11 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
     dice = random.Random(request.order_seed)
     versions, why = _versions(request)
     facts: list[dict[str, Any]] = [{"is_program": v.is_program, "sha256": v.sha256, "builds": []} for v in versions]
+    if request.skips_equal and _are_one(versions):
+        nothing = np.zeros((0, 0, len(versions)), np.int64)
+        return _document(versions, facts, why, 0, True), [nothing, nothing]
     blocks: list[np.ndarray] = []
+    """int64[2, round, side] each: wall, processor."""
     iterations, call_ns, took_ns = 0, 0, 0
     subjects: dict[int, Subject] = {}
     for block in range(request.blocks):
@@ -151,15 +163,35 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
         count = rounds(len(timers), max(call_ns * iterations, SAMPLE_NS), request.patience)
         blocks.append(_rounds(timers, subjects, iterations, count, call_ns < WAKING_NS, dice))
     _compare_outputs(subjects, facts)
-    document = {
+    for i, subject in subjects.items():  # last of all: it calls the user's Python once more
+        if subject.program.kind == "eager":
+            facts[i]["operations"] = _operations(subject)
+    wall, processor = np.stack(blocks, axis=1)
+    return _document(versions, facts, why, iterations, False), [wall, processor]
+
+
+def _are_one(versions: Sequence[Version]) -> bool:
+    """Are all of them programs, and the same? What functions do in Python is in no program."""
+    first, *others = (version.content for version in versions)
+    return first is not None and all(each is not None and is_same_program(first, each) for each in others)
+
+
+def _document(
+    versions: Sequence[Version],
+    facts: list[dict[str, Any]],
+    not_exported: list[str | None],
+    iterations: int,
+    is_same: bool,
+) -> dict[str, Any]:
+    return {
         "iterations": iterations,
         "signature": versions[0].inputs.signature,
         "sides": facts,
-        "not_exported": why,
+        "not_exported": not_exported,
+        "is_same_program": is_same,
         "environment": jax_facts(),
         "failure": None,
     }
-    return document, [np.stack(blocks)]
 
 
 # ---- versions ---------------------------------------------------------------------------------------------------
@@ -243,7 +275,7 @@ def _as_program(
 def _imported(i: int, label: str, content: bytes, leaves: Inputs) -> Version:
     found = _guarded(i, "import", lambda: Imported(content))
     _guarded(i, "inputs", lambda: _check_inputs(found, leaves))
-    return Version(label, found.program, leaves, True, hashlib.sha256(content).hexdigest())
+    return Version(label, found.program, leaves, True, hashlib.sha256(content).hexdigest(), content)
 
 
 def _check_inputs(found: Imported, leaves: Inputs) -> None:
@@ -306,6 +338,18 @@ def build(version: Version, facts: dict[str, Any]) -> Subject:
     return replace(subject, outputs=subject.outcome())
 
 
+def _operations(subject: Subject) -> int | None:
+    """How many programs an un-jitted call runs, at most: its operations, of which a call of a jitted function is one.
+    None where it cannot be traced."""
+    call = subject.program.call
+    traced = Program("plain", jax.jit(lambda *args, **kwargs: call(*args, **kwargs)), None, None)
+    try:
+        found = stages.trace_only(traced, subject.inputs).traced
+        return None if found is None else len(found.jaxpr.eqns)
+    except Exception:  # what runs eagerly need not be traceable
+        return None
+
+
 def _ready(i: int, subject: Subject) -> Prepared:
     _guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S))
     return Wall().prepare(subject)
@@ -341,15 +385,17 @@ def _rounds(
     wakes: bool,
     dice: random.Random,
 ) -> np.ndarray:
-    """int64[round, side]"""
-    taken = np.zeros((count, len(timers)), np.int64)
+    """int64[2, round, side]: wall time, and processor time of all threads."""
+    taken = np.zeros((2, count, len(timers)), np.int64)
     places = list(range(len(timers)))
     for r in range(count):
         dice.shuffle(places)
         for i in places:
             if wakes:
                 jax.block_until_ready(subjects[i].call())
-            taken[r, i] = timers[i].sample(iterations)
+            before_ns = process_time_ns()
+            taken[0, r, i] = timers[i].sample(iterations)
+            taken[1, r, i] = process_time_ns() - before_ns
     return taken
 
 

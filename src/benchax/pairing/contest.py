@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchax.comparing.judging import Evidence, Matter, judged
+from benchax.comparing.judging import Evidence, Matter, judged, timed
+from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
@@ -18,7 +19,7 @@ from benchax.executors.pool import Pool
 from benchax.measuring import paired
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
 from benchax.pairing.remarks import remarks
-from benchax.stats.verdicts import ALPHA
+from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Contest:
     versions: tuple[Version, ...]
     options: Options
     remarks: tuple[Remark, ...] = ()
+    ranks: bool = False
+    """Do the versions have places? Then those on which a place rests are compared beside those with the baseline."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,22 @@ class Answer:
     """int64[block, round, side], for all iterations of a sample."""
     sides: Sequence[dict[str, Any] | None]
     """None of those that did not run, whose samples are zero."""
+    cpu_ns: np.ndarray | None = None
+    """As `ns`, of processor time; None where it was not read."""
 
     def facts(self, side: int) -> dict[str, Any]:
         return self.sides[side] or {}
 
     def block(self, b: int, baseline: int, candidate: int) -> Block:
-        seconds = self.ns[b] / 1e9 / self.iterations
-        return Block(self.process, tuple(seconds[:, baseline].tolist()), tuple(seconds[:, candidate].tolist()))
+        return Block(
+            self.process,
+            *self._seconds(self.ns, b, baseline, candidate),
+            *(((), ()) if self.cpu_ns is None else self._seconds(self.cpu_ns, b, baseline, candidate)),
+        )
+
+    def _seconds(self, ns: np.ndarray, b: int, *sides: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        one, other = (tuple((ns[b, :, side] / 1e9 / self.iterations).tolist()) for side in sides)
+        return one, other
 
 
 @dataclass
@@ -62,13 +74,26 @@ class Taken:
     """By side; of side 0 no other can be compared."""
     environment: Environment | None = None
     notes: tuple[Remark, ...] = ()
+    resolution: float = SAME_WITHIN
+    is_same_program: bool = False
+    """The sides are one program, so that nothing was timed."""
+    second: Taken | None = None
+    """The measurement that confirms what this one saw, where it saw a change."""
 
-    def take(self, pool: Pool, process: int, blocks: int, say: Callable[[str], None], patience: int) -> None:
+    def take(
+        self,
+        pool: Pool,
+        process: int,
+        blocks: int,
+        say: Callable[[str], None],
+        patience: int,
+        skips_equal: bool = True,
+    ) -> None:
         """One process more. A side that fails is left out from then on, and the others run without it."""
         while len(sides := self.running) > 1 and 0 in sides:
             chosen = tuple(self.contest.sides[i] for i in sides)
             order = random.randrange(2**31)
-            request = paired.Request(chosen, blocks, self.contest.options.seed, order, patience)
+            request = paired.Request(chosen, blocks, self.contest.options.seed, order, patience, skips_equal)
             if self._has_run(pool, process, sides, request, say):
                 return
 
@@ -95,7 +120,7 @@ class Taken:
         elif ended.document["failure"] is not None:
             self.failures[sides[ended.document["side"]]] = Failure(**ended.document["failure"])
         else:
-            self._add(process, sides, ended.document, ended.arrays[0])
+            self._add(process, sides, ended.document, ended.arrays)
             return True
         return False
 
@@ -104,12 +129,14 @@ class Taken:
         label = stage.partition(" of ")[2]
         return next((i for i in self.running if self.contest.versions[i].label == label), 0)
 
-    def _add(self, process: int, sides: Sequence[int], document: dict[str, Any], ns: np.ndarray) -> None:
+    def _add(self, process: int, sides: Sequence[int], document: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
         facts = dict(zip(sides, document["sides"], strict=True))
         count = len(self.contest.versions)
-        wide = np.zeros((*ns.shape[:2], count), np.int64)
-        wide[:, :, list(sides)] = ns
-        self.answers.append(Answer(process, document["iterations"], wide, [facts.get(i) for i in range(count)]))
+        wide = [_widened(array, sides, count) for array in arrays]
+        cpu_ns = wide[1] if len(wide) > 1 else None
+        known = [facts.get(i) for i in range(count)]
+        self.answers.append(Answer(process, document["iterations"], wide[0], known, cpu_ns))
+        self.is_same_program = document.get("is_same_program", False)
         if self.environment is None:
             self.environment = replace(capture(with_jax=False), **document["environment"])
             self.notes = remarks(document, [self.contest.versions[i].label for i in sides])
@@ -128,6 +155,8 @@ class Taken:
         for answer in self._with_both(baseline, candidate):
             one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
             builds = list(zip(one, other, strict=False))[-1:]
+            if not builds:  # one program, of which nothing was built
+                continue
             both = set.intersection(*(set(build) for pair in builds for build in pair))
             if "compile" in both:
                 seconds = [
@@ -150,6 +179,7 @@ class Taken:
             self._builds(baseline, candidate),
             self._counts(baseline, candidate),
             failure,
+            self.is_same_program,
         )
 
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
@@ -158,6 +188,29 @@ class Taken:
 
     def judged(self, candidate: int, alpha: float = ALPHA) -> list[Comparison]:
         return judged(self.matter(candidate), self.evidence(candidate), alpha)
+
+    def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
+        """The comparisons of run times on which places rest and that are none with the baseline; none where there are
+        no places. Of the same rounds: all versions ran in each."""
+        if not self.contest.ranks or not self.answers or self.failures.get(0):
+            return []
+        asked: list[tuple[str, str]] = []
+
+        def between(one: str, other: str) -> Comparison:
+            asked.append((one, other))
+            return self.between(one, other, alpha)
+
+        runs = [c for c in self.comparisons(alpha) if c.metric == "run" and not without_place(c)]
+        baseline = self.contest.versions[0].label
+        times = {baseline: 1.0} | {c.candidate.label: c.ratio for c in runs if c.ratio}
+        places(in_order(times, lambda one, other: self.between(one, other, alpha)), between)
+        return [self.between(one, other, alpha) for one, other in asked if baseline not in (one, other)]
+
+    def between(self, one: str, other: str, alpha: float = ALPHA) -> Comparison:
+        """The run time of `other` against that of `one`, by label."""
+        where = {version.label: i for i, version in enumerate(self.contest.versions)}
+        matter = self.matter(where[other], where[one])
+        return timed(matter, "run", self.blocks(where[one], where[other]), alpha)
 
     def matter(self, candidate: int, baseline: int = 0) -> Matter:
         agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None
@@ -170,6 +223,7 @@ class Taken:
             (*self.contest.remarks, *self.notes),
             self.environment,
             datetime.now(UTC).isoformat(timespec="microseconds"),
+            self.resolution,
         )
 
     def _as_it_ran(self, side: int) -> Version:
@@ -178,6 +232,13 @@ class Taken:
             return version
         jax = version.jax or (self.environment and self.environment.jax)
         return replace(version, program=self.answers[0].facts(side)["sha256"], jax=jax)
+
+
+def _widened(ns: np.ndarray, sides: Sequence[int], count: int) -> np.ndarray:
+    """With a column for each version, also for those that did not run."""
+    wide = np.zeros((*ns.shape[:2], count), np.int64)
+    wide[:, :, list(sides)] = ns
+    return wide
 
 
 def counts(one: dict[str, Any], other: dict[str, Any]) -> dict[Any, tuple[float | None, float | None]]:

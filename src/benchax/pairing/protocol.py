@@ -3,7 +3,8 @@
     a round:  a kernel as it is, against  an unchanged copy · another one · 5 % more turns · 10 % more turns
 
 The kernels take turns. A round is judged as `benchax compare` judges a suite: fresh processes, looks in between,
-confirmation. It is finished or does not count, since verdicts that are cut short would be others.
+confirmation; but programs that are one are timed all the same. It is finished or does not count, since verdicts that
+are cut short would be others.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def rounds(
     for kernel in cycle(kernels):
         if trials and elapsed_s + longest_s > max_time_s:
             break
-        found = judge([_contest(kernel, planted) for planted in PLANTED], Effort(), progress)
+        found = judge([_contest(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), progress)
         trials += [
             Trial(kernel.name, planted, c)
             for planted, comparisons in zip(PLANTED, found, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.model import Remark
 from benchax.units import count
 
@@ -14,7 +15,11 @@ INLINE_FLOPS = 1000
 def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
     """Of what a process said about the sides (`measuring.paired.take_blocks`)."""
     sides = list(zip(labels, document["sides"], strict=True))
-    return tuple(r for r in (*_disagreements(sides), *_unlike(document, labels), _inline(document, sides)) if r)
+    return tuple(
+        r
+        for r in (*_disagreements(sides), *_unlike(document, labels), _inline(document, sides), _one_operation(sides))
+        if r
+    )
 
 
 def _disagreements(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Remark]:
@@ -33,6 +38,16 @@ def _unlike(document: Mapping[str, Any], labels: Sequence[str]) -> list[Remark]:
         for label, why in zip(labels, document["not_exported"], strict=False)
         if why
     ]
+
+
+def _one_operation(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> Remark | None:
+    """An un-jitted function of one operation, or of one call of a jitted function, runs what its jitted form runs."""
+    if len(sides) != 2 or {side.get("operations") for _, side in sides} != {None, 1}:
+        return None
+    label = next(label for label, side in sides if side.get("operations") == 1)
+    return Remark(
+        SAME_PROGRAM, "info", f"both run the same program: {label} is one operation, which JAX compiles as it is"
+    )
 
 
 def _inline(document: Mapping[str, Any], sides: Sequence[tuple[str, Mapping[str, Any]]]) -> Remark | None:

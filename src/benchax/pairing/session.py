@@ -2,15 +2,15 @@
 measurement of every change before it is called one.
 
 Each process runs all contests that still need it, in random order: what is undecided beside what is measured again.
-Looks come after 2, 3, 4, 6 and 8 processes (6 to 24 blocks): with one process the luck of that process could not be
-told from a change.
+Looks come after 2, 3, 4, 6 and 8 processes (6 to 24 blocks), and where less than 5 % is to be seen up to 24: with one
+process what varies from process to process could not be told from a change.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from time import monotonic
@@ -19,10 +19,12 @@ from benchax.comparing.judging import confirmed
 from benchax.executors.pool import Pool
 from benchax.model import Comparison, Metric
 from benchax.pairing.contest import Contest, Taken
-from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
+from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, SAME_WITHIN
 
 LOOKS = (2, 3, 4, 6, 8)
 """After how many processes."""
+FINE_LOOKS = (*LOOKS, 12, 16, 24)
+"""Where "same" is to mean less than 5 %."""
 PATIENCE = 3
 """Times as long as in the first processes do the rounds of later ones take."""
 
@@ -42,6 +44,10 @@ class Effort:
     """Of each process."""
     metrics: frozenset[Metric] = RUN
     """It goes on until these are clear, and confirms their changes: run times, and times to compile if asked for."""
+    resolution: float = SAME_WITHIN
+    """ "same" means within this share; what has a name is in proportion (`stats.verdicts.least_change`)."""
+    skips_equal: bool = True
+    """Programs that are one are not timed. False: to see how often unchanged code is called changed."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +61,42 @@ class Step:
     total: int
 
 
+def effort_for(
+    resolution: float = SAME_WITHIN, max_time_s: float | None = None, metrics: frozenset[Metric] = RUN
+) -> Effort:
+    """How long a comparison goes on that is to tell changes of `resolution` from none."""
+    looks = LOOKS if resolution >= SAME_WITHIN else FINE_LOOKS
+    return Effort(looks, max_time_s, metrics=metrics, resolution=resolution)
+
+
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
 """Of a change: a measurement of its own."""
 Progress = Callable[[Step], None]
+Start = Callable[[], AbstractContextManager[Pool]]
 
 
 def quiet(step: Step) -> None:
     """No progress."""
 
 
-def new_process() -> AbstractContextManager[Pool]:
-    """Workers of a new Python, not forks of one another: those would share the luck of their parent."""
-    return Pool(start="spawn")
+@contextmanager
+def fresh_processes() -> Generator[Start, None, None]:
+    """What starts one process after the other, each for as long as its context lasts.
+
+    They are forks of one process that has imported JAX and run nothing of it: 10 ms in place of 1 s. Backend,
+    executables and buffers are each one's own, behind paddings of random size. Forks scatter as far as processes of a
+    new Python do, and those of one parent do not lean to one side (benchmarks/forks.py).
+    """
+    with Pool() as pool:
+
+        @contextmanager
+        def start() -> Generator[Pool, None, None]:
+            try:
+                yield pool
+            finally:
+                pool.renew()
+
+        yield start
 
 
 @dataclass
@@ -80,7 +110,8 @@ class Part:
     def take(self, pool: Pool, say: Callable[[str], None]) -> None:
         """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
         patience = 1 if self.processes < self.effort.looks[0] else PATIENCE
-        self.taken.take(pool, self.processes, self.effort.blocks, say, patience)
+        effort = self.effort
+        self.taken.take(pool, self.processes, effort.blocks, say, patience, effort.skips_equal)
         self.processes += 1
 
     def is_done(self, is_over: bool) -> bool:
@@ -94,7 +125,7 @@ class Course:
     """A contest on its way to a verdict."""
 
     def __init__(self, contest: Contest, effort: Effort) -> None:
-        self.first = Part(Taken(contest), effort)
+        self.first = Part(Taken(contest, resolution=effort.resolution), effort)
         self.second: Part | None = None
         """Of a change."""
 
@@ -103,11 +134,12 @@ class Course:
         if self.second is None:
             if not self.first.is_done(is_over):
                 return self.first
-            metrics = self.first.effort.metrics
-            if not any(is_change(c, metrics) for c in self.first.taken.comparisons()):
+            taken, effort = self.first.taken, self.first.effort
+            if not any(is_change(c, effort.metrics) for c in (*taken.comparisons(), *taken.rivals())):
                 return None
-            known = dict(self.first.taken.failures)  # who ran into a limit once need not do so again
-            self.second = Part(Taken(self.first.taken.contest, failures=known), confirming(metrics))
+            known = dict(taken.failures)  # who ran into a limit once need not do so again
+            again = Taken(taken.contest, failures=known, resolution=effort.resolution)
+            self.second, taken.second = Part(again, confirming(effort)), again
         return None if self.second.is_done(False) else self.second
 
     def comparisons(self) -> list[Comparison]:
@@ -120,15 +152,19 @@ class Course:
 
 def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
     """Is there nothing to be learned from another process?"""
+    if taken.is_same_program:
+        return True
     judged = [c for c in taken.comparisons(effort.alpha) if c.metric in effort.metrics and c.failure is None]
-    return not judged or (processes in effort.looks and all(c.verdict != "unclear" for c in judged))
+    if judged and processes not in effort.looks:
+        return False
+    return all(c.verdict != "unclear" for c in (*judged, *taken.rivals(effort.alpha)))
 
 
 def compared(
     contests: Sequence[Contest],
     effort: Effort,
     progress: Progress = quiet,
-    start: Callable[[], AbstractContextManager[Pool]] = new_process,
+    start: Start | None = None,
 ) -> list[list[Comparison]]:
     """The comparisons of each contest."""
     return [found for _, found in settled(contests, effort, progress, start)]
@@ -138,10 +174,13 @@ def settled(
     contests: Sequence[Contest],
     effort: Effort,
     progress: Progress = quiet,
-    start: Callable[[], AbstractContextManager[Pool]] = new_process,
+    start: Start | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> list[tuple[Taken, list[Comparison]]]:
     """(evidence, comparisons) of each contest, in their order.
+
+    Args:
+        start: gives a fresh process for as long as its context lasts; default: `fresh_processes`.
 
     Raises:
         KeyboardInterrupt: passes through, and leaves no process.
@@ -149,20 +188,22 @@ def settled(
     begun, dice = clock(), random.Random(0)
     courses = [Course(contest, effort) for contest in contests]
     on_their_way = courses
-    for process in count():
-        is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
-        due = [(course, part) for course in on_their_way if (part := course.due(is_over)) is not None]
-        if not due:
-            break
-        on_their_way = [course for course, _ in due]
-        with start() as pool:
-            for _, part in dice.sample(due, len(due)):
-                label = part.taken.contest.case.label
+    with ExitStack() as stack:
+        begin = start or stack.enter_context(fresh_processes())
+        for process in count():
+            is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
+            due = [(course, part) for course in on_their_way if (part := course.due(is_over)) is not None]
+            if not due:
+                break
+            on_their_way = [course for course, _ in due]
+            with begin() as pool:
+                for _, part in dice.sample(due, len(due)):
+                    label = part.taken.contest.case.label
 
-                def say(stage: str, label: str = label, left: int = len(due), process: int = process) -> None:
-                    progress(Step(process, label, stage, left, len(courses)))
+                    def say(stage: str, label: str = label, left: int = len(due), process: int = process) -> None:
+                        progress(Step(process, label, stage, left, len(courses)))
 
-                part.take(pool, say)
+                    part.take(pool, say)
     return [(course.first.taken, course.comparisons()) for course in courses]
 
 
@@ -177,9 +218,13 @@ def unasked(found: Sequence[Comparison], metrics: frozenset[Metric]) -> list[Com
     ]
 
 
-def confirming(metrics: frozenset[Metric]) -> Effort:
-    """A second measurement. The first two builds of a process are not compared, so compiling needs a third block."""
-    return replace(CONFIRMING, metrics=metrics, blocks=3 if "compile" in metrics else CONFIRMING.blocks)
+def confirming(first: Effort) -> Effort:
+    """A second measurement of what `first` saw. Small changes take it as many processes and blocks as they took the
+    first one. The first two builds of a process are not compared, so compiling needs a third block."""
+    is_fine = first.resolution < SAME_WITHIN
+    looks = FINE_LOOKS if is_fine else CONFIRMING.looks
+    blocks = first.blocks if is_fine or "compile" in first.metrics else CONFIRMING.blocks
+    return replace(first, looks=looks, max_time_s=None, alpha=CONFIRMING.alpha, blocks=blocks)
 
 
 def is_change(comparison: Comparison, metrics: frozenset[Metric]) -> bool:

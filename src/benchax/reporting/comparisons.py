@@ -12,7 +12,8 @@ from rich.text import Text
 
 from benchax.comparing.gate import amount
 from benchax.comparing.ranking import Comparisons, Rank
-from benchax.model import Comparison, Metric, Remark
+from benchax.comparing.resolution import blind_spot
+from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import terminal
 from benchax.reporting.tables import Grid, Style
 from benchax.stats.ratios import grade
@@ -20,6 +21,10 @@ from benchax.units import number, percent
 
 STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 ADVICE = "advice"
+TIMERS: dict[Method, str] = {
+    "one process": "wall, paired: the versions in turns in one process",
+    "process pairs": "wall, paired: whole processes in turns on one core",
+}
 OF_A_CASE = ("outputs-differ", ADVICE)
 """Remarks that are about one case."""
 COLUMN = 24
@@ -43,8 +48,8 @@ def drawn(found: Comparisons) -> RenderableType:
         parts += [Text(), terminal.grid(grid)]
     if said := summary(found):
         parts += [Text(), Text(said)]
-    if seen := sight(found):
-        parts += [Text(), Text(seen, style="dim")]
+    if seen := [line for line in (sight(found), blind_spot(found)) if line]:
+        parts += [Text(), *(Text(line, style="dim") for line in seen)]
     if other := others(found):
         parts += [Text()] + [Text(sentence) for sentence in other]
     if notes := remarks(found):
@@ -59,9 +64,11 @@ def text(found: Comparisons) -> str:
 def html(found: Comparisons) -> str:
     """A fragment for notebooks; styles as those of a measurement."""
     tables = "".join(map(_table, grids(found)))
-    last = f"<div>{escape(summary(found))}</div>" if summary(found) else ""
+    said = [line for line in (summary(found), blind_spot(found)) if line]
+    last = "".join(f"<div>{escape(line)}</div>" for line in said)
+    first = f"<div style='opacity:.75'>{escape(heading(found))}</div>" if heading(found) else ""
     notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(found))
-    return f"<div class='benchax'>{tables}{last}{notes}</div>"
+    return f"<div class='benchax'>{first}{tables}{last}{notes}</div>"
 
 
 def _table(grid: Grid) -> str:
@@ -82,7 +89,7 @@ def grids(found: Comparisons) -> list[Grid]:
 
 
 def heading(found: Comparisons) -> str:
-    """What was compared, where, and by how much data."""
+    """What was compared, where, by which timer, and by how much data."""
     first = next((c for c in found if c.blocks), None)
     if first is None or first.environment is None:
         return ""
@@ -92,7 +99,8 @@ def heading(found: Comparisons) -> str:
     pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.labels else ""
     # A case has the name of a function, unless another was given: that says nothing where functions are listed.
     name = "" if first.case.name in found.labels else f"{first.case.label}: "
-    return f"{name}{where} · {pairs}" if found.labels else where
+    line = f"{name}{where} · {pairs}" if found.labels else where
+    return "\n".join(part for part in (line, TIMERS.get(first.method, "")) if part)
 
 
 def sight(found: Comparisons) -> str:
@@ -109,7 +117,7 @@ def sight(found: Comparisons) -> str:
 def function_grid(found: Comparisons) -> Grid:
     """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
     baseline, *candidates = found.labels
-    names = ("case", "median", f"against {_column(baseline)}", "result", "compile", "peak", "verdict")
+    names = ("case", "time", f"against {_column(baseline)}", "result", "compile", "peak", "verdict")
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
     used = [i for i in range(len(names)) if any(line[i] for line in lines)]
     verdicts = {c.candidate.label: c.verdict for c in found.of("run")}
@@ -149,7 +157,7 @@ def _result(c: Comparison) -> str:
 
 
 def ranking_grid(found: Comparisons) -> Grid:
-    """Places, and times as those of the fastest."""
+    """Places, and times as those of the fastest, of the pairs of each with it."""
     places = [rank.place for rank in found.ranking]
     marked = [f"{place}=" if places.count(place) > 1 else str(place) for place in places]
     times = ["1", *map(_multiple, found.ranking[1:])]

@@ -18,6 +18,11 @@ LEAST_CHANGE = 0.02
 SAME_WITHIN = 0.05
 
 
+def least_change(resolution: float) -> float:
+    """The smallest change that has a name where "same" means within `resolution`: 2 % at 5 %, 0.4 % at 1 %."""
+    return resolution * LEAST_CHANGE / SAME_WITHIN
+
+
 def verdict(ratio: Ratio, *, least_change: float = LEAST_CHANGE, same_within: float = SAME_WITHIN) -> Verdict:
     """Slower or faster: the interval leaves out 1, and the ratio is beyond `least_change`. Same: the interval is within
     1 / (1 + same_within) and 1 + same_within. Else unclear, which is not "no change"."""

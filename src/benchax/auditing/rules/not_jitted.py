@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchax.auditing.base import NotApplicable, found, measured_gain
 from benchax.auditing.evidence import Evidence
-from benchax.comparing.break_even import break_even
+from benchax.comparing.break_even import break_even, of_comparison
 from benchax.model import Severity
 from benchax.results.audit import Finding
 
@@ -27,10 +27,11 @@ class NotJitted:
         pays = break_even(e.eager, e.measurement)
         if pays.speedup < WORTH_ASKING:
             return
-        gain = measured_gain(e.compare("jax.jit", e.case, e.eager_case))
+        c = e.compare("jax.jit", e.case, e.eager_case)
+        gain = measured_gain(c)
         if gain is None:
             return
-        seen = [str(pays)]
+        seen = [str(of_comparison(pays.build_s, c) or pays)]
         if e.inspection.jaxpr is not None:
             seen.append(f"{e.inspection.jaxpr.equations} operations, sent to the device one by one")
         yield found(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchax.auditing.base import NotApplicable, found, measured_gain
 from benchax.auditing.evidence import Evidence
-from benchax.comparing.break_even import break_even
+from benchax.comparing.break_even import break_even, of_comparison
 from benchax.errors import NotMeasured
 from benchax.model import Comparison, Severity
 from benchax.results.audit import Finding
@@ -40,7 +40,7 @@ class TrivialJit:
         yield found(
             self,
             f"compiling pays from {calls:,} calls on at best" if calls else "compiling never pays",
-            [str(pays)],
+            [str(of_comparison(pays.build_s, c, is_eager_baseline=False) or pays)],
             "Leave jax.jit away, or jit the function that calls this one: a jit within a jit costs nothing.",
             where=e.def_where,
             gain=measured_gain(c),

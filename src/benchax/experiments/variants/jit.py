@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
-from benchax.comparing.break_even import BreakEven
+from benchax.comparing.break_even import of_comparison
 from benchax.errors import NotMeasured
 from benchax.experiments.base import Facts, Prepared
 from benchax.experiments.functions import plain
@@ -45,20 +44,10 @@ class Eager:
 
 
 def _break_even(build_s: float | None, c: Comparison | None, *, is_eager_first: bool) -> Facts:
-    if c is None or build_s is None or c.baseline_value is None or not c.ratio or not c.low or not c.high:
+    if c is None or build_s is None:
         return ()
-    # Ratios are candidate over baseline; by them and one median, since both sides' medians saw other moments.
-    eager, jitted = (c.baseline_value, c.baseline_value * c.ratio)
-    saved = [c.baseline_value * (1 - ratio) for ratio in (c.ratio, c.low, c.high)]
-    if not is_eager_first:
-        eager, jitted, saved = jitted, eager, [-s for s in saved]
-    middle, *ends = saved
-    calls, low, high = (_calls(build_s, s) for s in (middle, max(ends), min(ends)))
-    return (("break-even", str(BreakEven(build_s, eager, jitted, calls, low, high))),)
-
-
-def _calls(build_s: float, saved_s: float) -> int | None:
-    return math.ceil(build_s / saved_s) if saved_s > 0 else None
+    found = of_comparison(build_s, c, is_eager_baseline=is_eager_first)
+    return () if found is None else (("break-even", str(found)),)
 
 
 MEMBERS = (Jit(), Eager())
