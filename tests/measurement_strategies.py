@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchax.model import (
     Absent,
+    CallFloor,
     CaseId,
     Census,
     Cost,
@@ -109,6 +110,7 @@ RICH = Measurement(
         compile_s=0.25,
         first_run_s=0.003,
         dispatch_s=8e-6,
+        call_floor=CallFloor((8.1e-6, 8e-6), (1.3e-5, 1.29e-5)),
         transfer_out=Transfer(524288, (1e-6,), is_zero_copy=True),
         cache="miss",
         cold="process",

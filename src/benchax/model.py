@@ -191,8 +191,34 @@ class Transfer:
 
 
 @dataclass(frozen=True)
+class CallFloor:
+    """Calls of a program that does next to nothing, each followed by one of the measured program; all waited for.
+
+    It has as many arguments and results as the measured one, and runs on the same thread.
+    """
+
+    elapsed_s: tuple[float, ...]
+    """Of each call that does next to nothing."""
+    call_s: tuple[float, ...]
+    """Of each call of the measured program, in turns with those."""
+
+    @property
+    def median_s(self) -> float:
+        return median(self.elapsed_s)
+
+    @property
+    def median_call_s(self) -> float:
+        return median(self.call_s)
+
+    @property
+    def share(self) -> float:
+        """Of a call, at least: by the medians, or by the least readings where these say less."""
+        return min(self.median_s / self.median_call_s, min(self.elapsed_s) / min(self.call_s))
+
+
+@dataclass(frozen=True)
 class Stages:
-    """What a call costs once. Each is one reading, but for the transfers and `dispatch_s` (median of several)."""
+    """What a call costs once. Each is one reading, but for transfers, `dispatch_s` (a median) and the floor."""
 
     transfer_in: Transfer | None = None
     trace_s: float | None = None
@@ -201,6 +227,8 @@ class Stages:
     first_run_s: float | None = None
     dispatch_s: float | None = None
     """Time until the call returns, when everything is warm. Where XLA:CPU runs inline it contains the work."""
+    call_floor: CallFloor | None = None
+    """What a call costs whatever the program does; of calls below a millisecond."""
     transfer_out: Transfer | None = None
     cache: Cache | None = None
     """JAX's persistent cache during compile_s; "warm": nothing was compiled, it was there already."""
@@ -214,6 +242,10 @@ class Stages:
     @property
     def transfer_out_s(self) -> float | None:
         return self.transfer_out.median_s if self.transfer_out else None
+
+    @property
+    def call_floor_s(self) -> float | None:
+        return self.call_floor.median_s if self.call_floor else None
 
     @property
     def build_s(self) -> float | None:

@@ -8,12 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from benchax.artifacts.counts import counts
+from benchax.artifacts import operations
+from benchax.artifacts.cost import cost
+from benchax.artifacts.counts import counts, least_operations
 from benchax.results.inspection import Counts
 
 X = jax.ShapeDtypeStruct((64, 64), jnp.float32)
@@ -64,7 +67,6 @@ STRAIGHT = {
     "cumulative sum": (lambda x: jnp.cumsum(x[0]), X),
     "update in place": (lambda x: lax.dynamic_update_slice(x, x[:2, :2] * 2, (3, 3)), X),
     "scatter": (lambda x: x.at[jnp.array([1, 2, 5])].add(1.0), X),
-    "fft": (jnp.fft.fft, X),
     "complex matmul": (lambda x: (x + 1j) @ (x + 2j), X),
     "gradient": (jax.grad(lambda x: jnp.sum(jnp.tanh(x @ x))), X),
 }
@@ -80,6 +82,46 @@ def test_without_loops_the_count_is_that_of_xla(name: str) -> None:
     assert found.flops == pytest.approx(theirs.get("flops", 0), rel=0.01)
     assert found.transcendentals == pytest.approx(theirs.get("transcendentals", 0), rel=0.01)
     assert found.bytes_accessed == pytest.approx(theirs["bytes accessed"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype", "flops"),
+    [
+        (jnp.fft.fft, (4096,), "complex64", 5 * 4096 * 12),
+        (jnp.fft.ifft, (8, 4096), "complex64", 8 * 5 * 4096 * 12),
+        (jnp.fft.rfft, (4096,), "float32", 2.5 * 4096 * 12),
+        (jnp.fft.irfft, (2049,), "complex64", 2.5 * 4096 * 12),
+        (jnp.fft.fft2, (64, 32), "complex64", 5 * 64 * 32 * 11),
+        (jnp.fft.fft, (1000,), "complex64", 5 * 1000 * np.log2(1000)),
+    ],
+)
+def test_ffts_are_counted_as_their_benchmarks_count_them(function, shape, dtype, flops) -> None:
+    """5·N·log2(N), half of it for real numbers; and XLA's sum is corrected to the same."""
+    compiled, found = built(function, jnp.ones(shape, dtype))
+
+    assert found.flops == pytest.approx(flops, rel=1e-6)
+    corrected = cost(compiled, compiled.as_text())
+    assert corrected is not None
+    assert corrected.flops == pytest.approx(flops, rel=1e-6)
+
+
+def test_a_count_of_ffts_that_is_not_known_is_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, _ = built(jnp.fft.fft, jnp.ones(64, "complex64"))
+    monkeypatch.setattr(operations, "xla_fft_flops", lambda *_: 1e9)
+
+    found = cost(compiled, compiled.as_text())
+
+    assert found is not None
+    assert found.flops is None
+
+
+def test_the_least_that_a_cumulative_sum_needs_is_one_operation_each() -> None:
+    compiled, found = built(lambda x: jnp.cumsum(x.ravel()), X)
+    written = jax.jit(lambda x: jnp.cumsum(x.ravel())).lower(X).as_text(dialect="hlo")
+
+    assert least_operations(written) == X.size
+    assert least_operations(compiled.as_text()) <= found.flops
+    assert least_operations("") is None
 
 
 def chained(turns: int) -> Any:

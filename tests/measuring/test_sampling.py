@@ -114,6 +114,28 @@ def test_readings_that_reach_down_to_zero_are_not_a_measurement():
     assert believable(Samples("loop", 10, (1e-6,) * 40)).timer == "loop"
 
 
+def test_readings_of_nothing_say_of_a_long_call_that_its_work_is_elsewhere():
+    """A function of 28 ms does not take less than a reading of the clock."""
+    nothing = Samples("in_graph", 1, (300e-9,) * 40, overhead_s=281e-9)
+
+    with pytest.raises(NotMeasured, match=r"^it takes less than reading the clock does \(281 ns\)$"):
+        believable(nothing, call_s=9e-6)
+    with pytest.raises(NotMeasured) as refusal:
+        believable(nothing, call_s=28e-3)
+
+    assert refusal.value.problem == (
+        "its work is not inside the timing program: what is there takes less than reading the clock does (281 ns), and "
+        "the shortest call took 28.0 ms"
+    )
+
+
+def test_readings_that_reach_down_to_zero_name_the_call_beside_them():
+    noise = Samples("loop", 10, tuple((-1) ** i * 1e-9 for i in range(40)))
+
+    with pytest.raises(NotMeasured, match=r"drowned by noise; the shortest call took 28\.0 ms"):
+        believable(noise, call_s=28e-3)
+
+
 def call_taking(clock, durations_ns):
     durations = iter(durations_ns)
 

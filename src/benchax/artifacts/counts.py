@@ -61,11 +61,26 @@ def counts(hlo_text: str, module: Module | None = None) -> Counts | None:
     )
 
 
+def least_operations(hlo_text: str) -> float | None:
+    """Operations, transcendentals as one each, that a program cannot do without however its windows are computed.
+
+    A cumulative sum is written as a reduce-window of n windows with n elements, and is n operations where it is
+    computed from left to right; so each element of a reduce-window's result counts as one here. Custom calls count as
+    nothing. None where the text has no entry computation.
+    """
+    module = hlo_module.parse(hlo_text)
+    if module.entry is None:
+        return None
+    work = _Adder(module, loops.loops(module), is_least=True).computation(module.entry)
+    return work.flops + work.transcendentals
+
+
 class _Adder:
     """Adds up computations, each once, and notes what restricts the sum."""
 
-    def __init__(self, module: Module, found: tuple[Loop, ...]) -> None:
+    def __init__(self, module: Module, found: tuple[Loop, ...], *, is_least: bool = False) -> None:
         self.module = module
+        self.is_least = is_least
         self.loops = {loop.name: loop for loop in found}
         self.restrictions: dict[str, None] = {}  # ordered, each once
         self.known: dict[tuple[str, bool], Work] = {}
@@ -90,6 +105,8 @@ class _Adder:
             return self.conditional(instruction)
         if opcode in _CALLS:
             return self.called(instruction)
+        if opcode == "reduce-window" and self.is_least:
+            return self.applied(instruction).times(operations.elements(instruction.shape))
         done = operations.arithmetic(computation, instruction, self.applied)
         return done if is_fused else done._replace(bytes=operations.moved_bytes(computation, instruction))
 

@@ -31,7 +31,8 @@ CALLS = (
     "update_computation",
 )
 
-_OPENS = re.compile(r"(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{\s*$")
+# Before XLA has optimised it, a program is printed without the parameters of its computations.
+_OPENS = re.compile(r"(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) (?:\(.*)?\{\s*$")
 _KEY = re.compile(r"\s*,?\s*([\w.\-]+)=")
 _NAME = re.compile(r"%?([\w.\-]+)")
 _REFERENCE = re.compile(r"%([\w.\-]+)")

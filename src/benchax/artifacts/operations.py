@@ -3,7 +3,10 @@
 The rules are those of XLA's own cost analysis (xla/service/hlo_cost_analysis.cc), so that the two agree where both are
 right. An elementwise operation is 1 per element of the result, integers and comparisons included, complex numbers too;
 a multiply-add is 2; exp, log, sqrt, tanh and their like are transcendentals and nothing else. Other than XLA we take
-sorting n rows of m to be n·m·log2(m) comparisons (XLA: n·m·log2(n·m)).
+sorting n rows of m to be n·m·log2(m) comparisons (XLA: n·m·log2(n·m)), and an FFT of N points to be 5·N·log2(N)
+operations, one of real numbers half of that, as FFTW's benchmarks do (Frigo and Johnson, The Design and Implementation
+of FFTW3, Proc. IEEE 93, 2005, section VI; XLA: 8·N·floor(log2(N)), real numbers or not, and
+the product of the logarithms of several axes).
 
 Bytes are read once per operand and written once. Slices, gathers and updates in place touch what they move, not the
 array that they move it in or out of. What caches keep is not known here.
@@ -160,12 +163,18 @@ def _sort(computation: Computation, instruction: Instruction, applied: Applied) 
 
 
 def _fft(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    """8 per point and halving, as XLA takes it: a complex multiplication of 4 multiply-adds; in fact fewer do."""
-    lengths = _listed(instruction, "fft_length")
-    halvings = sum(max(length, 1).bit_length() - 1 for length in lengths)
+    """Of N points, several axes together: 5·N·log2(N) real operations, and 2.5·N·log2(N) of real numbers."""
     kind = hlo_module.attributes(instruction).get("fft_type", "")
-    real = _operand_dimensions(computation, instruction, 0) if kind == "RFFT" else dimensions(instruction.shape)
-    return Work(flops=8.0 * halvings * math.prod(real))
+    points = _operand_dimensions(computation, instruction, 0) if kind == "RFFT" else dimensions(instruction.shape)
+    halvings = math.log2(max(math.prod(_listed(instruction, "fft_length")), 1))
+    return Work(flops=(2.5 if kind in ("RFFT", "IRFFT") else 5.0) * halvings * math.prod(points))
+
+
+def xla_fft_flops(computation: Computation, instruction: Instruction) -> float:
+    """What XLA's own analysis counts: 8 per number that goes in, times the halvings of one axis times those of the
+    next (jax 0.10.2)."""
+    halvings = math.prod(max(length, 1).bit_length() - 1 for length in _listed(instruction, "fft_length"))
+    return 8.0 * halvings * math.prod(_operand_dimensions(computation, instruction, 0))
 
 
 def _random(computation: Computation, instruction: Instruction, applied: Applied) -> Work:

@@ -1,4 +1,4 @@
-"""Reads the clock inside compiled code: `stamp`, and the differences of stamps.
+"""Reads the clock inside compiled code: `stamp`, the differences of stamps, and `tie` for what they would not hold.
 
 Only data dependencies order what XLA:CPU runs. A stamp therefore passes its operands through: what is computed from the
 returned ones runs after it, and what its operands are computed from ran before it. What does *not* pin a clock, proved
@@ -10,15 +10,18 @@ XLA runs them on several threads in any order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.extend.core import jaxpr_as_fun
 
-from benchax.clock import handlers
+from benchax.clock import handlers, survey
 from benchax.clock.selftest import nanoseconds, tier
-from benchax.errors import UsageError
+from benchax.clock.tying import tie_program, zero_of
+from benchax.errors import NotAvailable, UsageError
 
 T = TypeVar("T")
 
@@ -60,6 +63,49 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
     passed, time = handlers.stamp(tier(), arrays)
     passed = [_as_key(new, old) if _is_key(old) else new for new, old in zip(passed, leaves, strict=True)]
     return jax.tree.unflatten(tree, passed), time
+
+
+def tie(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, to be called after a reading of the clock and with it; nothing of it is computed before.
+
+        x, start = stamp(x)
+        y = tie(f)(start, x)
+        y, end = stamp(y)
+
+    Without it, what does not depend on `x` (a mask, a fixed key, a loop over constants) may be computed before `start`
+    or, in a loop, once for all of its iterations. What XLA folds into constants when it compiles `f` alone is folded
+    here too. Results are those of `f`.
+
+    Returns:
+        A function of (time, *args): u32[2] as `stamp` returns it, and the arguments of `function`. Call it where it is
+        traced, inside `jax.jit`.
+
+    Raises:
+        NotAvailable, when it is called: something in it depends on no input and cannot be tied, such as a callback
+            without arguments, or a program for several devices.
+    """
+
+    def tied(time: Any, *args: Any) -> Any:
+        leaves, tree = jax.tree.flatten(args)
+        trees: list[Any] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            outputs, out_tree = jax.tree.flatten(function(*jax.tree.unflatten(tree, leaves)))
+            trees[:] = [out_tree]
+            return outputs
+
+        program = jax.make_jaxpr(flat)(*leaves)
+        after, impossible = tie_program(survey.alive(program))
+        if impossible:
+            raise NotAvailable(
+                f"{', '.join(sorted(set(impossible)))} in {getattr(function, '__name__', function)!s} depends on no "
+                "input, and cannot be tied to a reading of the clock",
+                hint="give it an argument that is made of the inputs",
+            )
+        outputs = jaxpr_as_fun(after)(zero_of(time), *leaves) if after else jaxpr_as_fun(program)(*leaves)
+        return jax.tree.unflatten(trees[0], outputs)
+
+    return tied
 
 
 def _is_key(leaf: Any) -> bool:

@@ -88,7 +88,7 @@ def repeated(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, now:
     def once(state: Any) -> Any:
         i, inputs, now, _, stamps = state
         (inputs, now), start = stamp((inputs, now))
-        (outputs, start), end = stamp((traced.run(inputs), start))
+        (outputs, start), end = stamp((traced.run_after(start, inputs), start))
         (outputs, end), after = stamp((outputs, end))
         row = jnp.stack([start, end, after])
         return i + 1, inputs, after, outputs, lax.dynamic_update_index_in_dim(stamps, row, i, 0)

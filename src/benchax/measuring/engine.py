@@ -12,6 +12,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,12 +27,13 @@ import jax
 from benchax.artifacts.cost import cost, inline_flops, lowered_flops
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
-from benchax.environment import capture
+from benchax.environment import capture, jax_config
 from benchax.errors import NotMeasured
 from benchax.measuring import memory, noise, purity, stages, timers
 from benchax.measuring.closed_over import ClosedOver
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import exported
+from benchax.measuring.floor import call_floor
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.purity import Purity
@@ -179,7 +181,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
         subject = _called(record, case, subject, options)
         _transfers(record, subject)
         warmup = _warm_up(record, subject, options, record.stages.first_run_s)
-        _dispatch(record, subject)
+        _dispatch(record, subject, built, warmup)
         compiles = _sample(record, subject, options, warmup)
         _memory(record, subject, options)
     elif options.stages != "build":
@@ -211,7 +213,7 @@ def _left_out(options: Options) -> list[Absent]:
 
 _REACHES = ("build", "first_run", "samples", "all")
 _LEFT_OUT = (
-    ("stages.transfer_in", "stages.transfer_out", "stages.dispatch_s"),
+    ("stages.transfer_in", "stages.transfer_out", "stages.dispatch_s", "stages.call_floor"),
     ("samples",),
     ("stages.first_run_s", "numerics", "memory.compiled_rise_bytes", "memory.eager_rise_bytes"),
 )
@@ -315,9 +317,12 @@ def _transfers(record: Record, subject: Subject) -> None:
         record.absent.append(Absent("stages.transfer_out", "there are no output arrays"))
 
 
-def _dispatch(record: Record, subject: Subject) -> None:
+def _dispatch(record: Record, subject: Subject, built: Built, warmup: Warmup) -> None:
     record.enter("dispatch")
     record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.ready))
+    with record.or_absent("stages.call_floor"):
+        flops = inline_flops(built.compiled) if built.compiled is not None else None
+        record.stages = replace(record.stages, call_floor=call_floor(subject, warmup.last_s, flops))
 
 
 def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) -> int:
@@ -344,7 +349,7 @@ def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) 
                     call_s=warmup.least_s,
                 )
             compiles += log.compiles
-            record.samples.append(believable(replace(samples, answers=timer.answers)))
+            record.samples.append(believable(replace(samples, answers=timer.answers), _least_call_s(record, warmup)))
     if record.samples:
         record.absent.append(Absent(OTHER_PROCESSES, why_alone))
     return compiles
@@ -361,6 +366,13 @@ def _share_time(record: Record, options: Options, warmup: Warmup) -> tuple[Optio
     except NotMeasured as error:
         why = error.problem
     return share_time(options, record.processes), why
+
+
+def _least_call_s(record: Record, warmup: Warmup) -> float:
+    """The shortest call that was seen of the function itself; 0 where none was."""
+    floor, wall = record.stages.call_floor, next((s.summary for s in record.samples if s.timer == "wall"), None)
+    seen = [*warmup.windows_s, *(floor.call_s if floor else ()), *((wall.min_s,) if wall else ())]
+    return min(seen, default=0.0)
 
 
 def _export(record: Record, subject: Subject, options: Options) -> None:
@@ -470,4 +482,6 @@ def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, co
         mutated=tuple(getattr(subject.outputs, "state", ())),
         notes=record.notes,
         purity=record.purity,
+        is_dispatch_async=jax_config(jax.config).get("jax_cpu_enable_async_dispatch", True) is not False,
+        has_glibc=platform.libc_ver()[0] == "glibc",
     )

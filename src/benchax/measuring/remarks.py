@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters
+from benchax.artifacts.cost import INLINE_FLOPS
+from benchax.artifacts.counts import least_operations
+from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.program import Program
@@ -23,8 +25,6 @@ from benchax.model import Cost, Memory, Noise, Numerics, Remark, Samples, Severi
 from benchax.stats.summary import Summary
 from benchax.units import count, percent, seconds, size
 
-INLINE_FLOPS = 1000
-"""XLA:CPU runs programs with fewer on the calling thread (xla/pjrt/cpu/cpu_client.cc, cheap_computation_)."""
 MAPPED_BYTES = 32 * 2**20
 """From here up glibc maps every allocation afresh: 20-44 GB/s became 1.6-2.7 GB/s for `x + 1` on CPU."""
 UNUSED_INPUTS = (
@@ -68,14 +68,16 @@ class Evidence:
     purity: Purity = field(default_factory=Purity)
     undecided: str = ""
     """Why it cannot be told whether the compiled result is right; empty where it can."""
+    is_dispatch_async: bool = True
+    """Does JAX hand big programs to another thread on CPU (jax_cpu_enable_async_dispatch)?"""
+    has_glibc: bool = True
+
+    def written_hlo(self) -> str:
+        """The program before XLA optimised it; empty where it cannot be had."""
+        return self.built.lowered.as_text(dialect="hlo") if self.built.lowered is not None else ""
 
     def summary(self, timer: str) -> Summary | None:
         return next((s.summary for s in self.samples if s.timer == timer), None)
-
-    @property
-    def resident(self) -> Summary | None:
-        """What the function costs inside a bigger program, by the better of the two timers that say so."""
-        return self.summary("in_graph") or self.summary("loop")
 
 
 def remarks(evidence: Evidence) -> tuple[Remark, ...]:
@@ -104,7 +106,7 @@ def recompiled(e: Evidence) -> Remark | None:
         "recompiled",
         "error",
         f"{n} program{'s were' if n > 1 else ' was'} compiled while the function was being timed: the times contain "
-        "compiling. A shape, dtype, static value or function object changes from call to call.",
+        "compiling. The usual reason: a shape, dtype, static value or function object changes from call to call.",
     )
 
 
@@ -122,12 +124,14 @@ def not_steady(e: Evidence) -> Remark | None:
 def numpy_inputs(e: Evidence) -> Remark | None:
     if not e.inputs.numpy_bytes:
         return None
-    moved = f", {seconds(e.stages.transfer_in_s)} here," if e.stages.transfer_in_s else ""
+    transfer = e.stages.transfer_in
+    moved = f", {seconds(transfer.median_s)} here," if transfer else ""
+    verb = "hands them over without a copy" if transfer and transfer.is_zero_copy else "transfers them"
     return Remark(
         "numpy-inputs",
         "warning",
         f"inputs of {size(e.inputs.numpy_bytes)} came as NumPy arrays and were put on the device once, before "
-        f"timing; a call with NumPy arrays transfers them{moved} every time",
+        f"timing; a call with NumPy arrays {verb}{moved} every time",
     )
 
 
@@ -150,14 +154,21 @@ def no_inputs(e: Evidence) -> Remark | None:
 
 
 def folded(e: Evidence) -> Remark | None:
-    """The compiled program does next to nothing of what was written: folded into constants, or unused."""
+    """The compiled program does next to nothing of what was written: folded into constants, or unused.
+
+    XLA's counts are a first look: they take a cumulative sum of n for n² operations as it is written, and for n as it
+    is compiled. What is said rests on one count of ours, of both texts.
+    """
     if not e.has_data or not e.hlo or (e.cost and e.cost.has_loops):
         return None
     if entry_uses_parameters(e.hlo) is False:
         return Remark("folded", "warning", UNUSED_INPUTS)
-    before, after = e.lowered_flops, e.cost.flops if e.cost else None
-    # A program that keeps its transcendentals or fuses into library calls may count no flops at all and still work.
-    if not before or before < INLINE_FLOPS or after is None or after >= FOLDED_SHARE * before:
+    written, left = e.lowered_flops, e.cost.flops if e.cost else None
+    # Nobody can look into the calls of libraries; a program of transcendentals alone has no FLOPs by XLA's count.
+    if not written or written < INLINE_FLOPS or (left or 0.0) >= FOLDED_SHARE * written or opaque_calls(e.hlo):
+        return None
+    before, after = least_operations(e.written_hlo()), least_operations(e.hlo)
+    if before is None or after is None or before < INLINE_FLOPS or after >= FOLDED_SHARE * before:
         return None
     return Remark(
         "folded",
@@ -241,41 +252,42 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def dispatch_bound(e: Evidence) -> Remark | None:
-    wall, resident = e.summary("wall"), e.resident
-    if not wall or not resident or wall.median_s - resident.median_s < DISPATCH_SHARE * wall.median_s:
+    """By the floor, in turns with calls of the function: medians taken apart differ by what the machine did."""
+    floor = e.stages.call_floor
+    if not floor or floor.share < DISPATCH_SHARE:
         return None
-    # Above 1 ms the difference is not dispatch: see resident_far_below_wall.
-    if wall.median_s > SLOPE_LIMIT_S:
-        return None
-    overhead = wall.median_s - resident.median_s
+    each, call = seconds(floor.median_s, 2), seconds(floor.median_call_s, 2)
+    share = f"{percent(floor.share)} of your {call}" if floor.share < 1 else f"as long as yours ({call})"
     return Remark(
         "dispatch-bound",
         "warning",
-        f"{seconds(overhead, 2)} of your {seconds(wall.median_s, 2)} is dispatch (argument handling, hand-over, "
-        f"waiting); inside a bigger program the function costs {seconds(resident.median_s, 2)}",
+        f"a call that does next to nothing takes {each} here; that is {share}. Inside a bigger program, or with more "
+        "work in each call, this is not paid each time",
     )
 
 
 def resident_far_below_wall(e: Evidence) -> Remark | None:
-    wall, resident = e.summary("wall"), e.resident
+    """Of long calls only, beside which calling costs little; by the least of them, which load does not raise."""
+    wall = e.summary("wall")
+    name, resident = next(((n, s) for n in ("in_graph", "loop") if (s := e.summary(n))), ("", None))
     if not wall or not resident or wall.min_s < SLOPE_LIMIT_S or resident.median_s > wall.min_s / 3:
         return None
     return Remark(
         "resident-far-below-wall",
         "warning",
-        f"repeated inside one program it takes {seconds(resident.median_s)}, called {seconds(wall.median_s)}: more "
-        f"than dispatch explains. Either {_wrapper(e)}its outputs are dear to allocate, or a part that does not depend "
-        "on the inputs is computed once for all",
+        f"repeated inside one program it takes {seconds(resident.median_s)} ({name}), and no call took less than "
+        f"{seconds(wall.min_s)}. Reasons that are known: {_wrapper(e)}outputs, which only a call allocates anew, and "
+        "parts that do not depend on the inputs, which a loop may compute once for all. A call costs what wall says",
     )
 
 
 def _wrapper(e: Evidence) -> str:
     """A wrapper's own Python can be most of a call: flax.nnx.jit takes 0.2 to 3 ms for a small model and Adam."""
-    return "it is the Python of the wrapper around it, or " if e.mutated else ""
+    return "the Python of the wrapper around it, " if e.mutated else ""
 
 
 def more_than_a_call(e: Evidence) -> Remark | None:
-    """Part of a call cannot take longer than the call: the machine was another one, from one timer to the next."""
+    """Part of a call cannot take longer than the call: then it was another machine, or another program."""
     wall = e.summary("wall")
     if not wall:
         return None
@@ -291,9 +303,9 @@ def more_than_a_call(e: Evidence) -> Remark | None:
     return Remark(
         "more-than-a-call",
         "warning",
-        f"{listed}, which is a part of the {seconds(wall.median_s)} of a whole call: the timers met the machine at "
-        "two speeds (threads that share a core at times, or a neighbour). The lower figures are nearer to what the "
-        "function costs; measure again",
+        f"{listed}, which is a part of the {seconds(wall.median_s)} of a whole call. Either the machine changed its "
+        "speed between the timers (threads that share a core at times, or a neighbour), or XLA compiles the function "
+        "in another way inside their programs; these readings do not tell which. Measure again",
     )
 
 
@@ -301,26 +313,30 @@ def inline_limit(e: Evidence) -> Remark | None:
     wall = e.summary("wall")
     if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
         return None
-    if e.inline_flops < INLINE_FLOPS:
+    if e.inline_flops < INLINE_FLOPS or not e.is_dispatch_async:
         return None
+    floor = e.stages.call_floor
+    cost = f": a call that does next to nothing there takes {seconds(floor.median_s, 2)} here" if floor else ""
     return Remark(
         "inline-limit",
         "info",
         f"{count(e.inline_flops, 'FLOP')} is at or above XLA:CPU's limit of {INLINE_FLOPS}, so each call is handed "
-        "to another thread, which costs 20 to 100 µs; below the limit it would run on the calling thread",
+        f"to another thread{cost}; below the limit it would run on the calling thread",
     )
 
 
 def page_faults(e: Evidence) -> Remark | None:
     biggest = max(e.output_bytes, e.memory.temp_bytes or 0)
-    if e.platform != "cpu" or biggest < MAPPED_BYTES:
+    if e.platform != "cpu" or biggest < MAPPED_BYTES or not e.has_glibc:
         return None
-    what = "outputs" if biggest == e.output_bytes else "temporaries"
+    is_output = biggest == e.output_bytes
+    what = "outputs" if is_output else "temporaries"
+    advice = "; donating an input of that size avoids it" if is_output else ""
     return Remark(
         "page-faults",
         "warning",
         f"{what} of {size(biggest)}: arrays from {size(MAPPED_BYTES)} up are mapped and page-faulted anew in every "
-        "call on CPU, which can be most of the time; donating an input of that size avoids it",
+        f"call on CPU, which can be most of the time{advice}",
     )
 
 

@@ -31,6 +31,8 @@ LEAST_OF = 5
 """So many calls are enough to tell on which side of a limit a call is."""
 FAR = 10
 """A call of so many times the limit is not preempted, it is long."""
+CALLING_S = 200e-6
+"""More than calling costs on a CPU (5 to 100 µs): a call that takes longer has work to do, or arrays to allocate."""
 CHECK_NS = 5_000_000
 """How long samples are taken without looking at the time limit: looking costs as much as reading."""
 
@@ -90,18 +92,31 @@ def _take(
         switches.append(preemptions())
 
 
-def believable(samples: Samples) -> Samples:
+def believable(samples: Samples, call_s: float = 0.0) -> Samples:
     """`samples`, unless their interval reaches down to zero (a difference of two readings that hardly differ), or
     they are less than what was subtracted from them.
+
+    Args:
+        call_s: the shortest call of the function that was seen; 0 where none was. Where it is far above what calling
+            costs anywhere, a reading of nothing says nothing of the function: its work is elsewhere.
 
     Raises:
         NotMeasured: then.
     """
     overhead_s = (samples.overhead_s or 0.0) / samples.iterations
     if samples.summary.median_s < overhead_s:
-        raise NotMeasured(f"it takes less than reading the clock does ({seconds(overhead_s, 2)})")
+        reading = f"reading the clock does ({seconds(overhead_s, 2)})"
+        if call_s > CALLING_S:
+            raise NotMeasured(
+                f"its work is not inside the timing program: what is there takes less than {reading}, and the shortest "
+                f"call took {seconds(call_s)}"
+            )
+        raise NotMeasured(f"it takes less than {reading}")
     if samples.summary.low_s is not None and samples.summary.low_s <= 0:
-        raise NotMeasured("its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise")
+        call = f"; the shortest call took {seconds(call_s)}" if call_s > CALLING_S else ""
+        raise NotMeasured(
+            f"its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise{call}"
+        )
     return samples
 
 

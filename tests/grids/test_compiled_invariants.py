@@ -1,0 +1,163 @@
+"""Parts of functions that depend on no input: a compiled grid computes them in every repetition, as a call does."""
+
+from __future__ import annotations
+
+import re
+from time import perf_counter_ns
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from benchax.clock import elapsed_s, stamp, tie
+from benchax.errors import NotAvailable
+from benchax.grids.compiled import compiled_grid
+
+X = jnp.asarray(np.random.default_rng(0).random((512, 128)), jnp.float32)
+
+
+def encode_positions(x, positions=None):
+    positions = jnp.arange(512.0) if positions is None else positions
+    angles = positions[:, None] * jnp.exp(-jnp.arange(64.0) * 0.14)
+    return x + jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1)
+
+
+def drop_out(x, key=None):
+    key = jax.random.key(0) if key is None else key
+    return jnp.where(jax.random.bernoulli(key, 0.9, x.shape), x / 0.9, 0)
+
+
+def loop_over_constants(x, start=None):
+    start = jnp.ones(16) if start is None else start
+    return x + lax.fori_loop(0, 4000, lambda i, a: jnp.sin(a) + 0.1, start).sum()
+
+
+def ask_python(x):
+    return x + jax.pure_callback(lambda: np.float32(1), jax.ShapeDtypeStruct((), jnp.float32))
+
+
+SEEN = {"sine": encode_positions, "shift-right-logical": drop_out, "while": loop_over_constants}
+GIVEN = [jnp.arange(512.0), jax.random.key(0), jnp.ones(16)]
+"""What each of them makes itself, as an input: then all of it depends on the inputs."""
+
+
+def least_call_s(function) -> float:
+    jitted, readings = jax.jit(function), []
+    jitted(X).block_until_ready()
+    for _ in range(30):
+        start = perf_counter_ns()
+        jitted(X).block_until_ready()
+        readings.append(perf_counter_ns() - start)
+    return min(readings) / 1e9
+
+
+@pytest.mark.parametrize(("function", "given"), list(zip(SEEN.values(), GIVEN, strict=True)))
+def test_a_part_without_inputs_is_in_the_time(function, given):
+    """Side by side with the same work on inputs, and with calls, several times, because the machine may be busy.
+    Without ties both shares are 0.03 to 0.07."""
+    grid = compiled_grid(
+        {"alone": lambda x, _: function(x), "on inputs": function, "alone again": lambda x, _: function(x)},
+        repeats=30,
+        stop_inside=False,
+    )
+    result = grid((X, given))
+    of_inputs, of_call = [], []
+    while len(of_call) < 6 and not (max(of_inputs, default=0.0) > 0.6 and max(of_call, default=0.0) > 0.3):
+        alone_s, inputs_s, again_s = grid((X, given)).seconds().min(axis=1)
+        of_inputs.append(min(alone_s, again_s) / inputs_s)
+        of_call.append(min(alone_s, again_s) / least_call_s(function))
+
+    assert max(of_inputs) > 0.6
+    assert max(of_call) > 0.3
+    for outputs in result.outputs:
+        np.testing.assert_allclose(outputs, jax.jit(function)(X), rtol=1e-5, atol=1e-5)
+    assert result.notes == ("",) * 3
+
+
+@pytest.mark.parametrize(("opcode", "function"), SEEN.items())
+def test_in_the_optimised_program_it_stands_inside_the_repetition(opcode: str, function):
+    grid = compiled_grid([function], repeats=30, stop_inside=False)
+
+    text = grid.jitted.lower(X, np.float32([np.inf]), np.float32(np.inf)).compile().as_text()
+
+    assert opcode in opcodes_inside_the_loop_around_stamps(text)
+
+
+def opcodes_inside_the_loop_around_stamps(text: str) -> set[str]:
+    """Of the body of the while that reads the clock, and of all that it calls."""
+    named = re.findall(r"^(?:ENTRY )?%?([\w.\-]+) [^\n]*\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    computations = dict(named)
+    bodies = [computations[name] for name in re.findall(r"body=%?([\w.\-]+)", text)]
+    todo, inside = [next(body for body in bodies if "benchax_stamp" in body)], []
+    while todo:
+        inside.append(todo.pop())
+        todo += [computations[n] for n in re.findall(r"(?:calls|to_apply|body)=%?([\w.\-]+)", inside[-1])]
+    return {opcode for part in inside for opcode in re.findall(r" ([a-z][a-z\-]*)\(", part)}
+
+
+def test_constants_are_folded_as_in_the_function_alone():
+    table = np.linspace(0, 1, 512 * 128, dtype=np.float32).reshape(512, 128)
+    grid = compiled_grid([lambda x: x + jnp.sin(table)], repeats=3)
+
+    text = grid.jitted.lower(X, np.float32([np.inf]), np.float32(np.inf)).compile().as_text()
+
+    assert " sine(" not in text
+
+
+def test_what_xla_does_not_move_out_of_an_inner_loop_stays_in_it():
+    """A zero that a scan hands on unchanged would let XLA move the sines out of it: 40 µs for 2 ms."""
+
+    def scanned(x):
+        return lax.scan(lambda c, _: (c + jnp.sin(jnp.arange(128.0)), None), x, None, length=8)[0]
+
+    def inner_bodies(text: str) -> list[str]:
+        called = dict(re.findall(r"^%?([\w.\-]+) [^\n]*\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL))
+        bodies = [called[name] for name in re.findall(r"body=%?([\w.\-]+)", text)]
+        inner = [body for body in bodies if "benchax_stamp" not in body]
+        return [body + "".join(called[n] for n in re.findall(r"calls=%?([\w.\-]+)", body)) for body in inner]
+
+    alone = jax.jit(scanned).lower(X).compile().as_text()
+    grid = compiled_grid([scanned], repeats=3, stop_inside=False)
+    timed = grid.jitted.lower(X, np.float32([np.inf]), np.float32(np.inf)).compile().as_text()
+
+    assert any(" sine(" in body for body in inner_bodies(alone))
+    assert any(" sine(" in body for body in inner_bodies(timed))
+
+
+def test_what_cannot_be_tied_is_said():
+    result = compiled_grid({"asks": ask_python}, repeats=2, stop_inside=False)(X)
+
+    assert result.notes == (
+        "1 operation (pure_callback) does not depend on its inputs and may be computed once for all repetitions",
+    )
+    assert "may be computed once for all repetitions" in str(result)
+
+
+def test_a_tied_function_between_stamps_holds_all_of_its_work():
+    def timed(function):
+        def readings(x, repeats):
+            def once(_, state):
+                x, least = state
+                x, start = stamp(x)
+                y = function(start, x)
+                (x, y, start), end = stamp((x, y, start))
+                return x, jnp.minimum(least, elapsed_s(start, end))
+
+            return lax.fori_loop(0, repeats, once, (x, jnp.inf))[1]
+
+        return jax.jit(readings)
+
+    plain, tied = timed(lambda _, x: encode_positions(x)), timed(tie(encode_positions))
+    shares = [float(plain(X, 30)) / float(tied(X, 30)) for _ in range(5)]
+
+    assert min(shares) < 0.4
+    np.testing.assert_allclose(
+        jax.jit(lambda x: tie(encode_positions)(stamp(x)[1], x))(X), encode_positions(X), atol=1e-5
+    )
+
+
+def test_a_tie_that_is_not_possible_is_refused():
+    with pytest.raises(NotAvailable, match="pure_callback in ask_python depends on no input"):
+        jax.jit(lambda x: tie(ask_python)(stamp(x)[1], x))(X)
