@@ -180,7 +180,8 @@ def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
 
     assert "dispatch-bound" not in odd
     assert odd["resident-far-below-wall"].startswith(
-        "repeated inside one program it takes 3.00 ms (loop), and no call took less than 38.0 ms. Reasons that are known: outputs"
+        "repeated inside one program it takes 3.00 ms (loop), and no call took less than 38.0 ms. Reasons that are "
+        "known: outputs"
     )
 
 
