@@ -21,7 +21,7 @@ BENCH = """
 import benchax, jax, jax.numpy as jnp
 
 def work(x, turns):
-    return jax.lax.fori_loop(0, turns, lambda i, y: 0.5 * jnp.sin(y) + x, x)  # the result is that of 100 turns at any more
+    return jax.lax.fori_loop(0, turns, lambda i, y: 0.5 * jnp.sin(y) + x, x)
 
 @benchax.benchmark(args=("f32[256]",))
 def steady(x):

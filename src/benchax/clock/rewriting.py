@@ -7,8 +7,8 @@ a multiplication and an addition that stand in one iteration, so that other iter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from benchax.clock import estimates, strips, survey
 from benchax.clock.scans import Scan
 from benchax.clock.strips import Arrays, Guard, Loop
 
-T = TypeVar("T")
 Rule = Callable[[Any, Arrays, Any, Guard], tuple[Arrays, Any]]
 """(equation, its operands, flag, guard) to (its results, flag)."""
 
@@ -34,22 +33,19 @@ def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Array
             operands = [_value(v, values) for v in eqn.invars]
             results, flag = RULES.get(eqn.primitive.name, _call)(eqn, operands, flag, guard)
         else:
-            results = bind_as_it_was(jaxpr, eqn, values)
+            results = _as_it_was(jaxpr, eqn, values)
         values.update(zip(eqn.outvars, results, strict=True))
     return [_value(v, values) for v in jaxpr.outvars], flag
 
 
 def _value(atom: Any, values: dict[Any, Any]) -> Any:
-    return literal(atom) if isinstance(atom, core.Literal) else values[atom]
-
-
-def literal(atom: Any) -> Any:
-    """The number of a literal, as an array of its type."""
+    if not isinstance(atom, core.Literal):
+        return values[atom]
     dtype: Any = getattr(atom.aval, "dtype", None)
     return atom.val if dtype in (None, jax.dtypes.float0) else jnp.asarray(atom.val, dtype)
 
 
-def bind_as_it_was(jaxpr: Any, eqn: Any, values: Mapping[Any, Any]) -> Arrays:
+def _as_it_was(jaxpr: Any, eqn: Any, values: dict[Any, Any]) -> Arrays:
     """Lets JAX bind one equation, for every version knows how."""
     operands = list(dict.fromkeys(v for v in eqn.invars if not isinstance(v, core.Literal)))
     alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(eqn.outvars), eqns=[eqn])
@@ -62,24 +58,17 @@ def _call(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
 
 
 def _remat(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    return _call(eqn, lax.optimization_barrier(operands) if has_barrier(eqn) else operands, flag, guard)
-
-
-def has_barrier(eqn: Any) -> bool:
-    """Whether JAX puts a barrier before a call of `jax.checkpoint`."""
     prevent = eqn.params.get("prevent_cse")
-    return bool(eqn.params.get("differentiated") and (any(prevent) if isinstance(prevent, tuple) else prevent))
+    if eqn.params.get("differentiated") and (any(prevent) if isinstance(prevent, tuple) else prevent):
+        operands = lax.optimization_barrier(operands)
+    return _call(eqn, operands, flag, guard)
 
 
 def _linear_solve(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    return _call(eqn, operands_of_solve(eqn, operands), flag, guard)
-
-
-def operands_of_solve(eqn: Any, operands: list[T]) -> list[T]:
-    """Those of the program that solves, of all operands of a `custom_linear_solve`."""
     matvec, vecmat, solve, transposed = (length or 0 for length in eqn.params["const_lengths"])
     first = matvec + vecmat
-    return [*operands[first : first + solve], *operands[first + solve + transposed :]]
+    consts, b = operands[first : first + solve], operands[first + solve + transposed :]
+    return _call(eqn, [*consts, *b], flag, guard)
 
 
 def _cond(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
@@ -113,7 +102,7 @@ def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> L
     return Loop(guard, step_ns, any(map(survey.has_checked, survey.inner(eqn))), has_lanes)
 
 
-def constants_and_carried(eqn: Any) -> tuple[int, int]:
+def _constants_and_carried(eqn: Any) -> tuple[int, int]:
     """How many of the operands of a scan are constants, and how many are carried; the others are rows."""
     if "ft_in" not in eqn.params:  # before jax 0.11
         return eqn.params["num_consts"], eqn.params["num_carry"]
@@ -122,7 +111,7 @@ def constants_and_carried(eqn: Any) -> tuple[int, int]:
 
 
 def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    of_consts, of_carry = constants_and_carried(eqn)
+    of_consts, of_carry = _constants_and_carried(eqn)
     consts, carry = operands[:of_consts], operands[of_consts : of_consts + of_carry]
     (program,) = survey.inner(eqn)
 

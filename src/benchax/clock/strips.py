@@ -135,11 +135,9 @@ def _any(lanes: Any) -> Any:
 
 def _lanes(running: Callable[[], Any], new: Arrays, old: Arrays, loop: Loop) -> Arrays:
     """Lanes that have ended keep what they have."""
-    return keep_finished_lanes(running(), new, old) if loop.has_lanes else new
-
-
-def keep_finished_lanes(lanes: Any, new: Arrays, old: Arrays) -> Arrays:
-    """`new` where a lane of a vmapped loop still runs, else `old`."""
+    if not loop.has_lanes:
+        return new
+    lanes = running()
     return [
         lax.select(lax.broadcast_in_dim(lanes, a.shape, range(lanes.ndim)), a, b) for a, b in zip(new, old, strict=True)
     ]

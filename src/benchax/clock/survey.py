@@ -93,7 +93,7 @@ def _is_program(value: Any) -> bool:
 def is_checked(eqn: Any) -> bool:
     """Whether `eqn` is rewritten: it is a loop that may take long, or holds one."""
     if eqn.primitive.name in LOOPS and not _is_one_step(eqn):
-        return has_arrays_only(eqn) and estimates.equation_ns(eqn, inner) > estimates.SHORT_NS
+        return _has_arrays_only(eqn) and estimates.equation_ns(eqn, inner) > estimates.SHORT_NS
     return any(has_checked(program) for program in inner(eqn))
 
 
@@ -121,7 +121,7 @@ def _straight_ns(program: Any) -> float:
     )
 
 
-def has_arrays_only(eqn: Any) -> bool:
+def _has_arrays_only(eqn: Any) -> bool:
     """References (`jax.new_ref`) are changed in place; loops of ours cannot carry them."""
     return all(isinstance(v.aval, ShapedArray) for v in eqn.invars)
 
@@ -151,7 +151,7 @@ def _unchecked(program: Any) -> Iterator[str]:
         if name in OPAQUE:
             if not str(eqn.params.get("target_name", "")).startswith("benchax_"):
                 yield name
-        elif name in LOOPS and not has_arrays_only(eqn):
+        elif name in LOOPS and not _has_arrays_only(eqn):
             yield f"{name} over references"
         elif programs := inner(eqn):
             for inside in programs:

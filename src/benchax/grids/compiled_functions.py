@@ -17,8 +17,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from benchax.clock.deadline import interruptible
 from benchax.clock.selftest import tier
-from benchax.clock.survey import alive, equations
-from benchax.clock.tying import tie_program, zero_of
+from benchax.clock.survey import equations
 from benchax.errors import NotAvailable
 from benchax.grids.compiled_result import Status
 from benchax.measuring.mutation import carried, changed_names
@@ -57,8 +56,6 @@ class Traced:
     name: str
     run: Callable[[Leaves], Leaves]
     form: Form | None
-    tied: Callable[[Any, Leaves], Leaves] | None = None
-    """The same function after a reading of the clock, with what does not depend on its inputs; None where all does."""
     guard: Callable[[Any, Leaves], tuple[Leaves, Any]] | None = None
     """The same function, looking at the clock inside its loops; None where it has no loops to stop."""
     refused: Status | None = None
@@ -66,10 +63,6 @@ class Traced:
     note: str = ""
     unstoppable: tuple[str, ...] = ()
     """Operations that no deadline stops."""
-
-    def run_after(self, time: Any, inputs: Leaves) -> Leaves:
-        """The outputs of inputs that have passed the stamp, nothing of them computed before `time` was read."""
-        return self.tied(time, inputs) if self.tied else self.run(inputs)
 
     @property
     def is_runnable(self) -> bool:
@@ -98,26 +91,7 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
         return replace(
             traced, guard=lambda _, leaves: (traced.run(leaves), jnp.bool_(False)), refused=Status.constant, note=note
         )
-    return with_ties(traced, program)
-
-
-def with_ties(traced: Traced, program: Any) -> Traced:
-    """With what does not depend on the inputs computed in each repetition; where that is not possible, with a note."""
-    try:
-        tied, impossible = tie_program(alive(program))
-    except Exception as error:  # jaxprs of a JAX that is not known here
-        message = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        note = f"what of it does not depend on its inputs may be computed once for all repetitions ({message})"
-        return replace(traced, note=note)
-    if impossible:
-        names = ", ".join(sorted(set(impossible)))
-        are = f"operations ({names}) do" if len(impossible) > 1 else f"operation ({names}) does"
-        note = f"{len(impossible)} {are} not depend on its inputs and may be computed once for all repetitions"
-        traced = replace(traced, note=note)
-    if tied is None:
-        return traced
-    as_function = jaxpr_as_fun(tied)
-    return replace(traced, tied=lambda time, leaves: list(as_function(zero_of(time), *leaves)))
+    return traced
 
 
 def changed_by(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """One function's part of a compiled grid: a run that can be stopped, then repetitions between stamps, within a limit.
 
 Between two repetitions are the reading of the limit and the keeping of stamps and outputs; none of it is inside the
-measured interval, which begins when the start stamp has been taken and ends when all outputs are there. What the stamps
-themselves cost is measured in place: a third one follows the end stamp at once, over the same arrays.
+measured interval, which begins when the start stamp has been taken and ends when all outputs are there. What the
+stamps themselves cost is measured in place: a third one follows the end stamp, over the same arrays, with a branch
+between them in which nothing is done.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from benchax.clock.branch import run_in_branch
 from benchax.clock.stamps import stamp
 from benchax.grids.compiled_functions import Leaves, Traced
 from benchax.grids.compiled_result import Status
@@ -88,8 +90,9 @@ def repeated(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, now:
     def once(state: Any) -> Any:
         i, inputs, now, _, stamps = state
         (inputs, now), start = stamp((inputs, now))
-        (outputs, start), end = stamp((traced.run_after(start, inputs), start))
-        (outputs, end), after = stamp((outputs, end))
+        # In a branch, for what does not depend on the inputs would be computed once for all repetitions otherwise.
+        (outputs, start), end = stamp((run_in_branch(traced.run, inputs, start[1]), start))
+        (outputs, end), after = stamp((outputs, run_in_branch(lambda end: end, end, end[1])))
         row = jnp.stack([start, end, after])
         return i + 1, inputs, after, outputs, lax.dynamic_update_index_in_dim(stamps, row, i, 0)
 

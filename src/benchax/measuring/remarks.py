@@ -241,8 +241,8 @@ def undetermined_state(e: Evidence) -> Remark | None:
     return Remark(
         "undetermined-state",
         "warning",
-        f"{_listed(e.notes.undetermined)} cannot be verified: the compiled and the un-jitted run differ, and by as much "
-        "as rounding alone changes it. So it is where an optimizer divides a gradient of zero by its own size",
+        f"{_listed(e.notes.undetermined)} cannot be verified: the compiled and the un-jitted run differ, and by as "
+        "much as rounding alone changes it. So it is where an optimizer divides a gradient of zero by its own size",
     )
 
 

@@ -6,9 +6,8 @@ for all what does not depend on the inputs (positional encodings, masks, fixed k
 the function's own executable (`artifacts/census.py`), in each of two forms until they agree:
 
     direct   the function stands in the body of the loop as it is
-    branch   the function is the branch of a conditional that is always taken, which only the run decides. XLA moves
-             nothing out of a branch, while loops of the function's own are optimised as they are without us. Costs
-             about 0.07 µs a run more, which the program without the function contains as well
+    branch   the function is the branch of a conditional that is always taken (`clock/branch.py`). The 0.07 µs that this
+             costs are in the program without the function as well
 
 Turning the pass off by a compiler option is no remedy: it acts on the function's own loops too (a scan with constant
 work in its body read 1900 µs instead of 126).
@@ -26,12 +25,11 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 
 from benchax.artifacts import census, hlo_module
 from benchax.artifacts.census import Difference, Tally
 from benchax.artifacts.hlo_module import Computation, Module
+from benchax.clock.branch import run_in_branch
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import Body, Leaves
@@ -39,22 +37,10 @@ from benchax.model import Census, Form
 
 Run = Callable[[Body, Leaves, Any], Leaves]
 """(function, its leaves, a number of which XLA knows nothing, u32[]) -> its output arrays, in one repetition."""
-NEVER = 2**32 - 1
-"""The high word of a time in nanoseconds does not reach it in 500 years."""
 
 
 def run_direct(body: Body, values: Leaves, word: Any) -> Leaves:
     return body(values)
-
-
-def run_in_branch(body: Body, values: Leaves, word: Any) -> Leaves:
-    shapes = jax.eval_shape(body, values)
-
-    def never(_: Leaves) -> Leaves:
-        # Not the outputs of the last repetition: XLA would have to copy them.
-        return [jnp.zeros(s.shape, s.dtype) for s in shapes]
-
-    return lax.cond(word != jnp.uint32(NEVER), body, never, values)
 
 
 FORMS: dict[Form, Run] = {"direct": run_direct, "branch": run_in_branch}
