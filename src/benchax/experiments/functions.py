@@ -38,7 +38,8 @@ def plain(case: Case, seed: int = 0) -> Case:
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
         raise NotAvailable(f"the function under {type(fn).__name__} {case.id.label!r} cannot be reached")
     inputs = make_inputs(case, seed)
-    infos = programs.trace(program_of(replace(case, jit=True)), inputs.args, inputs.kwargs).args_info
+    traced = programs.trace(program_of(replace(case, jit=True)), inputs.args, inputs.kwargs)
+    infos = (programs.unwrapped(traced, jax.stages.Traced) or traced).args_info
     static = undeclared_static(infos, inputs.args, inputs.kwargs)
     return replace(case, fn=under, static=static, donate=_donated(infos, len(inputs.args), static))
 

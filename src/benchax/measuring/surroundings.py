@@ -3,6 +3,8 @@ object, and those of the user's functions that it calls by name.
 
 Values are compared by a fingerprint: numbers and texts by value, containers by their members three levels deep, small
 arrays by their bytes, all else by identity. A change that this cannot see (a file, a library's own state) is not told.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
