@@ -432,7 +432,7 @@ NUMBERS = st.none() | st.floats(1e-12, 1e12)
         st.builds(
             replace,
             values_of(Comparison),
-            **dict.fromkeys(("ratio", "low", "high", "baseline_value", "candidate_value"), NUMBERS),
+            **dict.fromkeys(("ratio", "low", "high", "smallest_effect", "baseline_value", "candidate_value"), NUMBERS),
             why=st.just(""),
             remarks=st.just(()),
             failure=st.none(),

@@ -145,11 +145,12 @@ Between = Callable[[str, str], Comparison | None]
 def in_order(times: dict[str, float], between: Between) -> list[str]:
     """The labels, the fastest first, by the pairs of each two; where they were not compared, by `times`."""
 
-    def is_slower(one: str, other: str) -> float:
+    def which_is_slower(one: str, other: str) -> int:
         c = between(one, other)
-        return 1 / c.ratio - 1 if c is not None and c.ratio else times[one] - times[other]
+        excess = 1 / c.ratio - 1 if c is not None and c.ratio else times[one] - times[other]
+        return (excess > 0) - (excess < 0)
 
-    return sorted(sorted(times, key=lambda label: times[label]), key=cmp_to_key(is_slower))
+    return sorted(sorted(times, key=lambda label: times[label]), key=cmp_to_key(which_is_slower))
 
 
 def places(order: Sequence[str], between: Between) -> dict[str, int]:
