@@ -35,15 +35,15 @@ def demo(
         raise typer.Exit(DEMOS[what](store))
     from benchax import demo as examples
     from benchax.cli.console import note
-    from benchax.cli.run import measure
+    from benchax.cli.run import eager_pairs, measure
     from benchax.options import resolve
 
     given = {"max_time_s": max_time, "store": store}
     note("1. A multilayer perceptron: where do its time and its bytes go?\n")
     first = measure([examples.mlp_case()], given)
     note("\n2. SELU of a million numbers: eager against jitted, and when compiling pays\n")
-    case = examples.selu_case()
-    second = measure([case.eager(), case], given)
+    both = [examples.selu_case().eager(), examples.selu_case()]
+    second = measure(both, given, pairs=eager_pairs(both))
     if not (first or second) and resolve(command_line=given).store != "off":
         note("\nStored. See them again: benchax list; benchax show last")
     raise typer.Exit(first or second)

@@ -85,7 +85,7 @@ def _stages(m: Measurement) -> Iterable[Row]:
     yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
     yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
     if s.call_floor_s is not None:
-        yield Row("floor", seconds(s.call_floor_s), "a call that does next to nothing")
+        yield Row("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
     yield from _transfer(m, "transfer out", "stages.transfer_out", s.transfer_out)
 
 
