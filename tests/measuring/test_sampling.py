@@ -212,7 +212,7 @@ def clock_of(*calls_s: float):
 def test_one_preempted_call_does_not_make_a_short_call_a_long_one():
     warm = replace(NO_WARMUP, calls=2, last_s=0.027, least_s=0.027, timed=2)
 
-    again = call_again(lambda: None, warm, 0.010, clock=clock_of(0.015, 0.002))
+    again = call_again(lambda: lambda: None, warm, 0.010, clock=clock_of(0.015, 0.002))
 
     assert (again.least_s, again.timed, again.calls) == (0.002, 4, 4)
 
@@ -220,7 +220,7 @@ def test_one_preempted_call_does_not_make_a_short_call_a_long_one():
 def test_a_call_that_stays_above_the_limit_is_the_least_of_five():
     warm = replace(NO_WARMUP, calls=2, least_s=0.027, timed=2)
 
-    again = call_again(lambda: None, warm, 0.010, clock=clock_of(0.03, 0.026, 0.031))
+    again = call_again(lambda: lambda: None, warm, 0.010, clock=clock_of(0.03, 0.026, 0.031))
 
     assert (again.least_s, again.timed) == (0.026, 5)
 
@@ -237,6 +237,6 @@ def test_warming_up_knows_the_least_of_its_calls():
     # The clock is also read when warming up begins, and after a window that is not the last.
     times = iter([0, *window, 0, *window])
 
-    warm = warm_up(lambda: None, 1.0, clock=lambda: next(times))
+    warm = warm_up(lambda: lambda: None, 1.0, clock=lambda: next(times))
 
     assert (warm.least_s, warm.timed) == (2e-6, 10)

@@ -328,7 +328,7 @@ def _dispatch(record: Record, subject: Subject, built: Built, warmup: Warmup) ->
 def _sample(record: Record, subject: Subject, options: Options, warmup: Warmup) -> int:
     """Samples with every chosen timer; returns how many programs were compiled while being timed."""
     compiles = 0
-    warmup = call_again(subject.call, warmup, timers.AUTO_LIMIT_S) if options.timer == "auto" else warmup
+    warmup = call_again(subject.ready, warmup, timers.AUTO_LIMIT_S) if options.timer == "auto" else warmup
     options, why_alone = _share_time(record, options, warmup)
     choice = timers.choose(options.timer, warmup.least_s, warmup.timed)
     record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]

@@ -24,6 +24,8 @@ from jax import lax
 
 from benchax.artifacts.cost import INLINE_FLOPS
 from benchax.errors import NotMeasured
+from benchax.measuring.inputs import Call
+from benchax.measuring.mutation import is_carried
 from benchax.measuring.noise import paused_gc
 from benchax.measuring.timers.base import Subject
 from benchax.model import CallFloor
@@ -55,11 +57,19 @@ def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> C
         raise NotMeasured("its inputs are on several devices")
     if inline_flops is None and jax.default_backend() == "cpu":
         raise NotMeasured("XLA does not say on which thread its program runs")
-    args, kwargs = jax.tree.map(_number_like, subject.dynamic)
+    args, kwargs = _small_call(subject)
     floor = _nothing(jax.tree.structure(subject.outputs), (inline_flops or 0.0) < INLINE_FLOPS)
     if subject.program.kind == "compiled":
         floor = floor.lower(*args, **kwargs).compile()
     return _alternate(subject, lambda: floor(*args, **kwargs))
+
+
+def _small_call(subject: Subject) -> Call:
+    """A call with as many arguments, as small as can be. Where there are objects among them that `jax.jit` would not
+    take (functions inside a module of equinox, which its wrapper holds apart), of what the program is given alone."""
+    if all(is_carried(leaf) for leaf in jax.tree.leaves(subject.dynamic)):
+        return jax.tree.map(_number_like, subject.dynamic)
+    return tuple(map(_number_like, subject.dynamic_leaves)), {}
 
 
 def _number_like(leaf: Any) -> Any:

@@ -173,13 +173,16 @@ def warm_up(
 
 
 def call_again(
-    call: Callable[[], Any], warmup: Warmup, limit_s: float, clock: Callable[[], int] = perf_counter_ns
+    ready: Callable[[], Callable[[], Any]],
+    warmup: Warmup,
+    limit_s: float,
+    clock: Callable[[], int] = perf_counter_ns,
 ) -> Warmup:
     """`warmup` with a few more calls where its least one is not far above `limit_s`: on a busy machine each of two or
     three calls may have been preempted, and which timers there are must not depend on that. None where it is below."""
     least_s, timed = warmup.least_s, warmup.timed
     while timed < LEAST_OF and limit_s <= least_s < FAR * limit_s:
-        least_s, timed = min(least_s, _one(call, clock) / 1e9), timed + 1
+        least_s, timed = min(least_s, _one(ready(), clock) / 1e9), timed + 1
     return replace(warmup, calls=warmup.calls + timed - warmup.timed, least_s=least_s, timed=timed)
 
 
