@@ -46,7 +46,8 @@ def command(*words: str) -> list[str]:
 
 def environment(**settings: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHAX_", "COLUMNS"))}
-    return inherited | {"PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8"} | settings
+    own = {"PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8", "BENCHAX_PROCESSES": "1"}
+    return inherited | own | settings
 
 
 def process(*words: str, cwd: Path, **settings: str) -> Done:
@@ -661,3 +662,29 @@ def survives(x):
     assert crashed.failure.message.startswith("the process was killed by SIGSEGV in trace (at ")
     assert (survived.failure, survived.stages.cold) == (None, "process")
     assert list(package.load(tmp_path / ".benchmarks")) == done.rows
+
+
+# ---- several processes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.serial
+def test_readings_of_several_processes_have_an_interval_between_them(tmp_path: Path) -> None:
+    write(
+        tmp_path / "bench_square.py",
+        "import benchax\n@benchax.benchmark(args=('f32[64]',))\ndef square(x): return x * x\n",
+    )
+
+    done = process("run", *QUICK, "--processes", "3", "--json", cwd=tmp_path)
+    shown = process("show", "last", cwd=tmp_path)
+
+    assert done.code == 0, done.err
+    (row,) = done.rows
+    assert {(s.timer, s.process) for s in row.samples} >= {("wall", 0), ("wall", 1), ("wall", 2)}
+    assert "between 3 processes" in shown.out
+
+
+def test_a_number_of_processes_that_is_none_is_refused(benchax: Benchax) -> None:
+    done = benchax("run", "jax.numpy:sin", "f32[4]", "--processes", "many")
+
+    assert done.code == 2
+    assert "'many'" in done.err

@@ -199,6 +199,23 @@ def test_a_donating_function_leaves_the_callers_array_alone(bench):
     assert m.memory.alias_bytes == 256
 
 
+def test_a_step_that_returns_a_module_of_equinox_is_timed_inside_a_program(bench):
+    """The module holds its activation, a function, beside its arrays."""
+    equinox = pytest.importorskip("equinox")
+    model = equinox.nn.MLP(8, 4, 16, 1, key=jax.random.key(0))
+
+    @equinox.filter_jit
+    def step(model, x):
+        grads = equinox.filter_grad(lambda model: (jax.vmap(model)(x) ** 2).mean())(model)
+        return equinox.apply_updates(model, grads)
+
+    m = bench(step, model, "f32[32,8]")
+
+    assert m.failure is None
+    assert m.samples_of("in_graph"), m.why_absent("samples.in_graph")
+    assert m.why_absent("purity") is None
+
+
 @pytest.mark.parametrize("package", ["equinox", "flax.nnx"])
 def test_wrappers_that_hold_a_jit_are_measured(package, bench):
     module = pytest.importorskip(package)

@@ -21,6 +21,7 @@ from jax.core import Tracer
 from benchax.artifacts.jaxpr import user_line
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.jaxpr_difference import difference
+from benchax.measuring.mutation import is_carried
 from benchax.measuring.stages import Built
 from benchax.measuring.surroundings import changes, state_of, values_of
 from benchax.measuring.timers.base import Subject
@@ -79,8 +80,12 @@ def check(subject: Subject, built: Built, name: str, put_back: Callable[[], None
 
 def _trace(subject: Subject, fn: Callable[..., Any]) -> Any:
     body = subject.body(fn)
+
+    def arrays(*values: Any) -> list[Any]:  # modules of equinox hold functions as well
+        return [leaf for leaf in jax.tree.leaves(body(list(values))) if is_carried(leaf)]
+
     try:
-        return jax.make_jaxpr(lambda *values: body(list(values)))(*subject.dynamic_leaves)
+        return jax.make_jaxpr(arrays)(*subject.dynamic_leaves)
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"its un-jitted function does not trace ({type(error).__name__}: {first_line})") from error

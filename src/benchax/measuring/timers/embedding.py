@@ -17,6 +17,7 @@ from jax import lax
 
 from benchax.artifacts.hlo import entry_uses_parameters
 from benchax.errors import NotMeasured
+from benchax.measuring.mutation import is_carried
 from benchax.measuring.timers.base import Subject
 
 Leaves = list[Any]
@@ -56,9 +57,10 @@ def arrays_of(outputs: Any) -> Leaves:
     """The leaves of what a function returned as arrays of plain numbers, so that a loop can carry them.
 
     Numbers that Python knows (weak types) become arrays, since loops do not take both for one; typed keys the numbers
-    that they are made of.
+    that they are made of. What is neither, such as a function inside a module of equinox, is left out.
     """
-    leaves = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in jax.tree.leaves(outputs)]
+    carried = [leaf for leaf in jax.tree.leaves(outputs) if is_carried(leaf)]
+    leaves = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in carried]
     return [lax.convert_element_type(leaf, leaf.dtype) for leaf in leaves]
 
 
