@@ -7,7 +7,12 @@ The chain (`chains.py`) is made by hand and knows nothing of the timers. For eac
     refused     "not measured, because ...": counted by reason
     explained   it disagrees, and a remark of the row that speaks of this timer says why (`EXPLAINS`)
     SILENT      it disagrees without a word
-    no chain    the function could not be chained, or the chain's band is wider than 25 %: nothing is claimed
+    no chain    the function could not be chained, its band is wider than 25 %, or all of it lies above the least call
+                (a part cannot take longer than the whole: then the chain copies, or met the machine at another
+                speed): nothing is claimed
+
+The lower end of a timer is its least reading: the machine has several speeds, and chain and timer are not taken at the
+same moment. Only of `loop`, a difference of two readings, it is that of the interval.
 
     python benchmarks/census.py [--only TEXT] [--library NAME] [--limit N] [--seconds S] [--json FILE [--resume]]
 
@@ -99,7 +104,7 @@ def judge(row: Row, timer: str) -> str:
     summary, (low_s, high_s) = row["timers"][timer], band
     if timer == "wall":
         high_s += row["chain"]["floor_s"] if "chain" in row else float("inf")
-    least_s = summary["low_s"] if summary["low_s"] is not None else summary["min_s"]
+    least_s = summary["low_s"] if timer == "loop" and summary["low_s"] is not None else summary["min_s"]
     most_s = summary["high_s"] if summary["high_s"] is not None else summary["max_s"]
     if least_s <= high_s * (1 + TOLERANCE) and most_s >= low_s * (1 - TOLERANCE):
         return "agrees"
@@ -113,6 +118,9 @@ def chain_band(row: Row) -> tuple[float, float] | None:
         return None
     middle_s = (chain["low_s"] + chain["high_s"]) / 2
     if middle_s <= 0 or (chain["high_s"] - chain["low_s"]) / 2 > WIDEST * middle_s:
+        return None
+    wall = row["timers"].get("wall")
+    if wall and chain["low_s"] > wall["min_s"]:
         return None
     return chain["low_s"], chain["high_s"]
 
