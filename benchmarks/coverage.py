@@ -8,7 +8,8 @@ In brackets: exact 95 % intervals, as if all intervals were independent; those o
 are a little too narrow. `width` is the middle of the widths, high over low less one. Seconds are those of a program
 over its functions, and what it takes to start the further processes, once, is counted too.
 
-Claimed: at least 90 % of the intervals between processes hold, quiet and beside a busy neighbour.
+The goal: at least 90 % of the intervals between processes hold, quiet and beside a busy neighbour. docs/trust.md says
+how far it is.
 
     python benchmarks/coverage.py [--quick] [--neighbour]      8 programs of each kind, 30 later; 5 minutes
 """
@@ -37,7 +38,7 @@ from benchax.case import Case, make_case
 from benchax.model import Measurement
 
 TIMERS = ("in_graph", "wall")
-CLAIM = 0.90
+GOAL = 0.90
 ONE, DEFAULT = "one process", "default"
 KINDS = {ONE: 1, DEFAULT: "auto"}
 Taken = dict[str, dict[str, Any]]
@@ -132,7 +133,7 @@ def report(found: dict[str, list[Taken]]) -> None:
     costs = [(kind, *(f"{median(t[name]['seconds'] for t in found[kind]):.2f}" for name in each)) for kind in KINDS]
     totals = [f"{median(sum(t[name]['seconds'] for name in each) for t in found[kind]):.1f}" for kind in KINDS]
     table(("seconds a case", *each, "all"), [(*row, total) for row, total in zip(costs, totals, strict=True)])
-    print(f"claimed: at least {100 * CLAIM:.0f} % of the intervals by default are held")
+    print(f"goal: at least {100 * GOAL:.0f} % of the intervals by default are held")
 
 
 def judge(
