@@ -267,6 +267,21 @@ def test_keys_and_scalars_tie_the_trips_of_a_tiny_body(fn, args, subject):
     assert 1e-10 < per_call_s(prepared, 20_000) < 10e-6
 
 
+def test_a_small_module_of_equinox_that_is_returned_ties_the_trips_by_its_arrays(subject):
+    """Its first leaf may be a function."""
+    equinox = pytest.importorskip("equinox")
+
+    class Small(equinox.Module):
+        activation: object
+        weight: jax.Array
+
+    step = equinox.filter_jit(lambda module: equinox.tree_at(lambda m: m.weight, module, jnp.tanh(module.weight)))
+
+    prepared = TIMERS["loop"].prepare(subject(step, Small(jax.nn.relu, jnp.ones(4))))
+
+    assert {name: timed for name, timed, _ in prepared.census.operations}["tanh"] == 4
+
+
 def test_a_bigger_body_runs_thunk_by_thunk(subject):
     made = subject(lambda x: jnp.tanh(x @ x), jnp.ones((64, 64)) * 0.01)
 

@@ -48,7 +48,7 @@ class Loop:
         proven = _compiled(_barrier_loop, subject, body, leaves)
         regime = _regime()
         if has_small_call(proven.text):
-            _check_single_kernel(leaves, subject)
+            _check_single_kernel(leaves, zeros_like_outputs(body, leaves), subject)
             proven, regime = _compiled(_data_loop, subject, body, leaves), "single kernel"
         sample = _slope(proven.call, leaves)
         return Prepared(sample, regime=regime, census=proven.census, least_iterations=2, length=7.0)
@@ -115,14 +115,14 @@ def _xor(value: Any, token: Any) -> Any:
     return lax.bitcast_convert_type(lax.bitcast_convert_type(value, unsigned) ^ token.astype(unsigned), value.dtype)
 
 
-def _check_single_kernel(leaves: Leaves, subject: Subject) -> None:
+def _check_single_kernel(leaves: Leaves, outputs: Leaves, subject: Subject) -> None:
     """Complex numbers and empty arrays have no bits to tie one trip to the next with."""
     if is_shared_among_threads(subject.hlo):
         raise NotMeasured(
             "XLA makes one machine function of the loop around it, for one thread, and shares the function itself "
             "among several"
         )
-    tied = [*map(jnp.asarray, leaves), *jax.tree.leaves(subject.outputs)[:1]]
+    tied = [*map(jnp.asarray, leaves), *outputs[:1]]
     for value in tied:
         if jnp.issubdtype(value.dtype, jnp.complexfloating) or not value.size:
             raise NotMeasured(
