@@ -16,10 +16,13 @@ help: ## list the targets
 demo: $(VENV)/.base ## measure one small function and show what comes out
 	@$(VENV)/bin/benchax demo
 
-# The tests marked `serial` run apart: what they observe is disturbed by a neighbour.
+# The tests marked `serial` run apart: what they observe is disturbed by a neighbour. Machines are shared all the same:
+# a test that fails is run again, and the summary (-rR) says which.
+RERUNS := --reruns 2 -rR
+
 test: $(VENV)/.test ## run all tests on the CPU (WORKERS=2 processes)
-	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "not serial"
-	$(VENV)/bin/python -m pytest -m serial
+	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "not serial" $(RERUNS)
+	$(VENV)/bin/python -m pytest -m serial $(RERUNS)
 
 lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
 	$(VENV)/bin/ruff format --check .

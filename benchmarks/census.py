@@ -2,17 +2,15 @@
 
 The chain (`chains.py`) is made by hand and knows nothing of the timers. For each timer and function one word:
 
-    agrees      the timer's interval and the chain's band meet within 5 %; for wall: within 5 % and the cost of a call
-                (`floor`: the same inputs, and outputs of the same shapes that one number fills)
+    agrees      the interval of timer less chain, read in turns (`in_turns.py`), reaches within 5 % of the chain; for
+                wall: within 5 % and the cost of a call (`floor`: the same inputs, and outputs of the same shapes that
+                one number fills)
     refused     "not measured, because ...": counted by reason
     explained   it disagrees, and a remark of the row that speaks of this timer says why (`EXPLAINS`)
     SILENT      it disagrees without a word
-    no chain    the function could not be chained, its band is wider than 25 %, or all of it lies above the least call
-                (a part cannot take longer than the whole: then the chain copies, or met the machine at another
-                speed): nothing is claimed
-
-The lower end of a timer is its least reading: the machine has several speeds, and chain and timer are not taken at the
-same moment. Only of `loop`, a difference of two readings, it is that of the interval.
+    no chain    the function could not be chained, the interval is wider than 25 % of the chain either way, or the chain
+                takes longer than calls of the function do (a part cannot take longer than the whole: then the chain
+                copies): nothing is claimed
 
     python benchmarks/census.py [--only TEXT] [--library NAME] [--limit N] [--seconds S] [--json FILE [--resume]]
 
@@ -28,11 +26,13 @@ import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
 import jax
-from chains import NoChain, chain_time
+from chains import TIE_DOUBT, NoChain, build_chain
+from in_turns import subject_of, take_turns
 from public_functions import NotInstalled, PublicFunction, choose
 from report import header, load, note, table
 
@@ -41,7 +41,7 @@ import benchax
 TIMERS = ("in_graph", "loop", "device", "wall")
 TOLERANCE = 0.05
 WIDEST = 0.25
-"""Half the chain's band over its middle: beyond, the machine was too busy for a yardstick."""
+"""Half the interval over the chain: beyond, the machine was too busy to tell."""
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "in_graph": ("folded", "no-inputs", "more-than-a-call"),
     "loop": ("folded", "no-inputs", "more-than-a-call"),
@@ -59,15 +59,13 @@ def measure(row: PublicFunction, seconds: float) -> Row:
     begun, found = perf_counter(), {"name": row.label, "timers": {}, "refused": {}, "remarks": {}}
     try:
         fn, args, kwargs = row.make()
-    except NotInstalled as error:
-        return found | {"error": str(error)}
-    try:
-        found |= _by_chain(row, seconds)
         # An argument that is called like an option of `bench` does not occur in the tables.
         measured = benchax.bench(
             fn, *args, **kwargs, timer=",".join(TIMERS), memory=False, verify="off", store="off",
-            max_time_s=seconds / 4, min_time_s=seconds / 10,
+            max_time_s=seconds / 10, min_time_s=seconds / 20,
         )  # fmt: skip
+    except NotInstalled as error:
+        return found | {"error": str(error)}
     except Exception as error:
         return found | {"error": f"{type(error).__name__}: {_short(str(error))}"}
     if measured.failure:
@@ -78,51 +76,47 @@ def measure(row: PublicFunction, seconds: float) -> Row:
         else:
             found["refused"][timer] = measured.why_absent(f"samples.{timer}") or found.get("error") or "NO REASON"
     found["remarks"] = {remark.code: remark.message for remark in measured.remarks}
-    return found | {"took_s": perf_counter() - begun}
+    return found | _in_turns(row, list(found["timers"]), seconds) | {"took_s": perf_counter() - begun}
 
 
-def _by_chain(row: PublicFunction, seconds: float) -> Row:
-    """From arguments of its own, for the function may change them."""
-    fn, args, kwargs = (row.pure or row.make)()
+def _in_turns(row: PublicFunction, names: list[str], seconds: float) -> Row:
+    """How far each timer is from the chain; from arguments of its own each, for the function may change them."""
     try:
-        return {"chain": asdict(chain_time(fn, args, kwargs, seconds=0.6 * seconds, compile_s=3 * seconds))}
+        fn, args, kwargs = (row.pure or row.make)()
+        chain = build_chain(fn, args, kwargs, compile_s=3 * seconds)
+        turns = take_turns(subject_of(*row.make()), chain, names, seconds)
     except NoChain as error:
         return {"no_chain": str(error)}
     except Exception as error:
         return {"no_chain": f"{type(error).__name__}: {_short(str(error))}"}
+    middle_s = median(turns.chain_s)
+    above = {timer: turns.distance(timer) for timer in turns.timers_s}
+    if "wall" in above:
+        above["wall_less_floor"] = turns.distance("wall", turns.floor_s)
+    return {"chain": asdict(turns.chain), "chain_s": middle_s, "above": above, "blocks": len(turns.chain_s)}
 
 
 def judge(row: Row, timer: str) -> str:
     """One of: agrees, refused, explained, SILENT, no chain."""
     if timer in row["refused"]:
         return "SILENT" if row["refused"][timer] == "NO REASON" else "refused"
-    if timer not in row["timers"]:
+    if timer not in row.get("above", {}) or not is_yardstick(row):
         return "no chain"
-    band = chain_band(row)
-    if band is None:
+    allowed_s = TOLERANCE * row["chain_s"] + TIE_DOUBT * row["chain"]["tie_s"]
+    low_s, _, high_s = row["above"][timer]
+    if (high_s - low_s) / 2 > WIDEST * row["chain_s"]:
         return "no chain"
-    summary, (low_s, high_s) = row["timers"][timer], band
     if timer == "wall":
-        high_s += row["chain"]["floor_s"] if "chain" in row else float("inf")
-    least_s = summary["low_s"] if timer == "loop" and summary["low_s"] is not None else summary["min_s"]
-    most_s = summary["high_s"] if summary["high_s"] is not None else summary["max_s"]
-    if least_s <= high_s * (1 + TOLERANCE) and most_s >= low_s * (1 - TOLERANCE):
+        low_s = row["above"]["wall_less_floor"][0]
+    if low_s <= allowed_s and high_s >= -allowed_s:
         return "agrees"
     return "explained" if any(code in row["remarks"] for code in EXPLAINS[timer]) else "SILENT"
 
 
-def chain_band(row: Row) -> tuple[float, float] | None:
-    """What the function may take by the chain, in seconds; None where the chain does not tell."""
-    chain = row.get("chain")
-    if chain is None:
-        return None
-    middle_s = (chain["low_s"] + chain["high_s"]) / 2
-    if middle_s <= 0 or (chain["high_s"] - chain["low_s"]) / 2 > WIDEST * middle_s:
-        return None
-    wall = row["timers"].get("wall")
-    if wall and chain["low_s"] > wall["min_s"]:
-        return None
-    return chain["low_s"], chain["high_s"]
+def is_yardstick(row: Row) -> bool:
+    """Does the chain take something, and no longer than the calls beside it?"""
+    wall = row["above"].get("wall")
+    return row["chain_s"] > 0 and (wall is None or wall[2] > -TOLERANCE * row["chain_s"])
 
 
 # What is printed.
@@ -133,15 +127,14 @@ def line(row: Row) -> list[str]:
         return [row["name"], "not measured, because " + _short(row["error"])]
     cells = []
     for timer in TIMERS:
-        found = row["timers"].get(timer)
-        text = f"{_us(found['min_s'])}/{_us(found['median_s'])}" if found else "-"
+        found = row.get("above", {}).get(timer)
+        text = "-" if timer not in row["timers"] else _us(row["timers"][timer]["median_s"])
+        if found and row["chain_s"] > 0:
+            text = " ".join(f"{100 * s / row['chain_s']:+.0f}" for s in (found[0], found[2])) + " %"
         cells.append(text + {"SILENT": "!", "explained": "e", "no chain": "?"}.get(judge(row, timer), ""))
-    if chain := row.get("chain"):
-        cells.append(f"{_us(chain['low_s'])}–{_us(chain['high_s'])}")
-        cells += [_us(chain["tie_s"]), _us(chain["floor_s"])]
-    else:
-        cells += ["-", "-", "-"]
-    return [row["name"], *cells]
+    if "chain" not in row:
+        return [row["name"], *cells, "-", "-", "-"]
+    return [row["name"], *cells, *(_us(s) for s in (row["chain_s"], row["chain"]["tie_s"], row["chain"]["floor_s"]))]
 
 
 def details(row: Row) -> list[str]:
@@ -168,15 +161,16 @@ def summarize(rows: list[Row]) -> int:
     table(["", "functions", "reason"], [[t, str(count), why] for (t, why), count in reasons.most_common()])
     silent = [(row, timer) for row in rows for timer in TIMERS if judge(row, timer) == "SILENT"]
     print(f"{len(silent)} silent disagreements")
-    table(["", "timer", "timer µs", "chain µs", "ratio"], [_silent(row, timer) for row, timer in silent])
+    table(["", "timer", "chain µs", "least ratio", "ratio", "most"], [_silent(row, timer) for row, timer in silent])
     return len(silent)
 
 
 def _silent(row: Row, timer: str) -> list[str]:
     if timer not in row["timers"]:
-        return [row["name"], timer, "absent without a reason", "", ""]
-    median_s, chain_s = row["timers"][timer]["median_s"], row["chain"]["median_s"]
-    return [row["name"], timer, _us(median_s), _us(chain_s), f"{median_s / chain_s:.2f}" if chain_s > 0 else "-"]
+        return [row["name"], timer, "absent without a reason", "", "", ""]
+    low_s, middle_s, high_s = row["above"][timer]
+    chain_s = row["chain_s"]
+    return [row["name"], timer, _us(chain_s), *(f"{1 + s / chain_s:.2f}" for s in (low_s, middle_s, high_s))]
 
 
 def _us(seconds: float) -> str:
@@ -219,7 +213,7 @@ def main() -> None:
     rows = read_rows(arguments.json) if arguments.resume else []
     done = {row["name"] for row in rows}
     chosen = [f for f in choose(arguments.only, arguments.library, arguments.limit) if f.label not in done]
-    print("µs, least/median; ! silent, e explained, ? no chain", *TIMERS, "chain", "tie", "floor", sep="   ")
+    print("timer above chain, 95 % interval; ! silent, e explained, ? no chain; chain, tie and floor in µs")
     for i, function in enumerate(chosen):
         row = measure(function, arguments.seconds)
         rows.append(row)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from statistics import median
@@ -96,20 +96,36 @@ class _Subject:
     """Operations in the optimised program of the function alone."""
 
 
-def chain_time(
+@dataclass(frozen=True)
+class Chain:
+    """The programs of one function, compiled and run once. `read` them in turns, then `estimate`."""
+
+    programs: Sequence[Callable[[], Any]]
+    """n copies, 2n copies, n and 2n copies of the ties alone, a call that fills the outputs."""
+    copies: int
+    remark: str
+
+    def read(self, order: Iterable[int] = range(5)) -> dict[int, int]:
+        """Nanoseconds of each program, once."""
+        return {i: _read(self.programs[i]) for i in order}
+
+    def estimate(self, readings: Sequence[Sequence[int]]) -> ChainTime:
+        """Of the nanoseconds of each program, in the order taken."""
+        return _estimate(readings, self.copies, self.remark)
+
+
+def build_chain(
     fn: Callable[..., Any],
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     *,
     copies: int | None = None,
-    seconds: float = 0.6,
     compile_s: float = 4.0,
-) -> ChainTime:
-    """What `fn(*args, **kwargs)` takes in a chain of its own calls.
+) -> Chain:
+    """The chain of calls of `fn(*args, **kwargs)`.
 
     Args:
         copies: n; default: as many as take 300 µs together, and fewer where compiling would take too long.
-        seconds: for the readings.
         compile_s: about what compiling the 3n copies may take.
 
     Raises:
@@ -119,15 +135,30 @@ def chain_time(
     n = copies or _copies(_least_s(subject.call), subject.build_s, compile_s)
     chains = [_Chain(subject, subject.run, k, subject.costly) for k in (n, 2 * n)]
     ties = [_Chain(subject, _nothing(subject), k, Counter()) for k in (n, 2 * n)]
-    floor = _floor(subject)
+    return Chain([*chains, *ties, _floor(subject)], n, chains[1].remark)
+
+
+def chain_time(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    copies: int | None = None,
+    seconds: float = 0.6,
+) -> ChainTime:
+    """What `fn(*args, **kwargs)` takes in a chain of its own calls, by readings of so many seconds.
+
+    Raises:
+        NoChain: it cannot be chained. What `fn` raises passes through.
+    """
+    chain = build_chain(fn, args, kwargs, copies=copies)
     readings: list[list[int]] = [[] for _ in range(5)]
     deadline = perf_counter() + seconds
     while len(readings[0]) < 15 or (perf_counter() < deadline and len(readings[0]) < 2000):
         order = range(5) if len(readings[0]) % 2 else reversed(range(5))
-        taken = {i: _read([*chains, *ties, floor][i]) for i in order}
-        for i, ns in taken.items():
+        for i, ns in chain.read(order).items():
             readings[i].append(ns)
-    return _estimate(readings, n, chains[1].remark)
+    return chain.estimate(readings)
 
 
 def _estimate(readings: Sequence[Sequence[int]], n: int, remark: str) -> ChainTime:
@@ -219,7 +250,7 @@ def _floor(subject: _Subject) -> Callable[[], Any]:
     @jax.jit
     def fill(leaves: list[Any], zero: Any) -> list[Any]:
         bit = lax.while_loop(lambda c: c != 0, lambda c: c + 1, zero)
-        return [_filled(shape, bit) for shape in subject.shapes]
+        return [bit, *[_filled(shape, bit) for shape in subject.shapes]]
 
     zero = jnp.uint32(0)
     jax.block_until_ready(fill(subject.leaves, zero))
@@ -228,13 +259,8 @@ def _floor(subject: _Subject) -> Callable[[], Any]:
 
 def _filled(shape: jax.ShapeDtypeStruct, bit: Any) -> Any:
     if jax.dtypes.issubdtype(shape.dtype, jax.dtypes.prng_key):
-        data = jax.eval_shape(jax.random.key_data, shape)
-        return jax.random.wrap_key_data(jnp.broadcast_to(bit, data.shape), impl=_impl(shape))
+        return lax.full(shape.shape, 0, shape.dtype)
     return jnp.broadcast_to(bit.astype(shape.dtype), shape.shape)
-
-
-def _impl(key: Any) -> str:
-    return str(jax.random.key_impl(jax.eval_shape(lambda: key) if not hasattr(key, "dtype") else key))
 
 
 # The chain.
