@@ -31,7 +31,7 @@ from time import perf_counter
 from typing import Any
 
 import jax
-from chains import TIE_DOUBT, NoChain, build_chain
+from chains import NoChain, build_chain
 from in_turns import subject_of, take_turns
 from public_functions import NotInstalled, PublicFunction, choose
 from report import header, load, note, table
@@ -40,6 +40,8 @@ import benchax
 
 TIMERS = ("in_graph", "loop", "device", "wall")
 TOLERANCE = 0.05
+TIE_DOUBT = 0.25
+"""Share of the ties' cost: next to real work they may cost less or more than alone."""
 WIDEST = 0.25
 """Half the interval over the chain: beyond, the machine was too busy to tell."""
 EXPLAINS: dict[str, tuple[str, ...]] = {
@@ -83,17 +85,17 @@ def _in_turns(row: PublicFunction, names: list[str], seconds: float) -> Row:
     """How far each timer is from the chain; from arguments of its own each, for the function may change them."""
     try:
         fn, args, kwargs = (row.pure or row.make)()
-        chain = build_chain(fn, args, kwargs, compile_s=3 * seconds)
+        chain = build_chain(fn, args, kwargs)
         turns = take_turns(subject_of(*row.make()), chain, names, seconds)
     except NoChain as error:
         return {"no_chain": str(error)}
     except Exception as error:
         return {"no_chain": f"{type(error).__name__}: {_short(str(error))}"}
-    middle_s = median(turns.chain_s)
     above = {timer: turns.distance(timer) for timer in turns.timers_s}
     if "wall" in above:
         above["wall_less_floor"] = turns.distance("wall", turns.floor_s)
-    return {"chain": asdict(turns.chain), "chain_s": middle_s, "above": above, "blocks": len(turns.chain_s)}
+    whole = {"trips": turns.trips, "tie_s": turns.tie_s, "floor_s": median(turns.floor_s)}
+    return {"chain_s": median(turns.chain_s), "above": above} | whole
 
 
 def judge(row: Row, timer: str) -> str:
@@ -102,13 +104,13 @@ def judge(row: Row, timer: str) -> str:
         return "SILENT" if row["refused"][timer] == "NO REASON" else "refused"
     if timer not in row.get("above", {}) or not is_yardstick(row):
         return "no chain"
-    allowed_s = TOLERANCE * row["chain_s"] + TIE_DOUBT * row["chain"]["tie_s"]
-    low_s, _, high_s = row["above"][timer]
-    if (high_s - low_s) / 2 > WIDEST * row["chain_s"]:
+    low, _, high = row["above"][timer]
+    allowed = TOLERANCE + TIE_DOUBT * row["tie_s"] / row["chain_s"]
+    if (high - low) / 2 > WIDEST or allowed > WIDEST:
         return "no chain"
     if timer == "wall":
-        low_s = row["above"]["wall_less_floor"][0]
-    if low_s <= allowed_s and high_s >= -allowed_s:
+        low = row["above"]["wall_less_floor"][0]
+    if low <= allowed and high >= -allowed:
         return "agrees"
     return "explained" if any(code in row["remarks"] for code in EXPLAINS[timer]) else "SILENT"
 
@@ -116,7 +118,7 @@ def judge(row: Row, timer: str) -> str:
 def is_yardstick(row: Row) -> bool:
     """Does the chain take something, and no longer than the calls beside it?"""
     wall = row["above"].get("wall")
-    return row["chain_s"] > 0 and (wall is None or wall[2] > -TOLERANCE * row["chain_s"])
+    return row["chain_s"] > 0 and (wall is None or wall[2] > -TOLERANCE)
 
 
 # What is printed.
@@ -129,12 +131,10 @@ def line(row: Row) -> list[str]:
     for timer in TIMERS:
         found = row.get("above", {}).get(timer)
         text = "-" if timer not in row["timers"] else _us(row["timers"][timer]["median_s"])
-        if found and row["chain_s"] > 0:
-            text = " ".join(f"{100 * s / row['chain_s']:+.0f}" for s in (found[0], found[2])) + " %"
+        if found:
+            text = " ".join(f"{100 * share:+.0f}" for share in (found[0], found[2])) + " %"
         cells.append(text + {"SILENT": "!", "explained": "e", "no chain": "?"}.get(judge(row, timer), ""))
-    if "chain" not in row:
-        return [row["name"], *cells, "-", "-", "-"]
-    return [row["name"], *cells, *(_us(s) for s in (row["chain_s"], row["chain"]["tie_s"], row["chain"]["floor_s"]))]
+    return [row["name"], *cells, *(_us(row[name]) if name in row else "-" for name in ("chain_s", "floor_s"))]
 
 
 def details(row: Row) -> list[str]:
@@ -142,8 +142,6 @@ def details(row: Row) -> list[str]:
     lines = [f"    {timer} refused: {_short(why)}" for timer, why in row["refused"].items()]
     if "no_chain" in row:
         lines.append(f"    no chain: {row['no_chain']}")
-    elif row.get("chain", {}).get("remark"):
-        lines.append(f"    chain: {row['chain']['remark']}")
     if any(judge(row, timer) in ("SILENT", "explained") for timer in TIMERS):
         lines += [f"    remark {code}: {_short(message)}" for code, message in row["remarks"].items()]
     return lines
@@ -168,9 +166,7 @@ def summarize(rows: list[Row]) -> int:
 def _silent(row: Row, timer: str) -> list[str]:
     if timer not in row["timers"]:
         return [row["name"], timer, "absent without a reason", "", "", ""]
-    low_s, middle_s, high_s = row["above"][timer]
-    chain_s = row["chain_s"]
-    return [row["name"], timer, _us(chain_s), *(f"{1 + s / chain_s:.2f}" for s in (low_s, middle_s, high_s))]
+    return [row["name"], timer, _us(row["chain_s"]), *(f"{1 + share:.2f}" for share in row["above"][timer])]
 
 
 def _us(seconds: float) -> str:
@@ -213,7 +209,7 @@ def main() -> None:
     rows = read_rows(arguments.json) if arguments.resume else []
     done = {row["name"] for row in rows}
     chosen = [f for f in choose(arguments.only, arguments.library, arguments.limit) if f.label not in done]
-    print("timer above chain, 95 % interval; ! silent, e explained, ? no chain; chain, tie and floor in µs")
+    print("timer above chain, 95 % interval; ! silent, e explained, ? no chain; chain and floor in µs")
     for i, function in enumerate(chosen):
         row = measure(function, arguments.seconds)
         rows.append(row)

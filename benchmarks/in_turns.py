@@ -1,20 +1,22 @@
 """Timers and a chain in turns, so that both meet the machine at the same speed: the readings of `census.py`.
 
-A machine that is shared changes its pace, here by up to 2 and for seconds. Two medians taken one after the other then
-differ by that, whatever they measure. So there are blocks of about 50 ms, in which each timer and each program of the
-chain is read several times; what is compared is their medians of one block, and what is judged is the interval of these
-comparisons over all blocks.
+A machine that is shared changes its pace, here by up to 2, for less than a millisecond and for seconds. Two medians
+taken one after the other then differ by that, whatever they measure. So chain and timers visit the machine in turns,
+some readings each, and the visits are dealt out to groups. Of each group the least readings are compared: the pace at
+which they were taken is the fastest that the machine has. (Of `loop`, a difference whose least one is no time of
+anything, medians are compared.) What is judged is the range over the groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-from chains import Chain, ChainTime
+from chains import Chain, Readings, join
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured
@@ -24,32 +26,42 @@ from benchax.measuring.program import program_of
 from benchax.measuring.stopping import calibrate
 from benchax.measuring.timers import TIMERS
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.stats.intervals import median_interval
 
-ROUNDS = 7
-"""Of a block: the median of so many readings forgives three preemptions."""
+GROUPS = 6
+"""The range of so many holds the median of what a group says in 97 % of all cases (1 - 2 / 2^6)."""
+LEAST_VISITS, MOST_VISITS = 5 * GROUPS, 40 * GROUPS
+READINGS = 3
+"""In a row, of each program and timer at a visit."""
+DEAR_VISITS = GROUPS
+"""At so many visits the timer `device` is read."""
 RECORDED = 20
 """Runs of a recording."""
-LEAST_BLOCKS, MOST_BLOCKS = 12, 60
 SAMPLE_TIME_S = 300e-6
-"""Of a timer that leaves it to us: as long as a chain."""
+"""Of a timer that leaves it to us: about as long as a chain."""
+DIFFERENCES = {"loop"}
+"""Timers whose readings are differences of two."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Seconds a call, per block: of the chain, of filling the outputs, and of each timer."""
+    """Seconds a call, per group: of the chain by least readings and by medians, of a call that fills the outputs, and
+    of each timer."""
 
-    chain: ChainTime
+    trips: int
+    tie_s: float
     chain_s: list[float]
+    chain_median_s: list[float]
     floor_s: list[float]
     timers_s: dict[str, list[float]]
 
-    def distance(self, timer: str, allowance_s: Iterable[float] = ()) -> tuple[float, float, float]:
-        """(low, middle, high) of how far the timer is above the chain in a block, in seconds; less `allowance_s`."""
-        allowed = list(allowance_s) or [0.0] * len(self.chain_s)
-        each = [t - c - a for t, c, a in zip(self.timers_s[timer], self.chain_s, allowed, strict=True)]
-        low, high = median_interval(each) or (min(each), max(each))
-        return low, median(each), high
+    def distance(self, timer: str, allowed_s: Iterable[float] = ()) -> tuple[float, float, float]:
+        """(low, middle, high) of the share by which the timer is above the chain; `allowed_s` per group is subtracted
+        from the timer."""
+        chain_s = self.chain_median_s if timer in DIFFERENCES else self.chain_s
+        allowed = list(allowed_s) or [0.0] * len(chain_s)
+        whole_s = median(chain_s)
+        each = [(t - a - c) / whole_s for t, c, a in zip(self.timers_s[timer], chain_s, allowed, strict=True)]
+        return min(each), median(each), max(each)
 
 
 def subject_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
@@ -63,44 +75,31 @@ def subject_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return replace(subject, outputs=subject.outcome())
 
 
-def take_turns(subject: Subject, chain: Chain, names: Iterable[str], seconds: float) -> Turns:
+def take_turns(subject: Subject, yardstick: Chain, names: Iterable[str], seconds: float) -> Turns:
     """Reads the chain and the timers named, until `seconds` are over. A timer that refuses now is left out."""
     readers = {name: reader for name in names if (reader := _reader(subject, name))}
-    taken: dict[str, list[float]] = {name: [] for name in readers}
-    readings: list[list[int]] = [[] for _ in range(5)]
-    medians_s: list[list[float]] = []
+    visits: list[Readings] = []
+    taken: dict[str, list[list[float]]] = {name: [] for name in readers}
     deadline = perf_counter() + seconds
-    while len(medians_s) < LEAST_BLOCKS or (perf_counter() < deadline and len(medians_s) < MOST_BLOCKS):
-        own, theirs = _take_block(chain, readers)
-        medians_s.append([median(each) * 1e-9 for each in own])
-        for each, more in zip(readings, own, strict=True):
-            each += more
-        for name, seconds_of in theirs.items():
-            taken[name].append(median(seconds_of))
-    found = chain.estimate(readings)
-    return Turns(
-        found,
-        [(long - short) / chain.copies - found.tie_s for short, long, *_ in medians_s],
-        [each[4] for each in medians_s],
-        {name: [s - reader.overhead_s() for s in taken[name]] for name, reader in readers.items()},
-    )
-
-
-def _take_block(chain: Chain, readers: dict[str, _Reader]) -> tuple[list[list[int]], dict[str, list[float]]]:
-    own: list[list[int]] = [[] for _ in range(5)]
-    theirs: dict[str, list[float]] = {name: [] for name in readers}
-    for i in range(ROUNDS):
-        for j, ns in chain.read(range(5) if i % 2 else reversed(range(5))).items():
-            own[j].append(ns)
+    while len(visits) < LEAST_VISITS or (perf_counter() < deadline and len(visits) < MOST_VISITS):
+        visits.append(yardstick.read(READINGS))
         for name, reader in readers.items():
-            if i == 0 or not reader.is_dear:
-                theirs[name] += reader.read()
-    return own, theirs
+            if not reader.is_dear or len(visits) <= DEAR_VISITS:
+                taken[name].append(reader.read())
+    groups = [join(visits[i::GROUPS]) for i in range(GROUPS)]
+    return Turns(
+        yardstick.trips,
+        median(group.tie_s(yardstick.trips) for group in groups),
+        [group.per_trip_s(yardstick.trips) for group in groups],
+        [group.per_trip_s(yardstick.trips, median) for group in groups],
+        [group.floor_s for group in groups],
+        {name: reader.summarize(taken[name]) for name, reader in readers.items()},
+    )
 
 
 def _reader(subject: Subject, name: str) -> _Reader | None:
     try:
-        return _Recorder(subject) if name == "device" else _Reader(TIMERS[name].prepare(subject))
+        return _Recorder(subject) if name == "device" else _Reader(TIMERS[name].prepare(subject), name)
     except NotMeasured:
         return None
 
@@ -111,14 +110,23 @@ class _Reader:
     is_dear = False
     """Is it read once a block only?"""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, name: str) -> None:
         self._prepared = prepared
         self._iterations = calibrate(prepared, prepared.sample_time_s or SAMPLE_TIME_S)
+        self.pick: Callable[[list[float]], float] = median if name in DIFFERENCES else min
 
     def read(self) -> list[float]:
-        """Seconds a call, with the timer's own cost."""
+        """Seconds a call, with the timer's own cost; after a reading that is not counted."""
         prepared, n = self._prepared, self._iterations
-        return [ns * 1e-9 / n for ns in (prepared.take(n, 5) if prepared.take else [prepared.sample(n)])]
+        if prepared.take:
+            taken = prepared.take(n, 2 * READINGS)[READINGS:]
+        else:
+            taken = [prepared.sample(n) for _ in range(READINGS + 1)][1:]
+        return [ns * 1e-9 / n for ns in taken]
+
+    def summarize(self, taken: list[list[float]]) -> list[float]:
+        """Per group, of what the visits gave."""
+        return [self.pick(list(chain.from_iterable(taken[i::GROUPS]))) - self.overhead_s() for i in range(GROUPS)]
 
     def overhead_s(self) -> float:
         """Of a call, by all readings so far."""
@@ -133,7 +141,7 @@ class _Recorder(_Reader):
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        super().__init__(TIMERS["device"].prepare(subject))
+        super().__init__(TIMERS["device"].prepare(subject), "device")
 
     def read(self) -> list[float]:
         prepared = TIMERS["device"].prepare(self._subject)

@@ -171,6 +171,21 @@ def test_every_call_of_every_timer_starts_from_the_same_state(timer, subject) ->
 
 
 @needs_refs
+def test_a_reference_is_changed_beside_an_array_that_is_returned(bench) -> None:
+    """An array of several elements, and one whose only element is 0: neither has a truth value that says anything."""
+
+    def average(mean: Any, x: Any) -> Any:
+        mean[...] = 0.9 * mean[...] + 0.1 * x
+        return mean[...] * 2
+
+    for size in (128, 1):
+        m = bench(jax.jit(average), jax.new_ref(jnp.zeros(size)), jnp.zeros(size), options={"timer": "wall"})
+
+        assert m.failure is None
+        assert m.numerics.agrees
+
+
+@needs_refs
 def test_an_accumulator_that_returns_nothing_is_timed_by_what_it_changes(bench) -> None:
     total = jax.new_ref(jnp.zeros(2000))
 

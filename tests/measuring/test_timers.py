@@ -43,8 +43,7 @@ def test_a_timer_is_listed_under_its_name_and_says_what_it_answers(timer):
 
 
 def test_a_sample_grows_with_its_iterations(timer, subject):
-    """By medians of each length: `loop` takes a difference, which a preemption of the program without the function makes
-    nothing or less."""
+    """By medians of each length: `loop` takes a difference, and a preemption of the other one makes it negative."""
     prepared = timer.prepare(subject(steps(3000), jnp.ones(16)))
     few = max(8, prepared.least_iterations)
 

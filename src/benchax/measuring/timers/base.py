@@ -175,7 +175,8 @@ class Ready:
     def _unwaited(self, outputs: Any, arrays: list[Any]) -> list[Any]:
         """A reference cannot be waited for, only a copy of it. One program's outputs are there all at once, so that
         this is needed only where it has no others, or where there are several programs."""
-        if not self._refs or (self._subject.program.kind != "eager" and any(_arrays(outputs, arrays))):
+        has_outputs = next(_arrays(outputs, arrays), None) is not None
+        if not self._refs or (self._subject.program.kind != "eager" and has_outputs):
             return []
         return [ref[...] for ref in self._refs]
 
