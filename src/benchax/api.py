@@ -73,7 +73,7 @@ def bench(
             grant on top. Implies `isolate`.
         memory_limit_bytes: bytes or a text such as "4GiB" that the case may take. Implies `isolate`.
         stages: how far to go: "build", "first_run", "samples", or "all", with transfers and dispatch.
-        processes: readings of so many processes, whose interval is to hold what later processes take; "auto": 5 where
+        processes: readings of so many processes, whose interval is to hold what a repetition says; "auto": 5 where
             the case is short. By default it is this one, and the interval speaks for this one.
 
     Returns:

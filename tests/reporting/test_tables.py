@@ -188,7 +188,7 @@ def test_samples_of_several_processes_are_one_row_whose_interval_is_between_them
     row = rows(m)["wall"]
 
     assert row.value == "102 µs"
-    assert row.detail.split("\n") == ["95 % 97.1 – 107 µs between 3 processes", "18 samples"]
+    assert row.detail.split("\n") == ["95 % 95.2 – 109 µs between 3 processes", "18 samples"]
     assert [label for label in rows(m) if label == "wall"] == ["wall"]
 
 

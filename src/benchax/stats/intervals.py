@@ -46,12 +46,12 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
 
 
 def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> tuple[float, float] | None:
-    """Confidence interval for what later processes take: the middle of the medians of all processes like these.
+    """Interval for what a repetition will say: the middle of the medians of as many later processes like these.
 
-    Student's interval for the mean of the logarithms of the processes' medians, with P - 1 degrees of freedom: the
-    upper level of the hierarchical design of Kalibera & Jones (Rigorous benchmarking in reasonable time, ISMM 2013,
-    section 6), which needs no other level where each process has one datum. The scatter of the medians holds what each
-    median is itself uncertain by; where by luck they scatter less than that, the latter is taken.
+    Student's prediction interval for the mean of P later logarithms of medians, from P of them (Hahn & Meeker,
+    Statistical Intervals, 2nd ed. 2017, section 4.8: t s sqrt(1/P + 1/P), with P - 1 degrees of freedom). The scatter
+    of the medians, one datum for each process, holds what each median is itself uncertain by; where by luck they
+    scatter less than that, the latter is taken.
 
     Args:
         groups: the readings of each process, in the order taken.
@@ -66,7 +66,9 @@ def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> 
     logs = [math.log(m) for m in medians]
     inside = [v for group in groups if (v := _log_median_variance(group)) is not None]
     spread = max(variance(logs), fmean(inside) if inside else 0.0)
-    half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(spread / len(logs))
+    # Not the confidence interval of the mean, which is narrower by the root of 2: processes that are measured within
+    # seconds share the moment, and two runs on one machine meet two moments (docs/decisions.md).
+    half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(2 * spread / len(logs))
     # The mean of skewed medians may stand apart from their median, which is what is shown.
     middle, shown = fmean(logs), math.log(median(medians))
     return math.exp(min(middle - half, shown)), math.exp(max(middle + half, shown))

@@ -17,7 +17,7 @@ class Summary:
 
     Of one process, `low_s` and `high_s` bound the median that this process has, at 95 %; None below 6 readings. Of
     several, `median_s` is the median of the processes' medians, and the interval is between processes: it is to hold
-    what later ones take. None below 3 processes.
+    what a repetition with as many of them will say. None below 3 processes.
     """
 
     n: int
