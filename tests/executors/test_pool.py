@@ -57,6 +57,17 @@ def told(pool: Pool, ask: Callable[[], Any]) -> Any:
 # ---- workers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_workers_are_born_with_the_modules_that_are_preloaded(warm: bool) -> None:
+    """Modules that nothing else imports; one that does not exist is left to the job that needs it."""
+    names = ("wave", "no_such_module")
+    with Pool(warm=warm, preload=names) as pool, Pool(warm=warm) as other:
+        found, without = (told(each, lambda: [name for name in names if name in sys.modules]) for each in (pool, other))
+
+    assert found == ["wave"]
+    assert without == []
+
+
 def test_after_a_renewal_the_next_job_has_a_new_process() -> None:
     with Pool() as pool:
         first, again = pid_of(pool), pid_of(pool)

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
@@ -53,8 +53,8 @@ class Worker:
 
 
 class Keeper:
-    def __init__(self, start: Start = "auto") -> None:
-        """Starts the zygote and does not wait for it."""
+    def __init__(self, start: Start = "auto", preload: Sequence[str] = ()) -> None:
+        """Starts the zygote, which imports `preload` before anything else, and does not wait for it."""
         self.workers: dict[int, Worker] = {}
         self.replies: list[dict[str, Any]] = []
         self.count = 0
@@ -63,7 +63,7 @@ class Keeper:
         self.channel = Channel(ours)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, *_flags(), "-c", zygote.BOOT, json.dumps(_paths()), start],
+                [sys.executable, *_flags(), "-c", zygote.BOOT, json.dumps(_paths()), start, json.dumps(preload)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self.errors,

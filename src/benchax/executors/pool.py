@@ -47,11 +47,16 @@ class Pool:
         warm: workers have compiled and run something tiny before their first job.
         reuse: a worker may do several jobs; False gives each job a new process.
         start: "spawn" starts workers without forking, as it is done where forking is not possible.
+        preload: modules that every worker is to have imported, once for all where they are forked. They must start
+            neither threads nor a backend.
     """
 
-    def __init__(self, *, warm: bool = True, reuse: bool = True, start: Start = "auto") -> None:
+    def __init__(
+        self, *, warm: bool = True, reuse: bool = True, start: Start = "auto", preload: Sequence[str] = ()
+    ) -> None:
         self.warm = warm
         self.reuse = reuse
+        self.preload = tuple(preload)
         self.how: Start = start
         self._lock = threading.Lock()
         self._keeper: Keeper | None = None
@@ -165,7 +170,7 @@ class Pool:
         if len(self._ready) >= count:
             return
         if self._keeper is None:
-            self._keeper = Keeper(self.how)
+            self._keeper = Keeper(self.how, self.preload)
         wanted = max(2, count) if self._has_killed and self.reuse else count
         new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
         if self.warm:

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
+import json
 import os
 import signal
 import socket
@@ -41,6 +43,9 @@ PATIENCE_S = 10.0
 
 def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends what it must
+    for module in json.loads(sys.argv[3]):  # after argv[1], the paths, and argv[2], how workers are started
+        with contextlib.suppress(Exception):  # the job that needs it says so
+            importlib.import_module(module)
     zygote = Zygote(_take_over_stdin(), can_fork=_can_fork(sys.argv[2]))
     try:
         zygote.serve()

@@ -69,6 +69,9 @@ def effort_for(
     return Effort(looks, max_time_s, metrics=metrics, resolution=resolution)
 
 
+PRELOAD = ("benchax.measuring.paired", "scipy.linalg")
+"""JAX imports the latter when it first lowers an exported program: 180 ms in each process."""
+
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
 """Of a change: a measurement of its own."""
 Progress = Callable[[Step], None]
@@ -87,7 +90,7 @@ def fresh_processes() -> Generator[Start, None, None]:
     executables and buffers are each one's own, behind paddings of random size. Forks scatter as far as processes of a
     new Python do, and those of one parent do not lean to one side (benchmarks/forks.py).
     """
-    with Pool() as pool:
+    with Pool(preload=PRELOAD) as pool:
 
         @contextmanager
         def start() -> Generator[Pool, None, None]:
