@@ -5,16 +5,20 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 PEERS_VENV := .venv-peers
 WORKERS ?= 2
+BASE ?= main
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo quick test lint bench clean
 .NOTPARALLEL: # two installations at once in one environment would break it
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.base ## measure one small function and show what comes out
 	@$(VENV)/bin/benchax demo
+
+quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of what changed since BASE=main: under a minute
+	@$(VENV)/bin/python tests/quick.py --base $(BASE) --workers $(WORKERS)
 
 # The tests marked `serial` run apart: what they observe is disturbed by a neighbour. Machines are shared all the same:
 # a test that fails is run again, and the summary (-rR) says which.

@@ -1,0 +1,100 @@
+"""`make quick`: which tests belong to a change."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from quick import ALWAYS, ROOT, changed_files, choose, find_tests
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        ("src/benchax/store/schema.py", ["tests/store"]),
+        ("src/benchax/auditing/rules/cache_off.py", ["tests/auditing"]),
+        ("src/benchax/clock/handlers.c", ["tests/clock"]),
+        ("src/benchax/codec.py", ["tests/test_codec.py"]),
+        ("src/benchax/__init__.py", ["tests/test_exports.py"]),
+        ("src/pytest_jax_bench/plugin.py", ["tests/ptjb"]),
+        ("tests/store/test_schema.py", ["tests/store"]),
+        ("tests/executors/entries.py", ["tests/executors"]),
+        ("tests/test_codec.py", ["tests/test_codec.py"]),
+        ("tests/no_longer_there.py", []),
+        ("tests/conftest.py", []),
+        ("docs/named_by_" + "nobody.md", []),  # this file would name it
+    ],
+)
+def test_a_change_belongs_to_the_tests_named_after_it(changed: str, tests: list[str]) -> None:
+    assert tests == find_tests(changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "test"),
+    [
+        ("tests/source_tree.py", "tests/test_layers.py"),
+        ("tests/golden/measurement-v1.json", "tests/test_codec.py"),
+        ("src/benchax/protobuf.py", "tests/profiling/test_events.py"),
+        ("examples/gitlab-ci.yml", "tests/test_ci_recipes.py"),
+        ("docs/requirements.md", "tests/test_requirements.py"),
+    ],
+)
+def test_what_no_tests_are_named_after_belongs_to_those_that_name_it(changed: str, test: str) -> None:
+    assert test in find_tests(changed)
+
+
+def test_every_module_has_tests() -> None:
+    modules = [str(file.relative_to(ROOT)) for file in (ROOT / "src").rglob("*.py")]
+
+    assert [module for module in modules if not find_tests(module)] == []
+
+
+def test_nothing_runs_twice() -> None:
+    chosen = choose(["src/benchax/store/schema.py", "tests/store/test_schema.py", "tests/test_layers.py"])
+
+    assert chosen == ["tests/store", *ALWAYS]
+
+
+def test_without_a_change_the_tests_of_imports_run() -> None:
+    assert choose([]) == ALWAYS
+    assert all((ROOT / test).is_file() for test in ALWAYS)
+
+
+def test_changed_is_what_the_branch_did_since_it_left_and_what_is_not_committed(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=n", "-c", "user.email=e@x"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    def write(**files: str) -> None:
+        for name, text in files.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+
+    git("init", "-q", "-b", "main")
+    write(a="1", b="1", c="1", d="1")
+    git("add", "-A")
+    git("commit", "-q", "-m", "x")
+    git("checkout", "-q", "-b", "change")
+    assert changed_files(tmp_path, "main") == []
+
+    write(a="2")
+    git("commit", "-q", "-a", "-m", "x")
+    git("rm", "-q", "c")
+    write(b="2", ignored="1", new="1")
+    (tmp_path / ".gitignore").write_text("ignored\n", encoding="utf-8")
+    git("checkout", "-q", "main")  # main goes on without us
+    write(d="2")
+    git("commit", "-q", "-m", "x", "d")
+    git("checkout", "-q", "change")
+
+    assert changed_files(tmp_path, "main") == [".gitignore", "a", "b", "c", "new"]
+
+
+def test_without_the_branch_to_merge_into_nothing_is_guessed(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+
+    with pytest.raises(SystemExit) as said:
+        changed_files(tmp_path, "trunk")
+
+    assert str(said.value).startswith("neither 'trunk' nor 'origin/trunk' is a commit that this branch began from")
+    assert "hint: make quick BASE=<branch>" in str(said.value)
