@@ -1,45 +1,99 @@
-"""The habits that a linter does not know."""
+"""The habits that a linter does not know. One test for a rule, which lists all that break it."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from source_tree import PACKAGE, files, parse
 
-TIMED = [file for file in files() if file.relative_to(PACKAGE).parts[0] in ("measuring", "watching")]
+
+def without_docstring(package: Path = PACKAGE) -> list[str]:
+    return [_relative(file, package) for file in files(package) if not ast.get_docstring(parse(file))]
 
 
-def relative(file: Path) -> str:
-    return str(file.relative_to(PACKAGE))
+def timed_assertions(package: Path = PACKAGE) -> list[str]:
+    """Assertions in the code that is timed: pytest rewrites them, also those of the code under measurement; and -O
+    removes them."""
+    return [
+        f"{_relative(file, package)}:{node.lineno}"
+        for file in _below("measuring", package) + _below("watching", package)
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.Assert)
+    ]
 
 
-@pytest.mark.parametrize("file", files(), ids=relative)
-def test_a_module_begins_by_saying_what_it_does(file: Path) -> None:
-    assert ast.get_docstring(parse(file))
+def rewritten_by_pytest(package: Path = PACKAGE) -> list[str]:
+    """Modules with timed code whose docstring does not tell pytest to leave them as they are."""
+    timed = _below("measuring", package)
+    return [_relative(f, package) for f in timed if "PYTEST_DONT_REWRITE" not in (ast.get_docstring(parse(f)) or "")]
 
 
-@pytest.mark.parametrize("file", TIMED, ids=relative)
-def test_code_that_is_timed_asserts_nothing(file: Path) -> None:
-    """pytest rewrites assertions, also those of the code under measurement; and -O removes them."""
-    assert [node.lineno for node in ast.walk(parse(file)) if isinstance(node, ast.Assert)] == []
-
-
-@pytest.mark.parametrize("file", [f for f in TIMED if "measuring" in f.parts], ids=relative)
-def test_pytest_is_told_not_to_rewrite_code_that_is_timed(file: Path) -> None:
-    assert "PYTEST_DONT_REWRITE" in (ast.get_docstring(parse(file)) or "")
-
-
-def test_nothing_is_called_utils() -> None:
+def called_utils(package: Path = PACKAGE) -> list[str]:
     """A name that attracts everything and tells nothing."""
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    named = [relative(f) for f in files() if "utils" in f.with_suffix("").parts[len(PACKAGE.parts) :]]
-    named += [
-        f"{relative(file)}:{node.lineno}"
-        for file in files()
+    named = [_relative(f, package) for f in files(package) if "utils" in f.relative_to(package).with_suffix("").parts]
+    return named + [
+        f"{_relative(file, package)}:{node.lineno}"
+        for file in files(package)
         for node in ast.walk(parse(file))
         if isinstance(node, definitions) and node.name == "utils"
     ]
 
-    assert named == []
+
+def _below(part: str, package: Path) -> list[Path]:
+    return files(package / part)
+
+
+def _relative(file: Path, package: Path) -> str:
+    return file.relative_to(package).as_posix()
+
+
+def test_a_module_begins_by_saying_what_it_does() -> None:
+    assert without_docstring() == []
+
+
+def test_code_that_is_timed_asserts_nothing() -> None:
+    assert timed_assertions() == []
+
+
+def test_pytest_is_told_not_to_rewrite_code_that_is_timed() -> None:
+    assert rewritten_by_pytest() == []
+
+
+def test_nothing_is_called_utils() -> None:
+    assert called_utils() == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text", "offender"),
+    [
+        (without_docstring, "store/base.py", "x = 1", "store/base.py"),
+        (
+            timed_assertions,
+            "measuring/timers/wall.py",
+            '"""PYTEST_DONT_REWRITE"""\nassert 1',
+            "measuring/timers/wall.py:2",
+        ),
+        (timed_assertions, "watching/watch.py", '"""Watches."""\ndef f():\n    assert 1', "watching/watch.py:3"),
+        (rewritten_by_pytest, "measuring/engine.py", '"""Measures."""', "measuring/engine.py"),
+        (called_utils, "utils/text.py", '"""Does."""', "utils/text.py"),
+        (called_utils, "store/utils.py", '"""Does."""', "store/utils.py"),
+        (called_utils, "store/base.py", '"""Does."""\nclass utils: ...', "store/base.py:2"),
+    ],
+)
+def test_a_rule_names_what_breaks_it(
+    rule: Callable[[Path], list[str]], name: str, text: str, offender: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text, encoding="utf-8")
+
+    assert rule(tmp_path) == [offender]
+
+
+def test_the_folders_with_timed_code_are_there() -> None:
+    """Else two rules would pass for want of files."""
+    assert all(files(PACKAGE / part) for part in ("measuring", "watching"))
