@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,9 +52,14 @@ def parse(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), str(file))
 
 
-def imports(file: Path, package: Path = PACKAGE) -> Iterator[Import]:
-    """Every import statement of `file`, wherever it stands."""
-    ours = modules(package)
+def all_imports(package: Path = PACKAGE) -> dict[str, list[Import]]:
+    """Every import statement of each module, by its dotted name."""
+    ours = modules(package)  # once: with a look at the disk for each file the tests of the ladder took a minute
+    return {name: list(imports(file, package, ours)) for name, file in ours.items()}
+
+
+def imports(file: Path, package: Path, ours: Mapping[str, Path]) -> Iterator[Import]:
+    """Every import statement of `file`, wherever it stands. `ours` are the modules of `package`."""
     relative = file.relative_to(package)
 
     def walk(node: ast.AST, in_function: bool, for_types: bool) -> Iterator[Import]:
@@ -68,7 +73,7 @@ def imports(file: Path, package: Path = PACKAGE) -> Iterator[Import]:
     yield from walk(parse(file), False, False)
 
 
-def _names(node: ast.AST, ours: dict[str, Path]) -> list[str]:
+def _names(node: ast.AST, ours: Mapping[str, Path]) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):

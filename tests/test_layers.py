@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from source_tree import PACKAGE, Import, files, imports, module_name, modules, part_of
+from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors"},
@@ -44,10 +44,15 @@ ASKS_JAX_LATE = {  # inside functions only
 Tree = list[tuple[str, Import]]
 
 
-def tree(package: Path = PACKAGE) -> Tree:
+def tree(package: Path) -> Tree:
     """(part of the importer, import) for every import statement but those of benchax/__init__, which is the hub."""
-    every = [(part_of(module_name(f, package)), i) for f in files(package) for i in imports(f, package)]
+    every = [(part_of(name), i) for name, found in all_imports(package).items() for i in found]
     return [(importer, i) for importer, i in every if importer]
+
+
+@pytest.fixture(scope="module")
+def ours() -> Tree:
+    return tree(PACKAGE)
 
 
 def inner(found: Tree) -> Tree:
@@ -80,10 +85,10 @@ def jax_where_it_must_not_be(found: Tree) -> list[str]:
 
 def cycle(package: Path = PACKAGE) -> list[str]:
     """One cycle among the imports that run while modules are loaded; empty without any."""
-    ours = modules(package)
+    found = all_imports(package)
     graph = {
-        name: {i.name for i in imports(file, package) if i.at_load and i.name in ours and i.name != "benchax"}
-        for name, file in ours.items()
+        name: {i.name for i in statements if i.at_load and i.name in found and i.name != "benchax"}
+        for name, statements in found.items()
     }
     try:
         TopologicalSorter(graph).prepare()
@@ -98,20 +103,20 @@ def test_every_module_stands_on_a_rung() -> None:
     assert not unlisted, f"add {sorted(unlisted)} to RUNGS in {__file__}, above all that they import"
 
 
-def test_imports_are_absolute_and_pass_by_the_hub() -> None:
-    assert relative_or_hub(tree()) == []
+def test_imports_are_absolute_and_pass_by_the_hub(ours: Tree) -> None:
+    assert relative_or_hub(ours) == []
 
 
-def test_imports_go_down_the_ladder() -> None:
-    assert upward(tree()) == []
+def test_imports_go_down_the_ladder(ours: Tree) -> None:
+    assert upward(ours) == []
 
 
-def test_the_two_halves_do_not_meet() -> None:
-    assert across(tree()) == []
+def test_the_two_halves_do_not_meet(ours: Tree) -> None:
+    assert across(ours) == []
 
 
-def test_only_the_measuring_half_imports_jax() -> None:
-    assert jax_where_it_must_not_be(tree()) == []
+def test_only_the_measuring_half_imports_jax(ours: Tree) -> None:
+    assert jax_where_it_must_not_be(ours) == []
 
 
 def test_modules_do_not_import_in_circles() -> None:
