@@ -7,12 +7,12 @@ PEERS_VENV := .venv-peers
 WORKERS ?= 2
 BASE ?= main
 
-.PHONY: help demo quick test lint bench clean
+.PHONY: help demo quick test test-slow test-all lint bench clean
 .NOTPARALLEL: # two installations at once in one environment would break it
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.base ## measure one small function and show what comes out
 	@$(VENV)/bin/benchax demo
@@ -24,9 +24,15 @@ quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of what changed since 
 # a test that fails is run again, and the summary (-rR) says which.
 RERUNS := --reruns 2 -rR
 
-test: $(VENV)/.test ## run all tests on the CPU (WORKERS=2 processes)
-	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "not serial" $(RERUNS)
-	$(VENV)/bin/python -m pytest -m serial $(RERUNS)
+test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=2 processes)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow and not serial" $(RERUNS)
+	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS)
+
+test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
+	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "slow and not serial" $(RERUNS)
+	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS)
+
+test-all: test test-slow ## run all tests
 
 lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
 	$(VENV)/bin/ruff format --check .

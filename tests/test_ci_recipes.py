@@ -95,6 +95,7 @@ def test_no_text_of_a_pull_request_is_pasted_into_a_script() -> None:
     assert "${{" not in commands_of_github()
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_the_example_shows_what_its_last_commit_changed(project: Path) -> None:
     comparing = blocks(EXAMPLES / "compare_refs" / "README.md", "sh")[1]
@@ -106,6 +107,7 @@ def test_the_example_shows_what_its_last_commit_changed(project: Path) -> None:
     assert git(project, "worktree", "list").count("\n") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_the_steps_of_github_fail_the_job_and_still_write_the_summary(project: Path, tmp_path: Path) -> None:
     git(project, "update-ref", "refs/remotes/origin/main", "HEAD")
@@ -122,6 +124,7 @@ def test_the_steps_of_github_fail_the_job_and_still_write_the_summary(project: P
     assert re.search(r"\| `squared_distances\[n=256\]` \| .*slower, confirmed", summary.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_the_commands_of_gitlab_pass_where_nothing_is_slower(project: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(project), "clone")

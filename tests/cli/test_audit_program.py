@@ -59,6 +59,7 @@ def test_findings_are_written_as_data(failing: tuple[subprocess.CompletedProcess
     assert result["ruleId"] == "eager-operations"
 
 
+@pytest.mark.slow
 def test_without_fail_on_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     assert audit(tmp_path, "--", sys.executable, "train.py", "7").returncode == 7
 

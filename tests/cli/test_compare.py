@@ -77,6 +77,7 @@ def verdicts(text: str) -> dict[str, str]:
     return {c["case"]["name"]: c["verdict"] for c in found if c["metric"] == "run"}
 
 
+@pytest.mark.slow
 def test_unchanged_code_is_fine_and_a_regression_ends_with_1(project: Project) -> None:
     project.baseline()
 
@@ -96,6 +97,7 @@ def test_unchanged_code_is_fine_and_a_regression_ends_with_1(project: Project) -
     assert verdicts(permitted.stdout) == {"steady": "same", "changing": "slower"}
 
 
+@pytest.mark.slow
 def test_two_stored_versions_run_on_random_data(project: Project) -> None:
     project.baseline("before")
     project.write(turns=300)
@@ -109,6 +111,7 @@ def test_two_stored_versions_run_on_random_data(project: Project) -> None:
     assert "steady" not in done.stdout
 
 
+@pytest.mark.slow
 def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: Project) -> None:
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef gone(x):\n    return x\n')
     project.baseline()
@@ -124,6 +127,7 @@ def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: 
     assert missing.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_candidate_that_no_longer_runs_ends_with_2(project: Project) -> None:
     project.baseline()
     path = project.folder / "bench_work.py"
@@ -138,6 +142,7 @@ def test_a_candidate_that_no_longer_runs_ends_with_2(project: Project) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     callback = "\n    return jax.pure_callback(lambda v: v, x, x)\n"
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef calls_back(x):' + callback)
@@ -184,6 +189,7 @@ def test_without_any_rows_it_is_said(project: Project) -> None:
     assert "no database at" in done.stderr
 
 
+@pytest.mark.slow
 def test_comparisons_are_kept_for_the_history(with_baseline: Project) -> None:
     with_baseline.write(turns=101)  # another program: the same one would not be timed
 
@@ -194,6 +200,7 @@ def test_comparisons_are_kept_for_the_history(with_baseline: Project) -> None:
     assert kept.pairs > 100
 
 
+@pytest.mark.slow
 def test_names_of_baselines_are_listed_replaced_and_removed(project: Project) -> None:
     project.baseline("v1")
     first = project.benchax("baseline", "list").stdout

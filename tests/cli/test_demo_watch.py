@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from command_line import Benchax
 
 
+@pytest.mark.slow
 def test_a_loop_that_jits_a_new_function_in_each_turn_compiles_in_each_turn(benchax: Benchax) -> None:
     done = benchax("demo", "watch")
 

@@ -86,6 +86,7 @@ def test_doctor_refuses_a_time_without_sense(seconds: str, benchax: Benchax) -> 
 # ---- demo -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_demo_stores_three_rows_and_says_when_compiling_pays(tmp_path: Path) -> None:
     settings = {name: value for name, value in os.environ.items() if not name.startswith("BENCHAX_")}
     settings |= {"PYTHONPATH": str(PACKAGE.parent), "BENCHAX_MIN_TIME_S": "0.01", "BENCHAX_MAX_WARMUP_S": "0.02"}
@@ -110,6 +111,7 @@ def small_examples(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
+@pytest.mark.slow
 def test_demo_leaves_nothing_where_storing_is_off(benchax: Benchax, small_examples: Path) -> None:
     done = benchax("demo", "--max-time", "0.02", "--store", "off")
 
@@ -117,6 +119,7 @@ def test_demo_leaves_nothing_where_storing_is_off(benchax: Benchax, small_exampl
     assert "Stored" not in done.err
 
 
+@pytest.mark.slow
 def test_demo_does_not_claim_to_have_stored_what_it_could_not(
     benchax: Benchax, small_examples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

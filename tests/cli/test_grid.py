@@ -88,6 +88,7 @@ def test_json_is_one_row_per_cell(benchax: Callable[..., Done]) -> None:
     assert {row.options.seed for row in rows} == {3}
 
 
+@pytest.mark.slow
 def test_a_time_limit_is_a_result_and_a_crash_is_not(benchax: Callable[..., Done], project: Path) -> None:
     limited = benchax("grid", "mishaps.py")
     crashed = benchax("grid", "mishaps.py", "--timeout", "0.4")
@@ -158,6 +159,7 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "benchax.cli.main", *words]
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_ctrl_c_shows_and_keeps_what_is_finished_and_leaves_no_process(project: Path) -> None:
     (project / "mishaps.py").write_text(MISHAPS.replace("0.5", "1000"))
@@ -202,6 +204,7 @@ def test_no_process_outlives_a_command_that_was_killed(project: Path) -> None:
         assert time.monotonic() < until
 
 
+@pytest.mark.slow
 def test_the_demo_shows_every_kind_of_end(benchax: Callable[..., Done]) -> None:
     done = benchax("demo", "grid")
 
@@ -217,6 +220,7 @@ def test_a_demo_that_there_is_none_of_is_an_error(benchax: Callable[..., Done]) 
     assert "there is no demo 'gird'" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_the_example_runs_as_a_program_and_as_a_file_of_the_command(project: Path) -> None:
     settings = os.environ | {"N_X": "4,8", "N_TRIALS": "2", "TIMEOUT_SECONDS": "20"}

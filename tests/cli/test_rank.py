@@ -52,6 +52,7 @@ def rank(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 # ---- real rankings ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_the_fastest_right_one_wins_and_a_failure_ends_with_2(tmp_path: Path) -> None:
     functions = [f"model.py:{name}" for name in ("slow", "wrong", "quick", "broken")]
@@ -68,6 +69,7 @@ def test_the_fastest_right_one_wins_and_a_failure_ends_with_2(tmp_path: Path) ->
     assert "traced" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_functions_of_one_name_take_any_inputs_and_are_drawn(tmp_path: Path) -> None:
     """Also inputs that have the names of our own options."""

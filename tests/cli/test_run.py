@@ -327,6 +327,7 @@ def test_json_goes_to_stdout_also_where_stderr_is_a_terminal(tmp_path: Path) -> 
     assert codec.decode(done.stdout.decode()).case.name == "sin"
 
 
+@pytest.mark.slow
 def test_a_terminal_sees_a_bar_that_leaves_nothing_on_stdout(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
 
@@ -388,6 +389,7 @@ def test_settings_of_the_project_and_the_environment_are_overruled_by_words(
 # ---- eager against jitted ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_eager_measures_both_and_says_when_compiling_pays(benchax: Benchax, project: Path) -> None:
     write(project / "bench_it.py", "@benchax.benchmark(args=('f32[8]',))\ndef f(x):\n    return jnp.tanh(x) * x + 1\n")
 
@@ -602,6 +604,7 @@ def marked(mark: Path) -> list[psutil.Process]:
 Started = Callable[..., subprocess.Popen[str]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--cold-process"]], ids=["inline", "cold process"])
 def test_an_interrupt_keeps_and_shows_what_is_finished(
     words: list[str], until_second_case: Started, tmp_path: Path
@@ -639,6 +642,7 @@ def test_an_interrupt_before_the_first_case_ends_with_130_too(tmp_path: Path) ->
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_cold_process_costs_one_row(tmp_path: Path) -> None:
     write(
         tmp_path / "bench_it.py",
@@ -667,6 +671,7 @@ def survives(x):
 # ---- several processes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_readings_of_several_processes_have_an_interval_between_them(tmp_path: Path) -> None:
     write(

@@ -70,6 +70,7 @@ def test_the_variants_are_listed(benchax: Benchax) -> None:
     assert [line.split()[0] for line in done.out.splitlines()] == list(VARIANTS)
 
 
+@pytest.mark.slow
 def test_a_function_that_fails_is_an_error(benchax: Benchax) -> None:
     done = benchax("try", "code.py:broken", "f32[8]", "--variants", "donate,f16")
 

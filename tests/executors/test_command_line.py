@@ -63,6 +63,7 @@ def run(folder: Path, *words: str) -> tuple[int, dict[str, Measurement], str]:
     return done.returncode, {row.case.name: row for row in rows}, done.stderr
 
 
+@pytest.mark.slow
 def test_every_case_has_its_row_whatever_the_others_do(project: Path) -> None:
     code, rows, _ = run(project, "--isolate", "--timeout", "1.5", "--memory-limit", "1GiB")
 

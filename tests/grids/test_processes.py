@@ -129,6 +129,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_whatever_a_function_does_each_cell_has_its_status_and_the_next_is_measured(project: Path) -> None:
     functions = [f for each in EXPECTED for f in (each, fine)]  # every accident is followed by a fine function
 

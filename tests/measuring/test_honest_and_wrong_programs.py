@@ -11,6 +11,8 @@ from programs_to_verify import HONEST, WRONG
 
 from benchax.measuring.verification import Undecided, verify
 
+pytestmark = pytest.mark.slow  # 230 programs, each compiled in several ways
+
 UNDECIDED = {
     "svd_of_low_rank",
     "inverse_of_hilbert",

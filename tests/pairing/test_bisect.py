@@ -144,6 +144,7 @@ def test_good_must_come_before_bad(good: str, bad: str, repository: Path) -> Non
         commits(good, bad)
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_a_commit_whose_programs_are_known_is_not_measured_again(repository: Path) -> None:
     first, words, slower, more_words = commits("HEAD~3", "HEAD")

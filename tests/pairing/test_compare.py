@@ -59,6 +59,7 @@ def several() -> Comparisons:
     return benchax.compare(functions, X, max_time_s=12)
 
 
+@pytest.mark.slow
 def test_equal_functions_are_not_told_apart(several: Comparisons) -> None:
     again = of(several, "again")
 
@@ -71,6 +72,7 @@ def test_equal_functions_are_not_told_apart(several: Comparisons) -> None:
     assert again.numerics.agrees
 
 
+@pytest.mark.slow
 def test_more_work_is_slower_and_a_second_measurement_says_so_too(several: Comparisons) -> None:
     much = of(several, "much")
 
@@ -82,6 +84,7 @@ def test_more_work_is_slower_and_a_second_measurement_says_so_too(several: Compa
     assert much.environment.backend == "cpu"
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_a_comparison_with_its_reason_and_the_others_go_on(several: Comparisons) -> None:
     failed = of(several, "broken")
 
@@ -93,12 +96,14 @@ def test_one_that_fails_is_a_comparison_with_its_reason_and_the_others_go_on(sev
     assert several.labels == ("plain", "broken", "again", "much")
 
 
+@pytest.mark.slow
 def test_those_that_ran_and_gave_the_same_result_have_their_places(several: Comparisons) -> None:
     places = {rank.label: rank.place for rank in several.ranking}
 
     assert places == {"plain": 1, "again": 1}
 
 
+@pytest.mark.slow
 def test_who_has_no_place_is_told_why(several: Comparisons) -> None:
     assert several.unranked.keys() == {"broken", "much"}
     assert several.unranked["broken"].startswith("failed: error in build: ValueError: it is broken")
@@ -108,11 +113,13 @@ def test_who_has_no_place_is_told_why(several: Comparisons) -> None:
     )
 
 
+@pytest.mark.slow
 def test_outputs_that_differ_are_told(several: Comparisons) -> None:
     assert [r.code for r in of(several, "again").remarks if r.severity == "error"] == ["outputs-differ"]
     assert "much gives another result than plain" in str(several)
 
 
+@pytest.mark.slow
 def test_operations_are_counted_too(several: Comparisons) -> None:
     counted = {c.candidate.label: c for c in several.of("flops")}
 
@@ -120,6 +127,7 @@ def test_operations_are_counted_too(several: Comparisons) -> None:
     assert counted["much"].ratio == pytest.approx(OFTEN, rel=0.1)
 
 
+@pytest.mark.slow
 def test_all_of_it_can_be_read(several: Comparisons) -> None:
     shown = str(several)
 
@@ -166,6 +174,7 @@ def test_several_that_fail_are_told_apart() -> None:
     assert of(found, "again").ratio is not None
 
 
+@pytest.mark.slow
 def test_a_function_that_never_ends_is_stopped_and_named() -> None:
     def forever(x: Any) -> Any:
         while True:

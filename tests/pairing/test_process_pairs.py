@@ -19,7 +19,7 @@ from benchax.pairing.partners import Chosen, Launch
 from benchax.pairing.process_pairs import NOT_PINNED, ONE_CORE, Pairs
 from benchax.pairing.session import Effort
 
-pytestmark = pytest.mark.serial
+pytestmark = [pytest.mark.serial, pytest.mark.slow]
 
 TWO_PAIRS = Effort((2,), alpha=0.01)
 CASES = """

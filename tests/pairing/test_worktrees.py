@@ -162,6 +162,7 @@ def test_an_environment_inside_of_the_repository_is_not_moved(project: Path, mon
     assert paths == [str(tree / "src"), str(tree), "/somewhere"]
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_whole_processes_of_another_commit_see_what_python_costs(project: Path) -> None:
     """The package of now sleeps while it is traced, which no program shows, and process pairs do: in building."""

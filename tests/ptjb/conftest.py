@@ -1,9 +1,16 @@
-"""The project in which the plugin's sessions run."""
+"""The project in which the plugin's sessions run. Whoever asks for it starts sessions in processes of their own."""
 
 from __future__ import annotations
 
 import pytest
 from pytest_sessions import Project
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` is asked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "ptjb" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
