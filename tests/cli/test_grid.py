@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -15,7 +15,6 @@ import pytest
 from command_line import Done, runner
 from source_tree import PACKAGE
 
-from benchax.executors.pool import shared_pool
 from benchax.store.reading import load
 
 EXAMPLE = PACKAGE.parents[1] / "examples" / "grid_of_functions.py"
@@ -45,16 +44,13 @@ timeout_s = 0.5
 
 
 @pytest.fixture
-def benchax(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Done]]:
+def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     """Runs the command line in this process, in an empty folder, with a file grid.py."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     (project / "grid.py").write_text(FILE)
     (project / "mishaps.py").write_text(MISHAPS)
 
-    yield runner(monkeypatch, capsys)
-    shared_pool().close()
+    return runner(monkeypatch, capsys)
 
 
 def test_a_file_with_functions_and_data_is_a_grid(benchax: Callable[..., Done]) -> None:

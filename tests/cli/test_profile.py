@@ -9,14 +9,12 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command_line import Done, runner
 from source_tree import PACKAGE
-
-from benchax.executors.pool import shared_pool
 
 FUNCTIONS = """
 import os, time, jax, jax.numpy as jnp
@@ -53,16 +51,13 @@ for _ in range(30):
 
 
 @pytest.fixture
-def benchax(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Done]]:
+def benchax(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     """Runs the command line in this process, in a folder with functions.py and train.py."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     (project / "functions.py").write_text(FUNCTIONS, encoding="utf-8")
     (project / "train.py").write_text(PROGRAM)
 
-    yield runner(monkeypatch, capfd)
-    shared_pool().close()
+    return runner(monkeypatch, capfd)
 
 
 def traces(folder: Path) -> list[Path]:
@@ -85,7 +80,6 @@ def recorded(project: Path) -> Path:
 # ---- a function -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Done], project: Path) -> None:
     done = benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "7", "--memory")
 
@@ -101,7 +95,6 @@ def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Do
     assert "memory over time\n  live arrays cpu:0" in done.out
 
 
-@pytest.mark.slow
 def test_the_file_for_perfetto_is_in_the_trace_event_format(benchax: Callable[..., Done], project: Path) -> None:
     """https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: the object format."""
     benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "3", "-o", "p")
@@ -117,7 +110,6 @@ def test_the_file_for_perfetto_is_in_the_trace_event_format(benchax: Callable[..
     assert sum(event["name"] == "step" for event in whole) == 3
 
 
-@pytest.mark.slow
 def test_json_is_one_document_per_profile(benchax: Callable[..., Done], project: Path) -> None:
     done = benchax(
         "profile", "functions.py:product", "f32[{n},{n}]", "-p", "n=8,64", "--runs", "3", "--json", "-o", "p"
@@ -131,7 +123,6 @@ def test_json_is_one_document_per_profile(benchax: Callable[..., Done], project:
     }
 
 
-@pytest.mark.slow
 def test_a_function_that_never_ends_is_killed_and_said_to_have_no_profile(
     benchax: Callable[..., Done], project: Path
 ) -> None:
@@ -143,7 +134,6 @@ def test_a_function_that_never_ends_is_killed_and_said_to_have_no_profile(
     assert [p for p in project.rglob("*") if "recording" in p.name or p.suffix == ".pb"] == []
 
 
-@pytest.mark.slow
 def test_what_had_been_recorded_of_a_function_that_got_stuck_is_shown(
     benchax: Callable[..., Done], project: Path
 ) -> None:
@@ -156,7 +146,6 @@ def test_what_had_been_recorded_of_a_function_that_got_stuck_is_shown(
     assert len(traces(project)) == 1
 
 
-@pytest.mark.slow
 def test_two_recordings_are_compared_without_a_verdict(benchax: Callable[..., Done], project: Path) -> None:
     benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "5", "-o", "before")
 
@@ -201,7 +190,6 @@ def test_the_table_of_a_program_names_its_lines(benchax: Callable[..., Done]) ->
     assert done.out == "begun\n"
 
 
-@pytest.mark.slow
 def test_a_program_that_is_interrupted_leaves_a_table(project: Path) -> None:
     """The signal reaches benchax, which passes it on; the program is in the middle of computing."""
     (project / "train.py").write_text(PROGRAM + "print('ready', flush=True)\nwhile True: f(x).block_until_ready()")
@@ -478,7 +466,6 @@ def test_a_function_runs_under_nsys_inside_its_region(benchax: Callable[..., Don
     assert "product: 3 runs" in done.err
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("JAX_PLATFORMS") != "cpu", reason="there may be a GPU")
 def test_a_function_under_nsys_needs_a_gpu_and_says_so(benchax: Callable[..., Done], nsys: Path) -> None:
     done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3")
@@ -528,7 +515,6 @@ def test_slips_are_told(words: list[str], says: str, benchax: Callable[..., Done
 # ---- the demo ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_demo_says_how_to_open_its_files(benchax: Callable[..., Done], project: Path) -> None:
     done = benchax("demo", "profile")
 

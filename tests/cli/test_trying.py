@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import Benchax
 from comparisons_by_hand import compared
 
-from benchax.executors.pool import shared_pool
 from benchax.experiments import run
 from benchax.experiments.variants import VARIANTS
 
@@ -27,7 +25,7 @@ def broken(x):
 
 
 @pytest.fixture(autouse=True)
-def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with functions; comparisons that take no time."""
 
     def instant(duels, *_):
@@ -35,8 +33,7 @@ def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
     monkeypatch.setattr(run.Request, "duels", lambda self, duels: instant(duels))
     (project / "code.py").write_text(FILE)
-    yield project
-    shared_pool().close()
+    return project
 
 
 def test_a_table_is_printed_and_nothing_else(benchax: Benchax) -> None:
@@ -70,7 +67,6 @@ def test_the_variants_are_listed(benchax: Benchax) -> None:
     assert [line.split()[0] for line in done.out.splitlines()] == list(VARIANTS)
 
 
-@pytest.mark.slow
 def test_a_function_that_fails_is_an_error(benchax: Benchax) -> None:
     done = benchax("try", "code.py:broken", "f32[8]", "--variants", "donate,f16")
 
