@@ -82,6 +82,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audited, Path]:
     return audited_in(folder, TRAINING), folder
 
 
+@pytest.mark.slow
 def test_the_program_runs_once_and_keeps_its_exit_code(training: tuple[Audited, Path]) -> None:
     found, folder = training
 
@@ -90,6 +91,7 @@ def test_the_program_runs_once_and_keeps_its_exit_code(training: tuple[Audited, 
     assert any("ran once, unchanged, and ended with 5" in remark.message for remark in found.audit.remarks)
 
 
+@pytest.mark.slow
 def test_output_is_the_programs_alone(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import sys, jax; print('out'); print('err', file=sys.stderr)", encoding="utf-8")
 
@@ -152,6 +154,7 @@ def test_a_program_in_one_jitted_loop_sends_no_operations(tmp_path: Path) -> Non
     assert checked(found, "compile-share").outcome == "fine"
 
 
+@pytest.mark.slow
 @shows_calls
 def test_each_process_is_looked_at_and_named(tmp_path: Path) -> None:
     (tmp_path / "child.py").write_text(CHILD, encoding="utf-8")

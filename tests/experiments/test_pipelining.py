@@ -41,6 +41,7 @@ def shared() -> Experiment:
     return pipeline(stages(COUNT), "f32[24,16]", micro_batches=(1, 4, 5))
 
 
+@pytest.mark.slow
 def test_results_are_those_of_the_whole_batch_and_bytes_are_counted(shared) -> None:
     found = facts(shared, "4")
 

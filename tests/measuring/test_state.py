@@ -74,6 +74,7 @@ def dots(fn: Callable[..., Any], *args: Any) -> int:
     return jax.jit(fn).lower(*args).compile().as_text().count("dot(")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [nnx.jit, lambda f: f], ids=["nnx.jit", "un-jitted"])
 def test_the_timed_program_holds_the_backward_pass_of_a_step_that_returns_only_its_loss(jit, subject) -> None:
     net = model()
@@ -90,6 +91,7 @@ def test_the_timed_program_holds_the_backward_pass_of_a_step_that_returns_only_i
     assert dots(body, leaves) == dots(returning, held, X, Y) > dots(alone, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [nnx.jit, lambda f: f], ids=["nnx.jit", "un-jitted"])
 def test_a_step_that_changes_its_arguments_agrees_with_its_reference(jit, bench) -> None:
     net = model()

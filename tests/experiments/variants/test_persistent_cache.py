@@ -44,6 +44,7 @@ def row(starts: Any, pairs: str = "4") -> Any:
     return prepared.measure(lambda text: None)
 
 
+@pytest.mark.slow
 def test_the_second_start_reads_what_the_first_one_wrote(tmp_path: Path) -> None:
     cold, warm = (started(CASE, str(tmp_path), DEFAULTS) for _ in range(2))
 

@@ -39,6 +39,7 @@ def facts(curve: Any, label: str) -> dict[str, str]:
     return dict(point.facts)
 
 
+@pytest.mark.slow
 def test_one_device_exchanges_nothing(curve) -> None:
     assert facts(curve, "1x1")["exchanged:"] == "nothing"
 
