@@ -17,7 +17,7 @@ help: ## list the targets
 demo: $(VENV)/.base ## measure one small function and show what comes out
 	@$(VENV)/bin/benchax demo
 
-quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of what changed since BASE=main: under a minute
+quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of the folders that changed since BASE=main, but slow and serial ones
 	@$(VENV)/bin/python tests/quick.py --base $(BASE) --workers $(WORKERS)
 
 # The tests marked `serial` run apart: what they observe is disturbed by a neighbour. Machines are shared all the same:
