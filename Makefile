@@ -1,4 +1,5 @@
 # Every target sets up what it needs, once, in .venv (bench: .venv-bench, .venv-peers); a change of what is installed sets it up again.
+# `make matrix` has environments of its own, which it throws away.
 # Needs make and Python >= 3.11. Another interpreter: make PYTHON=/path/to/python3 test
 
 VENV := .venv
@@ -7,7 +8,7 @@ PEERS_VENV := .venv-peers
 WORKERS ?= 2
 BASE ?= main
 
-.PHONY: help demo quick test test-slow test-all lint bench clean
+.PHONY: help demo quick test test-slow test-all lint dist matrix bench clean
 .NOTPARALLEL: # two installations at once in one environment would break it
 .DEFAULT_GOAL := help
 
@@ -39,6 +40,16 @@ lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
 
+dist: $(VENV)/.test $(VENV)/.dist ## build sdist and wheel into dist/, check them, install and run them in a bare environment
+	rm -rf dist build
+	$(VENV)/bin/python -m build --outdir dist
+	$(VENV)/bin/python -m twine check --strict dist/*
+	BENCHAX_TEST_DIST=dist $(VENV)/bin/python -m pytest tests/test_dist.py
+
+# For instance: make matrix MATRIX='--python 3.12 --jax 0.6,newest'
+matrix: $(VENV)/.dist ## run some tests with Python 3.11 to 3.13 and JAX 0.6 to the newest, in throw-away environments
+	$(VENV)/bin/python .ci/matrix.py $(MATRIX)
+
 bench: $(BENCH_VENV)/.benchmarks $(PEERS_VENV)/.peers ## set up the comparison with other tools and list its scripts
 	@for script in benchmarks/*.py; do \
 		test -e "$$script" || { echo "no scripts in benchmarks/"; break; }; \
@@ -62,6 +73,9 @@ $(VENV)/.base: $(VENV)/.created $(INSTALLED)
 
 $(VENV)/.test: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[test])
+
+$(VENV)/.dist: $(VENV)/.created $(INSTALLED)
+	$(call install,$(VENV),.[dist])
 
 $(VENV)/.lint: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[lint])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 ON_GPU = os.environ.get("BENCHAX_TEST_GPU") == "1"
+HAS_DIST = "BENCHAX_TEST_DIST" in os.environ
 
 # Before anything imports JAX; child processes inherit it.
 if not ON_GPU:
@@ -25,12 +26,14 @@ settings.load_profile("benchax")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if ON_GPU:
-        return
-    skip = pytest.mark.skip(reason="needs a GPU; where there is one, ask for it with BENCHAX_TEST_GPU=1")
+    reasons = {}
+    if not ON_GPU:
+        reasons["gpu"] = "needs a GPU; where there is one, ask for it with BENCHAX_TEST_GPU=1"
+    if not HAS_DIST:
+        reasons["dist"] = "needs the archives of `make dist`, which runs these tests"
     for item in items:
-        if "gpu" in item.keywords:
-            item.add_marker(skip)
+        for marker in reasons.keys() & item.keywords:
+            item.add_marker(pytest.mark.skip(reason=reasons[marker]))
 
 
 @pytest.fixture(autouse=True)
