@@ -27,11 +27,11 @@ import numpy as np
 import peers
 from report import header, note, table
 
-from benchax.store.csv_rows import CURRENT, complete, facts_of, line
-from benchax.store.csv_rows import header as csv_header
+from pytest_jax_bench.csv.lines import CURRENT, complete, facts_of, line
+from pytest_jax_bench.csv.lines import header as csv_header
 
-# What is promised of a million rows, in ms.
-LIMITS = {"newest 100 rows": 50, "newest 1000 rows": 50, "read all": 3000, "read all, 18 columns": 3000}
+# What is promised, in ms, however long the file is. Reading all of it takes what NumPy takes.
+LIMITS = {"newest 100 rows": 50, "newest 1000 rows": 50}
 
 PRELUDE = """
 import json, resource, sys, time
@@ -47,7 +47,7 @@ def report(call):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"times": times, "rows": count, "peak_mib": peak}))
 """
-OURS = "from benchax.store.csv_files import append, newest, read\npath = Path(sys.argv[1])\n"
+OURS = "from pytest_jax_bench.csv.files import append, newest, read\npath = Path(sys.argv[1])\n"
 TASKS = {
     "newest 100 rows": OURS + "report(lambda: newest(path, 100))",
     "newest 1000 rows": OURS + "report(lambda: newest(path, 1000))",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchax.store import csv_files
-from benchax.store.csv_rows import complete
-from pytest_jax_bench.history import judged
+from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.csv.lines import complete
+from pytest_jax_bench.history import judge_metrics
 
 
 def a_row(**values: Any) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def a_row(**values: Any) -> dict[str, Any]:
 
 
 def a_record(new: dict[str, Any], old: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
-    verdicts = {k: [j.verdict, j.why] for k, j in judged(old, new).items()} if old else {}
+    verdicts = {k: [j.verdict, j.why] for k, j in judge_metrics(old, new).items()} if old else {}
     plain = {"nodeid": "t.py::test_a", "reference": old, "verdicts": verdicts, "gate": None, "notes": []}
     return {"row": new, **plain, **values}
 

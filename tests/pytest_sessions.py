@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchax.store import csv_files
+from pytest_jax_bench.csv import files as csv_files
 
 HEAD = """
 import jax

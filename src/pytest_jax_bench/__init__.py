@@ -10,15 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_jax_bench.bench import JaxBench
     from pytest_jax_bench.data import last_entries_with, load_bench_data
+    from pytest_jax_bench.fixture import JaxBench
+    from pytest_jax_bench.measure import BenchmarkFailed
     from pytest_jax_bench.result import BenchData
-    from pytest_jax_bench.steps import BenchmarkFailed
 
 _HOME = {
     "BenchData": "pytest_jax_bench.result",
-    "BenchmarkFailed": "pytest_jax_bench.steps",
-    "JaxBench": "pytest_jax_bench.bench",
+    "BenchmarkFailed": "pytest_jax_bench.measure",
+    "JaxBench": "pytest_jax_bench.fixture",
     "last_entries_with": "pytest_jax_bench.data",
     "load_bench_data": "pytest_jax_bench.data",
 }

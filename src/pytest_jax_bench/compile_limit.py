@@ -25,7 +25,7 @@ def of(item: pytest.Item) -> Iterator[None]:
         return
     from benchax.errors import NotMeasured
     from benchax.watching.assertions import RecompileError, max_compiles
-    from pytest_jax_bench.bench import JaxBench
+    from pytest_jax_bench.fixture import JaxBench
 
     try:
         with max_compiles(limit, ignored=frozenset({JaxBench.measure.__code__})):

@@ -1,7 +1,7 @@
 """What users read their results with: `load_bench_data` and `last_entries_with`, as in pytest-jax-bench 0.5.0.
 
-The columns and the files are those of `benchax.store.csv_files`; here a folder becomes one array, and the text of the
-parameters becomes columns.
+The columns and the files are those of `csv/files.py`; here a folder becomes one array, and the text of the parameters
+becomes columns.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from benchax.errors import StoreError
 from benchax.model import Opaque
-from benchax.store.csv_files import COLUMNS, is_ours, read
-from benchax.store.csv_reading import fixed_width
-from benchax.store.csv_text import decode_parameters
-from benchax.store.csv_text import decode_parameters as decode_pardict  # noqa: F401  # the names of 0.5.0
-from benchax.store.csv_text import encode_parameters as encode_pardict  # noqa: F401
+from pytest_jax_bench.csv.files import COLUMNS, is_ours, read
+from pytest_jax_bench.csv.reading import fixed_width
+from pytest_jax_bench.csv.text import decode_parameters
+from pytest_jax_bench.csv.text import decode_parameters as decode_pardict  # noqa: F401  # the names of 0.5.0
+from pytest_jax_bench.csv.text import encode_parameters as encode_pardict  # noqa: F401
 
 
 class NoBenchmarks(StoreError, FileNotFoundError):

@@ -18,12 +18,12 @@ from typing import Any
 KEYWORDS = ("plot", "plot_summary")
 
 
-def addresses(marker: Mapping[str, Any]) -> dict[str, list[str]]:
+def list_addresses(marker: Mapping[str, Any]) -> dict[str, list[str]]:
     """[file, qualified name] of each plot function of a marker."""
     return {name: _address(marker[name]) for name in KEYWORDS if marker.get(name) is not None}
 
 
-def found(address: list[str]) -> Callable[..., Any]:
+def find_function(address: list[str]) -> Callable[..., Any]:
     """Raises `ImportError` where there is no such function, as inside of another one."""
     file, name = address
     try:

@@ -38,7 +38,7 @@ SAME_PROGRAM = "same: the program is the same"
 
 
 @dataclass(frozen=True)
-class Gate:
+class GateResult:
     """What became of one measurement."""
 
     against: str
@@ -53,7 +53,7 @@ class Gate:
     """What must be known of the comparison, or that there is none."""
 
 
-def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, limits: Limits) -> Gate:
+def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, limits: Limits) -> GateResult:
     """Compares a measurement of a jitted function, which is stored, with the one that the row `old` stands for.
 
     Args:
@@ -63,19 +63,19 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     try:
         contest = _contest(old, labels, measured, case)
         if is_same_program(*(side.program or b"" for side in contest.sides)):
-            return Gate(labels[0], "same", SAME_PROGRAM)
-        found = judged(contest, limits)
+            return GateResult(labels[0], "same", SAME_PROGRAM)
+        found = compare_programs(contest, limits)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
         # The last one completes a sentence, as all that are raised here.
         why = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
-        return _not_compared(labels[0], why)
+        return _refuse(labels[0], why)
     run = next(c for c in found if c.metric == "run")
     if run.failure is not None:
-        return _not_compared(labels[0], run.why)
+        return _refuse(labels[0], run.why)
     alarms = gate.Gate(limits).alarms(found)
     text = f"{interval(run)} {verdict(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
-    return Gate(labels[0], run.verdict, text, tuple(gate.described(c, limit) for c, limit in alarms), notes)
+    return GateResult(labels[0], run.verdict, text, tuple(gate.described(c, limit) for c, limit in alarms), notes)
 
 
 def label(row: Row) -> str:
@@ -83,9 +83,9 @@ def label(row: Row) -> str:
     return f"{row['commit']}:{row['commit_run']}"
 
 
-def _not_compared(against: str, why: str) -> Gate:
+def _refuse(against: str, why: str) -> GateResult:
     text = f"not compared with {against}, because {' '.join(why.split())}"
-    return Gate(against, None, text, notes=(text,))
+    return GateResult(against, None, text, notes=(text,))
 
 
 # ---- what is compared -------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: C
     if new.program is None:
         raise NotMeasured(f"it has {_no_program(new)}")
     store = api.opened(new.options.store)
-    reference = _stored(store, old, new)
+    reference = _find_measurement(store, old, new)
     if reference.program is None:
         raise NotMeasured(f"the reference has {_no_program(reference)}")
     pairing = with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
@@ -123,7 +123,7 @@ def _no_program(m: Measurement) -> str:
     return f"no program that could run again: {m.why_absent('program') or 'it was stored by a benchax that kept none'}"
 
 
-def _stored(store: DatabaseStore, old: Row, new: Measurement) -> Measurement:
+def _find_measurement(store: DatabaseStore, old: Row, new: Measurement) -> Measurement:
     """The measurement of a jitted function that the row `old` was made of."""
     rows = store.query(case=new.case.name, run=old["session"])
     # A session may measure the same thing twice; the row bears the time at which the first of its parts began.
@@ -144,7 +144,7 @@ def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
 # ---- and how ----------------------------------------------------------------------------------------------------
 
 
-def judged(contest: Contest, limits: Limits) -> list[Comparison]:
+def compare_programs(contest: Contest, limits: Limits) -> list[Comparison]:
     """Until the run time is clear, and compiling where it has a limit; changes of them are confirmed."""
     metrics: frozenset[Metric] = frozenset({*session.RUN, "compile"}) if "compile" in limits else session.RUN
     (found,) = session.compared([contest], session.Effort(metrics=metrics))

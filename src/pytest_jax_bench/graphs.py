@@ -13,21 +13,23 @@ from typing import Any
 
 import jax
 
-from pytest_jax_bench.place import Place
-from pytest_jax_bench.steps import Call, Measured, Wishes
+from pytest_jax_bench.context import BenchContext
+from pytest_jax_bench.measure import MeasureCall, Overrides, StepResults
 
 _READABLE_TAG = re.compile(r"[a-z0-9_][a-z0-9_.=-]{0,39}")
 
 
-def save_if_wanted(call: Call, measured: Measured, wishes: Wishes, place: Place, row: dict[str, Any]) -> list[str]:
+def save_if_wanted(
+    call: MeasureCall, measured: StepResults, overrides: Overrides, context: BenchContext, row: dict[str, Any]
+) -> list[str]:
     """Notes, most often none."""
-    asked = (wishes.save_graph, place.marker.get("save_graph"), place.settings.save_graph)
+    asked = (overrides.save_graph, context.marker.get("save_graph"), context.settings.save_graph)
     wanted = next(answer for answer in asked if answer is not None)
-    if not wanted or measured.jit is None or measured.error is not None or place.csv is None:
+    if not wanted or measured.jit is None or measured.error is not None or context.csv is None:
         return []
     try:
-        lowered, hlo = (measured.lowered, measured.hlo) if measured.hlo else _compiled(call)
-        _save(hlo, lowered.as_text() if lowered is not None else "", place.csv, row, f"{place.nodeid} {call.tag}")
+        lowered, hlo = (measured.lowered, measured.hlo) if measured.hlo else _compile(call)
+        _save(hlo, lowered.as_text() if lowered is not None else "", context.csv, row, f"{context.nodeid} {call.tag}")
     except Exception as error:  # whatever it is: the row is there, and a picture is no reason to fail
         first_line = (str(error).splitlines() or [""])[0]
         return [f"the graph was not saved ({type(error).__name__}: {first_line})"]
@@ -59,7 +61,7 @@ def tag_in_name(tag: str) -> str:
     return hashlib.sha256(tag.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _compiled(call: Call) -> tuple[Any, str]:
+def _compile(call: MeasureCall) -> tuple[Any, str]:
     """(lowered, program) once more, where it was compiled in another process."""
     fn: Any = call.fn_jit if hasattr(call.fn_jit, "lower") else jax.jit(call.fn_jit)  # pyright: ignore
     lowered = fn.lower(*call.args, **call.kwargs)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchax.comparing.stored import BYTES, TIMES, Judged, judge
-from benchax.store import csv_files
-from pytest_jax_bench.settings import Pin, Settings
+from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.settings import Pin, PluginSettings
 
 METRICS = (*TIMES, "compile", *BYTES)
 FIRST_LOOK = 64
@@ -23,21 +23,21 @@ FOREIGN = "its bytes were counted by pytest-jax-bench, whose peak leaves out som
 Row = Mapping[str, Any]
 
 
-def reference_of(row: Row, csv: Path, settings: Settings) -> dict[str, Any] | None:
+def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, Any] | None:
     """The row that `row`, which is in the file already, is compared with; None where there is none."""
     if settings.no_compare:
         return None
     look = FIRST_LOOK
     while True:
-        rows = _rows(csv, look)
+        rows = _read_newest(csv, look)
         earlier = [r for r in rows if _is_earlier(r, row)]
         is_all = len(rows) < look
-        if (found := _chosen(row, earlier, settings.pin, is_all)) is not None or is_all:
+        if (found := _choose_reference(row, earlier, settings.pin, is_all)) is not None or is_all:
             return found
         look *= 8
 
 
-def _rows(csv: Path, count: int) -> list[dict[str, Any]]:
+def _read_newest(csv: Path, count: int) -> list[dict[str, Any]]:
     data = csv_files.newest(csv, count)
     return [dict(zip(data.dtype.names or (), one, strict=True)) for one in data.tolist()]
 
@@ -47,10 +47,12 @@ def _is_earlier(row: Row, new: Row) -> bool:
     return row["tag"] == new["tag"] and row["run_id"] < new["run_id"] and row["status"] in ("ok", "")
 
 
-def _chosen(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin | None, is_all: bool) -> dict[str, Any] | None:
+def _choose_reference(
+    new: Row, earlier: Sequence[dict[str, Any]], pin: Pin | None, is_all: bool
+) -> dict[str, Any] | None:
     """None where there is none, or an older row, not read yet, might have to be chosen."""
     if pin is not None:
-        return _pinned(new, earlier, pin, is_all)
+        return _find_pinned(new, earlier, pin, is_all)
     same = [r for r in earlier if _commit(r) == _commit(new)]
     others = [r for r in earlier if _commit(r) != _commit(new)]
     if same:
@@ -61,7 +63,7 @@ def _chosen(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin | None, is_all
     return (clean or previous or [None])[-1]
 
 
-def _pinned(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin, is_all: bool) -> dict[str, Any] | None:
+def _find_pinned(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin, is_all: bool) -> dict[str, Any] | None:
     commit = pin.commit or _commit(new)
     # 0.5.0 could name a commit after a tag (v0.2, v0.2-3-g6bc9501). Users may give more digits than are stored.
     rows = [
@@ -77,12 +79,12 @@ def _commit(row: Row) -> str:
     return row["commit"].removesuffix("+")
 
 
-def judged(old: Row, new: Row) -> dict[str, Judged]:
+def judge_metrics(old: Row, new: Row) -> dict[str, Judged]:
     """What can be said of each metric that either row has."""
-    return {metric: _judged(old, new, metric) for metric in METRICS if has(old, metric) or has(new, metric)}
+    return {metric: _judge_metric(old, new, metric) for metric in METRICS if has(old, metric) or has(new, metric)}
 
 
-def _judged(old: Row, new: Row, metric: str) -> Judged:
+def _judge_metric(old: Row, new: Row, metric: str) -> Judged:
     if metric in BYTES and not old["environment"]:
         return Judged("unclear", FOREIGN)
     return judge(old, new, metric)

@@ -146,7 +146,7 @@ def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def values_of(config: pytest.Config) -> dict[str, Any]:
-    """What is in force, by the names of `settings.Settings`; what nobody has said is left out.
+    """What is in force, by the names of `settings.PluginSettings`; what nobody has said is left out.
 
     Raises:
         pytest.UsageError: a value in pytest's configuration that is not permitted. Those of the command line have been

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from benchax.cli.console import line, note
 from benchax.errors import BenchaxError, UsageError
-from benchax.store import csv_files
-from benchax.store.csv_rows import facts_of
-from pytest_jax_bench.plots import KINDS, PlotRequest, draw_all
-from pytest_jax_bench.plotting.labels import natural
-from pytest_jax_bench.plotting.pictures import MOST_RUNS
+from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.csv.lines import facts_of
+from pytest_jax_bench.plots.draw_all import KINDS, PlotRequest, draw_all
+from pytest_jax_bench.plots.labels import natural
+from pytest_jax_bench.plots.pictures import MOST_RUNS
 
 HEADER = 80
 """Lines at the top of a CSV file that may hold its facts."""

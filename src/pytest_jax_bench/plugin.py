@@ -13,17 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_jax_bench import options
+from pytest_jax_bench.stash import MARKED, MEASURED, SESSION, VALUES
 
 if TYPE_CHECKING:
-    from pytest_jax_bench.bench import Factory
+    from pytest_jax_bench.fixture import Factory
 
-VALUES = pytest.StashKey[dict[str, Any]]()
-"""Of the options, as `options.values_of` gives them."""
-SESSION = pytest.StashKey[str]()
-MEASURED = pytest.StashKey[list[dict[str, Any]]]()
-"""Of an item: its records, until they are put on a report."""
-MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
-"""Marker keywords by nodeid, where this process has collected the tests."""
 ATTRIBUTE = "ptjb"
 """Of a report: the records as JSON."""
 
@@ -46,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # With xdist all workers are one session, the controller's.
     config.stash[SESSION] = getattr(config, "workerinput", {}).get("ptjb_session") or os.urandom(8).hex()
     config.stash[MARKED] = {}
-    config.pluginmanager.register(Reporter(config), "ptjb-reporter")
+    config.pluginmanager.register(SessionReporter(config), "ptjb-reporter")
     if config.getoption("forked", False):
         from pytest_jax_bench import forks
 
@@ -80,7 +74,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 @pytest.fixture
 def jax_bench(request: pytest.FixtureRequest) -> Factory:
     """Makes benchmarks: `jax_bench(jit_rounds=20, jit_warmup=1).measure(fn_jit=f, x=x)`, or just `jax_bench(f, x)`."""
-    from pytest_jax_bench.bench import Factory
+    from pytest_jax_bench.fixture import Factory
 
     return Factory(request)
 
@@ -98,7 +92,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     return report
 
 
-class Reporter:
+class SessionReporter:
     """Gathers what was measured, and reports it. One per session; hooks that are given no config need an object."""
 
     def __init__(self, config: pytest.Config) -> None:

@@ -1,6 +1,6 @@
 """From measurements to a row of the CSV file: milliseconds, bytes, NaN and -1 for what was not measured.
 
-Only here and in `benchax.store.csv_files` do these exist; the rest of benchax has seconds and None.
+Only here and in `pytest_jax_bench.csv.files` do these exist; the rest of benchax has seconds and None.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from benchax.model import Environment, Measurement
-from pytest_jax_bench.steps import Measured, Rounds
+from pytest_jax_bench.measure import Rounds, StepResults
 
 NONE = -1
 COMMIT_DIGITS = 7
@@ -20,7 +20,7 @@ UNKNOWN = "unknown"
 
 
 def row_of(
-    measured: Measured, rounds: Rounds, *, tag: str, parameters: str, session: str, argument_bytes: int
+    measured: StepResults, rounds: Rounds, *, tag: str, parameters: str, session: str, argument_bytes: int
 ) -> dict[str, Any]:
     """All columns but `run_id` and `commit_run`, which depend on what the file holds."""
     first = measured.rows[0] if measured.rows else None
@@ -30,9 +30,9 @@ def row_of(
         "commit": commit_of(first.environment) if first else UNKNOWN,
         "tag": tag,
         "parameters": parameters,
-        **_compiled(measured.jit),
-        **_times("jit", measured.jit, rounds.jit_rounds),
-        **_times("eager", measured.eager, rounds.eager_rounds),
+        **_compile_columns(measured.jit),
+        **_time_columns("jit", measured.jit, rounds.jit_rounds),
+        **_time_columns("eager", measured.eager, rounds.eager_rounds),
         "eager_peak_bytes": _eager_peak(measured.eager, argument_bytes),
         "jit_warmup": rounds.jit_warmup,
         "eager_warmup": rounds.eager_warmup,
@@ -53,12 +53,12 @@ def commit_of(environment: Environment) -> str:
     return environment.commit[:COMMIT_DIGITS] + ("" if environment.is_dirty is False else "+")
 
 
-def wrong_results(measured: Measured) -> str:
+def wrong_results(measured: StepResults) -> str:
     """What casts doubt on the numbers themselves."""
     return "; ".join(r.message for m in measured.rows for r in m.remarks if r.severity == "error")
 
 
-def other_timers(measured: Measured) -> list[str]:
+def other_timers(measured: StepResults) -> list[str]:
     """Where the first timer that was asked for could not serve: which one is shown, and why."""
     m = measured.jit
     if m is None or m.failure is not None or m.options.stages != "samples" or m.options.timer == "auto":
@@ -70,7 +70,7 @@ def other_timers(measured: Measured) -> list[str]:
     return [f"{shown}, because {asked} could not serve: {m.why_absent(f'samples.{asked}')}"]
 
 
-def _times(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
+def _time_columns(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
     """Of the first timer that could serve."""
     samples = m.headline if m else None
     summary = samples.summary if samples else None
@@ -92,7 +92,7 @@ def _times(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
     return found
 
 
-def _compiled(m: Measurement | None) -> dict[str, Any]:
+def _compile_columns(m: Measurement | None) -> dict[str, Any]:
     return {
         "compile_ms": _ms(m.stages.build_s if m else None),
         "jit_peak_bytes": _bytes(m.memory.predicted_peak_bytes if m else None),
@@ -107,7 +107,7 @@ def _eager_peak(m: Measurement | None, argument_bytes: int) -> int:
     return NONE if rise is None else argument_bytes + rise
 
 
-def _first_run(measured: Measured) -> float:
+def _first_run(measured: StepResults) -> float:
     m = measured.jit or measured.eager
     return _ms(m.stages.first_run_s if m else None)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from pytest_jax_bench.place import Place
+from pytest_jax_bench.context import BenchContext
 
 
-def is_wanted(place: Place, tag: str) -> bool:
-    settings, label = place.settings, f"{place.nodeid}#{tag}"
+def is_wanted(context: BenchContext, tag: str) -> bool:
+    settings, label = context.settings, f"{context.nodeid}#{tag}"
     if settings.disable or (settings.skip is not None and matches(label, settings.skip)):
         return False
     return settings.only is None or matches(label, settings.only)

@@ -28,7 +28,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PluginSettings:
     """What is in force in a session. None: nothing was said."""
 
     output_dir: Path = Path(OUTPUT_DIR)
@@ -48,10 +48,10 @@ class Settings:
     disable: bool = False
 
 
-def settings_of(config: pytest.Config) -> Settings:
-    from pytest_jax_bench import plugin  # which needs pytest; the rest works without
+def settings_of(config: pytest.Config) -> PluginSettings:
+    from pytest_jax_bench import stash  # which needs pytest; the rest works without
 
-    said: dict[str, Any] = dict(config.stash[plugin.VALUES])
+    said: dict[str, Any] = dict(config.stash[stash.VALUES])
     if "pin" in said:
         said["pin"] = Pin(*said["pin"])
-    return Settings(**said)
+    return PluginSettings(**said)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pytest_jax_bench import drawers, exporting, plugin, table
-from pytest_jax_bench.settings import Settings, settings_of
+from pytest_jax_bench import drawers, json_file, stash, table
+from pytest_jax_bench.settings import PluginSettings, settings_of
 
 Record = Mapping[str, Any]
 VERDICTS = ("slower", "faster", "same", "unclear")
@@ -37,7 +37,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
     for line in gate_lines(records, verbosity):
         reporter.write_line(line)
     if settings.json is not None:
-        exporting.write(settings.json, records, session=config.stash[plugin.SESSION])
+        json_file.write_json(settings.json, records, session=config.stash[stash.SESSION])
         if verbosity >= 0:
             reporter.write_line(f"ptjb: wrote {settings.json}")
     if settings.plot and records:
@@ -56,9 +56,9 @@ def _table(reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None
         reporter.write_line("  ".join(parts).rstrip())
 
 
-def notes(records: Sequence[Record], settings: Settings, verbosity: int) -> list[str]:
-    lines = [f"{_name(r)}: {table.shortened(note, 500)}" for r in records for note in r["notes"]]
-    lines += [f"{_name(r)}: {table.shortened(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
+def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -> list[str]:
+    lines = [f"{_name(r)}: {table.truncate(note, 500)}" for r in records for note in r["notes"]]
+    lines += [f"{_name(r)}: {table.truncate(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
@@ -101,7 +101,7 @@ def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
 
 
 def _name(record: Record) -> str:
-    return f"{table.shortened(record['nodeid'], 200)} #{table.shortened(record['row']['tag'], table.LONGEST)}"
+    return f"{table.truncate(record['nodeid'], 200)} #{table.truncate(record['row']['tag'], table.LONGEST)}"
 
 
 def _workers(config: pytest.Config) -> int:
@@ -112,14 +112,15 @@ def _workers(config: pytest.Config) -> int:
 
 def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
     from benchax.errors import MissingPackage
-    from pytest_jax_bench import plots
+    from pytest_jax_bench.plots import draw_all
 
     settings, problems = settings_of(config), list[str]()
     requests = {
-        r["nodeid"]: plots.PlotRequest(r["nodeid"], Path(r["csv"]), **_marked(config, r, problems)) for r in records
+        r["nodeid"]: draw_all.PlotRequest(r["nodeid"], Path(r["csv"]), **_read_plot_keywords(config, r, problems))
+        for r in records
     }
     try:
-        drawn = plots.draw_all(
+        drawn = draw_all.draw_all(
             list(requests.values()),
             folder=settings.output_dir,
             x_axis=settings.plot_xaxis,  # pyright: ignore[reportArgumentType]  # checked when the options were read
@@ -137,15 +138,15 @@ def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         reporter.write_line(f"ptjb: {len(drawn.files)} plots are in {settings.output_dir}")
 
 
-def _marked(config: pytest.Config, record: Record, problems: list[str]) -> dict[str, Any]:
+def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[str]) -> dict[str, Any]:
     """What the test's own marker says of plots."""
-    own = config.stash[plugin.MARKED].get(record["nodeid"])
+    own = config.stash[stash.MARKED].get(record["nodeid"])
     if own is not None:
         return {name: own[name] for name in (*drawers.KEYWORDS, "only_last") if own.get(name) is not None}
     chosen: dict[str, Any] = {"only_last": record["only_last"]}
     for name, address in record["plots"].items():
         try:
-            chosen[name] = drawers.found(address)
+            chosen[name] = drawers.find_function(address)
         except Exception as error:  # whatever importing a test file raises
             problems.append(f"{record['nodeid']}: {name} was not drawn, because {type(error).__name__}: {error}")
     return chosen

@@ -33,7 +33,7 @@ COLORS = {"faster": "green", "slower": "red", "failed": "red"}
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     text: str
     kind: str = ""
     """A verdict, or "failed"; empty for what is not judged."""
@@ -46,19 +46,19 @@ class Cell:
         return {"light": True} if self.kind else {}
 
 
-def columns(records: Sequence[Record]) -> dict[str, list[Cell]]:
+def columns(records: Sequence[Record]) -> dict[str, list[TableCell]]:
     """Title to cells, one for each record; columns that nobody fills are left out."""
     found = {
-        "Test": [Cell(shortened(r["nodeid"], math.inf)) for r in records],
-        "C.Run": [Cell(_commit_run(r)) for r in records],
-        "Tag": [Cell(shortened(r["row"]["tag"], LONGEST)) for r in records],
+        "Test": [TableCell(truncate(r["nodeid"], math.inf)) for r in records],
+        "C.Run": [TableCell(_commit_run(r)) for r in records],
+        "Tag": [TableCell(truncate(r["row"]["tag"], LONGEST)) for r in records],
         **{title: [_number(r, metric) for r in records] for metric, title in TITLES.items()},
         "Status": [_status(r) for r in records],
     }
     return {title: cells for title, cells in found.items() if any(cell.text for cell in cells)}
 
 
-def shortened(text: str, longest: float) -> str:
+def truncate(text: str, longest: float) -> str:
     """One line, of printable characters."""
     one_line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return one_line if len(one_line) <= longest else one_line[: int(longest) - 1] + "…"
@@ -72,18 +72,18 @@ def _commit_run(record: Record) -> str:
     return f"{'' if is_same else old['commit'] + ':'}{old['commit_run']}->{new['commit_run']}"
 
 
-def _number(record: Record, metric: str) -> Cell:
+def _number(record: Record, metric: str) -> TableCell:
     new, old = _value(record["row"], metric), _value(record["reference"], metric)
     if new is None:
-        return Cell("")
+        return TableCell("")
     if max(new, old or 0) < LEAST_BYTES.get(metric, 0):
-        return Cell("")
+        return TableCell("")
     text = _time(new, old, _half(record["row"], metric)) if metric in (*TIMES, "compile") else _size(new, old)
     if old is None:
-        return Cell(text)
+        return TableCell(text)
     verdict = record["verdicts"][metric][0]
     word = "" if verdict == "same" else f" {verdict}"
-    return Cell(text + word, verdict)
+    return TableCell(text + word, verdict)
 
 
 def _value(row: Record | None, metric: str) -> float | None:
@@ -113,9 +113,9 @@ def _size(new: float, old: float | None) -> str:
     return units.size(new) if old is None or old == new else f"{units.size(old)}->{units.size(new)}"
 
 
-def _status(record: Record) -> Cell:
+def _status(record: Record) -> TableCell:
     row = record["row"]
     if row["status"] == "ok":
-        return Cell("wrong result", "failed") if row["message"] else Cell("")
+        return TableCell("wrong result", "failed") if row["message"] else TableCell("")
     stage = row["message"].partition(":")[0]
-    return Cell(f"{row['status']} in {stage}", "failed")
+    return TableCell(f"{row['status']} in {stage}", "failed")

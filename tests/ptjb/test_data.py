@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.errors import FormatError
-from benchax.store.csv_files import append, file_for
 from pytest_jax_bench import last_entries_with, load_bench_data
+from pytest_jax_bench.csv.files import append, file_for
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -118,7 +118,7 @@ def test_a_longer_compilation_counts_when_new_processes_confirm_it(
 ) -> None:
     compiles_in(monkeypatch, 0.2, second_s)
 
-    found = gate.judged(CONTEST, parse("run=5%,compile=50%"))
+    found = gate.compare_programs(CONTEST, parse("run=5%,compile=50%"))
 
     compilation = next(c for c in found if c.metric == "compile")
     assert compilation.confirmed is is_alarm
@@ -128,7 +128,7 @@ def test_a_longer_compilation_counts_when_new_processes_confirm_it(
 def test_without_a_limit_of_compiling_nothing_is_run_again_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     compiles_in(monkeypatch, 0.2)
 
-    found = gate.judged(CONTEST, parse("5%"))
+    found = gate.compare_programs(CONTEST, parse("5%"))
 
     assert {c.metric: c.verdict for c in found} == {"run": "same", "compile": "unclear"}
 

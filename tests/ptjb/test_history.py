@@ -8,9 +8,9 @@ import pytest
 from csv_rows_by_hand import a_file, a_row
 
 from pytest_jax_bench import history
-from pytest_jax_bench.settings import Pin, Settings
+from pytest_jax_bench.settings import Pin, PluginSettings
 
-PLAIN = Settings()
+PLAIN = PluginSettings()
 A, B = "aaaaaaa", "bbbbbbb"
 
 
@@ -19,11 +19,11 @@ def csv(tmp_path: Path) -> Path:
     return tmp_path / "main.csv"
 
 
-def chosen(csv: Path, *commits: str, settings: Settings = PLAIN, **last) -> tuple[str, int] | None:
+def chosen(csv: Path, *commits: str, settings: PluginSettings = PLAIN, **last) -> tuple[str, int] | None:
     """(commit, its run) of what the last of these runs is compared with."""
     rows = [a_row(commit=commit) for commit in commits[:-1]]
     stored = a_file(csv, *rows, a_row(commit=commits[-1], **last))
-    reference = history.reference_of(stored, csv, settings)
+    reference = history.find_reference(stored, csv, settings)
     return (reference["commit"], reference["commit_run"]) if reference else None
 
 
@@ -59,15 +59,15 @@ def test_the_first_run_of_the_commit_or_the_newest_clean_one_of_the_previous(csv
     ],
 )
 def test_a_pin_names_a_commit_and_a_run_of_it(csv, pin, expected) -> None:
-    assert chosen(csv, A, A, B, B, B, settings=Settings(pin=pin)) == expected
+    assert chosen(csv, A, A, B, B, B, settings=PluginSettings(pin=pin)) == expected
 
 
 def test_commits_that_0_5_0_named_after_tags_are_found_by_their_hash(csv) -> None:
-    assert chosen(csv, "v0.2-3-g" + A, B, B, settings=Settings(pin=Pin(A, None))) == ("v0.2-3-g" + A, 0)
+    assert chosen(csv, "v0.2-3-g" + A, B, B, settings=PluginSettings(pin=Pin(A, None))) == ("v0.2-3-g" + A, 0)
 
 
 def test_nothing_is_compared_where_nobody_wants_it(csv) -> None:
-    assert chosen(csv, A, A, settings=Settings(no_compare=True)) is None
+    assert chosen(csv, A, A, settings=PluginSettings(no_compare=True)) is None
 
 
 def test_other_tags_and_failures_are_no_references(csv) -> None:
@@ -81,7 +81,7 @@ def test_rows_of_the_same_session_are_no_references(csv) -> None:
     stored = a_file(csv, a_row())  # both have the session "s0"
 
     assert stored["run_id"] == 0
-    assert history.reference_of(stored, csv, Settings()) is None
+    assert history.find_reference(stored, csv, PluginSettings()) is None
 
 
 @pytest.mark.parametrize("earlier", [1, history.FIRST_LOOK - 1, history.FIRST_LOOK, 9 * history.FIRST_LOOK])
@@ -95,19 +95,19 @@ def test_a_long_history_is_searched_up_to_its_beginning(csv, earlier, monkeypatc
                 csv, {**given, "session": f"{commit}{i}"}, nodeid="t", backend="cpu", device="cpu"
             )
 
-    reference = history.reference_of(stored, csv, Settings())
+    reference = history.find_reference(stored, csv, PluginSettings())
     assert (reference["commit"], reference["commit_run"]) == ((B, 0) if earlier > 1 else (A, 0))
-    assert history.reference_of(stored, csv, Settings(pin=Pin(A, 0)))["run_id"] == 0
-    assert history.reference_of(stored, csv, Settings(pin=Pin("f", 0))) is None
+    assert history.find_reference(stored, csv, PluginSettings(pin=Pin(A, 0)))["run_id"] == 0
+    assert history.find_reference(stored, csv, PluginSettings(pin=Pin("f", 0))) is None
 
 
 def test_bytes_of_the_peer_are_not_judged() -> None:
     """Its peak leaves out the temporaries on CPU: a difference would be one of counting."""
     old, new = a_row(environment="", jit_peak_bytes=100), a_row(jit_peak_bytes=200)
 
-    assert history.judged(old, new)["jit_peak_bytes"].verdict == "unclear"
-    assert history.judged(a_row(jit_peak_bytes=100), new)["jit_peak_bytes"].verdict == "slower"
+    assert history.judge_metrics(old, new)["jit_peak_bytes"].verdict == "unclear"
+    assert history.judge_metrics(a_row(jit_peak_bytes=100), new)["jit_peak_bytes"].verdict == "slower"
 
 
 def test_what_neither_has_is_not_judged() -> None:
-    assert set(history.judged(a_row(), a_row())) == {"jit", "compile", "jit_peak_bytes"}
+    assert set(history.judge_metrics(a_row(), a_row())) == {"jit", "compile", "jit_peak_bytes"}

@@ -9,7 +9,7 @@ import pytest
 from benchax.comparing.gate import Limit
 from benchax.measuring.timers import TIMERS
 from pytest_jax_bench import marks, options
-from pytest_jax_bench.settings import Settings
+from pytest_jax_bench.settings import PluginSettings
 
 ONE = """
 def test_one(jax_bench):
@@ -18,7 +18,7 @@ def test_one(jax_bench):
 
 
 def test_every_option_is_a_setting_and_the_other_way_round() -> None:
-    assert [option.name for option in options.OPTIONS] == list(Settings.__dataclass_fields__)
+    assert [option.name for option in options.OPTIONS] == list(PluginSettings.__dataclass_fields__)
 
 
 def test_the_timers_that_are_permitted_are_those_that_there_are() -> None:

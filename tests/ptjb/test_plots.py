@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from ptjb_rows import in_runs, measured, rows, store
 
 from benchax.errors import MissingPackage
-from pytest_jax_bench.plots import Drawn, PlotRequest, draw_all
-from pytest_jax_bench.plotting.model import Picture
+from pytest_jax_bench.plots.draw_all import DrawingResult, PlotRequest, draw_all
+from pytest_jax_bench.plots.model import Picture
 
 FOLDER = Path(".benchmarks")
 
@@ -29,7 +29,7 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> list[Picture]:
         path.touch()
         saved.append(picture)
 
-    monkeypatch.setattr("pytest_jax_bench.plotting.drawing.save", save)
+    monkeypatch.setattr("pytest_jax_bench.plots.draw.save", save)
     return saved
 
 
@@ -42,11 +42,11 @@ def stored(name: str, data: Any = None, params: dict[str, Any] | None = None, **
     return PlotRequest(nodeid, store(csv, measured(2) if data is None else data, nodeid, params), **marker)
 
 
-def draw(*requests: PlotRequest, **options: Any) -> Drawn:
+def draw(*requests: PlotRequest, **options: Any) -> DrawingResult:
     return draw_all(requests, folder=FOLDER, **options)
 
 
-def names(drawn: Drawn) -> list[str]:
+def names(drawn: DrawingResult) -> list[str]:
     return [file.relative_to(FOLDER).as_posix() for file in drawn.files]
 
 
@@ -71,7 +71,7 @@ def test_matplotlib_is_loaded_late_and_its_pyplot_never(project: Path) -> None:
 import sys
 from pathlib import Path
 from ptjb_rows import measured, store
-from pytest_jax_bench.plots import PlotRequest, draw_all
+from pytest_jax_bench.plots.draw_all import PlotRequest, draw_all
 print({"matplotlib", "jax"} & set(sys.modules))
 csv = store(Path(".benchmarks/t/main.csv"), measured(2), "t.py::t")
 drawn = draw_all([PlotRequest("t.py::t", csv)], folder=Path(".benchmarks"))
@@ -207,7 +207,7 @@ def test_a_function_that_fails_is_named_and_costs_its_own_picture_only(project: 
 def test_a_function_that_returns_nothing_has_saved_what_it_wanted(project: Path) -> None:
     drawn = draw(stored("test_a", plot=lambda data: None), kinds=["custom"])
 
-    assert drawn == Drawn((), ())
+    assert drawn == DrawingResult((), ())
 
 
 # ---- parameters and summary -------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_a_summary_of_one_row_is_none_and_does_not_replace_one_of_all_tests(proj
 
 def test_no_page_of_a_longer_summary_is_left_over(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = [stored(f"test_{i}", measured(1)) for i in range(5)]
-    monkeypatch.setattr("pytest_jax_bench.plotting.pictures.PAGE", 2)
+    monkeypatch.setattr("pytest_jax_bench.plots.pictures.PAGE", 2)
     pages = ["summary.png", "summary-2.png", "summary-3.png"]
     assert names(draw(*requests, kinds=["summary"])) == pages
 
@@ -277,7 +277,7 @@ def test_failures_alone_are_drawn_too(project: Path) -> None:
 
 
 def test_nothing_to_draw_is_no_error(project: Path) -> None:
-    assert draw() == Drawn()
+    assert draw() == DrawingResult()
 
 
 def test_without_matplotlib_the_extra_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ import pytest
 from csv_rows_by_hand import a_record, a_row
 
 from pytest_jax_bench import summary, table
-from pytest_jax_bench.settings import Pin, Settings
+from pytest_jax_bench.settings import Pin, PluginSettings
 
 
-def cell(title: str, record: dict) -> table.Cell:
+def cell(title: str, record: dict) -> table.TableCell:
     return table.columns([record])[title][0]
 
 
@@ -44,7 +44,7 @@ def test_a_time_is_shown_with_half_of_its_interval_and_what_it_is_compared_with(
 def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
     old = a_row()
 
-    assert cell("Jit-Peak", a_record(a_row(), old)) == table.Cell("1.00 MiB", "same")
+    assert cell("Jit-Peak", a_record(a_row(), old)) == table.TableCell("1.00 MiB", "same")
     assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB->2.00 MiB slower"
 
 
@@ -78,7 +78,7 @@ def test_the_commit_is_named_where_it_is_another_one() -> None:
 def test_a_failure_says_what_happened_where() -> None:
     row = a_row(jit=math.nan, status="timeout", message="compile: it took longer than 2 s", compile_ms=math.nan)
 
-    assert cell("Status", a_record(row)) == table.Cell("timeout in compile", "failed")
+    assert cell("Status", a_record(row)) == table.TableCell("timeout in compile", "failed")
     assert cell("Status", a_record(a_row(message="differs"))).text == "wrong result"
 
 
@@ -107,7 +107,7 @@ def test_each_reason_is_given_once() -> None:
 
 
 def test_a_pin_that_matches_nothing_is_said() -> None:
-    settings = Settings(pin=Pin("abc", None))
+    settings = PluginSettings(pin=Pin("abc", None))
 
     assert summary.notes([a_record(a_row())], settings, 0) == [
         "ptjb: no run abc to compare with (--ptjb-pin): 1 of 1 measurements"

@@ -35,7 +35,7 @@ def test_a_session_without_benchmarks_loads_nothing_heavy(arguments, pytester, m
     loaded, ours = session(pytester, monkeypatch, *arguments)
 
     assert loaded & HEAVY == set()
-    assert ours == {"pytest_jax_bench", "pytest_jax_bench.options", "pytest_jax_bench.plugin"}
+    assert ours == {"pytest_jax_bench", *(f"pytest_jax_bench.{name}" for name in ("options", "plugin", "stash"))}
 
 
 def test_a_session_with_a_benchmark_does_load_it(pytester, monkeypatch) -> None:

@@ -38,7 +38,7 @@ class Judged:
 
 
 def judge(old: Mapping[str, Any], new: Mapping[str, Any], metric: str) -> Judged:
-    """Compares two rows of a CSV file (`store/csv_files.py`) in one metric.
+    """Compares two rows of a CSV file (`pytest_jax_bench.csv`) in one metric.
 
     Args:
         old, new: baseline and candidate.

@@ -1,0 +1,99 @@
+"""Where a benchmark belongs: its test, its parameters, its files, and what is in force for it.
+
+Made out of pytest's `request`, or for use outside of pytest out of a path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from benchax.errors import UsageError
+from pytest_jax_bench import forks, marks
+from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.lock import LOCK, hold_lock
+from pytest_jax_bench.settings import PluginSettings, settings_of
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass(frozen=True)
+class BenchContext:
+    """`csv` None: nothing can be written."""
+
+    session: str
+    nodeid: str = ""
+    name: str = "JaxBench"
+    """The node id without parameters: the name of the case in the database."""
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    folder: Path | None = None
+    """Of the test file: where git is asked."""
+    module: ModuleType | None = None
+    csv: Path | None = None
+    output_dir: Path | None = None
+    settings: PluginSettings = field(default_factory=PluginSettings)
+    marker: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    keep: Callable[[dict[str, Any]], None] = lambda record: None
+    """Takes the record of a measurement for the summary."""
+    lock: Callable[[], AbstractContextManager[None]] = nullcontext
+    """While it is held, no other worker of xdist measures."""
+
+
+def from_request(request: pytest.FixtureRequest) -> BenchContext:
+    """Raises `UsageError` in a fork in which JAX cannot work."""
+    from pytest_jax_bench import stash  # which needs pytest; the rest works without
+
+    forks.refuse_broken_fork()
+    item, config = request.node, request.config
+    settings = settings_of(config)
+    params = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+    name = item.nodeid.removesuffix(item.name) + getattr(item, "originalname", item.name)
+    is_worker = hasattr(config, "workerinput")
+    return BenchContext(
+        session=config.stash[stash.SESSION],
+        nodeid=item.nodeid,
+        name=name if item.nodeid.endswith(item.name) else item.nodeid,
+        params=params,
+        folder=item.path.parent,
+        module=getattr(item, "module", None),
+        csv=csv_files.file_for(settings.output_dir, item.nodeid, params),
+        output_dir=settings.output_dir,
+        settings=settings,
+        marker=marks.of(item),
+        keep=item.stash.setdefault(stash.MEASURED, []).append,
+        lock=(lambda: hold_lock(settings.output_dir)) if is_worker else nullcontext,
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """Git sees the CSV files in it, which people may want to keep, but not the database."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
+        file.write(f"benchax.db*\n{LOCK}\n")
+
+
+def from_path(path: str | os.PathLike[str] | None) -> BenchContext:
+    """Outside of pytest. `path` names the CSV file, with or without .csv."""
+    if path is None:
+        return BenchContext(session=os.urandom(8).hex(), folder=Path.cwd())
+    if not os.fspath(path) or os.fspath(path).endswith(("/", os.sep)):
+        raise UsageError(f"path={os.fspath(path)!r} names no file", "the path of a CSV file, such as results/fft.csv")
+    file = Path(path)
+    file = file if file.suffix == ".csv" else file.with_name(file.name + ".csv")
+    return BenchContext(
+        session=os.urandom(8).hex(),
+        nodeid=file.stem,
+        name=file.stem,
+        folder=Path.cwd(),
+        csv=file,
+        output_dir=file.parent,
+    )

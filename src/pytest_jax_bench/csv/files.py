@@ -1,0 +1,192 @@
+"""The history of one test as a CSV file that people can read. Rows are appended; this is the only writer.
+
+`append` is safe among many processes and against a kill at any moment: it locks the file, adds one line with one
+write, and waits for the disk. A line that was cut off nevertheless (a full disk, a power cut) is turned into a comment
+by the next `append`, and nothing else is touched. Files of earlier forms (`lines.py`) are rewritten once, under
+another name that then replaces them. Which file belongs to which test is in `names.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from benchax.errors import StoreError
+from benchax.store.file_lock import only_writer
+from pytest_jax_bench.csv.lines import (
+    BEGUN_BY_0_5,
+    COLUMNS,
+    CURRENT,
+    complete,
+    facts_of,
+    header,
+    is_whole,
+    line,
+    notes_of,
+    parse,
+)
+from pytest_jax_bench.csv.names import file_for
+from pytest_jax_bench.csv.numbering import number
+from pytest_jax_bench.csv.reading import Head, ending, is_ours, newest, read, read_head
+from pytest_jax_bench.csv.text import one_line
+
+__all__ = ["COLUMNS", "append", "file_for", "is_ours", "newest", "read"]
+
+
+def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, device: str) -> dict[str, Any]:
+    """Adds one row and returns it complete: `run_id` and `commit_run` are given here, what is missing is marked.
+
+    When this returns, the row is durable. When it raises, nothing was stored, except for a warning that the caller
+    has turned into an error: that comes after the row.
+
+    Args:
+        path: made if it is not there, with its folder.
+        row: values by the names of COLUMNS; None is not measured. `parameters` may be a mapping. `created` is now
+            by default. Rows with the same `session` are one run.
+        nodeid, backend, device: for the header, where there is none yet.
+
+    Raises:
+        UsageError: there is no such column, or it cannot hold the value.
+        StoreError: the file cannot be written.
+        FormatError: there is a file that is not the CSV file of a test, or a newer benchax wrote it.
+    """
+    values = complete({"created": _now()} | dict(row))
+    facts = {"created": _now(), "test_nodeid": nodeid, "backend": backend, "device": device}
+    facts["First commit"] = values["commit"]
+    # Renaming replaces a link, not the file that it leads to.
+    path = Path(os.path.realpath(path))
+    try:
+        remarks = _append(path, values, facts)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path}: {error}",
+            "a folder that may be made and written to, on a disk with free space",
+            "name another folder with --ptjb-output-dir",
+        ) from error
+    for remark in remarks:
+        warnings.warn(f"{path}: {remark}", stacklevel=2)
+    return values
+
+
+def _append(path: Path, values: dict[str, Any], facts: Mapping[str, str]) -> list[str]:
+    """Completes `values`; returns what the caller should know."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remarks: list[str] = []
+    while True:
+        with only_writer(path) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
+            is_new = not file.seek(0, os.SEEK_END)
+            file.seek(0)
+            head = Head(form=CURRENT) if is_new else read_head(file, path)
+            if head.form == CURRENT:
+                remarks += _add_line(file, head, values, header(facts) if is_new else [])
+                break
+            # The file is another one afterwards, so its lock has to be taken anew.
+            remarks += _rewrite(path, file, head, facts)
+    if is_new:
+        _sync_folder(path.parent)
+    return remarks
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+# ---- one line more ----------------------------------------------------------------------------------------------
+
+
+def _add_line(file: BinaryIO, head: Head, values: dict[str, Any], above: list[str]) -> list[str]:
+    end, rest = ending(file, head)
+    text, remarks = rest.decode("utf-8", "surrogateescape"), list[str]()
+    if text.startswith("#") or is_whole(text, head.form):
+        # An editor took the last line break away.
+        _write(file.fileno(), end + len(rest), b"\n")
+        end += len(rest) + 1
+    elif text.strip("\0 \t\r"):
+        above, remarks = [_mark_cut_off(text)], [_REPAIRED]
+    values["run_id"], values["commit_run"] = number(file, head, end, values)
+    _write(file.fileno(), end, "".join(f"{text}\n" for text in [*above, line(values)]).encode())
+    return remarks
+
+
+_REPAIRED = "the last line was cut off; it is a comment now, and all other rows are as they were"
+
+
+def _mark_cut_off(text: str) -> str:
+    return f"# cut off: {one_line(text.strip(chr(0)))}"
+
+
+def _write(descriptor: int, at: int, data: bytes) -> None:
+    """Replaces everything from `at` on, and waits for the disk. Undone if there is no room."""
+    try:
+        # Not with O_APPEND: what a kill left half written is overwritten, not continued.
+        if os.fstat(descriptor).st_size > at:
+            os.ftruncate(descriptor, at)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(descriptor, data[written:], at + written)
+        os.fsync(descriptor)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, at)
+        raise
+
+
+# ---- files of earlier forms -------------------------------------------------------------------------------------
+
+
+def _rewrite(path: Path, file: BinaryIO, head: Head, facts: Mapping[str, str]) -> list[str]:
+    """Replaces the file by one of the current form with the same rows, in one step. Needs its lock."""
+    facts = dict(facts) | facts_of(head.comments) | (BEGUN_BY_0_5 if head.form and head.form.version == 1 else {})
+    remarks: list[str] = []
+    temporary = path.with_name(f"{path.name}.new")
+    try:
+        with temporary.open("w", encoding="utf-8") as target:
+            for text in itertools.chain(header(facts), notes_of(head.comments), _rewrite_lines(file, head, remarks)):
+                target.write(f"{text}\n")
+            target.flush()
+            os.fsync(target.fileno())
+        shutil.copymode(path, temporary)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(path.parent)
+    return remarks
+
+
+def _rewrite_lines(file: BinaryIO, head: Head, remarks: list[str]) -> Iterator[str]:
+    """The lines below the header in the current form. What cannot be read is kept as a comment."""
+    file.seek(head.end)
+    unreadable = 0
+    for raw in file:
+        text = raw.decode("utf-8", "surrogateescape").rstrip("\r\n")
+        row = parse(text, head.form)
+        if row and (raw.endswith(b"\n") or is_whole(text, head.form)):
+            yield line(row)
+        elif text.startswith("#"):
+            yield f"#{one_line(text[1:])}"
+        elif not raw.endswith(b"\n") and text.strip("\0 \t"):
+            remarks.append(_REPAIRED)
+            yield _mark_cut_off(text)
+        elif text.strip("\0 \t"):
+            unreadable += 1
+            yield f"# could not be read: {one_line(text)}"
+    if unreadable:
+        remarks.append(f"{unreadable} lines could not be read and are comments now")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the name of a new file durable, too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

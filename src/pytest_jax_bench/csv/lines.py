@@ -1,0 +1,275 @@
+"""The CSV file of a test: its columns, its header, one row as a line, and one line as a row.
+
+Three forms are read, and the newest one is written:
+
+    1   17 columns, as the documentation of pytest-jax-bench shows them; two decimals
+    1   18 columns, with `parameters` in fifth place: pytest-jax-bench 0.5.0
+    2   all columns of COLUMNS in full precision, and `end`; the header says "# format: 2"
+
+In form 1 texts stand as they were, so a tag or a parameter with blanks shifts the columns behind it. As the other
+columns have no blanks, such a line can be read all the same. In form 2 texts are words (`text.py`). The column
+`end` holds one dot: a line that was cut off while it was written lacks it.
+
+Milliseconds, NaN and -1 for what was not measured are of this format; the rest of benchax has seconds and None.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchax.errors import FormatError, UsageError, one_of
+from pytest_jax_bench.csv.text import encode_parameters, one_line, unword, word
+
+FORMAT = 2
+MAGIC = "# pytest-jax-bench"
+END = "."
+
+Kind = Literal["int", "float", "text"]
+
+_INT, _FLOAT = 11, 22  # characters: an int64 rarely needs more, and 22 is the longest repr of a float above 1e-9
+_COLUMNS: tuple[tuple[str, Kind, int], ...] = (
+    ("run_id", "int", _INT),
+    ("commit", "text", 11),
+    ("commit_run", "int", _INT),
+    ("tag", "text", 11),
+    ("parameters", "text", 15),
+    ("compile_ms", "float", _FLOAT),
+    ("jit_mean_ms", "float", _FLOAT),
+    ("jit_std_ms", "float", _FLOAT),
+    ("eager_mean_ms", "float", _FLOAT),
+    ("eager_std_ms", "float", _FLOAT),
+    ("jit_peak_bytes", "int", _INT),
+    ("jit_constants_bytes", "int", _INT),
+    ("jit_temporary_bytes", "int", _INT),
+    ("eager_peak_bytes", "int", _INT),
+    ("jit_rounds", "int", _INT),
+    ("jit_warmup", "int", _INT),
+    ("eager_rounds", "int", _INT),
+    ("eager_warmup", "int", _INT),
+    ("jit_median_ms", "float", _FLOAT),
+    ("jit_low_ms", "float", _FLOAT),
+    ("jit_high_ms", "float", _FLOAT),
+    ("eager_median_ms", "float", _FLOAT),
+    ("eager_low_ms", "float", _FLOAT),
+    ("eager_high_ms", "float", _FLOAT),
+    ("jit_min_ms", "float", _FLOAT),
+    ("eager_min_ms", "float", _FLOAT),
+    ("jit_loops", "int", _INT),
+    ("timer", "text", 11),
+    ("first_run_ms", "float", _FLOAT),
+    ("status", "text", 11),
+    ("message", "text", 11),
+    ("created", "text", 32),
+    ("session", "text", 32),
+    ("environment", "text", 16),
+    ("jax", "text", 11),
+)
+KINDS: dict[str, Kind] = {name: kind for name, kind, _ in _COLUMNS}
+COLUMNS = tuple(KINDS)
+"""The names of the columns, in order: in the array that `files.read` returns, and in the file."""
+MISSING: dict[Kind, Any] = {"int": -1, "float": float("nan"), "text": ""}
+
+_OLD_18 = COLUMNS[:18]
+_OLD_17 = tuple(name for name in _OLD_18 if name != "parameters")
+_WIDTHS = (*(width for *_, width in _COLUMNS), len("(36)"))
+_GREATEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class LineForm:
+    """How the lines of a file are to be read."""
+
+    version: int
+    columns: tuple[str, ...]
+    """In the order of the file. Names that we do not know are passed over."""
+
+    @property
+    def has_end(self) -> bool:
+        return self.columns[-1:] == ("end",)
+
+
+OLD = {len(columns): LineForm(1, columns) for columns in (_OLD_17, _OLD_18)}
+CURRENT = LineForm(FORMAT, (*COLUMNS, "end"))
+
+
+# ---- header -----------------------------------------------------------------------------------------------------
+
+
+def header(facts: Mapping[str, str]) -> list[str]:
+    """The lines above the rows. `facts` are created, test_nodeid, backend, device and "First commit"."""
+    named = [f"# {name}: {one_line(text)}" for name, text in facts.items()]
+    listed = [f"# {f'({i})':>4} {name}" for i, name in enumerate(CURRENT.columns, 1)]
+    numbers = "".join(f" {f'({i})':>{width}}" for i, width in enumerate(_WIDTHS, 1))
+    return [
+        MAGIC,
+        *named,
+        f"# format: {FORMAT}",
+        '# texts: without blanks, with %20 for a blank and so on as in a URL; "" is the empty text',
+        "# missing: nan in a time, -1 in a number of bytes or calls",
+        *listed,
+        f"#{numbers[1:]}",
+    ]
+
+
+_LISTED = re.compile(r"#\s*\((\d+)\)\s+([^\W\d]\w*)\s*")
+_FACT = re.compile(r"# ([^:()]+): (.*)")
+_NOT_FACTS = ("format", "texts", "missing")
+
+
+def form_of(comments: Sequence[str], where: str) -> LineForm | None:
+    """What a header says about the lines below; None if it lists no columns, or not all of them.
+
+    Raises:
+        FormatError: a newer benchax wrote it.
+    """
+    version = facts_of(comments, everything=True).get("format", "1")
+    if not version.isdigit() or int(version) > FORMAT:
+        raise FormatError(
+            f"{where} has format {version!r}; this benchax reads up to {FORMAT}",
+            hint="pip install --upgrade benchax",
+        )
+    listed = [match.groups() for match in map(_LISTED.fullmatch, comments) if match]
+    columns = tuple(name for _, name in listed)
+    in_order = [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))
+    known = columns in (_OLD_17, _OLD_18) or columns[-1:] == ("end",)
+    return LineForm(int(version), columns) if in_order and known else None
+
+
+def facts_of(comments: Sequence[str], everything: bool = False) -> dict[str, str]:
+    """The named lines of a header: created, test_nodeid, …"""
+    found = {match[1]: match[2] for match in map(_FACT.fullmatch, comments) if match}
+    facts = found if found.get("format", "1") == "1" else {name: unword(text) for name, text in found.items()}
+    return facts if everything else {name: text for name, text in facts.items() if name not in _NOT_FACTS}
+
+
+BEGUN_BY_0_5 = {"begun by": "pytest-jax-bench 0.5.0 or earlier"}
+"""What is added to the header of a file that is rewritten."""
+
+
+def is_of_0_5(comments: Sequence[str]) -> bool:
+    """Was this file begun by pytest-jax-bench, under the name that it chose?"""
+    facts = facts_of(comments, everything=True)
+    return "format" not in facts or facts.items() >= BEGUN_BY_0_5.items()
+
+
+def notes_of(comments: Sequence[str]) -> list[str]:
+    """The lines of a header that somebody else wrote."""
+    ours = re.compile(rf"{MAGIC}|{_FACT.pattern}|{_LISTED.pattern}|#\s*\(1\)\s+\(2\).*|\s*")
+    return [f"#{one_line(text[1:])}" for text in comments if not ours.fullmatch(text)]
+
+
+# ---- a row as a line --------------------------------------------------------------------------------------------
+
+
+def complete(row: Mapping[str, Any]) -> dict[str, Any]:
+    """All columns, as plain Python values; what `row` does not give, or gives as None, is marked as missing.
+
+    Raises:
+        UsageError: there is no such column, or a value is of another kind.
+    """
+    for unknown in row.keys() - KINDS.keys():
+        raise UsageError(f"the CSV file has no column {unknown!r}", one_of(COLUMNS, unknown))
+    return {name: _plain(name, kind, row.get(name)) for name, kind in KINDS.items()}
+
+
+def line(values: Mapping[str, Any]) -> str:
+    """The row that `complete` made, aligned, without a line break. `parse` gives back exactly these values."""
+    words = [*(_WRITE[kind](values[name]) for name, kind in KINDS.items()), END]
+    return "".join(f" {text:>{width}}" for text, width in zip(words, _WIDTHS, strict=True))
+
+
+def _plain(name: str, kind: Kind, value: Any) -> Any:
+    if value is None:
+        return MISSING[kind]
+    if name == "parameters" and isinstance(value, Mapping):
+        return encode_parameters(value)  # pyright: ignore[reportUnknownArgumentType]
+    try:
+        return _PLAIN[kind](value)
+    except (TypeError, ValueError):
+        raise UsageError(f"column {name!r} of the CSV file cannot hold {value!r}", f"a value of kind {kind}") from None
+
+
+def _int(value: Any) -> int:
+    # A compiler that says 2**64 - 1 bytes must not cost the row.
+    return max(-_GREATEST, min(operator.index(value), _GREATEST))
+
+
+def _text(value: Any) -> str:
+    # str of a str subclass may be something else: an enum prints as its name.
+    return str.__str__(value) if isinstance(value, str) else str(value)
+
+
+_PLAIN: dict[Kind, Callable[[Any], Any]] = {"int": _int, "float": float, "text": _text}
+_WRITE: dict[Kind, Callable[[Any], str]] = {"int": str, "float": repr, "text": word}
+
+
+# ---- a line as a row --------------------------------------------------------------------------------------------
+
+
+def parse(text: str, form: LineForm | None) -> dict[str, Any] | None:
+    """The values of a line; columns that it does not have are missing. None: the line is damaged.
+
+    Without a form, as where the header was lost, the number of columns tells.
+    """
+    words = words_of(text)
+    form = form or OLD.get(len(words), CURRENT)
+    if form.version == 1 and len(words) > len(form.columns):
+        words = _rejoin(text, form)
+    if len(words) != len(form.columns) or (form.has_end and words[-1] != END):
+        return None
+    read_text = unword if form.version > 1 else str
+    try:
+        found = {
+            name: read_text(text) if KINDS[name] == "text" else _READ[KINDS[name]](text)
+            for name, text in zip(form.columns, words, strict=True)
+            if name in KINDS
+        }
+    except ValueError:
+        return None
+    return {name: found.get(name, MISSING[kind]) for name, kind in KINDS.items()}
+
+
+def words_of(line: str) -> list[str]:
+    """Not `line.split()`, which knows many more blanks: a tag of form 1 may hold them."""
+    return [text for text in re.split(r"[ \t\r]+", line) if text]
+
+
+def is_whole(text: str, form: LineForm | None) -> bool:
+    """Is this line complete, although no line break ends it?
+
+    In form 2 `end` tells, in form 1 the alignment: the last of its columns is 11 characters wide.
+    """
+    if parse(text, form) is None:
+        return False
+    has_end = form.has_end if form else len(words_of(text)) == len(CURRENT.columns)
+    return has_end or re.fullmatch(r"\s+\S+", text.rstrip()[-12:]) is not None
+
+
+def _rejoin(text: str, form: LineForm) -> list[str]:
+    """The columns of a line of form 1 whose tag or parameters have blanks. Only these two can have any."""
+    match = _BLANKS_INSIDE.fullmatch(text)
+    if match is None:
+        return []
+    *first, middle, rest = match.groups()
+    if "parameters" not in form.columns:
+        return [*first, middle.strip(), *rest.split()]
+    # 0.5.0 wrote None, or name-value,name-value, both aligned to the right.
+    split = re.fullmatch(r"(.*) {8}(None)", middle) or re.fullmatch(r"(.*?) +([^\W\d]\w*-.*)", middle)
+    return [*first, split[1].strip(), split[2], *rest.split()] if split else []
+
+
+_BLANKS_INSIDE = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+) (.*?)((?:\s+\S+){13})\s*")
+
+
+def _read_int(text: str) -> int:
+    value = int(text)
+    if not -_GREATEST - 1 <= value <= _GREATEST:  # what an int64 holds, so that NumPy reads the same
+        raise ValueError(text)
+    return value
+
+
+_READ: dict[Kind, Callable[[str], Any]] = {"int": _read_int, "float": float}

@@ -1,0 +1,164 @@
+"""JaxBench: what tests and programs call. It asks benchax to measure, keeps the row, and tells the summary.
+
+    jb = JaxBench(request, jit_rounds=20, jit_warmup=1, eager_rounds=10, eager_warmup=1)
+    res, out = jb.measure(fn=f, fn_jit=jax.jit(f), x=x)
+
+What decides is elsewhere: the steps in `measure.py`, what is kept of them in `keep.py`, where it all belongs in
+`context.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from benchax.errors import UsageError
+from pytest_jax_bench import context, keep, measure, selection
+from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds
+from pytest_jax_bench.result import BenchData
+
+if TYPE_CHECKING:
+    import pytest
+
+DEFAULT_TAG = "base"
+ROUNDS = Rounds(jit_rounds=20, jit_warmup=1, eager_rounds=20, eager_warmup=1)
+"""Of `jax_bench(f, x)`. Fewer than 20 cannot be compared with another session's."""
+
+
+class JaxBench:
+    """Measures functions and keeps what was measured.
+
+    Args:
+        request: pytest's fixture of that name; None outside of pytest.
+        path: outside of pytest: where the CSV file goes, with or without ".csv".
+        jit_rounds, eager_rounds: readings of the clock; 0 leaves that part out. A reading holds several calls where
+            they are short.
+        jit_warmup, eager_warmup: whether to warm up: until the times are steady, for 20 ms times this at most. With 0
+            rounds, the function is called once.
+        jit_loops: above 1, the jitted function is timed inside a compiled program, without the cost of calling it;
+            how often it runs there is found out.
+        timer, verify, timeout_s: as --ptjb-timer, --ptjb-verify, --ptjb-timeout; stronger than the marker.
+        save_graph: as --ptjb-save-graph.
+    """
+
+    def __init__(
+        self,
+        request: pytest.FixtureRequest | None = None,
+        path: str | os.PathLike[str] | None = None,
+        jit_rounds: int = 0,
+        jit_loops: int = 1,
+        jit_warmup: int = 0,
+        eager_rounds: int = 0,
+        eager_warmup: int = 0,
+        *,
+        timer: str | None = None,
+        verify: str | None = None,
+        timeout_s: float | None = None,
+        save_graph: bool | None = None,
+    ) -> None:
+        if request is not None and path is not None:
+            raise UsageError(f"path={path!r} is given together with request", "path outside of pytest only")
+        self.context = context.from_request(request) if request is not None else context.from_path(path)
+        self.overrides = Overrides(timer, verify, timeout_s, save_graph)
+        self.configure(jit_rounds, jit_loops, jit_warmup, eager_rounds, eager_warmup)
+
+    def configure(
+        self,
+        jit_rounds: int = 0,
+        jit_loops: int = 1,
+        jit_warmup: int = 0,
+        eager_rounds: int = 0,
+        eager_warmup: int = 0,
+    ) -> None:
+        """How much the next calls of `measure` measure."""
+        self.rounds = Rounds(jit_rounds, jit_loops, jit_warmup, eager_rounds, eager_warmup)
+
+    def measure(
+        self,
+        fn: Callable[..., Any] | None = None,
+        fn_jit: Callable[..., Any] | None = None,
+        *args: Any,
+        tag: str | None = None,
+        write: bool = True,
+        kwargs: Mapping[str, Any] | None = None,
+        **named: Any,
+    ) -> tuple[BenchData, Any]:
+        """Measures `fn(*args, **named)` as it stands and `fn_jit(*args, **named)` stage by stage.
+
+        Args:
+            fn: the function to be run eagerly.
+            fn_jit: the jitted function; a plain one is jitted.
+            tag: tells several measurements of one test apart.
+            write: keep the row, in the CSV file and the database.
+            kwargs: further keyword arguments of the functions, of any name, also those of this method.
+
+        Returns:
+            (res, out): all columns as attributes, with `res.jit` and `res.eager` behind them; and what the jitted
+            function returned, else the eager one. Donated arguments stay usable: the functions are given copies.
+
+        Raises:
+            UsageError: a call that cannot be meant; nothing has been measured.
+            whatever a function raises, BenchmarkFailed where it was stopped or has crashed: after the row was kept.
+        """
+        __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
+        call = _call(fn, fn_jit, args, tag, kwargs, named)
+        if write and self.context.csv is None:
+            raise UsageError(
+                "JaxBench has no path to write to",
+                "JaxBench(path=...), or measure(..., write=False), outside of pytest",
+            )
+        if not selection.is_wanted(self.context, call.tag):
+            return keep.make_unmeasured(call, self.context), measure.call_each_once(call)
+        with self.context.lock():
+            measured = measure.run_steps(call, self.rounds, self.overrides, self.context, store=write)
+            res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
+        if measured.error is not None:
+            raise measured.error
+        return res, measured.out
+
+
+class Factory:
+    """The fixture `jax_bench`: called with rounds it makes a JaxBench; called with a function it measures that.
+
+    `jax_bench(f, x)` is for who comes from pytest-benchmark: it returns what `f(x)` returns. A jitted function is
+    measured stage by stage, a plain one as it stands.
+    """
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.request = request
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        if not args or not callable(args[0]):
+            return JaxBench(self.request, *args, **named)
+        fn, *rest = args
+        bench = JaxBench(self.request, **vars(ROUNDS))
+        functions = {"fn_jit": fn} if hasattr(fn, "lower") else {"fn": fn}
+        _, out = bench.measure(functions.get("fn"), functions.get("fn_jit"), *rest, kwargs=named)
+        return out
+
+
+def _call(
+    fn: Any, fn_jit: Any, args: tuple[Any, ...], tag: str | None, kwargs: Any, named: dict[str, Any]
+) -> MeasureCall:
+    if fn is None and fn_jit is None:
+        raise UsageError("measure was given no function", "fn=..., fn_jit=..., or both")
+    if tag is not None and not isinstance(tag, str):
+        raise UsageError(f"tag={tag!r} is a {type(tag).__name__}", "a text")
+    both = {**named, **(kwargs or {})}
+    if tag is not None and "tag" not in both and any(_takes(f, "tag") for f in (fn, fn_jit)):
+        raise UsageError(
+            f"tag={tag!r} is an argument of measure and of the function",
+            "an unambiguous call",
+            f"for the function: kwargs={{'tag': {tag!r}}}; for measure, beside it: tag=...",
+        )
+    return MeasureCall(fn, fn_jit, args, both, DEFAULT_TAG if tag is None else tag)
+
+
+def _takes(fn: Any, name: str) -> bool:
+    try:
+        return name in inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # builtins have no signature; then nothing is known, and nothing is said
+        return False

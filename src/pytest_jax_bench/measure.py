@@ -1,0 +1,282 @@
+"""The steps of one `measure()`: which cases are measured, how far, with which options. benchax measures.
+
+    eager: first run, memory, warm up, rounds  →  jitted: trace, lower, compile, plan, first run, verify, rounds
+
+A round is a sample: one reading of the clock, over several calls where they are short. Warming up ends when the times
+are steady, and takes at most 20 ms for each warm-up call that is asked for (one call of a slow function is enough).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType, TracebackType
+from typing import Any
+
+import jax
+
+from benchax import api
+from benchax.case import Case, make_case, param_value
+from benchax.environment import clean
+from benchax.errors import BenchaxError, UsageError
+from benchax.measuring.inputs import Inputs
+from benchax.model import Failure, Measurement, Opaque, Options
+from benchax.options import resolve
+from pytest_jax_bench.context import BenchContext, make_folder
+
+WARMUP_S = 0.02
+SAMPLING_S = 0.01
+"""All rounds together take at least this long: a shorter look cannot see the machine change its pace."""
+LEAST_SAMPLE_S = 150e-6
+NO_WARMUP_S = 1e-9
+NO_LIMIT_S = 1e9
+NEVER_PRECISE = 1e-9
+"""All rounds are taken, however well the median is known before."""
+INSIDE = "in_graph,loop,wall"
+"""What `jit_loops` asks for: calls inside one compiled program; the first that can serve."""
+
+
+class BenchmarkFailed(BenchaxError):
+    """The function failed in another process, was stopped at its limit, or took its process with it."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How much is measured, as `JaxBench` was told."""
+
+    jit_rounds: int = 0
+    jit_loops: int = 1
+    jit_warmup: int = 0
+    eager_rounds: int = 0
+    eager_warmup: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise UsageError(f"{name}={value!r} cannot be", "a whole number from 0 up")
+
+
+@dataclass(frozen=True)
+class MeasureCall:
+    """What is called, and what for."""
+
+    fn: Callable[..., Any] | None
+    fn_jit: Callable[..., Any] | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    tag: str
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What was asked for in the call of JaxBench itself: stronger than the marker."""
+
+    timer: str | None = None
+    verify: str | None = None
+    timeout_s: float | None = None
+    save_graph: bool | None = None
+
+
+@dataclass
+class StepResults:
+    """What came of it; filled step by step."""
+
+    eager: Measurement | None = None
+    jit: Measurement | None = None
+    out: Any = None
+    hlo: str = ""
+    lowered: Any = None
+    error: BaseException | None = None
+    """What the function raised, or why there is no answer."""
+    kept: list[tuple[Measurement, Options]] = field(default_factory=list[tuple[Measurement, Options]])
+    """Rows, until they are stored."""
+    notes: list[str] = field(default_factory=list[str])
+    """What became of storing them."""
+
+    @property
+    def rows(self) -> list[Measurement]:
+        return [m for m in (self.eager, self.jit) if m is not None]
+
+
+def run_steps(
+    call: MeasureCall, rounds: Rounds, overrides: Overrides, context: BenchContext, *, store: bool
+) -> StepResults:
+    """Takes the steps that were asked for, and stops at the first that fails.
+
+    Args:
+        store: keep the rows in the database (with several processes of JAX, the first one's).
+
+    Raises:
+        UsageError: an option that is not permitted. What the functions do wrong is in the answer.
+    """
+    measured = StepResults()
+    try:
+        _take_steps(call, rounds, _base(overrides, context, store), context, measured)
+    finally:
+        _store(measured, context)
+    return measured
+
+
+def _take_steps(
+    call: MeasureCall, rounds: Rounds, base: dict[str, Any], context: BenchContext, measured: StepResults
+) -> None:
+    if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
+        case = make_case_of(call, call.fn, context, jit=False)
+        options = base | _eager_options(rounds)
+        measured.eager = _run(case, options, {}, context, measured)
+    if call.fn_jit is not None and measured.error is None:
+        case = make_case_of(call, call.fn_jit, context, jit=True)
+        has_reference = measured.eager is not None and measured.out is not None
+        reference = measured.out
+        case = replace(case, reference=(lambda: reference) if has_reference else None)
+        defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
+        measured.jit = _run(case, base | _jit_options(rounds, base), defaults, context, measured)
+
+
+def _store(measured: StepResults, context: BenchContext) -> None:
+    if context.output_dir is not None and any(options.store != "off" for _, options in measured.kept):
+        make_folder(context.output_dir)
+    with warnings_into(measured.notes):
+        outcome = api.store_together(measured.kept)
+    measured.notes += [str(unstored.error) for unstored in outcome.unstored]
+
+
+@contextlib.contextmanager
+def warnings_into(notes: list[str]) -> Iterator[None]:
+    """What is warned about inside (a damaged file was repaired) becomes notes: pytest may turn warnings into errors,
+    and a row would be lost."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    notes += [str(warning.message) for warning in caught]
+
+
+def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str, Any]:
+    """What the call, the marker and the command line ask for, in this order."""
+    marker, settings = context.marker, context.settings
+    timeout_s = overrides.timeout_s or marker.get("timeout_s") or settings.timeout
+    return {
+        "timer": overrides.timer or marker.get("timer") or settings.timer,
+        "verify": overrides.verify or marker.get("verify") or settings.verify,
+        "timeout_s": timeout_s,
+        "relative_width": NEVER_PRECISE,
+        "min_time_s": NO_WARMUP_S,
+        # Beyond the limit of a stage, sampling may take as long as this.
+        "max_time_s": timeout_s or NO_LIMIT_S,
+        "store": None if store and jax.process_index() == 0 else "off",
+    }
+
+
+def _eager_options(rounds: Rounds) -> dict[str, Any]:
+    reach = "samples" if rounds.eager_rounds else "first_run"
+    return {"timer": "wall", "verify": "off"} | _sampling(reach, rounds.eager_rounds, rounds.eager_warmup)
+
+
+def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
+    reach = "samples" if rounds.jit_rounds else "first_run" if rounds.jit_warmup else "build"
+    inside = {"timer": base["timer"] or INSIDE} if rounds.jit_loops > 1 else {}
+    return {"memory": False, **inside} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
+
+
+def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:
+    return {
+        "stages": reach,
+        "max_samples": max(1, rounds),
+        "sample_time_s": max(LEAST_SAMPLE_S, SAMPLING_S / max(1, rounds)),
+        "max_warmup_s": WARMUP_S * warmup or NO_WARMUP_S,
+    }
+
+
+def make_case_of(call: MeasureCall, fn: Callable[..., Any], context: BenchContext, *, jit: bool) -> Case:
+    # A text among the arguments is meant as it is. To benchax it might be the spec of an array to be made.
+    texts = [i for i, value in enumerate(call.args) if isinstance(value, str)]
+    names = [name for name, value in call.kwargs.items() if isinstance(value, str)]
+    case = make_case(
+        fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag), jit=jit, static=[*texts, *names]
+    )
+    params = tuple((name, _make_storable(value)) for name, value in context.params.items())
+    return replace(case, id=replace(case.id, params=params), folder=context.folder)
+
+
+def _make_storable(value: Any) -> Any:
+    try:
+        return param_value(value)
+    except UsageError:  # no valid Unicode, which the CSV file can hold and the database cannot
+        return Opaque(type(value).__name__, clean(repr(value)))
+
+
+def _run(
+    case: Case, options: dict[str, Any], defaults: dict[str, Any], context: BenchContext, into: StepResults
+) -> Measurement:
+    """Measures one case; its outputs, its program and its error end up in `into`."""
+    heard: dict[str, Any] = {}
+    defaults = defaults | {"store": str(context.output_dir)} if context.output_dir else defaults | {"store": "off"}
+    resolved = resolve(options, defaults=defaults, project=context.folder)
+    if resolved.store != "off":
+        api.opened(resolved.store)  # a place that cannot be is refused before anything is measured
+    with _send_by_value(context.module, resolved):
+        (row,) = api.run(
+            [replace(case, listen=heard.__setitem__)],
+            call=options,
+            defaults=defaults,
+            run_id=context.session,
+            keep=lambda row, options: into.kept.append((row, options)),
+        )
+    if row.failure is not None:
+        into.error = _strip_traceback(heard["error"]) if "error" in heard else _explain_failure(row, row.failure)
+        return row
+    if "outputs" in heard:
+        into.out = heard["outputs"]
+    elif resolved.stages != "build":
+        into.out = call_once(case.fn, *case.inputs())  # in another process, where they stayed
+    into.hlo, into.lowered = heard.get("hlo", ""), heard.get("lowered")
+    return row
+
+
+def call_each_once(call: MeasureCall) -> Any:
+    """Calls each function once, unmeasured; returns what the jitted one returned, else the eager one."""
+    return [call_once(fn, call.args, call.kwargs) for fn in (call.fn, call.fn_jit) if fn is not None][-1]
+
+
+def call_once(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """One call on copies of the arrays, since the function may donate them, and of mutable objects."""
+    copied_args, copied_kwargs = Inputs(args, dict(kwargs), (), "").renewed()
+    return jax.block_until_ready(fn(*copied_args, **copied_kwargs))
+
+
+@contextlib.contextmanager
+def _send_by_value(module: ModuleType | None, options: Options) -> Iterator[None]:
+    """Functions of test files reach another process by value: it cannot import test files by their names."""
+    is_sent = options.isolate or options.cold_process or options.timeout_s or options.memory_limit_bytes
+    if not is_sent or module is None:
+        yield
+        return
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _explain_failure(row: Measurement, failure: Failure) -> BenchmarkFailed:
+    what = f"{row.case.label} ended with {failure.kind} in {failure.stage}: {failure.message}"
+    hint = "\n".join(part for part in (failure.advice, failure.traceback) if part)
+    return BenchmarkFailed(what, hint=hint)
+
+
+def _strip_traceback(error: BaseException) -> BaseException:
+    """`error` with a traceback that begins in the user's function: what measures it is of no interest. With none if
+    the function was never entered, as with a wrong argument."""
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and _is_ours(frames):
+        frames = frames.tb_next
+    return error.with_traceback(frames)
+
+
+def _is_ours(frame: TracebackType) -> bool:
+    module = str(frame.tb_frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] in ("benchax", "jax", "contextlib")

@@ -1,0 +1,227 @@
+"""The pictures of the plugin: which there are, and under which names they are saved; `draw_all` is the way in.
+
+Beside the CSV file of each test: `main.png` (or `n-128.png`), its history; `main_xtag.png`, its tags side by side;
+`main_custom.png`, what the marker's own `plot` drew. In the folder of a parametrized test: `n.png`, the newest run over
+the parameter n; `custom.png`, what `plot_summary` drew. In the output folder: `summary.png`, all tests.
+A picture that cannot be drawn becomes a problem in words, and never ends the session. Needs matplotlib, and no display.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from benchax.errors import BenchaxError, require
+from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.csv.text import decode_parameters
+from pytest_jax_bench.data import last_entries_with, load_bench_data
+from pytest_jax_bench.plots import custom, draw, pictures
+from pytest_jax_bench.plots.readings import Rows
+
+XAxis = Literal["run", "commit"]
+Format = Literal["png", "pdf", "svg"]
+Kind = Literal["history", "tags", "parameters", "custom", "summary"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# Names of files in the folder of a test that are no parameters, and those that Windows has other uses for.
+TAKEN = frozenset({"main", "custom", "con", "prn", "aux", "nul"})
+
+
+@dataclass(frozen=True)
+class PlotRequest:
+    """A test that is to be drawn; the three last come from its own marker `ptjb`."""
+
+    nodeid: str
+    """As pytest writes it, with the parameters: tests/test_x.py::test_fft[128]."""
+    csv: Path
+    plot: Callable[[Any], Any] | None = None
+    plot_summary: Callable[[Any], Any] | None = None
+    only_last: bool = False
+
+
+@dataclass(frozen=True)
+class DrawingResult:
+    files: tuple[Path, ...] = ()
+    problems: tuple[str, ...] = ()
+    """One line each, with the name of the test: what was not drawn, and why."""
+
+
+def draw_all(
+    requests: Sequence[PlotRequest],
+    *,
+    folder: Path,
+    x_axis: XAxis = "run",
+    file_format: Format = "png",
+    into: Path | None = None,
+    kinds: Collection[Kind] = KINDS,
+    most_runs: int = pictures.MOST_RUNS,
+) -> DrawingResult:
+    """Every picture of these tests; the summary is of these tests only, and there is none of a single row.
+
+    Args:
+        folder: the output folder of the plugin (--ptjb-output-dir).
+        into: where the pictures go, in folders as in `folder`; None: into `folder` itself, beside the CSV files.
+        kinds: which pictures.
+        most_runs: a history shows so many runs at most, the newest.
+
+    Raises:
+        MissingPackage: matplotlib is not installed.
+    """
+    require("matplotlib", extra="plot", doing="drawing plots")
+    work = _Work(folder, into or folder, x_axis, file_format, most_runs)
+    unique = list({request.csv: request for request in requests}.values())
+    for request in unique:
+        _draw_test(work, request, kinds)
+    for folder_of_test, group in _groups(unique, folder).items():
+        _draw_group(work, folder_of_test, group, kinds)
+    if "summary" in kinds:
+        _draw_summary(work, unique)
+    return DrawingResult(tuple(work.files), tuple(work.problems))
+
+
+@dataclass
+class _Work:
+    folder: Path
+    into: Path
+    x_axis: XAxis
+    file_format: Format
+    most_runs: int
+    files: list[Path] = field(default_factory=list[Path])
+    problems: list[str] = field(default_factory=list[str])
+    read: dict[Path, Rows | None] = field(default_factory=dict[Path, "Rows | None"])
+
+    def target(self, beside: Path, name: str) -> Path:
+        """The picture `name` beside a file or in a folder of the output folder."""
+        with contextlib.suppress(ValueError):  # a file somewhere else keeps its pictures
+            beside = self.into / beside.relative_to(self.folder)
+        return beside / f"{name}.{self.file_format}"
+
+    @contextlib.contextmanager
+    def attempt(self, nodeid: str, what: str) -> Iterator[None]:
+        """Whatever goes wrong inside costs this picture only."""
+        try:
+            yield
+        except Exception as error:
+            reason = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
+            self.problems.append(f"{nodeid}: {what} was not drawn, because {' '.join(reason.split())[:400]}")
+
+    def rows(self, request: PlotRequest) -> Rows | None:
+        """The rows of a test, read once; None if there are none, of which the first time is told."""
+        if request.csv not in self.read:
+            self.read[request.csv] = None
+            with self.attempt(request.nodeid, "anything"):
+                found = csv_files.read(request.csv)
+                self.read[request.csv] = found if len(found) else None
+        return self.read[request.csv]
+
+    def save(self, nodeid: str, what: str, path: Path, picture: Callable[[], pictures.Picture]) -> None:
+        with self.attempt(nodeid, what):
+            draw.save(picture(), path)
+            self.files.append(path)
+
+    def save_custom(self, request: PlotRequest, keyword: str, function: custom.Plot, source: Path, path: Path) -> None:
+        with self.attempt(request.nodeid, keyword):
+            file = custom.draw(function, _data_for_users(source, request.only_last), path)
+            self.files += [file] if file else []
+
+
+def _draw_test(work: _Work, request: PlotRequest, kinds: Collection[Kind]) -> None:
+    rows, stem = work.rows(request), request.csv.name.removesuffix(".csv")
+    if rows is None:
+        return
+    here, title = request.csv.parent, request.nodeid
+    if "history" in kinds:
+        path = work.target(here, stem)
+        work.save(title, "the history", path, lambda: pictures.history(rows, title, work.x_axis, work.most_runs))
+    if "tags" in kinds and pictures.has_tags(rows):
+        work.save(title, "the tags", work.target(here, f"{stem}_xtag"), lambda: pictures.by_tag(rows, title))
+    if "custom" in kinds and request.plot:
+        work.save_custom(request, "plot", request.plot, request.csv, work.target(here, f"{stem}_custom"))
+
+
+def _groups(requests: Sequence[PlotRequest], folder: Path) -> dict[Path, list[PlotRequest]]:
+    """Tests by their folder; the output folder itself is none: in the README's time, all tests lay there."""
+    groups: dict[Path, list[PlotRequest]] = {}
+    for request in requests:
+        if request.csv.parent.resolve() != folder.resolve():
+            groups.setdefault(request.csv.parent, []).append(request)
+    return groups
+
+
+def _draw_group(work: _Work, here: Path, group: Sequence[PlotRequest], kinds: Collection[Kind]) -> None:
+    """What concerns all parameters of one test, also those that were not run this time."""
+    title = group[0].nodeid.partition("[")[0]
+    if "parameters" in kinds:
+        _draw_parameters(work, here, title)
+    functions = {request.plot_summary: request for request in reversed(group) if request.plot_summary}
+    for number, (function, request) in enumerate(reversed(functions.items()), 1):
+        if function and "custom" in kinds:
+            path = work.target(here, "custom" if number == 1 else f"custom-{number}")
+            work.save_custom(request, "plot_summary", function, here, path)
+
+
+def _draw_parameters(work: _Work, here: Path, title: str) -> None:
+    parts = [work.rows(PlotRequest(title, file)) for file in sorted(here.rglob("*.csv")) if csv_files.is_ours(file)]
+    found = [part for part in parts if part is not None]
+    if not found:
+        return
+    rows = np.concatenate(found)
+    params = [decode_parameters(str(text)) for text in rows["parameters"]]
+    names = list(dict.fromkeys(name for one in params for name in one))
+    for name, stem in zip(names, _stems(names), strict=True):
+        have = [i for i, one in enumerate(params) if name in one]
+        values = {other: [params[i].get(other) for i in have] for other in names}
+        path = work.target(here, stem)
+        work.save(
+            title,
+            f"the plot over {name}",
+            path,
+            lambda have=have, values=values, name=name: pictures.by_parameter(rows[have], values, name, title),
+        )
+
+
+def _stems(names: Sequence[str]) -> list[str]:
+    """File names for parameters: none that means something else, none that differs from another in case only."""
+    taken = set(TAKEN)
+    stems: list[str] = []
+    for name in names:
+        stem = "".join(c if c.isalnum() or c in "_-" else "_" for c in name)[:60]
+        while stem.casefold() in taken:
+            stem += "_parameter"
+        taken.add(stem.casefold())
+        stems.append(stem)
+    return stems
+
+
+def _draw_summary(work: _Work, requests: Sequence[PlotRequest]) -> None:
+    tests = [(request.nodeid, rows) for request in requests if (rows := work.rows(request)) is not None]
+    with work.attempt("summary", "a page"):
+        pages = pictures.summary(tests) if tests else []
+        if len(pages) == 1 and len(pages[0].failures) == 1:
+            return
+        names = ["summary", *(f"summary-{number}" for number in range(2, len(pages) + 1))]
+        for name, page in zip(names, pages, strict=False):
+            path = work.target(work.folder, name)
+            draw.save(page, path)
+            work.files.append(path)
+        _remove_pages_after(work.target(work.folder, "summary"), len(pages))
+
+
+def _remove_pages_after(first: Path, last: int) -> None:
+    """Pages of a former, longer summary would be taken for parts of this one."""
+    number = max(last, 1) + 1
+    while (page := first.with_name(f"{first.stem}-{number}{first.suffix}")).exists():
+        page.unlink()
+        number += 1
+
+
+def _data_for_users(source: Path, only_last: bool) -> Rows:
+    data = load_bench_data(source, merge_param=True)
+    if only_last:
+        return custom.in_order(last_entries_with(data, keys=("tag", "parameters")))
+    return data[np.argsort(data["run_id"], kind="stable")]

@@ -1,0 +1,164 @@
+"""Which pictures there are, from rows to a `Picture`: history, tags, over a parameter, summary of many tests.
+
+History: all runs of one test, along the runs or the commits. The others: only the newest run of each name. Rows of
+different machines, versions or timers are told apart, by their symbol and a note; a line never connects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from pytest_jax_bench.plots.axes import along_commits, along_names, along_parameter, along_runs
+from pytest_jax_bench.plots.labels import (
+    LONGEST,
+    LONGEST_COMMIT,
+    LONGEST_TEST,
+    as_text,
+    list_texts,
+    names_of_tests,
+    short,
+)
+from pytest_jax_bench.plots.model import Panel, Picture, PictureAxis
+from pytest_jax_bench.plots.notes import notes
+from pytest_jax_bench.plots.readings import (
+    UNKNOWN,
+    Rows,
+    commits,
+    failures,
+    group_into_panels,
+    instruments,
+    single,
+    texts,
+)
+
+MOST_RUNS = 1000
+"""Of a longer history the newest are shown: a page is not wider than that."""
+PAGE = 60
+"""Lines per page of the summary."""
+
+
+def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", most: int = MOST_RUNS) -> Picture:
+    """All runs of one test, oldest left; one colour per tag if it has several."""
+    rows = rows[np.argsort(rows["run_id"], kind="stable")]
+    runs = np.unique(rows["run_id"])
+    rows = rows[np.isin(rows["run_id"], runs[-most:])]
+    count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+    if len(runs) > most:
+        count = f"The last {most} of {count}"
+    axis = along_commits(rows) if x_axis == "commit" else along_runs(rows)
+    known = set(commits(rows)) - {UNKNOWN}
+    extent = f"{count}, {len(known)} commit{'s' * (len(known) != 1)}" if known else f"{count}, commit unknown"
+    tags = texts(rows, "tag")
+    if len(set(tags)) > 1:
+        return _picture(rows, title, axis, group_into_panels(rows, tags), extent, tags)
+    return _picture(rows, title, axis, single(rows), extent)
+
+
+def has_tags(rows: Rows) -> bool:
+    """Whether the newest run has several."""
+    return len(set(texts(_newest_run(rows), "tag"))) > 1
+
+
+def by_tag(rows: Rows, title: str) -> Picture:
+    """The tags of the newest run, one below the other."""
+    rows = _newest_run(rows)
+    axis = along_names(texts(rows, "tag"), LONGEST)
+    return _picture(rows, f"{title}, newest run", axis, single(rows, together=True), _which(rows))
+
+
+def by_parameter(rows: Rows, values: dict[str, list[Any]], name: str, title: str) -> Picture:
+    """The newest run for each value of the parameter `name`; one colour per tag and combination of the others.
+
+    Args:
+        values: of each parameter, its value in each row.
+    """
+    rows, values = _newest_of_each(rows, values)
+    axis = along_parameter(values[name], name)
+    others = _others(rows, values, name)
+    title = f"{title}, over {short(name)}"
+    if len(set(others)) > 1:
+        panels = group_into_panels(rows, others, together=True)
+        return _picture(rows, title, axis, panels, _which(rows), others)
+    return _picture(rows, title, axis, single(rows, together=True), _which(rows))
+
+
+def summary(tests: Sequence[tuple[str, Rows]]) -> list[Picture]:
+    """The newest run of each test and tag, one below the other, on as many pages as it takes.
+
+    Args:
+        tests: the id of each test, and its rows.
+    """
+    entries: list[tuple[str, Rows]] = []
+    for name, (_, rows) in zip(names_of_tests([nodeid for nodeid, _ in tests]), tests, strict=True):
+        last = _newest_run(rows)
+        tags = texts(last, "tag")
+        for i, tag in enumerate(tags):
+            entries.append((f"{name} · {short(tag, 24)}" if len(tags) > 1 else name, last[i : i + 1]))
+    pages = [entries[i : i + PAGE] for i in range(0, len(entries), PAGE)]
+    count = f"{len(tests)} test{'s' * (len(tests) != 1)}"
+    return [_page(page, count, f", page {i} of {len(pages)}" * (len(pages) > 1)) for i, page in enumerate(pages, 1)]
+
+
+def _page(entries: Sequence[tuple[str, Rows]], count: str, page: str) -> Picture:
+    rows = np.concatenate([row for _, row in entries])
+    axis = along_names([name for name, _ in entries], LONGEST_TEST)
+    panels = single(rows, together=True, is_brief=True)
+    return _picture(rows, f"Summary of {count}{page}", axis, panels, _which(rows))
+
+
+def _picture(
+    rows: Rows, title: str, axis: PictureAxis, panels: tuple[Panel, ...], extent: str, groups: Sequence[str] = ()
+) -> Picture:
+    used = instruments(rows)
+    # A row without a number belongs to no line.
+    measured = {int(i) for panel in panels for one in panel.series for i in one.rows[np.isfinite(one.value)]}
+    unique = list(dict.fromkeys(used[i] for i in sorted(measured)))
+    return Picture(
+        title=short(title, 90),
+        axis=axis,
+        panels=panels,
+        lines=np.array([unique.index(one) if one in unique else 0 for one in used], dtype=np.intp),
+        failures=failures(rows),
+        notes=(f"{extent}.", *_describe_failures(rows, groups), *notes(panels, unique, axis.is_connected)),
+        has_common_legend=bool(groups),
+    )
+
+
+def _which(rows: Rows) -> str:
+    """Of which commit the newest runs are: not all need be of the same."""
+    names = [short(c, LONGEST_COMMIT) for c in dict.fromkeys(commits(rows))]
+    if len(names) == 1:
+        return f"The newest run of each, commit {names[0]}"
+    return f"The newest run of each, which are not all of one commit: {list_texts(names)}"
+
+
+def _describe_failures(rows: Rows, groups: Sequence[str]) -> list[str]:
+    """A mark has no room to say of which group it is."""
+    named = [f"{short(group, 32)} ({kind})" for group, kind in zip(groups, failures(rows), strict=False) if kind]
+    return [f"Failed: {list_texts(list(dict.fromkeys(named)))}."] if named else []
+
+
+def _newest_run(rows: Rows) -> Rows:
+    return rows[rows["run_id"] == rows["run_id"].max()]
+
+
+def _newest_of_each(rows: Rows, values: dict[str, list[Any]]) -> tuple[Rows, dict[str, list[Any]]]:
+    """Each combination of parameters has runs of its own, in a file of its own."""
+    keys = [repr(combination) for combination in zip(*values.values(), strict=True)]
+    last: dict[str, int] = {}
+    for key, run in zip(keys, rows["run_id"], strict=True):
+        last[key] = max(int(run), last.get(key, -1))
+    kept = [i for i, key in enumerate(keys) if int(rows["run_id"][i]) == last[key]]
+    return rows[kept], {name: [column[i] for i in kept] for name, column in values.items()}
+
+
+def _others(rows: Rows, values: dict[str, list[Any]], name: str) -> list[str]:
+    """What tells rows apart beside the parameter `name`: the tag and the other parameters, as far as they vary."""
+    columns = {k: [as_text(v) for v in column] for k, column in values.items() if k != name}
+    columns = {k: [f"{k}={short(v, 16)}" for v in column] for k, column in columns.items() if len(set(column)) > 1}
+    tags = texts(rows, "tag")
+    varying = ([tags] if len(set(tags)) > 1 else []) + list(columns.values())
+    return [", ".join(parts) for parts in zip(*varying, strict=True)] if varying else [""] * len(rows)

@@ -1,0 +1,163 @@
+"""From the rows of a CSV file to series: values with intervals in seconds and bytes, NaN where there is none.
+
+The only place of the pictures that knows the columns. A row of ours has a median with its 95 % interval, one of
+pytest-jax-bench a mean with the standard deviation of its samples: these never share a series. -1 bytes and a time
+of 0 are no readings.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from typing import Any
+
+import numpy as np
+
+from pytest_jax_bench.plots.labels import distinct
+from pytest_jax_bench.plots.model import Floats, Indices, Panel, PictureSeries
+
+Rows = np.ndarray[Any, Any]
+"""A structured array, as `load_bench_data` gives it; columns of ours may be missing."""
+
+# Okabe and Ito (2008): told apart by colour-blind readers too. The last six are for crowded pictures.
+BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, "#8C5A2B", "#333333", "#9a9a9a", "#3f51b5", "#8bc34a", "#b8a100")
+FAR = 20.0
+"""Values that are further apart than this factor do not share a linear scale."""
+UNKNOWN = "unknown"
+"""The commit, as the plugin writes it where there is no git."""
+
+
+def seconds(rows: Rows, column: str) -> Floats:
+    """Milliseconds of a column as seconds. 0 is what pytest-jax-bench writes for anything below 5 µs: not a reading."""
+    values = _column(rows, column) * 1e-3
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+
+
+def sizes(rows: Rows, column: str) -> Floats:
+    values = _column(rows, column)
+    return np.where(values >= 0, values, np.nan)
+
+
+def texts(rows: Rows, column: str) -> list[str]:
+    return [str(v) for v in rows[column]] if column in (rows.dtype.names or ()) else [""] * len(rows)
+
+
+def commits(rows: Rows) -> list[str]:
+    """Without the + of uncommitted changes, which belong to the commit that they began from."""
+    return [c.rstrip("+") or UNKNOWN for c in texts(rows, "commit")]
+
+
+def failures(rows: Rows) -> tuple[str, ...]:
+    """What failed, per row: timeout, crashed, …; empty where nothing did."""
+    return tuple("" if s in ("", "ok") else s.replace("_", " ") for s in texts(rows, "status"))
+
+
+def instruments(rows: Rows) -> list[tuple[str, str, str]]:
+    """What must be equal for rows to stand in one line: timer, environment, version of JAX."""
+    return list(zip(texts(rows, "timer"), texts(rows, "environment"), texts(rows, "jax"), strict=True))
+
+
+def single(rows: Rows, *, together: bool = False, is_brief: bool = False) -> tuple[Panel, ...]:
+    """All there is to show of rows without groups.
+
+    Args:
+        together: jitted and eager times in one panel, however far apart they are.
+        is_brief: of the memory only the peaks.
+    """
+    every = np.arange(len(rows))
+    jit, eager = _times(rows, every, "jit", "jitted", BLUE), _times(rows, every, "eager", "eager", ORANGE, hollow=True)
+    memory = [_series("jitted, peak", BLUE, every, sizes(rows, "jit_peak_bytes"))]
+    if not is_brief:
+        memory += _parts(rows, every)
+    memory.append(_series("eager, peak", ORANGE, every, sizes(rows, "eager_peak_bytes"), hollow=True))
+    compiling = [_series("compile", GREEN, every, seconds(rows, "compile_ms"))]
+    return _panels(jit, eager, compiling, memory, together, "peak memory" if is_brief else "memory")
+
+
+def _parts(rows: Rows, every: Indices) -> list[PictureSeries]:
+    """What the peak is made of; constants only where they matter, as most programs have a few bytes of them."""
+    parts = [_series("jitted, temporary", SKY, every, sizes(rows, "jit_temporary_bytes"))]
+    peak, constants = sizes(rows, "jit_peak_bytes"), sizes(rows, "jit_constants_bytes")
+    if (np.nan_to_num(constants) > 0.01 * np.nan_to_num(peak)).any():
+        parts.append(_series("jitted, constants", PURPLE, every, constants))
+    return parts
+
+
+def group_into_panels(rows: Rows, names: list[str], *, together: bool = False) -> tuple[Panel, ...]:
+    """One colour per name (a tag, say), eager and jitted: times and peaks only, to keep it readable."""
+    jit: list[PictureSeries] = []
+    eager: list[PictureSeries] = []
+    compiling: list[PictureSeries] = []
+    memory: list[PictureSeries] = []
+    unique = list(dict.fromkeys(names))
+    for number, (name, label) in enumerate(zip(unique, distinct(unique, 32), strict=True)):
+        which = np.array([i for i, n in enumerate(names) if n == name], dtype=np.intp)
+        color, some = _color(number, len(unique)), rows[which]
+        jit += _times(some, which, "jit", label, color)
+        eager += _times(some, which, "eager", label, color, hollow=True)
+        compiling.append(_series(label, color, which, seconds(some, "compile_ms")))
+        memory.append(_series(label, color, which, sizes(some, "jit_peak_bytes")))
+        memory.append(_series(label, color, which, sizes(some, "eager_peak_bytes"), hollow=True))
+    return _panels(jit, eager, compiling, memory, together, "peak memory")
+
+
+def _color(number: int, count: int) -> str:
+    """Of `count` colors this one; no two are the same, though of dozens neighbours are hard to tell."""
+    if count <= len(PALETTE):
+        return PALETTE[number]
+    red, green, blue = colorsys.hls_to_rgb(number / count, (0.3, 0.45, 0.6)[number % 3], 0.75)
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def spread(values: Floats) -> float:
+    """Greatest divided by smallest of the values above 0; 1 without any."""
+    positive = values[values > 0]
+    return float(positive.max() / positive.min()) if len(positive) else 1.0
+
+
+def _panels(
+    jit: list[PictureSeries],
+    eager: list[PictureSeries],
+    compiling: list[PictureSeries],
+    memory: list[PictureSeries],
+    together: bool,
+    of_memory: str,
+) -> tuple[Panel, ...]:
+    """Without those that hold no number. Jitted and eager runs share a panel while one linear scale suits both: beside
+    something a hundred times slower, no change of the faster one would be seen."""
+    both = Panel("run time", "time", _drop_empty([*jit, *eager]))
+    apart = [Panel("run time, jitted", "time", _drop_empty(jit)), Panel("run time, eager", "time", _drop_empty(eager))]
+    times = [both] if together or spread(both.finite()) <= FAR else apart
+    rest = [Panel("compile time", "time", _drop_empty(compiling)), Panel(of_memory, "size", _drop_empty(memory))]
+    return tuple(_choose_scale(panel) for panel in (*times, *rest) if panel.series)
+
+
+def _choose_scale(panel: Panel) -> Panel:
+    # The parts of the memory may be far apart: what is small beside the peak may look small.
+    far = [panel.finite()] if panel.kind == "time" else [s.value[np.isfinite(s.value)] for s in panel.series]
+    return Panel(panel.title, panel.kind, panel.series, is_log=any(spread(values) > FAR for values in far))
+
+
+def _drop_empty(series: list[PictureSeries]) -> tuple[PictureSeries, ...]:
+    return tuple(s for s in series if s.has_values)
+
+
+def _times(rows: Rows, which: Indices, what: str, label: str, color: str, hollow: bool = False) -> list[PictureSeries]:
+    median, mean, deviation = (seconds(rows, f"{what}_{column}_ms") for column in ("median", "mean", "std"))
+    low, high = seconds(rows, f"{what}_low_ms"), seconds(rows, f"{what}_high_ms")
+    old = np.where(np.isnan(median), mean, np.nan)
+    return [
+        PictureSeries(label, color, which, median, low, high, hollow),
+        PictureSeries(label, color, which, old, old - deviation, old + deviation, hollow, is_mean=True),
+    ]
+
+
+def _series(label: str, color: str, which: Indices, value: Floats, hollow: bool = False) -> PictureSeries:
+    none = np.full(len(value), np.nan)
+    return PictureSeries(label, color, which, value, none, none, hollow)
+
+
+def _column(rows: Rows, column: str) -> Floats:
+    if column not in (rows.dtype.names or ()):
+        return np.full(len(rows), np.nan)
+    return np.asarray(rows[column], dtype=np.float64)

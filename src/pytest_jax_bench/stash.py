@@ -1,0 +1,18 @@
+"""The keys under which a session keeps what its hooks and its benchmarks share.
+
+Apart from the hooks, which import what reads these: so nothing imports the module of the hooks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+VALUES = pytest.StashKey[dict[str, Any]]()
+"""Of the options, as `options.values_of` gives them."""
+SESSION = pytest.StashKey[str]()
+MEASURED = pytest.StashKey[list[dict[str, Any]]]()
+"""Of an item: its records, until they are put on a report."""
+MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
+"""Marker keywords by nodeid, where this process has collected the tests."""

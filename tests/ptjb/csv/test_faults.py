@@ -1,0 +1,452 @@
+"""What can go wrong with the CSV file of a test: many writers, kills, lines cut off, no room, no permission."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchax.errors import StoreError
+from benchax.store import file_lock
+from pytest_jax_bench.csv.files import append, newest, read
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+PRELUDE = """
+import os, resource, signal, sys
+from pathlib import Path
+from benchax.errors import StoreError
+from pytest_jax_bench.csv import files as csv_files
+path = Path(sys.argv[1])
+def add(**row):
+    return csv_files.append(path, row, nodeid="t.py::f", backend="cpu", device="cpu")
+"""
+
+Add = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "t.py--f" / "main.csv"
+
+
+@pytest.fixture
+def add(path: Path) -> Add:
+    return lambda **row: append(path, row, nodeid="t.py::f", backend="cpu", device="cpu")
+
+
+def python(script: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> list[str]:
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return output.splitlines()
+
+
+def tags(path: Path) -> list[str]:
+    return read(path)["tag"].tolist()
+
+
+# ---- many writers -----------------------------------------------------------------------------------------------
+
+
+def test_eight_processes_lose_nothing_and_give_no_number_twice(path: Path) -> None:
+    script = (
+        "for i in range(25): print(add(tag=f'{sys.argv[2]} {i}', session=f'{sys.argv[2]} {i}', commit='a1')['run_id'])"
+    )
+
+    writers = [python(script, path, f"writer {w}") for w in range(8)]
+    own = [[int(line) for line in finish(writer)] for writer in writers]
+
+    data = read(path)
+    assert data["run_id"].tolist() == list(range(200))
+    assert data["commit_run"].tolist() == list(range(200))
+    for w, ids in enumerate(own):
+        assert data["tag"][ids].tolist() == [f"writer {w} {i}" for i in range(25)]
+    assert path.read_text().count("# pytest-jax-bench") == 1
+
+
+def test_eight_processes_bring_an_old_file_up_to_date_together(path: Path) -> None:
+    path.parent.mkdir()
+    shutil.copy(GOLDEN / "ptjb-readme-17-columns.csv", path)
+
+    for writer in [python("add(tag=sys.argv[2])", path, w) for w in range(8)]:
+        finish(writer)
+
+    assert tags(path)[:4] == ["base"] * 4
+    assert sorted(tags(path)[4:]) == [str(w) for w in range(8)]
+    assert read(path)["run_id"].tolist() == list(range(12))
+
+
+def test_a_reader_meets_only_whole_rows(path: Path, add: Add) -> None:
+    """Each row is longer than what the system writes at once, and no warning tells of a line cut off."""
+    add(tag="0")
+    writer = python("for i in range(200): add(tag=str(i + 1), message='m' * 9000)", path)
+
+    while writer.poll() is None:
+        found = tags(path)
+        assert found == [str(i) for i in range(len(found))]
+        assert int(newest(path, 1)["tag"][0]) >= int(found[-1])
+
+    finish(writer)
+    assert len(tags(path)) == 201
+
+
+def test_a_writer_that_hangs_is_named(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(tag="a")
+    monkeypatch.setattr(file_lock, "WAIT_S", 0.0)
+
+    with path.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match=r"another process has been writing for 0 s\n\nhint: it may hang"):
+            add(tag="b")
+
+    assert add(tag="c")["run_id"] == 1
+    assert tags(path) == ["a", "c"]
+
+
+def test_who_waited_for_a_file_that_was_replaced_writes_to_the_new_one(path: Path, add: Add) -> None:
+    add(tag="a")
+    with path.open() as old:
+        fcntl.flock(old, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=add, kwargs={"tag": "b"})
+        waiting.start()
+        shutil.copy(path, path.with_name("new"))
+        path.with_name("new").replace(path)
+        fcntl.flock(old, fcntl.LOCK_UN)
+        waiting.join(60)
+
+    assert tags(path) == ["a", "b"]
+
+
+# ---- kills ------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_writer_loses_nothing_that_append_returned_for(path: Path, add: Add) -> None:
+    script = "while True: print(add(tag=sys.argv[2], session=os.urandom(8).hex())['run_id'], flush=True)"
+    writers = [python(script, path, w) for w in range(3)]
+    acknowledged: list[int] = []
+    for writer in writers:
+        assert writer.stdout is not None
+        acknowledged += [int(writer.stdout.readline()) for _ in range(10)]
+
+    for writer in writers:
+        writer.kill()
+        acknowledged += map(int, writer.communicate()[0].split())
+
+    found = read(path)["run_id"].tolist()
+    assert found == list(range(len(found)))
+    assert set(acknowledged) <= set(found)
+    assert add(tag="after")["run_id"] == len(found)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_kill_in_the_middle_of_a_line_costs_that_line_only(path: Path, add: Add, share: float) -> None:
+    script = """
+add(tag="whole")
+def half(descriptor, data, at, write=os.pwrite):
+    write(descriptor, data[: int(len(data) * float(sys.argv[2]))], at)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.pwrite = half
+add(tag="half")
+"""
+    process = python(script, path, share)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    if share:
+        with pytest.warns(UserWarning, match="the last line is cut off"):
+            assert tags(path) == ["whole"]
+        with pytest.warns(UserWarning, match="the last line was cut off; it is a comment now"):
+            add(tag="after")
+    else:
+        add(tag="after")
+
+    assert tags(path) == ["whole", "after"]
+    assert ("# cut off: " in path.read_text()) == bool(share)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.4, 0.8])
+def test_a_kill_while_a_new_file_is_made_costs_nothing(path: Path, add: Add, share: float) -> None:
+    script = """
+def half(descriptor, data, at, write=os.pwrite):
+    write(descriptor, data[: int(len(data) * float(sys.argv[2]))], at)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.pwrite = half
+add(tag="half")
+"""
+    python(script, path, share).communicate(timeout=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert tags(path) == []
+        add(tag="after")
+
+    assert tags(path) == ["after"]
+    assert "# test_nodeid: t.py::f" in path.read_text().splitlines()
+
+
+def test_wherever_a_header_is_cut_the_file_is_of_use(path: Path, add: Add) -> None:
+    add(tag="a")
+    whole = path.read_bytes()
+    ends = [match.end() for match in re.finditer(rb"\n", whole)][:-1]
+    for cut in sorted({end + shift for end in ends for shift in (-2, -1, 0, 1)} - {ends[-1] + 1}):
+        path.write_bytes(whole[:cut])
+        assert tags(path) == []
+
+        add(tag="b")
+
+        assert tags(path) == ["b"]
+        assert [f"# {name}" for name in ("test_nodeid", "backend", "device")] == re.findall(
+            r"^# (?:test_nodeid|backend|device)(?=: .)", path.read_text(), re.MULTILINE
+        )
+
+
+def test_a_line_that_is_being_written_is_waited_for(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(tag="a")
+    add(tag="b")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-300])
+    monkeypatch.setattr("pytest_jax_bench.csv.reading.wait_for", lambda *_: path.write_bytes(whole))
+
+    assert tags(path) == ["a", "b"]
+
+
+def test_a_kill_while_an_old_file_is_rewritten_leaves_the_old_one(path: Path, add: Add) -> None:
+    path.parent.mkdir()
+    old = Path(shutil.copy(GOLDEN / "ptjb-0.5.0-tags.csv", path)).read_bytes()
+    script = "os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)\nadd(tag='new')"
+
+    python(script, path).communicate(timeout=60)
+
+    assert path.read_bytes() == old
+
+    add(tag="new")
+
+    assert tags(path) == ["mul", "add,a/b-ü"] * 2 + ["new"]
+    assert [file.name for file in path.parent.iterdir()] == ["main.csv"]
+
+
+# ---- lines cut off ----------------------------------------------------------------------------------------------
+
+
+def cuts(whole: bytes) -> Iterator[int]:
+    """Places in the last line, all of them towards its end."""
+    begin = whole.rstrip(b"\n").rindex(b"\n") + 1
+    yield from range(begin, len(whole) - 40, 5)
+    yield from range(len(whole) - 40, len(whole) + 1)
+
+
+def test_wherever_the_last_line_is_cut_nothing_else_is_lost(path: Path, add: Add) -> None:
+    add(tag="first", jax="0.10.2")
+    add(tag="last", jax="0.10.2")
+    whole = path.read_bytes()
+    for cut in cuts(whole):
+        path.write_bytes(whole[:cut])
+        is_whole = cut >= len(whole) - 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert tags(path) == (["first", "last"] if is_whole else ["first"])
+            assert newest(path, 1)["tag"].tolist() == (["last"] if is_whole else ["first"])
+            row = add(tag="next", jax="0.10.2")
+
+        assert tags(path) == (["first", "last", "next"] if is_whole else ["first", "next"])
+        assert row["run_id"] == (2 if is_whole else 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["ptjb-readme-17-columns.csv", "ptjb-0.5.0-tags.csv", "ptjb-0.5.0-blank-in-parameter.csv"]
+)
+def test_wherever_the_last_line_of_an_old_file_is_cut_nothing_else_is_lost(path: Path, add: Add, name: str) -> None:
+    path.parent.mkdir()
+    # Two digits in the last column, of which one may be lost.
+    whole = re.sub(rb" \d\n$", b"12\n", (GOLDEN / name).read_bytes())
+    path.write_bytes(whole)
+    rows = [str(row) for row in read(path).tolist()]
+    begin = whole.rstrip(b"\n").rindex(b"\n") + 1
+    for cut in cuts(whole):
+        path.write_bytes(whole[:cut])
+        expected = rows if cut >= len(whole) - 1 else rows[:-1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert [str(row) for row in read(path).tolist()] == expected
+            add(tag="next")
+
+        assert [str(row) for row in read(path).tolist()][:-1] == expected
+        has_rest = bool(whole[begin:cut].strip()) and cut < len(whole) - 1
+        assert ("# cut off: " in path.read_text()) == has_rest
+
+
+def test_a_missing_last_line_break_is_no_damage(path: Path, add: Add, recwarn: pytest.WarningsRecorder) -> None:
+    add(tag="a", jax="0.10.2")
+    for strip in (lambda text: text.rstrip("\n"), str.rstrip, lambda text: text + "# a note"):
+        path.write_text(strip(path.read_text()))
+        add(tag="a", jax="0.10.2")
+
+    assert tags(path) == ["a"] * 4
+    assert read(path)["run_id"].tolist() == [0, 1, 2, 3]
+    assert "# a note" in path.read_text().splitlines()
+    assert len(recwarn) == 0
+
+
+def test_zeros_at_the_end_as_after_a_power_cut_are_removed(path: Path, add: Add) -> None:
+    add(tag="a")
+    with path.open("ab") as file:
+        file.write(b"\0" * 5000)
+
+    assert tags(path) == ["a"]
+    add(tag="b")
+
+    assert tags(path) == ["a", "b"]
+    assert b"\0" not in path.read_bytes()
+
+
+def test_damaged_lines_are_left_out_and_named_and_cost_no_other_row(path: Path, add: Add) -> None:
+    for tag in "abc":
+        add(tag=tag)
+    lines = path.read_text().splitlines()
+    lines[-2] = lines[-2].replace("nan", "fast", 1)
+    path.write_text("\n".join([*lines, "<<<<<<< HEAD", ""]))
+
+    with pytest.warns(UserWarning, match=r"2 damaged lines are left out, such as '.*fast"):
+        assert tags(path) == ["a", "c"]
+
+
+# ---- no room, no permission -------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(path: Path, add: Add) -> None:
+    script = """
+size = path.stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
+try:
+    add(tag="no room")
+except StoreError as error:
+    print(str(error).splitlines()[0])
+assert path.stat().st_size == size
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+add(tag="room")
+"""
+    add(tag="before")
+
+    (message,) = finish(python(script, path))
+
+    assert re.fullmatch(r"cannot write .*main\.csv: \[Errno 27\] File too large", message)
+    assert tags(path) == ["before", "room"]
+    assert "no%20room" not in path.read_text()
+
+
+def test_a_full_disk_leaves_an_old_file_as_it_was(path: Path) -> None:
+    path.parent.mkdir()
+    old = Path(shutil.copy(GOLDEN / "ptjb-0.5.0-tags.csv", path)).read_bytes()
+    script = """
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    add(tag="no room")
+except StoreError as error:
+    print("refused")
+"""
+    assert finish(python(script, path)) == ["refused"]
+
+    assert path.read_bytes() == old
+    assert [file.name for file in path.parent.iterdir()] == ["main.csv"]
+
+
+def test_a_device_without_room_is_an_error_in_words() -> None:
+    with pytest.raises(StoreError, match=r"cannot write /dev/full: .*\nexpected a folder that may be made"):
+        append(Path("/dev/full"), {}, nodeid="t.py::f", backend="cpu", device="cpu")
+
+
+def test_in_a_read_only_folder_rows_are_read_and_a_new_one_is_an_error_in_words() -> None:
+    script = """
+if os.geteuid() == 0:
+    os.setuid(65534)  # nothing is read-only for root
+print(csv_files.read(path)["tag"].tolist(), csv_files.newest(path)["tag"].tolist())
+for path in (path, path.with_name("new.csv"), path.parent / "folder" / "new.csv"):
+    try:
+        add(tag="b")
+    except StoreError as error:
+        print(str(error).splitlines()[0])
+"""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "main.csv"
+        append(path, {"tag": "a"}, nodeid="t.py::f", backend="cpu", device="cpu")
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+
+        found = finish(python(script, path))
+
+    assert found == [
+        "['a'] ['a']",
+        f"cannot write {path}: [Errno 13] Permission denied: '{path}'",
+        f"cannot write {path.with_name('new.csv')}: [Errno 13] Permission denied: '{path.with_name('new.csv')}'",
+        f"cannot write {path.parent}/folder/new.csv: [Errno 13] Permission denied: '{path.parent}/folder'",
+    ]
+
+
+def test_a_file_system_that_is_read_only_is_an_error_in_words(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refuse)
+
+    with pytest.raises(StoreError, match=r"Read-only file system\nexpected a folder.*\n\nhint: name another folder"):
+        add(tag="a")
+
+
+def test_a_file_in_place_of_the_folder_is_an_error_in_words(path: Path, add: Add) -> None:
+    path.parent.write_text("")
+
+    with pytest.raises(StoreError, match="cannot write"):
+        add(tag="a")
+
+
+def test_a_file_may_be_a_link(path: Path, add: Add, tmp_path: Path) -> None:
+    path.parent.mkdir()
+    target = Path(shutil.copy(GOLDEN / "ptjb-0.5.0-tags.csv", tmp_path / "elsewhere.csv"))
+    path.symlink_to(target)
+
+    add(tag="new")
+
+    assert path.is_symlink()
+    assert tags(target)[-1] == "new"
+
+
+def test_a_warning_that_is_an_error_comes_after_the_row(path: Path, add: Add) -> None:
+    add(tag="a")
+    path.write_bytes(path.read_bytes() + b"   0   a1")
+
+    with pytest.raises(UserWarning, match="cut off"):  # pytest is told to make errors of warnings
+        add(tag="b")
+
+    assert tags(path) == ["a", "b"]
+
+
+def test_a_row_is_on_the_disk_when_append_returns(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda d: (synced.append(str(Path(f"/proc/self/fd/{d}").readlink())), real(d)))
+
+    add(tag="a")
+    assert synced == [str(path), str(path.parent)]
+
+    add(tag="b")
+    assert synced[2:] == [str(path)]

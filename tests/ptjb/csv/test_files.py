@@ -1,0 +1,438 @@
+"""The CSV file of a test: what is written comes back, is numbered, and can be read by eye."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.errors import FormatError, StoreError, UsageError
+from pytest_jax_bench.csv.files import COLUMNS, append, file_for, is_ours, newest, read
+from pytest_jax_bench.csv.lines import KINDS
+from pytest_jax_bench.csv.reading import backward, read_head
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+NODEID = "tests/test_interface.py::test_full"
+DOCUMENTED = """run_id commit commit_run tag parameters compile_ms jit_mean_ms jit_std_ms eager_mean_ms eager_std_ms
+jit_peak_bytes jit_constants_bytes jit_temporary_bytes eager_peak_bytes jit_rounds jit_warmup eager_rounds
+eager_warmup"""
+
+Add = Callable[..., dict[str, Any]]
+
+TEXTS = st.text(st.characters())
+VALUES = {"int": st.integers(-1, 2**63 - 1), "float": st.floats(), "text": TEXTS}
+FREE = {name: VALUES[kind] for name, kind in KINDS.items() if name not in ("run_id", "commit_run")}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return file_for(tmp_path / ".benchmarks", NODEID, {})
+
+
+@pytest.fixture
+def add(path: Path) -> Add:
+    return lambda **row: append(path, row, nodeid=NODEID, backend="gpu", device="NVIDIA GeForce RTX 4070")
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").splitlines()
+
+
+def golden(name: str, path: Path) -> Path:
+    path.parent.mkdir(parents=True)
+    return Path(shutil.copy(GOLDEN / name, path))
+
+
+def same(one: Any, other: Any) -> bool:
+    return one == other or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
+
+
+# ---- what comes back --------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional=FREE), min_size=1, max_size=4))
+def test_every_value_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
+    path = tmp_path_factory.mktemp("csv") / "main.csv"
+
+    written = [append(path, row, nodeid=NODEID, backend="cpu", device="cpu") for row in rows]
+
+    found = [dict(zip(COLUMNS, row, strict=True)) for row in read(path).tolist()]
+    assert all(same(f[name], w[name]) for f, w in zip(found, written, strict=True) for name in COLUMNS)
+    assert all(same(w[name], row[name]) for w, row in zip(written, rows, strict=True) for name in row)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "two words", "#", "a,b", 'say "hi"', '""', "new\nline", "ü 本", "x" * 10_000, "a\0b", "%20"]
+)
+def test_any_tag_can_be_compared_and_selected(add: Add, path: Path, text: str) -> None:
+    for tag in (text, "other", text):
+        add(tag=tag)
+
+    assert (read(path)["tag"] == text).tolist() == [True, False, True]
+    assert read(path)["tag"].tolist() == [text, "other", text]
+
+
+def test_numbers_keep_all_their_digits(add: Add, path: Path) -> None:
+    add(jit_mean_ms=1 / 3e4, jit_median_ms=math.pi, compile_ms=np.float32(0.1), jit_peak_bytes=np.int64(2**62))
+
+    (row,) = read(path)
+
+    assert row["jit_mean_ms"] == 1 / 3e4
+    assert row["jit_median_ms"] == math.pi
+    assert row["compile_ms"] == float(np.float32(0.1))
+    assert row["jit_peak_bytes"] == 2**62
+
+
+def test_what_was_not_measured_is_nan_and_minus_one(add: Add, path: Path) -> None:
+    add(tag="base", compile_ms=None, eager_peak_bytes=None)
+
+    (row,) = read(path)
+
+    assert np.isnan(row["compile_ms"])
+    assert np.isnan(row["eager_mean_ms"])
+    assert (row["eager_peak_bytes"], row["jit_rounds"], row["message"]) == (-1, -1, "")
+
+
+def test_the_array_begins_with_the_documented_columns(add: Add, path: Path) -> None:
+    add()
+
+    assert list(read(path).dtype.names or ())[:18] == DOCUMENTED.split()
+    assert read(path).dtype.names == COLUMNS
+
+
+def test_short_texts_are_of_a_type_that_np_char_understands(add: Add, path: Path) -> None:
+    add(commit="6bc9501+", tag="a")
+    add(commit="76640ba", tag="longer")
+
+    assert np.char.rstrip(read(path)["commit"], "+").tolist() == ["6bc9501", "76640ba"]
+    assert read(path).dtype["tag"] == np.dtype("U6")
+
+
+def test_one_long_text_does_not_make_every_row_long(add: Add, path: Path) -> None:
+    for tag in ("x" * 10_000, *"abc"):
+        add(tag=tag)
+
+    assert read(path).dtype.itemsize < 2000
+
+
+def test_a_number_beyond_64_bits_does_not_cost_the_row(add: Add, path: Path) -> None:
+    add(jit_peak_bytes=2**64 - 1)
+
+    assert read(path)["jit_peak_bytes"].tolist() == [2**63 - 1]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"jit_median": 1.0}, r"no column 'jit_median'\nexpected 'jit_median_ms'\?"),
+        ({"compile_ms": "fast"}, r"column 'compile_ms' of the CSV file cannot hold 'fast'"),
+        ({"jit_rounds": 1.5}, r"column 'jit_rounds' of the CSV file cannot hold 1.5"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused(add: Add, path: Path, row: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        add(**row)
+
+    assert not path.exists()
+
+
+def test_the_newest_rows_are_read_from_the_end(add: Add, path: Path) -> None:
+    for i in range(10):
+        add(tag=f"t{i}")
+
+    assert newest(path, 3)["tag"].tolist() == ["t7", "t8", "t9"]
+    assert newest(path, 99)["tag"].tolist() == [f"t{i}" for i in range(10)]
+    assert len(newest(path, 0)) == 0
+
+
+@pytest.mark.parametrize("first", [1, 600, 2000, 10**6])
+def test_from_the_end_every_line_is_met_once(path: Path, add: Add, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(20):
+        add(tag=f"t{i}", message="m" * (i * 7 % 50))
+    monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", 4 * 900)
+    with path.open("rb") as file:
+        head = read_head(file, path)
+        blocks = list(backward(file, head, path.stat().st_size, first))
+
+    assert b"".join(reversed(blocks)) == path.read_bytes()[head.end :]
+    assert all(block.endswith(b"\n") for block in blocks)
+
+
+def test_a_text_may_end_in_what_numpy_pads_with(add: Add, path: Path) -> None:
+    add(tag="a\0", session="b\0\0")
+
+    assert read(path)["tag"].tolist() == ["a\0"]
+    assert read(path)["session"].tolist() == ["b\0\0"]
+
+
+def test_a_long_history_is_the_same_from_both_ends(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few lines, whose borders fall everywhere."""
+    for i in range(60):
+        add(tag=f"t{i}", message="m" * (i * 7 % 50), jit_mean_ms=i / 7)
+    expected = read(path).tolist()
+    every = [str(row) for row in expected]
+
+    for block in (700, 1024, 5000):
+        monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", block)
+        monkeypatch.setattr("pytest_jax_bench.csv.reading.TAIL", block)
+
+        assert [str(row) for row in read(path).tolist()] == every
+        assert [str(row) for row in newest(path, 57).tolist()] == every[3:]
+
+
+# ---- for the eye ------------------------------------------------------------------------------------------------
+
+
+def test_the_header_is_that_of_the_documentation(add: Add, path: Path) -> None:
+    add(commit="6bc9501", created="2025-10-16T19:58:11Z")
+
+    head = lines(path)
+    assert head[0] == "# pytest-jax-bench"
+    assert head[1].startswith("# created: 20")
+    assert head[2:6] == [
+        f"# test_nodeid: {NODEID}",
+        "# backend: gpu",
+        "# device: NVIDIA GeForce RTX 4070",
+        "# First commit: 6bc9501",
+    ]
+    assert [text for text in head if text.startswith(("#  (", "# ("))][:35] == [
+        f"# {f'({i})':>4} {name}" for i, name in enumerate(COLUMNS, 1)
+    ]
+
+
+def test_columns_stand_below_their_numbers(add: Add, path: Path) -> None:
+    add(tag="base", compile_ms=40.65, jit_mean_ms=0.00012345678901234567, jit_peak_bytes=25296896, session="a" * 32)
+    add(tag="fft", commit="6bc9501+", compile_ms=math.pi)
+
+    numbers, *rows = lines(path)[-3:]
+
+    ends = [i for i, c in enumerate(numbers) if c == ")"]
+    assert len(ends) == len(COLUMNS) + 1
+    for row in rows:
+        assert [i for i, c in enumerate(row) if c != " " and row[i + 1 : i + 2] in ("", " ")] == ends
+
+
+def test_other_programs_can_split_the_columns(add: Add, path: Path) -> None:
+    add(tag="two words", parameters={"shape": (1, 2)}, message='"quoted" # 100 %', jit_mean_ms=0.5)
+
+    words = np.genfromtxt(path, comments="#", dtype=str, encoding="utf-8").tolist()
+
+    assert dict(zip(COLUMNS, words, strict=False))["jit_mean_ms"] == "0.5"
+    assert dict(zip(COLUMNS, words, strict=False))["tag"] == "two%20words"
+    assert len(words) == len(COLUMNS) + 1
+
+
+def test_a_line_break_in_the_header_cannot_make_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "main.csv"
+
+    append(path, {}, nodeid="t.py::f[a\n1 2 3]", backend="cpu", device="x\ny")
+
+    assert len(read(path)) == 1
+    assert "# test_nodeid: t.py::f[a%0A1 2 3]" in lines(path)
+
+
+# ---- runs -------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_counted_for_the_test_and_for_the_commit(add: Add) -> None:
+    commits = ["a1", "a1+", "a1", "b2+", "b2", "a1"]
+
+    rows = [add(commit=commit) for commit in commits]
+
+    assert [row["run_id"] for row in rows] == [0, 1, 2, 3, 4, 5]
+    assert [row["commit_run"] for row in rows] == [0, 1, 2, 0, 1, 3]
+
+
+def test_the_rows_of_a_session_are_one_run(add: Add) -> None:
+    sessions = ["s", "s", "t", "s", "t", "u"]  # two at the same time
+
+    rows = [add(commit="a1", session=session, tag=str(i)) for i, session in enumerate(sessions)]
+
+    assert [row["run_id"] for row in rows] == [0, 0, 1, 0, 1, 2]
+    assert [row["commit_run"] for row in rows] == [0, 0, 1, 0, 1, 2]
+
+
+def test_a_commit_in_the_middle_of_a_session_has_a_count_of_its_own(add: Add) -> None:
+    add(commit="b2", session="r")
+    rows = [add(commit=commit, session="s") for commit in ("a1", "b2", "a1")]
+
+    assert [(row["run_id"], row["commit_run"]) for row in rows] == [(1, 0), (1, 1), (1, 0)]
+
+
+def test_an_old_commit_is_found_beyond_the_end_of_the_file(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(commit="a b%", session="first")
+    add(commit="a b%", session="second")
+    for i in range(30):
+        add(commit="c3", message="a%20b%25", session=f"later {i}")
+    monkeypatch.setattr("pytest_jax_bench.csv.reading.TAIL", 1000)
+    monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", 4000)
+
+    row = add(commit="a b%+", session="again")
+
+    assert (row["run_id"], row["commit_run"]) == (32, 2)
+
+
+def test_an_old_row_of_the_session_is_found_beyond_the_end_of_the_file(
+    add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(commit="a1", session="long")
+    for i in range(30):
+        add(commit="a1", session=f"short {i}")
+    monkeypatch.setattr("pytest_jax_bench.csv.reading.TAIL", 1000)
+    monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", 4000)
+
+    assert add(commit="a1", session="long")["run_id"] == 0
+
+
+# ---- earlier forms ----------------------------------------------------------------------------------------------
+
+
+def test_the_file_of_the_documentation_is_read() -> None:
+    data = read(GOLDEN / "ptjb-readme-17-columns.csv")
+
+    assert data["run_id"].tolist() == [0, 1, 2, 3]
+    assert data["commit"].tolist() == ["6bc9501", "6bc9501+", "76640ba", "76640ba"]
+    assert data["jit_mean_ms"].tolist() == [1.11, 0.99, 1.14, 0.91]
+    assert data["eager_warmup"].tolist() == [1, 1, 1, 1]
+    assert data["parameters"].tolist() == [""] * 4
+    assert np.isnan(data["jit_median_ms"]).all()
+
+
+def test_files_of_0_5_0_are_read() -> None:
+    data = read(GOLDEN / "ptjb-0.5.0-tags.csv")
+
+    assert data["tag"].tolist() == ["mul", "add,a/b-ü"] * 2
+    assert data["compile_ms"].tolist() == [10.10, 50.66, 23.82, 30.63]
+    assert data["parameters"].tolist() == ["None"] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "parameters", "compile_ms"),
+    [
+        ("ptjb-0.5.0-blank-in-parameter.csv", "base", "p-<class 'jax.numpy.float32'>", [41.13, 26.0]),
+        ("ptjb-0.5.0-blank-in-tag.csv", "two words", "None", [38.33]),
+    ],
+)
+def test_columns_that_blanks_have_shifted_are_put_right(
+    name: str, tag: str, parameters: str, compile_ms: list[float]
+) -> None:
+    data = read(GOLDEN / name)
+
+    assert data["compile_ms"].tolist() == compile_ms
+    assert set(data["tag"].tolist()) == {tag}
+    assert set(data["parameters"].tolist()) == {parameters}
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in GOLDEN.glob("ptjb-*.csv")))
+def test_an_old_file_is_continued_without_loss(path: Path, add: Add, name: str) -> None:
+    before = read(golden(name, path))
+    facts = [text for text in lines(path) if ": " in text]
+
+    row = add(commit=f"{before['commit'][-1].rstrip('+')}+", tag="new one", jit_mean_ms=1 / 3)
+
+    after = read(path)
+    assert str(after[:-1].tolist()) == str(before.tolist())
+    assert (after["tag"][-1], after["jit_mean_ms"][-1]) == ("new one", 1 / 3)
+    assert (row["run_id"], row["commit_run"]) == (before["run_id"][-1] + 1, before["commit_run"][-1] + 1)
+    assert [text for text in lines(path) if ": " in text][: len(facts)] == facts
+    assert [file.name for file in path.parent.iterdir()] == ["main.csv"]
+
+
+def test_notes_in_an_old_file_are_kept(path: Path, add: Add) -> None:
+    golden("ptjb-readme-17-columns.csv", path)
+    path.write_text(path.read_text().replace("# backend", "# my own note, ü\n# backend") + "# at the end\n")
+
+    add()
+
+    assert "# my own note, ü" in lines(path)
+    assert "# at the end" in lines(path)
+
+
+def test_a_percent_sign_in_an_old_file_is_one(path: Path, add: Add) -> None:
+    golden("ptjb-readme-17-columns.csv", path)
+    path.write_text(path.read_text().replace("        base", "  50%20base"))
+
+    add(tag="50%20base")
+
+    assert set(read(path)["tag"].tolist()) == {"50%20base"}
+
+
+def test_a_file_without_its_header_is_read_by_the_number_of_columns(path: Path, add: Add) -> None:
+    golden("ptjb-0.5.0-tags.csv", path)
+    path.write_text("".join(f"{text}\n" for text in lines(path) if not text.startswith("#")), "utf-8")
+
+    assert read(path)["tag"].tolist() == ["mul", "add,a/b-ü"] * 2
+
+    add(tag="new")
+
+    assert read(path)["tag"].tolist() == ["mul", "add,a/b-ü"] * 2 + ["new"]
+
+
+def test_an_old_file_with_line_ends_of_windows_is_read_and_continued(path: Path, add: Add) -> None:
+    golden("ptjb-readme-17-columns.csv", path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+
+    add()
+
+    assert read(path)["eager_warmup"].tolist() == [1, 1, 1, 1, -1]
+
+
+def test_a_file_of_ours_with_line_ends_of_windows_is_read_and_continued(path: Path, add: Add) -> None:
+    for tag in "abc":
+        add(tag=tag, jax="0.10.2")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+    add(tag="d", jax="0.10.2")
+
+    assert read(path)["tag"].tolist() == list("abcd")
+    assert read(path)["jax"].tolist() == ["0.10.2"] * 4
+
+
+# ---- other files ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_a_newer_benchax_is_neither_read_nor_changed(path: Path, add: Add) -> None:
+    add()
+    newer = path.read_text().replace("# format: 2", "# format: 3")
+    path.write_text(newer)
+
+    for call in (lambda: read(path), lambda: newest(path), add):
+        with pytest.raises(FormatError, match=r"has format '3'; this benchax reads up to 2\n\nhint: pip install"):
+            call()
+
+    assert path.read_text() == newer
+
+
+@pytest.mark.parametrize("content", ["a,b,c\n1,2,3\n", "# a note\n", "\0" * 300 + "x", "{}"])
+def test_a_foreign_file_is_neither_read_nor_changed(path: Path, add: Add, content: str) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+
+    for call in (lambda: read(path), lambda: newest(path), add):
+        with pytest.raises(FormatError, match=r"is not the CSV file of a test"):
+            call()
+
+    assert path.read_text() == content
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for call in (read, newest):
+        with pytest.raises(StoreError, match=r"cannot read .*nowhere\.csv"):
+            call(tmp_path / "nowhere.csv")
+
+
+def test_our_files_are_known_by_their_first_line(add: Add, path: Path, tmp_path: Path) -> None:
+    add()
+    (tmp_path / "other.csv").write_text("a,b\n")
+
+    assert is_ours(path)
+    assert is_ours(GOLDEN / "ptjb-readme-17-columns.csv")
+    assert not is_ours(tmp_path / "other.csv")
+    assert not is_ours(tmp_path)

@@ -1,0 +1,203 @@
+"""The file of a test: readable, safe on every system, and its own."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pytest_jax_bench.csv.files import append, read
+from pytest_jax_bench.csv.names import file_for
+from pytest_jax_bench.csv.text import encode_parameters
+
+FOLDER = Path("out")
+GOLDEN = Path(__file__).parents[2] / "golden"
+RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
+
+# Few letters, so that names that differ in one of them are often drawn together.
+NODEIDS = st.text("aA/-:.[]~_ ", max_size=8).map(lambda s: f"{s}t.py::f") | st.text(st.characters(), max_size=12)
+IDS = st.none() | st.text("aA1-/. ", max_size=4) | st.text(st.characters(), max_size=8)
+VALUES = (
+    st.text("aA1.-~/\\ ", max_size=5)
+    | st.integers(-2, 2)
+    | st.booleans()
+    | st.none()
+    | st.sampled_from([1.0, 1e100, "True", "none", "NUL", "x" * 10_000, "X" * 10_000])
+    | st.text(st.characters(), max_size=5)
+)
+PARAMS = st.dictionaries(st.sampled_from(["n", "p"]), VALUES, max_size=2)
+
+
+def relative(nodeid: str, params: dict[str, Any] | None = None) -> str:
+    return file_for(FOLDER, nodeid, params or {}).relative_to(FOLDER).as_posix()
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "params", "expected"),
+    [
+        ("tests/test_x.py::test_full", {}, "tests-test_x.py--test_full/main.csv"),
+        ("tests/test_x.py::test_n[128]", {"n": 128}, "tests-test_x.py--test_n/n-128.csv"),
+        ("tests/test_x.py::test_n[128-f32]", {"n": 128, "dtype": "f32"}, "tests-test_x.py--test_n/n-128,dtype-f32.csv"),
+        ("t.py::f[True]", {"p": True}, "t.py--f/p-True.csv"),
+        ("t.py::f[None]", {"p": None}, "t.py--f/p-None.csv"),
+        ("t.py::f[-0.5]", {"x": -0.5}, "t.py--f/x--0.5.csv"),
+        ("t.py::f", {"n": 128}, "t.py--f/n-128.csv"),
+    ],
+)
+def test_ordinary_tests_have_the_names_of_0_5_0(nodeid: str, params: dict[str, Any], expected: str) -> None:
+    assert relative(nodeid, params) == expected
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "params", "readable"),
+    [
+        ("t.py::TestA::f", {}, "t.py--TestA--f~*/main"),  # not TestA and Testa in one folder of macOS
+        ("my-tests/t.py::f", {}, "my-tests-t.py--f~*/main"),  # not that of my/tests/t.py
+        ("../t.py::f", {}, "-t.py--f~*/main"),
+        ("nul.py::f", {}, "_nul.py--f~*/main"),  # Windows takes it for the device
+        ("t.py::f[small]", {"n": 128}, "t.py--f/n-128~*"),  # ids=: there may be another one with this value
+        ("t.py::f[A]", {"p": "A"}, "t.py--f/p-A~*"),
+        ("t.py::f[a/b]", {"p": "a/b"}, "t.py--f/p-a_b~*"),
+        ("t.py::f[x/../../../../escaped]", {"p": "x/../../../../escaped"}, "t.py--f/p-x_.._.._.._.._escaped~*"),
+        ("t.py::f[p0]", {"p": (1, 2)}, "t.py--f/p-_1,2_~*"),
+        ("t.py::f[a.]", {"p": "a."}, "t.py--f/p-a.~*"),
+        ("t.py::f[x]", {}, "t.py--f/main~*"),
+    ],
+)
+def test_other_names_stay_readable(nodeid: str, params: dict[str, Any], readable: str) -> None:
+    pattern = re.escape(f"{readable}.csv").replace(r"\~\*", "~[0-9a-f]{12}")
+
+    assert re.fullmatch(pattern, relative(nodeid, params))
+
+
+ONE_FUNCTION = [
+    ("[True]", {"p": True}), ("[True]", {"p": "True"}), ("[None]", {"p": None}), ("[None]", {"p": "None"}),
+    ("[1]", {"p": 1}), ("[1.0]", {"p": 1.0}), ("[1]", {"p": "1"}), ("[a]", {"p": "a"}), ("[A]", {"p": "A"}),
+    ("[p0]", {"p": (1, 2)}), ("[p1]", {"p": (1, 2.0)}), ("[1,2]", {"p": "1,2"}), ("[1_0]", {"p": 1}),
+    ("[1_1]", {"p": 1}),
+    ("[]", {"p": ""}), ("", {}), ("[a,q-b]", {"p": "a,q-b"}), ("[a-b]", {"p": "a", "q": "b"}), ("[ ]", {"p": " "}),
+    ("[" + "x" * 9999 + "y]", {"p": "x" * 9999 + "y"}), ("[" + "x" * 10_000 + "]", {"p": "x" * 10_000}),
+    ("[p0]", {"p": float}), ("[p0]", {"p": int}),
+]  # fmt: skip
+
+
+def test_values_that_0_5_0_mixed_up_have_files_of_their_own() -> None:
+    files = [relative(f"t.py::f{id}", params).casefold() for id, params in ONE_FUNCTION]
+
+    assert len(set(files)) == len(ONE_FUNCTION)
+
+
+@given(NODEIDS, IDS, PARAMS)
+@example("con.py::f", None, {"n": "nul"})
+@example("..", "..", {})
+@example("", None, {})
+def test_a_name_is_safe_on_every_system(test: str, id: str | None, params: dict[str, Any]) -> None:
+    file = file_for(FOLDER, test if id is None else f"{test}[{id}]", params)
+
+    parts = file.relative_to(FOLDER).parts
+    assert len(parts) == 2
+    for part in parts:
+        assert re.fullmatch(r"[A-Za-z0-9_.,+=~-]+", part)
+        assert len(part) <= 110  # with room for the endings of pictures
+        assert not part.startswith(".")
+        assert not part.endswith((".", " "))
+        assert not RESERVED.fullmatch(part)
+
+
+@given(st.lists(st.tuples(NODEIDS, IDS, PARAMS), min_size=2, max_size=12))
+def test_two_tests_never_share_a_file(drawn: list[tuple[str, str | None, dict[str, Any]]]) -> None:
+    """Not even where "a" and "A" are one name. With and without brackets is one test: pytest writes them, or not."""
+    files: dict[str, tuple[str, str]] = {}
+    for test, id, params in drawn:
+        usual = f"[{'-'.join(map(str, params.values()))}]" if params else ""
+        brackets = usual if id is None else f"[{id}]"
+        identity = (test + brackets, encode_parameters(params))
+        name = relative(test if id is None else f"{test}[{id}]", params).casefold()
+        assert files.setdefault(name, identity) == identity
+
+
+def test_paths_that_0_5_0_mixed_up_have_folders_of_their_own() -> None:
+    tests = ["a-b/t.py::f", "a/b/t.py::f", "a/b-t.py::f", "a/b/t.py::F", "A/b/t.py::f", "a/b/t.py--f", "a[1]/t.py::f"]
+    tests += ["a/b/t.py::c::f", "a/b/t.py/c::f", "a[2]/t.py::f", "a//b/t.py::f", "a/b/t.py:::f", "a/b/t.py::f/"]
+
+    folders = [Path(relative(test)).parts[0].casefold() for test in tests]
+
+    assert [
+        f"{a} {b}" for (a, i), (b, j) in itertools.combinations(zip(tests, folders, strict=True), 2) if i == j
+    ] == []
+
+
+# ---- files that 0.5.0 has begun ---------------------------------------------------------------------------------
+
+
+def begun(path: Path, nodeid: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"# pytest-jax-bench\n# created: 2025-10-16T19:58:11Z\n# test_nodeid: {nodeid}\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "params", "name"),
+    [
+        ("t.py::TestA::f", {}, "t.py--TestA--f/main.csv"),
+        ("my-tests/t.py::f[float32]", {"p": float}, "my-tests-t.py--f/p-<class 'float'>.csv"),
+        ("t.py::f[a/b]", {"p": "a/b"}, "t.py--f/p-a/b.csv"),
+        ("t.py::f[True0]", {"p": True}, "t.py--f/p-True.csv"),
+    ],
+)
+def test_a_file_of_0_5_0_is_continued(tmp_path: Path, nodeid: str, params: dict[str, Any], name: str) -> None:
+    old = begun(tmp_path / name, nodeid)
+
+    assert file_for(tmp_path, nodeid, params) == old
+
+
+def test_a_file_of_0_5_0_is_continued_when_it_has_the_current_form(tmp_path: Path) -> None:
+    nodeid = "t.py::TestA::f"
+    old = begun(tmp_path / "t.py--TestA--f" / "main.csv", nodeid)
+    golden = (GOLDEN / "ptjb-0.5.0-blank-in-tag.csv").read_text()
+    old.write_text(re.sub("# test_nodeid: .*", f"# test_nodeid: {nodeid}", golden))
+
+    for _ in range(3):
+        append(file_for(tmp_path, nodeid, {}), {}, nodeid=nodeid, backend="cpu", device="cpu")
+
+    assert file_for(tmp_path, nodeid, {}) == old
+    assert len(read(old)) == 4
+
+
+def test_a_file_of_ours_is_not_taken_for_one_of_0_5_0(tmp_path: Path) -> None:
+    """0.5.0 would have called both p-None.csv."""
+    nodeid = "t.py::f[None]"
+    for value in (None, "None"):
+        append(file_for(tmp_path, nodeid, {"p": value}), {}, nodeid=nodeid, backend="cpu", device="cpu")
+
+    assert sorted(len(read(file)) for file in tmp_path.rglob("*.csv")) == [1, 1]
+
+
+def test_a_file_of_another_test_is_not_continued(tmp_path: Path) -> None:
+    begun(tmp_path / "t.py--f" / "p-True.csv", "t.py::f[True0]")
+
+    assert file_for(tmp_path, "t.py::f[True1]", {"p": "True"}).name.startswith("p-_True_~")
+
+
+def test_nothing_outside_of_the_folder_is_ever_continued(tmp_path: Path) -> None:
+    nodeid = "t.py::f[x/../../../escaped]"
+    begun(tmp_path / "escaped.csv", nodeid)
+    folder = tmp_path / "out" / "here"
+
+    assert folder in file_for(folder, nodeid, {"p": "x/../../../escaped"}).parents
+
+    folder.mkdir(parents=True)
+    begun(tmp_path / "main.csv", "..")
+
+    assert ".." not in file_for(tmp_path / "out", "..", {}).parts
+
+
+def test_asking_makes_nothing(tmp_path: Path) -> None:
+    file_for(tmp_path / "out", "t.py::f", {})
+
+    assert list(tmp_path.iterdir()) == []
