@@ -51,7 +51,7 @@ def tracked_texts() -> dict[str, str]:
 
 
 def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z]+):.*## ", read("Makefile"), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):.*## ", read("Makefile"), re.MULTILINE))
 
 
 def load_matrix() -> ModuleType:
