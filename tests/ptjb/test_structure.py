@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from source_tree import files, imports, module_name
+from source_tree import files, imports, module_name, modules
 
 PACKAGE = Path(__file__).parents[2] / "src" / "pytest_jax_bench"
 
@@ -17,7 +17,7 @@ def imported_by(package: Path) -> dict[str, set[str]]:
     """Module to the modules of the same package that it imports, also inside functions, but not for types only."""
     graph: dict[str, set[str]] = {}
     for file in files(package):
-        names = {i.name for i in imports(file, package) if not i.for_types}
+        names = {i.name for i in imports(file, package, modules(package)) if not i.for_types}
         graph[module_name(file, package)] = {name for name in names if name.startswith(package.name)}
     return graph
 
