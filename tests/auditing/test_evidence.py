@@ -112,7 +112,7 @@ def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) 
         made = evidences.Comparison(e.case.id, "run", _version("a"), _version("b"), "same")
         return {duels[0].name: made}
 
-    monkeypatch.setattr(evidences, "timed", timed)
+    monkeypatch.setattr(evidences, "time_pairs", timed)
     first = e.compare("jit", e.case, e.eager_case)
 
     assert e.compare("jit", e.case, e.eager_case) is first
