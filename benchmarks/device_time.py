@@ -31,7 +31,7 @@ from benchax import workloads
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.timers.device import event_cost
 from benchax.profiling import events
-from benchax.profiling.runs import STATS, Run, device_runs
+from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
 
 TRUTHS_US = (2, 5, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -56,7 +56,7 @@ def by_recording(fn: Callable[..., Any], args: tuple[Any, ...], name: str, found
     compiled = jax.jit(fn)
     plain_us: list[float] = []
     recorded_us: list[float] = []
-    run: Run | None = None
+    run: ProgramRun | None = None
     for _ in range(turns):
         plain_us += [_once_us(compiled, args) for _ in range(20)]
         with session() as recording:

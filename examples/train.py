@@ -47,8 +47,8 @@ def batches(steps):
 def train(steps=STEPS):
     params = init(jax.random.key(0))
     for x, y in batches(steps):
-        value, slopes = gradient(params, x, y)
-        params = jax.tree.map(lambda p, g: p - 0.1 * g, params, slopes)
+        value, grads = gradient(params, x, y)
+        params = jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
         norm = jax.jit(lambda p: sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(p)))(params)
         if float(norm) > 1e6:
             raise SystemExit("diverged")

@@ -9,9 +9,9 @@ from time import monotonic
 from typing import Any
 
 from benchax.executors.pool import Ended, Job
-from benchax.grids.grid import begun, defaults, result_of, wished
+from benchax.grids.grid import defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult
-from benchax.grids.running import Run
+from benchax.grids.running import GridRun
 from benchax.model import Failure
 
 Listener = Callable[[dict[str, Any]], None]
@@ -66,17 +66,17 @@ class _End(BaseException):
     """Passes through whatever the cell catches."""
 
 
-def run_of(functions: Any, data: Any, pool: Any = None, *, then: bool = True, **given: Any) -> Run:
+def run_of(functions: Any, data: Any, pool: Any = None, *, then: bool = True, **given: Any) -> GridRun:
     """A run in this process; nothing is stored unless `store` is given."""
-    wish = wished(functions, data, defaults() | {"store": "off"} | given)
-    run = begun(wish, pool or HerePool(), lambda step: None)
+    wish = validate_spec(functions, data, defaults() | {"store": "off"} | given)
+    run = start_run(wish, pool or HerePool(), lambda step: None)
     if then:
         run.go()
     return run
 
 
 def grid_here(functions: Any, data: Any, pool: Any = None, clock: Any = monotonic, **given: Any) -> GridResult:
-    wish = wished(functions, data, defaults() | {"store": "off"} | given)
-    run = begun(wish, pool or HerePool(), lambda step: None, clock)
+    wish = validate_spec(functions, data, defaults() | {"store": "off"} | given)
+    run = start_run(wish, pool or HerePool(), lambda step: None, clock)
     run.go()
     return result_of(run, wish)

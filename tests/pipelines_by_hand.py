@@ -11,5 +11,5 @@ ENTRY = "pipelines_by_hand:try_unhindered"
 
 def try_unhindered(argument: Any, say: Any) -> tuple[dict[str, Any], list[Any]]:
     """In the worker."""
-    pipes.hindrance_of = lambda devices, cores, slowdown: ""
+    pipes.skip_reason_of = lambda devices, cores, slowdown: ""
     return pipes.try_pipeline(argument, say)

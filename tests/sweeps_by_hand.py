@@ -10,8 +10,8 @@ from comparisons_by_hand import compared
 
 from benchax.case import make_case
 from benchax.experiments.base import Variant
-from benchax.experiments.sweeping import Means, means
-from benchax.experiments.timing import Duel
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.sweeping import SweepSettings, means
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Block, Comparison, Version
@@ -23,19 +23,19 @@ class Times:
 
     def __init__(self, ratios: Mapping[str, float] | None = None) -> None:
         self.ratios = ratios or {}
-        self.duels: dict[str, Duel] = {}
+        self.duels: dict[str, Pair] = {}
 
-    def __call__(self, duels: Sequence[Duel], *_: Any) -> dict[str, Comparison]:
+    def __call__(self, duels: Sequence[Pair], *_: Any) -> dict[str, Comparison]:
         self.duels |= {duel.name: duel for duel in duels}
         return {duel.name: self._compared(duel) for duel in duels}
 
-    def _compared(self, duel: Duel) -> Comparison:
+    def _compared(self, duel: Pair) -> Comparison:
         ratio = self.ratios.get(duel.name, 1.0)
         blocks = tuple(Block(i // 3, (1e-5,) * 3, (1e-5 * ratio,) * 3) for i in range(6))
         one, other = Version(duel.one_label), Version(duel.other_label)
         return compared(1, ratio, blocks=blocks, baseline=one, candidate=other)
 
-    def means(self, given: Mapping[str, Any]) -> Means:
+    def means(self, given: Mapping[str, Any]) -> SweepSettings:
         return replace(means(given), timed=self)
 
     def outputs(self, name: str) -> tuple[Any, Any]:

@@ -115,7 +115,7 @@ def test_training_learns_and_its_state_can_be_donated() -> None:
 
 
 def test_the_first_step_of_adam_is_as_long_as_the_rate() -> None:
-    """Kingma and Ba (2015), section 2.1: the effective step is about the rate, whatever the size of the slopes."""
+    """Kingma and Ba (2015), section 2.1: the effective step is about the rate, whatever the size of the gradient."""
     state, x, y = inputs_of("train_step").args
 
     after, _ = workloads.train_step(state, x, y)

@@ -39,7 +39,7 @@ def row_sums(x):
 
 @section("10. Benchmarking: is it right?", row_sums)
 def is_it_right() -> None:
-    """A wrong result is the fastest one, so every measurement compares the result with that of the un-jitted function.
+    """A wrong result is the fastest one, so every measurement compares the result with that of the eager function.
 
     Compilers have bugs, too: of `row_sums`, XLA for CPUs in jaxlib 0.10.2 makes a program whose sums are wrong from
     some number of rows on. If the table says *identical*, yours does not.

@@ -85,6 +85,7 @@ def turn(i, state):
 def loops() -> None:
     """*"Use jax.lax.fori_loop or scan in place of Python loops."*
 
-    Under `jit` a Python loop is written out turn by turn, and each turn is compiled: watch the column *compile*.
+    Under `jit` a Python loop is written out iteration by iteration, and each one is compiled: watch the column
+    *compile*.
     """
     print(benchax.experiments.loops(turn, "f32[1000]", 50, max_time_s=TIME_S))

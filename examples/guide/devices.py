@@ -10,11 +10,11 @@ import benchax
 from guide.memory import deep
 
 
-def slopes(weights, x):
+def gradient(weights, x):
     return jax.grad(deep)(weights, x)
 
 
-@section("5. Several devices: sharding", deep, slopes)
+@section("5. Several devices: sharding", deep, gradient)
 def sharding() -> None:
     """*"JAX inserts all-gather and reduce-scatter automatically. Profile communication overhead."*
 
@@ -22,7 +22,7 @@ def sharding() -> None:
     is cut over the devices, the gradients have to be summed.
     """
     weights = ["f32[256,256]"] * 4
-    print(benchax.experiment(slopes, weights, "f32[512,256]", variants=["devices"], max_time_s=TIME_S))
+    print(benchax.experiment(gradient, weights, "f32[512,256]", variants=["devices"], max_time_s=TIME_S))
 
 
 def first(x):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         StoreError,
         UsageError,
     )
-    from benchax.experiments.run import experiment
+    from benchax.experiments.experiment import experiment
     from benchax.grids.compiled import compiled_grid
     from benchax.grids.compiled_result import CompiledGridResult
     from benchax.grids.grid import grid
@@ -75,7 +75,7 @@ _HOME = {
     "NotMeasured": "benchax.errors",
     "StoreError": "benchax.errors",
     "UsageError": "benchax.errors",
-    "experiment": "benchax.experiments.run",
+    "experiment": "benchax.experiments.experiment",
     "Experiment": "benchax.results.experiment",
     "compiled_grid": "benchax.grids.compiled",
     "CompiledGridResult": "benchax.grids.compiled_result",

@@ -332,7 +332,7 @@ class Memory:
     compiled_rise_bytes: int | None = None
     """Observed: how far the compiled call rose above what was there before it (outputs + temporaries)."""
     eager_rise_bytes: int | None = None
-    """The same for the un-jitted call; depends on how far Python ran ahead of the device."""
+    """The same for the eager call; depends on how far Python ran ahead of the device."""
     method: str | None = None
     """How the two rises were observed."""
 

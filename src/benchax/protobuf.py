@@ -1,7 +1,7 @@
 """Reads protobuf's wire format: of profiles (XSpace), programs (HLO) and plans for memory.
 
 A dependency on protobuf would be heavier than this file. `fields` reads one message in Python; `together` reads
-millions of small messages at once with NumPy, one field of each per turn. Both say at which byte they could not go on.
+millions of small messages at once with NumPy, one field of each per pass. Both say at which byte they could not go on.
 """
 
 from __future__ import annotations

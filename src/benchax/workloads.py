@@ -1,7 +1,7 @@
 """Functions to try benchax on: small, of every kind that its advice is about, and with inputs of their own.
 
 They bring their inputs, so that `benchax run benchax.workloads:mlp` needs nothing else, and so that examples, tests and
-benchmarks of benchax mean the same thing by the same name. All are plain functions, un-jitted, in float32.
+benchmarks of benchax mean the same thing by the same name. All are plain functions, not jitted, in float32.
 
     mlp          a few matrix products: dispatch is a good part of it        tutorial of JAX and pytest-jax-bench
     selu         memory traffic that jit fuses into one pass                 tutorial of JAX
@@ -123,8 +123,8 @@ def train_step(state: State, x: Any, y: Any) -> tuple[State, Any]:
     """
     import jax
 
-    loss, slopes = jax.value_and_grad(_loss)(state["weights"], x, y)
-    return _adam(state, slopes), loss
+    loss, grads = jax.value_and_grad(_loss)(state["weights"], x, y)
+    return _adam(state, grads), loss
 
 
 def _loss(weights: Sequence[Any], x: Any, y: Any) -> Any:
@@ -133,13 +133,13 @@ def _loss(weights: Sequence[Any], x: Any, y: Any) -> Any:
     return jnp.mean((mlp(weights, x) - y) ** 2)
 
 
-def _adam(state: State, slopes: Any, rate: float = 1e-3, b1: float = 0.9, b2: float = 0.999) -> State:
+def _adam(state: State, grads: Any, rate: float = 1e-3, b1: float = 0.9, b2: float = 0.999) -> State:
     import jax
     import jax.numpy as jnp
 
     step = state["step"] + 1
-    mean = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state["mean"], slopes)
-    square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state["square"], slopes)
+    mean = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state["mean"], grads)
+    square = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state["square"], grads)
     # Algorithm 1 with its last three lines rearranged as at the end of its section 2.
     size = rate * jnp.sqrt(1 - b2**step) / (1 - b1**step)
     weights = jax.tree.map(lambda w, m, v: w - size * m / (jnp.sqrt(v) + 1e-8), state["weights"], mean, square)

@@ -47,11 +47,11 @@ def _save(hlo: str, stablehlo: str, csv: Path, row: dict[str, Any], title: str) 
 
 
 def _last_digest(csv: Path, tag: str) -> str | None:
-    from benchax.artifacts.graph import shown_digest
+    from benchax.artifacts.graph import read_digest
 
     runs = re.compile(re.escape(csv.stem) + r"-(\d+)-" + re.escape(tag) + r"\.svg")
     found = {int(match[1]): path for path in csv.parent.glob("*.svg") if (match := runs.fullmatch(path.name))}
-    return shown_digest(found[max(found)].read_text(encoding="utf-8", errors="replace")) if found else None
+    return read_digest(found[max(found)].read_text(encoding="utf-8", errors="replace")) if found else None
 
 
 def tag_in_name(tag: str) -> str:

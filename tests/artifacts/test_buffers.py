@@ -17,7 +17,7 @@ from benchax.artifacts import arguments, hlo_module
 from benchax.artifacts import buffers as module_under_test
 from benchax.artifacts.buffers import buffers, read_assignment
 from benchax.artifacts.memory_plan import memory_plan
-from benchax.artifacts.sources import Sources
+from benchax.artifacts.sources import SourceTables
 from benchax.errors import FormatError
 from benchax.model import Memory
 from benchax.results.inspection import Buffers
@@ -54,7 +54,7 @@ def planned(name: str, memory: Memory | None = None) -> Buffers:
     module = hlo_module.parse(text)
     leaves = arguments.inputs(traced)
     assert module.entry is not None
-    kept = arguments.kept(program, leaves, sum(i.opcode == "parameter" for i in module.entry.instructions))
+    kept = arguments.find_kept(program, leaves, sum(i.opcode == "parameter" for i in module.entry.instructions))
     return buffers(
         program, text, module, memory or memory_plan(program, hlo_text=text),
         paths=[leaves[i].path for i in kept or ()], outputs=arguments.outputs(traced),
@@ -161,7 +161,7 @@ def test_lines_are_found_in_the_form_of_older_versions_too() -> None:
     module = hlo_module.parse(f"HloModule m\n\nENTRY %e (b: f32[]) -> f32[] {{\n{line}\n}}\n")
     assert module.entry is not None
 
-    assert Sources("").line(module.entry.instructions[0]) == "/home/é.py:7"
+    assert SourceTables("").line(module.entry.instructions[0]) == "/home/é.py:7"
 
 
 def test_a_line_that_is_not_told_is_empty() -> None:
@@ -170,4 +170,4 @@ def test_a_line_that_is_not_told_is_empty() -> None:
     )
     assert module.entry is not None
 
-    assert Sources("StackFrames\n1 {file_location_id=1}\n").line(module.entry.instructions[0]) == ""
+    assert SourceTables("StackFrames\n1 {file_location_id=1}\n").line(module.entry.instructions[0]) == ""

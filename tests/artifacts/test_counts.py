@@ -1,4 +1,4 @@
-"""Our own count of a program's work: XLA's where XLA is right, and loops by their turns where it is not."""
+"""Our own count of a program's work: XLA's where XLA is right, and loops by their trip counts where it is not."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_loop_of_unknown_length_is_counted_once_and_said() -> None:
     assert not found.is_exact
     assert found.flops == pytest.approx(MATMUL, rel=1e-3)
     assert found.restrictions[0].startswith(f"the body of the loop {loop.name} ")
-    assert found.restrictions[0].endswith("is counted once: how often it turns is not in the text of the program")
+    assert found.restrictions[0].endswith("is counted once: its trip count is not in the text of the program")
 
 
 def test_of_a_conditional_the_greater_branch_is_counted_and_said() -> None:

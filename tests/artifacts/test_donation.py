@@ -27,7 +27,7 @@ def donated(fun: Any, *args: Any, donate: tuple[int, ...], kept: bool = True) ->
     leaves = arguments.inputs(traced)
     assert module.entry is not None
     parameters = sum(each.opcode == "parameter" for each in module.entry.instructions)
-    taken = arguments.kept(compiled, leaves, parameters) if kept else None
+    taken = arguments.find_kept(compiled, leaves, parameters) if kept else None
     return donation(module, leaves, arguments.outputs(traced), taken)
 
 
@@ -87,8 +87,8 @@ class NoExecutable:
 
 
 def test_kept_arguments_are_guessed_only_where_all_are_kept() -> None:
-    leaves = [arguments.Leaf(f"args[{i}]", (), jnp.dtype("float32")) for i in range(3)]
+    leaves = [arguments.ArgumentLeaf(f"args[{i}]", (), jnp.dtype("float32")) for i in range(3)]
     hidden: Any = NoExecutable()
 
-    assert arguments.kept(hidden, leaves, parameters=3) == (0, 1, 2)
-    assert arguments.kept(hidden, leaves, parameters=2) is None
+    assert arguments.find_kept(hidden, leaves, parameters=3) == (0, 1, 2)
+    assert arguments.find_kept(hidden, leaves, parameters=2) is None

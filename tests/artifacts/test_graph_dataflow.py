@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchax.artifacts.drawing import labels
-from benchax.artifacts.drawing.dataflow import Box, Flow, Program, program
+from benchax.artifacts.drawing.dataflow import Box, Dataflow, ProgramDrawing, program
 from benchax.artifacts.drawing.opcodes import role_of, role_of_fusion
 
 HLO = Path(__file__).parents[1] / "golden" / "hlo"
@@ -17,34 +17,34 @@ VERSIONS = ["jax-0.6.0", "jax-0.10.2"]
 GOLDEN = sorted(HLO.glob("*/*.txt"))
 
 
-def read(version: str, name: str, *, expand_fusions: bool = False, limit: int = 2000) -> Program:
+def read(version: str, name: str, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
     return program((HLO / version / f"{name}.txt").read_text(), expand_fusions=expand_fusions, limit=limit)
 
 
-def every(flow: Flow) -> Iterator[Box]:
+def every(flow: Dataflow) -> Iterator[Box]:
     for box in flow.boxes:
         yield box
         for part in box.parts:
             yield from every(part.flow)
 
 
-def flows(flow: Flow) -> Iterator[Flow]:
+def flows(flow: Dataflow) -> Iterator[Dataflow]:
     yield flow
     for box in flow.boxes:
         for part in box.parts:
             yield from flows(part.flow)
 
 
-def titled(flow: Flow, title: str) -> Box:
+def titled(flow: Dataflow, title: str) -> Box:
     return next(box for box in every(flow) if box.title == title)
 
 
-def readers(flow: Flow, title: str) -> list[str]:
+def readers(flow: Dataflow, title: str) -> list[str]:
     at = {n for n, box in enumerate(flow.boxes) if box.title == title}
     return sorted(flow.boxes[t].title for s, t in flow.arrows if s in at)
 
 
-def entry(*lines: str, more: str = "") -> Flow:
+def entry(*lines: str, more: str = "") -> Dataflow:
     return program("HloModule m\n\n" + more + "ENTRY %e (x: f32[]) -> f32[] {\n" + "\n".join(lines) + "\n}\n").flow
 
 
@@ -83,7 +83,7 @@ def test_loops_and_branches_hold_their_computations(version: str) -> None:
 def test_a_loop_of_known_length_says_how_often_it_turns(version: str) -> None:
     titles = [box.title for box in every(read(version, "nested").flow) if box.role == "control"]
 
-    assert titles == ["while, 5 turns", "while, 3 turns"]
+    assert titles == ["while, 5 iterations", "while, 3 iterations"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

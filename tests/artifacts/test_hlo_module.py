@@ -48,7 +48,7 @@ def test_every_computation_is_reached_from_the_entry(file: Path) -> None:
     reached = {module.entry.name}
     todo = [module.entry]
     while todo:
-        found = [c for i in todo.pop().instructions for _, c in module.called(i) if c.name not in reached]
+        found = [c for i in todo.pop().instructions for _, c in module.called_computations(i) if c.name not in reached]
         reached |= {c.name for c in found}
         todo += found
 
@@ -71,7 +71,7 @@ def test_every_computation_is_reached_from_the_entry(file: Path) -> None:
     ],
 )
 def test_attributes_are_split_outside_of_brackets_and_quotes(text: str, expected: list[tuple[str, str]]) -> None:
-    assert hlo_module.split(text) == expected
+    assert hlo_module.split_entries(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_attributes_are_split_outside_of_brackets_and_quotes(text: str, expected
 )
 def test_names_are_found_where_a_value_refers_to_something(key: str, value: str, names: list[str]) -> None:
     assert hlo_module.named_in(key, value) == names
-    assert all(f"<{n}>" in hlo_module.renamed(key, value, {n: f"<{n}>"}) for n in names)
-    assert hlo_module.renamed(key, value, {"f": "<f>", "h": "<h>"}) == value
+    assert all(f"<{n}>" in hlo_module.rename(key, value, {n: f"<{n}>"}) for n in names)
+    assert hlo_module.rename(key, value, {"f": "<f>", "h": "<h>"}) == value
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_names_are_found_where_a_value_refers_to_something(key: str, value: str,
     ],
 )
 def test_the_escapes_of_quoted_text_are_undone(escaped: str, text: str) -> None:
-    assert hlo_module.unescaped(escaped) == text
+    assert hlo_module.unescape(escaped) == text
 
 
 @pytest.mark.parametrize("file", [f for f in GOLDEN if f.stem == "odd"], ids=lambda file: file.parent.name)

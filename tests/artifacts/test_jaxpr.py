@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.artifacts.constants import baked_in, captured
+from benchax.artifacts.constants import baked_in, find_captured
 from benchax.artifacts.hlo_module import parse
 from benchax.artifacts.jaxpr import jaxpr_facts
 from benchax.results.inspection import JaxprFacts, Primitive
@@ -91,9 +91,9 @@ def test_captured_and_baked_in_differ_where_xla_folds() -> None:
     traced = jax.jit(lambda x: x + W.sum(0)).trace(jax.ShapeDtypeStruct((64,), jnp.float32))
     program = parse(traced.lower().compile().as_text() or "")
 
-    assert [(c.spec, c.size_bytes) for c in captured(traced)] == [("f32[64,64]", W.nbytes)]
-    assert "reduce_sum at " in captured(traced)[0].where
-    assert Path(__file__).name in captured(traced)[0].where
+    assert [(c.spec, c.size_bytes) for c in find_captured(traced)] == [("f32[64,64]", W.nbytes)]
+    assert "reduce_sum at " in find_captured(traced)[0].where
+    assert Path(__file__).name in find_captured(traced)[0].where
     assert sum(c.size_bytes for c in baked_in(program)) < W.nbytes / 10
     assert baked_in(program)[0].spec == "f32[64]"
 
@@ -102,14 +102,14 @@ def test_an_array_that_an_inner_jit_closes_over_is_captured_once() -> None:
     inner = jax.jit(lambda x: x @ W)
     traced = jax.jit(lambda x: inner(inner(x)) @ W).trace(jax.ShapeDtypeStruct((64, 64), jnp.float32))
 
-    assert [c.size_bytes for c in captured(traced)] == [W.nbytes]
+    assert [c.size_bytes for c in find_captured(traced)] == [W.nbytes]
 
 
 def test_an_array_that_only_an_inner_jit_closes_over_is_captured() -> None:
     inner = jax.jit(lambda x: x @ W)
     traced = jax.jit(lambda x: inner(x) + 1).trace(jax.ShapeDtypeStruct((64, 64), jnp.float32))
 
-    assert [c.size_bytes for c in captured(traced)] == [W.nbytes]
+    assert [c.size_bytes for c in find_captured(traced)] == [W.nbytes]
 
 
 def test_a_constant_that_is_used_whole_is_baked_in_whole() -> None:

@@ -63,7 +63,7 @@ def test_without_a_proof_a_counter_is_followed(name: str) -> None:
 
     assert found.trips == CASES[name][1][1]
     assert found.trips_from == (
-        "how often it turns is not in the text of the program"
+        "its trip count is not in the text of the program"
         if found.trips is None
         else "its condition compares a counter with a constant"
     )

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.artifacts.hlo_module import parse
-from benchax.artifacts.normalized import digest, elides_constants, normalized
+from benchax.artifacts.normalized import digest, elides_constants, normalize
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "hlo").glob("*/*.txt"))
 LOOP = next(f for f in GOLDEN if f.parts[-2:] == ("jax-0.10.2", "loop.txt"))
@@ -57,7 +57,7 @@ def changed_operands(line: str, names: list[str]) -> Iterator[str]:
 @pytest.mark.parametrize("file", [f for f in GOLDEN if f.stem != "train"], ids=name_of)
 def test_every_number_and_every_word_of_every_instruction_counts(file: Path) -> None:
     text = file.read_text()
-    before = normalized(text)
+    before = normalize(text)
     lines = text.splitlines()
     tried = 0
 
@@ -67,7 +67,7 @@ def test_every_number_and_every_word_of_every_instruction_counts(file: Path) -> 
         for other in changed_lines(line):
             tried += 1
             changed = "\n".join([*lines[:n], other, *lines[n + 1 :]])
-            assert normalized(changed) != before, f"{line}\nbecame\n{other}"
+            assert normalize(changed) != before, f"{line}\nbecame\n{other}"
 
     assert tried > 10
 
@@ -76,7 +76,7 @@ def test_every_number_and_every_word_of_every_instruction_counts(file: Path) -> 
 def test_every_operand_counts(file: Path) -> None:
     """Which value is read, and in which order: every operand replaced by every other value known before."""
     text = file.read_text()
-    before = normalized(text)
+    before = normalize(text)
     lines = text.splitlines()
     tried = 0
 
@@ -86,7 +86,7 @@ def test_every_operand_counts(file: Path) -> None:
             n = next(i for i, line in enumerate(lines) if f"%{instruction.name} = " in line)
             for other in changed_operands(lines[n], known):
                 tried += 1
-                assert normalized("\n".join([*lines[:n], other, *lines[n + 1 :]])) != before, other
+                assert normalize("\n".join([*lines[:n], other, *lines[n + 1 :]])) != before, other
             known.append(instruction.name)
 
     assert tried > 0
@@ -106,7 +106,7 @@ def test_every_operand_counts(file: Path) -> None:
 def test_a_changed_program_differs(name: str, other: Callable[..., Any]) -> None:
     x = jnp.ones((8, 8))
 
-    assert normalized(compiled(other, x, x)) != normalized(compiled(lambda x, y: jnp.sin(x) @ y, x, x)), name
+    assert normalize(compiled(other, x, x)) != normalize(compiled(lambda x, y: jnp.sin(x) @ y, x, x)), name
 
 
 def test_one_changed_operation_of_forty_differs() -> None:
@@ -121,7 +121,7 @@ def test_one_changed_operation_of_forty_differs() -> None:
         return run
 
     x = jnp.ones((4, 4))
-    texts = [normalized(compiled(chain(n), x)) for n in (-1, 7, 8)]
+    texts = [normalize(compiled(chain(n), x)) for n in (-1, 7, 8)]
 
     assert len(set(texts)) == 3
 
@@ -129,14 +129,14 @@ def test_one_changed_operation_of_forty_differs() -> None:
 def test_a_donation_counts() -> None:
     x = jnp.ones(8)
 
-    assert normalized(compiled(lambda x: x + 1, x, donate_argnums=0)) != normalized(compiled(lambda x: x + 1, x))
+    assert normalize(compiled(lambda x: x + 1, x, donate_argnums=0)) != normalize(compiled(lambda x: x + 1, x))
 
 
 def test_a_layout_counts_where_it_is_not_the_default() -> None:
     text = LOOP.read_text()
 
-    assert normalized(text.replace("f32[8,8]{1,0}", "f32[8,8]{0,1}")) != normalized(text)
-    assert normalized(text.replace("f32[8,8]{1,0}", "f32[8,8]{1,0:T(8,128)}")) != normalized(text)
+    assert normalize(text.replace("f32[8,8]{1,0}", "f32[8,8]{0,1}")) != normalize(text)
+    assert normalize(text.replace("f32[8,8]{1,0}", "f32[8,8]{1,0:T(8,128)}")) != normalize(text)
 
 
 # Nothing else does
@@ -144,7 +144,7 @@ def test_a_layout_counts_where_it_is_not_the_default() -> None:
 
 @pytest.mark.parametrize("file", GOLDEN, ids=name_of)
 def test_no_name_and_no_place_in_a_file_is_left(file: Path) -> None:
-    text = normalized(file.read_text())
+    text = normalize(file.read_text())
 
     assert not re.search(r"metadata|source_file|source_line|stack_frame|jit|model\.py|/\*|region|param_|main", text)
     assert sum(line.startswith("  ") for line in text.splitlines()) == sum(
@@ -194,14 +194,14 @@ def test_names_do_not_count(file: Path, seed: int) -> None:
     other = renamed(text, seed).replace("HloModule jit_", "HloModule jit_other_")
 
     assert other != text
-    assert normalized(other) == normalized(text)
+    assert normalize(other) == normalize(text)
 
 
 @given(file=st.sampled_from(GOLDEN), seed=st.integers(0, 10**6))
 def test_the_schedule_does_not_count(file: Path, seed: int) -> None:
     text = file.read_text()
 
-    assert normalized(rescheduled(text, seed)) == normalized(text)
+    assert normalize(rescheduled(text, seed)) == normalize(text)
 
 
 def test_hashes_of_the_text_and_numbers_of_channels_do_not_count() -> None:
@@ -209,17 +209,17 @@ def test_hashes_of_the_text_and_numbers_of_channels_do_not_count() -> None:
     before += "  %x = f32[2]{0} parameter(0)\n  ROOT %r = f32[2]{0} all-reduce(%x), channel_id=3, to_apply=%add\n}\n"
     after = before.replace('"1f"', '"2e"').replace("channel_id=3", "channel_id=5")
 
-    assert normalized(after) == normalized(before)
-    assert "fingerprint" not in normalized(before)
-    assert normalized(before.replace(', frontend_attributes={fingerprint_before_lhs="1f"}', "")) == normalized(before)
+    assert normalize(after) == normalize(before)
+    assert "fingerprint" not in normalize(before)
+    assert normalize(before.replace(', frontend_attributes={fingerprint_before_lhs="1f"}', "")) == normalize(before)
 
 
 def test_source_lines_inside_of_a_sharding_do_not_count() -> None:
     before = "ENTRY %e (x: f32[2]) -> f32[2] {\n  ROOT %x = f32[2]{0} parameter(0), sharding={replicated"
     after = before + ' metadata={op_name="jit(f)/}" source_line=1}}\n}\n'
 
-    assert normalized(after) == normalized(before + "}\n}\n")
-    assert normalized(after.replace("replicated", "maximal device=0")) != normalized(after)
+    assert normalize(after) == normalize(before + "}\n}\n")
+    assert normalize(after.replace("replicated", "maximal device=0")) != normalize(after)
 
 
 def test_what_must_run_before_counts_and_is_named_anew() -> None:
@@ -230,9 +230,9 @@ def test_what_must_run_before_counts_and_is_named_anew() -> None:
     )
     a, b = "  %a = f32[2]{0} one(%x)\n", "  %b = f32[2]{0} two(%x)\n"
 
-    assert normalized(text.replace(a + b, b + a)) == normalized(text)
-    assert normalized(text.replace("%a", "%else")) == normalized(text)
-    assert normalized(text.replace("{%b, %a}", "{%b}")) != normalized(text)
+    assert normalize(text.replace(a + b, b + a)) == normalize(text)
+    assert normalize(text.replace("%a", "%else")) == normalize(text)
+    assert normalize(text.replace("{%b, %a}", "{%b}")) != normalize(text)
 
 
 def test_the_same_program_written_elsewhere_and_compiled_again_is_equal() -> None:
@@ -251,7 +251,7 @@ def test_the_same_program_written_elsewhere_and_compiled_again_is_equal() -> Non
     texts = [compiled(first, x, 5), compiled(again, x, 5)]
 
     assert texts[0] != texts[1]
-    assert normalized(texts[0]) == normalized(texts[1])
+    assert normalize(texts[0]) == normalize(texts[1])
 
 
 # Constants that the text leaves out
@@ -268,14 +268,14 @@ def test_the_values_of_large_constants_come_from_the_lowered_program() -> None:
     (one, lowered_one), (two, lowered_two) = captured(1.5), captured(2.5)
 
     assert elides_constants(one)
-    assert normalized(one) == normalized(two)  # the hole that `elides_constants` tells of
-    assert normalized(one, stablehlo=lowered_one) != normalized(two, stablehlo=lowered_two)
+    assert normalize(one) == normalize(two)  # the hole that `elides_constants` tells of
+    assert normalize(one, stablehlo=lowered_one) != normalize(two, stablehlo=lowered_two)
     assert digest(one, stablehlo=lowered_one) == digest(*captured(1.5)[:1], stablehlo=captured(1.5)[1])
 
 
 def test_without_large_constants_the_lowered_program_adds_nothing() -> None:
     assert not elides_constants(LOOP.read_text())
-    assert normalized(LOOP.read_text(), stablehlo="stablehlo.constant dense<1> : tensor<i32>") == normalized(
+    assert normalize(LOOP.read_text(), stablehlo="stablehlo.constant dense<1> : tensor<i32>") == normalize(
         LOOP.read_text()
     )
 
@@ -290,10 +290,10 @@ def test_the_form_of_a_digest_is_kept() -> None:
 
 @given(st.text())
 def test_any_text_has_a_normal_form(text: str) -> None:
-    assert normalized(text) == normalized(text)
+    assert normalize(text) == normalize(text)
 
 
 def test_a_text_that_goes_in_circles_ends() -> None:
     text = "ENTRY %e () -> f32[] {\n  %a = f32[] add(%a, %b)\n  ROOT %b = f32[] negate(%a), to_apply=%e\n}\n"
 
-    assert normalized(text).count(" = ") == 2
+    assert normalize(text).count(" = ") == 2

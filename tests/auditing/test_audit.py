@@ -12,8 +12,8 @@ import pytest
 
 import benchax
 from benchax.auditing import audit as audits
-from benchax.auditing.audit import Step, ask, audited
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.audit import AuditStep, ask, run_rules
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
@@ -43,7 +43,7 @@ def evidence() -> Evidence:
 
 
 def finds(e: Evidence, rule: Made) -> Iterable[Finding]:
-    yield found(rule, "it is", ["seen"], "do", where=e.def_where)
+    yield make_finding(rule, "it is", ["seen"], "do", where=e.def_where)
 
 
 def raises(error: Exception) -> Callable[[Evidence, Made], Iterable[Finding]]:
@@ -71,7 +71,7 @@ def test_each_end_of_a_rule_is_an_outcome_with_its_reason(does, outcome: str, wh
 def test_a_rule_that_fails_is_a_line_and_the_others_go_on() -> None:
     asked = {"broken": Made(raises(ZeroDivisionError("0/0")), "broken"), "made": Made(finds)}
 
-    result = audited(evidence(), asked, "double")
+    result = run_rules(evidence(), asked, "double")
 
     assert [c.outcome for c in result.checked] == ["not checked", "finding"]
     assert "the rule failed: ZeroDivisionError: 0/0" in result.checked[0].why
@@ -92,7 +92,7 @@ def test_what_a_rule_found_before_it_failed_is_kept() -> None:
 def test_the_gravest_findings_come_first() -> None:
     asked = {s: Made(finds, s, severity=s) for s in ("info", "error", "warning")}
 
-    result = audited(evidence(), asked, "double")
+    result = run_rules(evidence(), asked, "double")
 
     assert [f.severity for f in result.findings] == ["error", "warning", "info"]
     assert result.reaches("error")
@@ -102,16 +102,16 @@ def test_time_is_spent_on_grave_rules_first(monkeypatch: pytest.MonkeyPatch) -> 
     known = {"a": Made(finds, "a", severity="info"), "b": Made(finds, "b", severity="error")}
     monkeypatch.setattr(audits, "every_rule", lambda: known)
 
-    assert list(audits.chosen(None)) == ["b", "a"]
+    assert list(audits.choose_rules(None)) == ["b", "a"]
 
 
 def test_progress_is_told_rule_by_rule_and_what_takes_time() -> None:
-    told: list[Step] = []
+    told: list[AuditStep] = []
     asked = {"one": Made(lambda e, rule: [e.failure][1:], "one"), "two": Made(finds, "two")}
 
-    audited(evidence(), asked, "double", progress=told.append)
+    run_rules(evidence(), asked, "double", progress=told.append)
 
-    assert told == [Step(0, 2, "one"), Step(0, 2, "one", "tracing and compiling"), Step(1, 2, "two")]
+    assert told == [AuditStep(0, 2, "one"), AuditStep(0, 2, "one", "tracing and compiling"), AuditStep(1, 2, "two")]
 
 
 def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> None:
@@ -123,7 +123,7 @@ def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> N
         return ()
 
     with pytest.raises(KeyboardInterrupt):
-        audited(evidence(), {"made": Made(check)}, "double")
+        run_rules(evidence(), {"made": Made(check)}, "double")
 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -154,7 +154,7 @@ def test_a_project_that_silences_a_rule_can_still_be_measured(project: Path) -> 
     """The table of audits is no option of a measurement."""
     (project / "pyproject.toml").write_text('[tool.benchax.audit]\nignore = { "made" = "is made on purpose" }')
 
-    result = audited(evidence(), {"made": Made(finds)}, "double")
+    result = run_rules(evidence(), {"made": Made(finds)}, "double")
     benchax.bench(double, 1.0, max_time_s=0.01, store="off")
 
     assert [s.reason for s in result.suppressed] == ["is made on purpose"]

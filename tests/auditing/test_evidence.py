@@ -6,7 +6,7 @@ import pytest
 
 from benchax.auditing import evidence as evidences
 from benchax.auditing.base import NotApplicable
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.case import make_case
 from benchax.errors import NotMeasured
 from benchax.results.watch import Watch
@@ -62,7 +62,7 @@ def test_a_part_that_cannot_be_had_is_not_tried_again() -> None:
 
     e = of(failing, 1.0)
     for _ in range(2):
-        with pytest.raises(NotMeasured, match="it fails un-jitted, in first run: ValueError: no"):
+        with pytest.raises(NotMeasured, match="it fails eagerly, in first run: ValueError: no"):
             _ = e.eager
 
     assert len(calls) == 1
@@ -87,7 +87,7 @@ def test_a_watch_calls_the_function_as_it_was_given_and_survives_donation() -> N
 
 def test_of_a_program_there_is_no_function_but_a_watch() -> None:
     seen = Watch()
-    e = Evidence(program=Program("python train.py", seen))
+    e = Evidence(program=ProgramEvidence("python train.py", seen))
 
     assert e.watch is seen
     with pytest.raises(NotApplicable, match=r"^a program is audited"):
@@ -112,7 +112,7 @@ def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) 
         made = evidences.Comparison(e.case.id, "run", _version("a"), _version("b"), "same")
         return {duels[0].name: made}
 
-    monkeypatch.setattr(evidences, "timed", timed)
+    monkeypatch.setattr(evidences, "time_pairs", timed)
     first = e.compare("jit", e.case, e.eager_case)
 
     assert e.compare("jit", e.case, e.eager_case) is first

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jax_versions import shows_calls
 
-from benchax.auditing.program import Audited, audited
+from benchax.auditing.program import Audited, audit_program
 from benchax.errors import UsageError
 from benchax.results.audit import Checked, Finding
 
@@ -57,7 +57,10 @@ x = jnp.ones(3)
 for _ in range(150):
     x = x + 1
 """
-START = "import sys; from benchax.auditing.program import audited; sys.exit(audited(sys.argv[1:]).ended.exit_code)"
+START = (
+    "import sys; from benchax.auditing.program import audit_program; "
+    "sys.exit(audit_program(sys.argv[1:]).ended.exit_code)"
+)
 
 
 def audited_in(folder: Path, text: str, **settings: float) -> Audited:
@@ -65,7 +68,7 @@ def audited_in(folder: Path, text: str, **settings: float) -> Audited:
     (folder / "train.py").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        return audited([sys.executable, "train.py"], **settings)  # pyright: ignore[reportArgumentType]
+        return audit_program([sys.executable, "train.py"], **settings)  # pyright: ignore[reportArgumentType]
 
 
 def checked(found: Audited, rule: str) -> Checked:
@@ -203,6 +206,6 @@ def test_no_program_runs_for_a_rule_that_does_not_exist(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
 
     with pytest.raises(UsageError, match="no rule 'eager-operation'"):
-        audited([sys.executable, "-c", f"open({str(mark)!r}, 'w')"], ["eager-operation"])
+        audit_program([sys.executable, "-c", f"open({str(mark)!r}, 'w')"], ["eager-operation"])
 
     assert not mark.exists()

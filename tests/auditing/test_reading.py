@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing import reading
-from benchax.auditing.met import Functions, Met
-from benchax.auditing.reading import joined, read
+from benchax.auditing.reading import join_audits, read
+from benchax.auditing.recorder import FunctionRecorder, RecordedFunction
 from benchax.auditing.rules import rules
 from benchax.results.audit import Audit, Checked
 
@@ -23,14 +23,14 @@ LARGE = 4 * N * N
 DONATION = "donation-possible"
 
 
-def met_in(call: Callable[[], Any]) -> list[Met]:
-    functions = Functions()
+def met_in(call: Callable[[], Any]) -> list[RecordedFunction]:
+    functions = FunctionRecorder()
     jax.block_until_ready(call())
     jax.effects_barrier()
     return functions.close()
 
 
-def told_of(met: list[Met], asked: list[str]) -> dict[str, Any]:
+def told_of(met: list[RecordedFunction], asked: list[str]) -> dict[str, Any]:
     """As it comes out of the program's process."""
     return json.loads(json.dumps(read(met, asked) | {"elapsed_s": 0.5}))
 
@@ -41,11 +41,11 @@ def shifted(x: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def shift() -> list[Met]:
+def shift() -> list[RecordedFunction]:
     return met_in(lambda: shifted(jnp.ones((N, N))))
 
 
-def test_what_the_compilers_plan_tells_is_found_without_a_call(shift: list[Met]) -> None:
+def test_what_the_compilers_plan_tells_is_found_without_a_call(shift: list[RecordedFunction]) -> None:
     told = read(shift, [DONATION])
 
     (function,) = told["functions"]
@@ -80,7 +80,7 @@ def test_no_rule_calls_the_function_and_none_fails(capfd: pytest.CaptureFixture[
     }
 
 
-def test_a_function_that_takes_long_to_compile_is_left_and_the_others_are_read(shift: list[Met]) -> None:
+def test_a_function_that_takes_long_to_compile_is_left_and_the_others_are_read(shift: list[RecordedFunction]) -> None:
     slow = replace(shift[0], compile_s=reading.READ_S, place=replace(shift[0].place, name="slow"))
 
     told = read([slow, *shift], [DONATION])
@@ -93,10 +93,10 @@ def program(*outcomes: tuple[str, Any]) -> Audit:
     return Audit("train.py", checked=tuple(Checked(rule, rules()[rule].title, o, "why") for rule, o in outcomes))
 
 
-def test_rules_without_an_answer_for_the_program_have_that_of_its_functions(shift: list[Met]) -> None:
+def test_rules_without_an_answer_for_the_program_have_that_of_its_functions(shift: list[RecordedFunction]) -> None:
     told = told_of(shift, [DONATION, "captured-constants", "cache-off"])
 
-    found = joined(program((DONATION, "not applicable"), ("captured-constants", "not applicable")), told)
+    found = join_audits(program((DONATION, "not applicable"), ("captured-constants", "not applicable")), told)
 
     assert {checked.rule: checked.outcome for checked in found.checked} == {
         DONATION: "finding",
@@ -109,18 +109,18 @@ def test_rules_without_an_answer_for_the_program_have_that_of_its_functions(shif
     assert "shifted was traced and compiled once more, to look at, and not called (500 ms)" in found.remarks[0].message
 
 
-def test_what_the_program_answered_itself_stays(shift: list[Met]) -> None:
+def test_what_the_program_answered_itself_stays(shift: list[RecordedFunction]) -> None:
     audit = program((DONATION, "fine"))
 
-    found = joined(audit, told_of(shift, [DONATION]))
+    found = join_audits(audit, told_of(shift, [DONATION]))
 
     assert (found.checked, found.findings) == (audit.checked, ())
 
 
-def test_of_several_functions_the_gravest_answer_counts(shift: list[Met]) -> None:
+def test_of_several_functions_the_gravest_answer_counts(shift: list[RecordedFunction]) -> None:
     small = met_in(lambda: jax.jit(lambda x: x * 2)(jnp.ones(3)))
 
-    found = joined(program((DONATION, "not applicable")), told_of([*small, *shift], [DONATION]))
+    found = join_audits(program((DONATION, "not applicable")), told_of([*small, *shift], [DONATION]))
 
     assert found.checked[0].outcome == "finding"
     assert len(found.findings) == 1
@@ -129,4 +129,4 @@ def test_of_several_functions_the_gravest_answer_counts(shift: list[Met]) -> Non
 def test_where_nothing_was_read_the_audit_is_as_it_was() -> None:
     audit = program((DONATION, "not applicable"))
 
-    assert joined(audit, None) is audit
+    assert join_audits(audit, None) is audit

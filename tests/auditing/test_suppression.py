@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.auditing import suppression
-from benchax.auditing.suppression import Ignore, applied, comments, of_project
+from benchax.auditing.suppression import Ignore, apply_suppressions, comments, of_project
 from benchax.errors import UsageError
 from benchax.results.audit import Finding, Where
 
@@ -39,14 +39,14 @@ def finding(rule: str, where: Where | None) -> Finding:
 
 
 def test_a_comment_on_the_line_silences_its_rule_with_its_reason(code: str) -> None:
-    kept, silent = applied([finding("not-jitted", (code, 6))], [], KNOWN)
+    kept, silent = apply_suppressions([finding("not-jitted", (code, 6))], [], KNOWN)
 
     assert kept == []
     assert [(s.reason, s.by) for s in silent] == [("part of outer", f"{code}:6")]
 
 
 def test_a_comment_on_the_def_holds_for_the_whole_function(code: str) -> None:
-    _, silent = applied([finding("cache-off", (code, 6)), finding("cache-off", (code, 3))], [], KNOWN)
+    _, silent = apply_suppressions([finding("cache-off", (code, 6)), finding("cache-off", (code, 3))], [], KNOWN)
 
     assert [s.reason for s in silent] == ["runs once a week"] * 2
 
@@ -54,26 +54,26 @@ def test_a_comment_on_the_def_holds_for_the_whole_function(code: str) -> None:
 def test_a_comment_holds_for_its_rule_and_its_function_only(code: str) -> None:
     findings = [finding("not-jitted", (code, 4)), finding("cache-off", (code, 11))]
 
-    kept, silent = applied(findings, [], KNOWN)
+    kept, silent = apply_suppressions(findings, [], KNOWN)
 
     assert silent == []
     assert kept[:2] == findings
 
 
 def test_a_text_that_looks_like_a_comment_is_none(code: str) -> None:
-    kept, _ = applied([finding("not-jitted", (code, 7))], [], KNOWN)
+    kept, _ = apply_suppressions([finding("not-jitted", (code, 7))], [], KNOWN)
 
     assert kept == [finding("not-jitted", (code, 7))]
 
 
 def test_the_def_of_what_is_audited_speaks_for_findings_without_a_line(code: str) -> None:
-    _, silent = applied([finding("cache-off", None)], [], KNOWN, about=(code, 4))
+    _, silent = apply_suppressions([finding("cache-off", None)], [], KNOWN, about=(code, 4))
 
     assert [s.reason for s in silent] == ["runs once a week"]
 
 
 def test_without_a_reason_nothing_is_silenced_and_that_is_a_finding(code: str) -> None:
-    kept, silent = applied([finding("not-jitted", (code, 11))], [], KNOWN)
+    kept, silent = apply_suppressions([finding("not-jitted", (code, 11))], [], KNOWN)
 
     assert silent == []
     assert [f.rule for f in kept] == ["not-jitted", suppression.ID]
@@ -82,7 +82,7 @@ def test_without_a_reason_nothing_is_silenced_and_that_is_a_finding(code: str) -
 
 
 def test_a_misspelt_rule_is_a_finding_that_names_the_nearest() -> None:
-    kept, _ = applied([], [Ignore("not-jited", "because", "[tool.benchax.audit]")], KNOWN)
+    kept, _ = apply_suppressions([], [Ignore("not-jited", "because", "[tool.benchax.audit]")], KNOWN)
 
     assert [f.title for f in kept] == ["ignores 'not-jited', which is no rule"]
     assert "'not-jitted'?" in kept[0].advice
@@ -91,7 +91,7 @@ def test_a_misspelt_rule_is_a_finding_that_names_the_nearest() -> None:
 def test_the_project_silences_a_rule_everywhere(project: Path) -> None:
     (project / "pyproject.toml").write_text('[tool.benchax.audit]\nignore = { "cache-off" = "new machines" }')
 
-    _, silent = applied([finding("cache-off", None)], of_project(None), KNOWN)
+    _, silent = apply_suppressions([finding("cache-off", None)], of_project(None), KNOWN)
 
     assert [(s.reason, s.by) for s in silent] == [
         ("new machines", f"[tool.benchax.audit] of {project / 'pyproject.toml'}")

@@ -19,7 +19,7 @@ import pytest
 import benchax
 from benchax.auditing.checklist import ITEMS, checklist_of
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.trial import tried
+from benchax.auditing.trial import try_case
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
 from benchax.executors.pool import shared_pool
@@ -131,11 +131,11 @@ def test_inputs_that_are_never_made_are_not_made_here() -> None:
 
 @pytest.mark.serial
 def test_a_function_that_only_ends_compiled_is_still_explained() -> None:
-    """It does not trace, which is a finding; un-jitted it would never return."""
+    """It does not trace, which is a finding; eagerly it would never return."""
     found = benchax.audit(decides_for_ever, jnp.float32(1), rules=["branch-on-value", "not-jitted"], timeout_s=SHORT_S)
 
     assert [finding.rule for finding in found.findings] == ["branch-on-value"]
-    assert "un-jitted call took longer than 1.00 s" in answers(found)["not-jitted"].why
+    assert "eager call took longer than 1.00 s" in answers(found)["not-jitted"].why
     assert "not-called-unjitted" in {remark.code for remark in found.remarks}
 
 
@@ -167,14 +167,14 @@ def test_only_the_ways_of_calling_it_that_rules_need_are_tried() -> None:
     assert [trial.way for trial in evidence.trials] == ["compiled"]
 
     _ = evidence.watch
-    assert [trial.way for trial in evidence.trials] == ["compiled", "un-jitted"]
+    assert [trial.way for trial in evidence.trials] == ["compiled", "eager"]
 
 
 def test_a_python_exception_is_no_obstacle() -> None:
     def failing(x):
         raise ValueError("no")
 
-    trial = tried(make_case(failing, (1.0,)), 0, 60.0, lambda doing: None)
+    trial = try_case(make_case(failing, (1.0,)), 0, 60.0, lambda doing: None)
 
     assert trial.obstacle is None
     assert trial.error is not None
@@ -188,7 +188,7 @@ def test_a_trial_leaves_the_persistent_cache_as_it_was(tmp_path: Path) -> None:
     try:
         for name, value in settings.items():
             jax.config.update(name, value)
-        tried(make_case(double, ("f32[8]",)), 0, 60.0, lambda doing: None)
+        try_case(make_case(double, ("f32[8]",)), 0, 60.0, lambda doing: None)
     finally:
         for name, value in before.items():
             jax.config.update(name, value)

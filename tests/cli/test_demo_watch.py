@@ -18,5 +18,5 @@ def test_a_loop_that_jits_a_new_function_in_each_turn_compiles_in_each_turn(benc
     }
     assert "partial(body) at example.py:19: new function object" in done.out
     assert "<lambda> at example.py:26: new function object" in done.out
-    assert "20 turns of one loop" in done.err
+    assert "20 iterations of one loop" in done.err
     assert done.code == 0

@@ -49,7 +49,7 @@ def test_the_overview_counts_loops_with_their_turns_and_runs_nothing(benchax: Be
     assert done.code == 0
     assert done.out.startswith("loop(f32[8,8])\n")
     # Ten times 2·8³, and the counting of the loop.
-    assert "10.3 kFLOP  on one device; bodies of loops × their turns" in done.out
+    assert "10.3 kFLOP  on one device; bodies of loops × trip counts" in done.out
     assert "bench_mine.py:10" in done.out
     assert "the rates of this machine were never measured" in done.out
     assert done.err == "imported\n"
@@ -111,7 +111,7 @@ def test_time_sets_a_measured_time_beside_the_rates_of_the_machine(
     assert done.code == 0
     assert "at 2.00 GB/s, the best that was reached with 256 KiB" in done.out
     assert "at 10.0 GFLOP/s, the best that was reached by a matmul of f32" in done.out
-    assert "share of the roof" in done.out
+    assert "share of roofline" in done.out
     assert "not measured" not in done.out
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import Benchax
 
-from benchax.cli.rank import labels, told_apart
+from benchax.cli.rank import labels, split_words
 
 MODEL = """
 import jax, jax.numpy as jnp
@@ -94,7 +94,7 @@ def test_functions_of_one_name_take_any_inputs_and_are_drawn(tmp_path: Path) -> 
     ids=" ".join,
 )
 def test_functions_are_the_words_with_a_colon_that_are_no_values(inputs: Sequence[str]) -> None:
-    assert told_apart(["a.py:f", "jax.numpy:sort", *inputs]) == (["a.py:f", "jax.numpy:sort"], inputs)
+    assert split_words(["a.py:f", "jax.numpy:sort", *inputs]) == (["a.py:f", "jax.numpy:sort"], inputs)
 
 
 def test_a_function_goes_by_its_name_and_by_the_whole_word_where_two_have_it() -> None:

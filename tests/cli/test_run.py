@@ -409,7 +409,7 @@ def test_a_jitted_function_is_unwrapped_to_be_measured_eagerly(benchax: Benchax,
 @jax.jit
 def f(x):
     if not isinstance(x, jax.core.Tracer):
-        print("un-jitted")
+        print("eager")
     return x + 1
 """,
     )
@@ -419,7 +419,7 @@ def f(x):
     eager, jitted = done.rows
     assert eager.case == replace(jitted.case, variant="eager")
     assert (eager.failure, jitted.failure) == (None, None)
-    assert "un-jitted" in done.err
+    assert "eager" in done.err
 
 
 def test_with_several_functions_each_sentence_names_its_case() -> None:

@@ -9,7 +9,7 @@ import pytest
 from command_line import Benchax
 from comparisons_by_hand import compared
 
-from benchax.experiments import run
+from benchax.experiments import lab
 from benchax.experiments.variants import VARIANTS
 
 FILE = """
@@ -31,7 +31,7 @@ def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def instant(duels, *_):
         return {duel.name: compared(1, 0.5) for duel in duels}
 
-    monkeypatch.setattr(run.Request, "duels", lambda self, duels: instant(duels))
+    monkeypatch.setattr(lab.Lab, "time_pairs", lambda self, duels: instant(duels))
     (project / "code.py").write_text(FILE)
     return project
 

@@ -136,18 +136,18 @@ def test_a_cache_folder_that_cannot_be_made_is_a_reason(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(NotAvailable, match="the clock cannot be built in"):
-        building.built(tmp_path / "file" / "below")
+        building.build_library(tmp_path / "file" / "below")
 
 
 def _build(folder, compiler):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CC", compiler)
-        return building.built(folder)
+        return building.build_library(folder)
 
 
 def test_a_library_of_another_version_is_not_used(tmp_path, monkeypatch):
     try:
-        library = building.built(tmp_path)
+        library = building.build_library(tmp_path)
     except NotAvailable as error:
         pytest.skip(error.problem)
     monkeypatch.setattr(tiers, "VERSION", 2)

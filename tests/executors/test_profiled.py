@@ -12,7 +12,7 @@ import pytest
 from benchax.case import make_case
 from benchax.executors.pool import Pool
 from benchax.executors.profiled import LEAST_RUNS, MOST_RUNS, RENEWED_RUNS, Outcome, Request, record
-from benchax.profiling.program import Wish
+from benchax.profiling.program import ProgramRequest
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
 
@@ -27,7 +27,7 @@ def pool():
 def recorded(pool: Pool, tmp_path: Path) -> Callable[..., Outcome]:
     def run(fn: Callable[..., Any], *args: Any, donate: Any = (), runs: int | None = None, **wish: Any) -> Outcome:
         case = make_case(fn, args, name="case", donate=donate)
-        return record(Request(case, Wish(**{"folder": str(tmp_path), **wish}), runs=runs), 30.0, pool)
+        return record(Request(case, ProgramRequest(**{"folder": str(tmp_path), **wish}), runs=runs), 30.0, pool)
 
     return run
 

@@ -16,7 +16,7 @@ from jax_versions import tells_runs
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
 from benchax.experiments import exchanging, recordings
-from benchax.experiments.exchanging import Shares, seen_communication, shares_of, told_shares
+from benchax.experiments.exchanging import Shares, describe_shares, seen_communication, shares_of
 from benchax.experiments.variants import sharding
 from benchax.experiments.variants.sharding import MEMBERS
 from benchax.measuring.inputs import make_inputs
@@ -80,14 +80,14 @@ def test_the_median_recording_is_told_of_those_that_hold_all_operations(recorded
 def test_of_several_shares_the_median_one_is_told() -> None:
     whole = [Shares(share, share / 2, 6) for share in (0.5, 0.1, 0.3)]
 
-    found = told_shares([Shares(0.9, 0.9, 5), *whole, Shares(0.9, 0.9, 5), Shares(0.9, 0.9, 5)], "")
+    found = describe_shares([Shares(0.9, 0.9, 5), *whole, Shares(0.9, 0.9, 5), Shares(0.9, 0.9, 5)], "")
 
     assert found == (("communication:", "30 % of the device time, 15 % exposed"),)
 
 
 @pytest.mark.parametrize(("why", "told"), [("", "the recordings differ in the number of operations"), ("so", "so")])
 def test_too_few_recordings_that_hold_all_operations_say_nothing(why: str, told: str) -> None:
-    found = told_shares([Shares(0.1, 0.1, 6), Shares(0.1, 0.1, 6), Shares(0.1, 0.1, 5)], why)
+    found = describe_shares([Shares(0.1, 0.1, 6), Shares(0.1, 0.1, 6), Shares(0.1, 0.1, 5)], why)
 
     assert found == (("communication, not measured:", told),)
 
@@ -109,12 +109,12 @@ def case() -> Any:
 
 
 def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
-    monkeypatch.setattr(sharding, "timed", lambda call: (1.0, 0.5, 2.0))
+    monkeypatch.setattr(sharding, "time_calls", lambda call: (1.0, 0.5, 2.0))
     monkeypatch.setattr(sharding, "seen_communication", lambda *given: pytest.fail("recorded"))
     inputs = make_inputs(case(), 0)
     expected = jax.jit(case().fn)(*inputs.args)
 
-    found = sharding._tried(case(), sharding.planned(case(), inputs), (1, 1), inputs, expected, is_timed=True)
+    found = sharding._try_mesh(case(), sharding.plan_sharding(case(), inputs), (1, 1), inputs, expected, is_timed=True)
 
     assert found["facts"][0] == ("exchanged:", "nothing")
     assert found["time"] == (1.0, 0.5, 2.0)

@@ -6,7 +6,7 @@ import pytest
 from xspace_by_hand import Event, op, plane, space
 
 from benchax.errors import NotMeasured
-from benchax.experiments.idling import Idle, idle_of, told_idle
+from benchax.experiments.idling import Idle, describe_idle, idle_of
 
 US = 10**6
 """Picoseconds."""
@@ -44,13 +44,13 @@ def test_an_operation_without_its_end_is_no_busy_time() -> None:
 def test_the_recording_of_median_length_is_told_of_those_that_hold_all_operations() -> None:
     whole = [Idle(span, (span / 10, 0.5), 6) for span in (3.0, 1.0, 2.0)]
 
-    found = told_idle([Idle(0.5, (0.9, 0.9), 5), *whole, Idle(0.6, (0.9, 0.9), 5)], "")
+    found = describe_idle([Idle(0.5, (0.9, 0.9), 5), *whole, Idle(0.6, (0.9, 0.9), 5)], "")
 
     assert found == (("idle in a profile:", "35 % (by device 20 %, 50 %)"),)
 
 
 @pytest.mark.parametrize(("why", "told"), [("", "the recordings differ in the number of operations"), ("so", "so")])
 def test_too_few_recordings_that_hold_all_operations_say_nothing(why: str, told: str) -> None:
-    found = told_idle([Idle(1, (0.5,), 6), Idle(1, (0.5,), 6), Idle(1, (0.5,), 5)], why)
+    found = describe_idle([Idle(1, (0.5,), 6), Idle(1, (0.5,), 6), Idle(1, (0.5,), 5)], why)
 
     assert found == (("idle, not measured:", told),)

@@ -11,25 +11,25 @@ from sweeps_by_hand import Times, outputs
 
 from benchax.case import make_case
 from benchax.errors import UsageError
-from benchax.experiments import looping, loops
-from benchax.experiments.run import Request
-from benchax.experiments.variants.loops import MOST_UNROLLED, InPython
+from benchax.experiments import loops
+from benchax.experiments.lab import Lab
+from benchax.experiments.loop_forms import MOST_UNROLLED, InPython, measure_loop
 from benchax.options import resolve
 from benchax.results.experiment import Experiment
 
 
-def turn(i: Any, state: Any) -> Any:
+def step(i: Any, state: Any) -> Any:
     return jnp.sin(state) + i
 
 
 def found(step: Any, init: Any, n: int | Callable[[Any], Any], times: Times) -> Experiment:
-    case = make_case(InPython(step, n), (init,), name="turn", jit=False)
-    return looping.run(case, step, n, Request(resolve(), timed=times))
+    case = make_case(InPython(step, n), (init,), name="step", jit=False)
+    return measure_loop(case, step, n, Lab(resolve(), timed=times))
 
 
 def test_five_ways_give_the_same_state() -> None:
     times = Times({"lax-loop": 0.1})
-    e = found(turn, "f32[8]", 5, times)
+    e = found(step, "f32[8]", 5, times)
 
     assert [row.name for row in e.rows] == ["inner-jit", "lax-loop", "unrolled", "scan"]
     assert {row.status for row in e.rows} == {"ok"}
@@ -70,15 +70,15 @@ def test_a_body_that_cannot_be_traced_fails_in_its_rows_and_the_loop_itself_stay
 
 
 def test_long_loops_are_not_unrolled() -> None:
-    e = found(turn, "f32[2]", MOST_UNROLLED + 1, Times())
+    e = found(step, "f32[2]", MOST_UNROLLED + 1, Times())
 
     assert e.row("unrolled").status == "not_available"
     assert str(MOST_UNROLLED + 1) in e.row("unrolled").reason
 
 
 @pytest.mark.parametrize("n", [0, -1, True, 1.5, "3"])
-def test_a_number_of_turns_is_checked(n: Any) -> None:
-    with pytest.raises(UsageError, match="number of turns") as caught:
-        loops(turn, "f32[8]", n)
+def test_a_trip_count_is_checked(n: Any) -> None:
+    with pytest.raises(UsageError, match="trip count") as caught:
+        loops(step, "f32[8]", n)
 
     assert repr(n) in str(caught.value)

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.experiments import pipes
-from benchax.experiments.pipes import ONE_THREAD, Pipe, bubble, hindrance_of
+from benchax.experiments.pipes import ONE_THREAD, Pipe, bubble, skip_reason_of
 
 
 def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> dict[str, Any]:
     chained = functools.reduce(lambda value, fn: fn(value), fns, x)
     pipe = Pipe(tuple(map(jax.jit, fns)), (jax.devices()[0],) * len(fns))
-    return pipes.tried(pipe, x, count, chained, is_timed=is_timed)
+    return pipes.try_pipe(pipe, x, count, chained, is_timed=is_timed)
 
 
 def test_a_stage_that_mixes_the_rows_gives_a_wrong_result_and_no_time() -> None:
@@ -34,7 +34,7 @@ def test_a_stage_that_mixes_the_rows_gives_a_wrong_result_and_no_time() -> None:
 
 @pytest.mark.parametrize("low", [None, 1.0])
 def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None) -> None:
-    monkeypatch.setattr(pipes, "timed", lambda call: (1.5, low, low))
+    monkeypatch.setattr(pipes, "time_calls", lambda call: (1.5, low, low))
     monkeypatch.setattr(pipes, "seen_idle", lambda call, devices: ())
 
     found = tried([jnp.sin, jnp.cos], jnp.arange(8.0), 2, is_timed=True)
@@ -76,9 +76,9 @@ def test_each_tick_begins_with_the_last_stage() -> None:
 
 
 def test_devices_that_slow_one_another_down_are_not_timed() -> None:
-    assert hindrance_of(2, 2, lambda: 1.1) == ""
-    assert "all stages at once take 1.90 times as long" in hindrance_of(2, 4, lambda: 1.9)
-    assert hindrance_of(4, 1, lambda: pytest.fail("not asked")) == "4 fake devices share 1 core"
+    assert skip_reason_of(2, 2, lambda: 1.1) == ""
+    assert "all stages at once take 1.90 times as long" in skip_reason_of(2, 4, lambda: 1.9)
+    assert skip_reason_of(4, 1, lambda: pytest.fail("not asked")) == "4 fake devices share 1 core"
 
 
 def test_one_device_in_place_of_two_is_a_slowdown() -> None:

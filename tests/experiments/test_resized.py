@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.case import make_case
-from benchax.experiments.asked import Axis
+from benchax.experiments.parsing import CommonAxis
 from benchax.experiments.resized import Batched, Resized, With, of_arrays
 from benchax.measuring.inputs import make_inputs
 
@@ -17,9 +17,9 @@ X = jnp.arange(6.0).reshape(2, 3)
 def test_an_axis_is_cropped_repeated_and_padded() -> None:
     case = make_case(lambda x: x, (X,))
 
-    assert Resized(case, 0, (Axis(0, 1),), 2)()[0][0].tolist() == [[0, 1], [3, 4]]
-    assert Resized(case, 0, (Axis(0, 0),), 3)()[0][0].tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
-    assert Resized(case, 0, (Axis(0, 1),), 2, 4)()[0][0].tolist() == [[0, 1, 0, 0], [3, 4, 0, 0]]
+    assert Resized(case, 0, (CommonAxis(0, 1),), 2)()[0][0].tolist() == [[0, 1], [3, 4]]
+    assert Resized(case, 0, (CommonAxis(0, 0),), 3)()[0][0].tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+    assert Resized(case, 0, (CommonAxis(0, 1),), 2, 4)()[0][0].tolist() == [[0, 1, 0, 0], [3, 4, 0, 0]]
 
 
 def test_examples_of_a_batch_are_alike_and_different() -> None:

@@ -17,7 +17,7 @@ def chain(x, power=2, *, scale=1.0):
     return {"y": (x**power).sum(), "scale": jnp.float32(scale)}
 
 
-def test_values_and_slopes_stay() -> None:
+def test_values_and_gradients_stay() -> None:
     x = jnp.linspace(-1, 1, 16)
 
     ours, expected = (jax.grad(lambda x, fn=fn: fn(x, 3, scale=0.5)["y"])(x) for fn in (Segmented(chain), chain))

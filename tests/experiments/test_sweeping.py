@@ -8,7 +8,8 @@ import pytest
 from comparisons_by_hand import compared
 
 from benchax.case import make_case
-from benchax.experiments.run import Request, run
+from benchax.experiments.experiment import run_experiment
+from benchax.experiments.lab import Lab
 from benchax.experiments.sweeping import LOOKS, in_words, means, points, reading
 from benchax.model import Block, Failure
 from benchax.options import resolve
@@ -56,7 +57,7 @@ def power(x: Any, n: int) -> Any:
 def test_a_sweep_is_measured_from_end_to_end() -> None:
     case = make_case(power, ("f32[1000]", 3))
 
-    found = run(case, ["static"], Request(resolve(), {"static": "n=3"}, Effort(max_time_s=0.1)))
+    found = run_experiment(case, ["static"], Lab(resolve(), {"static": "n=3"}, Effort(max_time_s=0.1)))
 
     assert found.row("static").sentence.startswith("1 program for 1 value")
     said = dict(found.row("static").facts)["n=3"]

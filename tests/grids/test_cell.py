@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from benchax.grids import cell, timing, trees
-from benchax.grids.plan import Point
+from benchax.grids.plan import DataPoint
 
 
-def request(fn: Any, value: Any = "f32[4]", **more: Any) -> cell.Request:
-    return cell.Request("f", fn, Point("x", value, more.pop("make", None)), more.pop("seeds", (1, 2)), **more)
+def request(fn: Any, value: Any = "f32[4]", **more: Any) -> cell.CellRequest:
+    return cell.CellRequest("f", fn, DataPoint("x", value, more.pop("make", None)), more.pop("seeds", (1, 2)), **more)
 
 
-def measured(asked: cell.Request) -> tuple[dict[str, Any], list[np.ndarray], list[dict[str, Any]]]:
+def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[np.ndarray], list[dict[str, Any]]]:
     told: list[dict[str, Any]] = []
     document, arrays = cell.measure_cell(asked, lambda stage, **facts: told.append({"stage": stage, **facts}))
     return json.loads(json.dumps(document)), arrays, told

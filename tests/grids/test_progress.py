@@ -7,12 +7,12 @@ import io
 import pytest
 from rich.console import Console
 
-from benchax.grids.progress import LONGEST_LABEL, Bar, described, shortened
-from benchax.grids.running import Step
+from benchax.grids.progress import LONGEST_LABEL, Bar, describe_step, truncate
+from benchax.grids.running import GridStep
 
 
-def step(stage: str, done: int = 0, left_s: float | None = None) -> Step:
-    return Step(done, 10, "f[n=4]", stage, 1.0, left_s)
+def step(stage: str, done: int = 0, left_s: float | None = None) -> GridStep:
+    return GridStep(done, 10, "f[n=4]", stage, 1.0, left_s)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return written
 
 
-def drawn_by(bar: Bar, screen: io.StringIO, *steps: Step) -> list[str]:
+def drawn_by(bar: Bar, screen: io.StringIO, *steps: GridStep) -> list[str]:
     """What each step added to the screen."""
     added = []
     for each in steps:
@@ -73,9 +73,9 @@ def test_while_calls_are_timed_it_is_drawn_ten_times_a_second_at_most(screen: io
     [(None, "run"), (0.2, "run, about 1 s left"), (42.4, "run, about 42 s left"), (600, "10 min left")],
 )
 def test_the_time_left_is_told_in_round_words(left_s: float | None, text: str) -> None:
-    assert described(step("run", left_s=left_s)).endswith(text)
+    assert describe_step(step("run", left_s=left_s)).endswith(text)
 
 
 def test_long_labels_are_one_short_line() -> None:
-    assert len(shortened("f\n" * 500)) <= LONGEST_LABEL
-    assert "\n" not in shortened("f\n" * 500)
+    assert len(truncate("f\n" * 500)) <= LONGEST_LABEL
+    assert "\n" not in truncate("f\n" * 500)

@@ -247,7 +247,7 @@ def test_outputs_beyond_the_limit_of_the_grid_are_not_kept_and_it_says_so() -> N
 
 
 def test_progress_tells_the_cell_the_step_and_the_time_left() -> None:
-    steps: list[running.Step] = []
+    steps: list[running.GridStep] = []
     run = run_of([double, add], ["f32[4]"], then=False)
     run.progress = steps.append
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.inspecting.aligned import JAXPR, SSA, unified
+from benchax.inspecting.aligned import JAXPR, SSA, align_and_diff
 from benchax.inspecting.differences import difference
 from benchax.inspecting.inspect import inspect
-from benchax.results.difference import Change, TextDifference
+from benchax.results.difference import NumberChange, TextDifference
 from benchax.results.inspection import Inspection, Place
 
 
@@ -72,8 +72,8 @@ def test_one_more_equation_is_one_more_line_however_many_names_follow(before: In
     ]
     assert (stablehlo.added, stablehlo.removed) == (4, 1)
     assert not hlo.is_same
-    assert Change("add", 2, 3) in found.primitives
-    assert [c for c in found.numbers if c.name == "equations"] == [Change("equations", 8, 9)]
+    assert NumberChange("add", 2, 3) in found.primitives
+    assert [c for c in found.numbers if c.name == "equations"] == [NumberChange("equations", 8, 9)]
 
 
 def test_a_difference_in_wiring_alone_is_seen() -> None:
@@ -131,21 +131,21 @@ LINES = st.lists(
 @given(LINES, LINES)
 def test_whatever_differs_is_shown_and_what_is_equal_is_not(before: str, after: str) -> None:
     for language in (JAXPR, SSA):
-        assert bool(unified(before, after, ("a", "b"), language)) == (before.splitlines() != after.splitlines())
+        assert bool(align_and_diff(before, after, ("a", "b"), language)) == (before.splitlines() != after.splitlines())
 
 
 def test_lines_of_after_are_shown_as_they_are() -> None:
-    shown = unified("%0 = a\n%1 = b(%0)", "%0 = x\n%1 = a\n%2 = b(%1)", ("one", "two"), SSA)
+    shown = align_and_diff("%0 = a\n%1 = b(%0)", "%0 = x\n%1 = a\n%2 = b(%1)", ("one", "two"), SSA)
 
     assert shown == ["--- one", "+++ two", "@@ -1,2 +1,3 @@", "+%0 = x", " %1 = a", " %2 = b(%1)"]
 
 
 def test_texts_that_differ_in_names_alone_are_shown_as_they_are() -> None:
-    assert unified("%0 = a", "%1 = a", ("one", "two"), SSA)[3:] == ["-%0 = a", "+%1 = a"]
+    assert align_and_diff("%0 = a", "%1 = a", ("one", "two"), SSA)[3:] == ["-%0 = a", "+%1 = a"]
 
 
 def test_a_value_without_a_counterpart_ends_in_an_apostrophe() -> None:
-    shown = unified("%0 = a\n%1 = c(%0)\n%2 = d(%0)\n%3 = b(%1)", "%0 = a\n%1 = b(%0)", ("one", "two"), SSA)
+    shown = align_and_diff("%0 = a\n%1 = c(%0)\n%2 = d(%0)\n%3 = b(%1)", "%0 = a\n%1 = b(%0)", ("one", "two"), SSA)
 
     assert "-%1' = c(%0)" in shown
 
@@ -155,14 +155,14 @@ def test_no_two_values_of_one_computation_get_the_same_name() -> None:
     before = "c0:\n  %0 = parameter(0)\n  %1 = exp(%0)\n  %2 = [8] parameter(1)\n  %3 = dot(%1, %2)"
     after = "c0:\n  %0 = parameter(0)\n  %1 = exp(%0)\nc1:\n  %0 = sin()\n  %1 = [8] parameter(1)\n  %2 = tan(%1)"
 
-    removed = [line for line in unified(before, after, ("one", "two"), SSA)[3:] if not line.startswith("+")]
+    removed = [line for line in align_and_diff(before, after, ("one", "two"), SSA)[3:] if not line.startswith("+")]
 
     defined = [line[1:].split(" = ")[0].strip() for line in removed if " = " in line]
     assert len(set(defined)) == len(defined)
 
 
 def test_each_computation_has_names_of_its_own() -> None:
-    shown = unified(
+    shown = align_and_diff(
         "c0:\n  %5 = a\nc1:\n  %0 = q\n  %1 = r(%0)", "c0:\n  %0 = a\nc1:\n  %0 = q\n  %1 = s(%0)", ("", ""), SSA
     )
 
@@ -174,6 +174,6 @@ def test_ten_thousand_equations_are_compared_in_time_that_grows_with_them() -> N
     lines = [f"%{i} = sine(%{i - 1})" for i in range(1, 10_000)]
     changed_in_the_middle = [*lines[:5000], "%x = cosine(%4999)", *lines[5000:]]
 
-    shown = unified("\n".join(lines), "\n".join(changed_in_the_middle), ("a", "b"), SSA)
+    shown = align_and_diff("\n".join(lines), "\n".join(changed_in_the_middle), ("a", "b"), SSA)
 
     assert "+%x = cosine(%4999)" in shown

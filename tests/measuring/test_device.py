@@ -22,7 +22,7 @@ from benchax.measuring.timers import TIMERS, device
 from benchax.measuring.timers.base import Prepared, Subject
 from benchax.measuring.timers.device import EventCost
 from benchax.model import Measurement
-from benchax.profiling.runs import Run
+from benchax.profiling.runs import ProgramRun
 from benchax.profiling.session import session
 
 pytestmark = [pytest.mark.serial, tells_runs]  # what they observe is disturbed by a neighbour
@@ -84,7 +84,7 @@ def test_where_nothing_is_recorded_inside_a_loop_the_cost_is_not_known(monkeypat
 def test_what_recording_costs_counts_by_operations() -> None:
     cost = EventCost(outer_s=0.25, inner_s=0.4)
 
-    assert cost.of(Run(0, 10.0, outer=2, inner=10)) == pytest.approx(4.5)
+    assert cost.of(ProgramRun(0, 10.0, outer=2, inner=10)) == pytest.approx(4.5)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_run_that_is_mostly_recording_is_refused(
     outer: int, inner: int, why: str, subject: Make, monkeypatch
 ) -> None:
     monkeypatch.setattr(device, "event_cost", lambda: EventCost(0.2e-6, 0.2e-6))
-    monkeypatch.setattr(device, "whole_runs", lambda subject, calls, cold: [Run(0, 1e-6, outer, inner)] * calls)
+    monkeypatch.setattr(device, "whole_runs", lambda subject, calls, cold: [ProgramRun(0, 1e-6, outer, inner)] * calls)
     prepared = TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(4)))
     assert prepared.overhead_s is not None
 
@@ -111,7 +111,7 @@ def test_a_run_that_is_mostly_recording_is_refused(
 
 def test_a_run_with_little_recording_has_it_subtracted(subject: Make, monkeypatch) -> None:
     monkeypatch.setattr(device, "event_cost", lambda: EventCost(0.2e-6, 0.3e-6))
-    monkeypatch.setattr(device, "whole_runs", lambda subject, calls, cold: [Run(0, 1e-3, 2, 2)] * calls)
+    monkeypatch.setattr(device, "whole_runs", lambda subject, calls, cold: [ProgramRun(0, 1e-3, 2, 2)] * calls)
     prepared = TIMERS["device"].prepare(subject(lambda x: x + 1, jnp.ones(4)))
     assert prepared.overhead_s is not None
 
@@ -149,7 +149,7 @@ def test_inputs_of_a_donating_function_are_not_all_made_at_once(subject: Make, m
     made = subject(lambda x: jnp.sin(x) + 1, "f32[10000]", donate=[0])
     monkeypatch.setattr(device, "RENEWED_BYTES", 3 * 4 * 10_000)
     monkeypatch.setattr(
-        device, "whole_runs", lambda s, calls, cold: asked.append(calls) or [Run(0, 1e-3, 1, 0)] * calls
+        device, "whole_runs", lambda s, calls, cold: asked.append(calls) or [ProgramRun(0, 1e-3, 1, 0)] * calls
     )
 
     taken(TIMERS["device"].prepare(made), 10)
@@ -201,9 +201,9 @@ def test_a_function_that_runs_nothing_is_not_measured(subject: Make) -> None:
 def test_runs_whose_end_was_not_recorded_are_recorded_again(subject: Make, monkeypatch) -> None:
     asked = []
 
-    def half(subject: Subject, calls: int) -> list[Run]:
+    def half(subject: Subject, calls: int) -> list[ProgramRun]:
         asked.append(calls)
-        return [replace_whole(Run(i, i / 1e6, 1, 0), i % 2 == 0) for i in range(calls)]
+        return [replace_whole(ProgramRun(i, i / 1e6, 1, 0), i % 2 == 0) for i in range(calls)]
 
     monkeypatch.setattr(device, "_recorded_calls", half)
 
@@ -214,14 +214,14 @@ def test_runs_whose_end_was_not_recorded_are_recorded_again(subject: Make, monke
 
 
 def test_an_end_that_is_never_recorded_is_a_reason(subject: Make, monkeypatch) -> None:
-    lost = lambda subject, calls: [replace_whole(Run(0, 1e-6, 1, 0), False)] * calls  # noqa: E731
+    lost = lambda subject, calls: [replace_whole(ProgramRun(0, 1e-6, 1, 0), False)] * calls  # noqa: E731
     monkeypatch.setattr(device, "_recorded_calls", lost)
 
     with pytest.raises(NotMeasured, match="in 5 recordings the profiler did not say when each operation ended"):
         device.whole_runs(subject(lambda x: x + 1, jnp.ones(4)), 4)
 
 
-def replace_whole(run: Run, is_whole: bool) -> Run:
+def replace_whole(run: ProgramRun, is_whole: bool) -> ProgramRun:
     return run._replace(is_whole=is_whole)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchax.profiling.program import HOOK, MOST_TIMES
-from benchax.wrapping.command import Ended, run
+from benchax.wrapping.command import EndedCommand, run
 
 BEGIN = """
 import os, pathlib, signal, sys
@@ -37,14 +37,14 @@ assert len(jax.devices()) == 2
 def profile(project: Path):
     """Runs a program that begins as above and goes on as given; recorded into the folder profile."""
 
-    def run_it(then: str = "", begin: str = BEGIN, **wish: Any) -> Ended:
+    def run_it(then: str = "", begin: str = BEGIN, **wish: Any) -> EndedCommand:
         (project / "train.py").write_text(begin + then)
         return run([sys.executable, "train.py"], HOOK, {"folder": str(project / "profile"), **wish}, limit_s=60)
 
     return run_it
 
 
-def only(ended: Ended) -> dict[str, Any]:
+def only(ended: EndedCommand) -> dict[str, Any]:
     (report,) = ended.reports
     return report.result
 

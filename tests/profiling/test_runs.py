@@ -14,19 +14,19 @@ from jax_versions import tells_runs
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
 from benchax.profiling import events
-from benchax.profiling.runs import STATS, Run, device_runs
+from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
-from benchax.profiling.space import NUMBER, TEXT, Line, Plane, Space, Stats
+from benchax.profiling.space import NUMBER, TEXT, Plane, Space, Stats, TraceLine
 
 Event = tuple[str, int, int, dict[str, int]]
 TEXTS = [*STATS, "an operation"]
 
 
-def line(*made: Event, name: str = "a thread") -> Line:
+def line(*made: Event, name: str = "a thread") -> TraceLine:
     """A line of events (name, start, duration, stats); `hlo_op` is a text, whichever number is given."""
     names = list(dict.fromkeys(event[0] for event in made))
     stats = [(i, TEXTS.index(key), key, value) for i, event in enumerate(made) for key, value in event[3].items()]
-    return Line(
+    return TraceLine(
         name,
         dict(enumerate(names)),
         np.array([names.index(event[0]) for event in made]),
@@ -43,7 +43,7 @@ def line(*made: Event, name: str = "a thread") -> Line:
     )
 
 
-def space(*lines: Line, plane: str = "/host:CPU") -> Space:
+def space(*lines: TraceLine, plane: str = "/host:CPU") -> Space:
     return Space((Plane(plane, lines, {}, {}, {}, {}, {}),), (), (), (), TEXTS)
 
 
@@ -55,7 +55,7 @@ def end(flow: int, at: int) -> Event:
     return "end: an operation", at, 1, {"_c": flow}
 
 
-def busy_ps(runs: list[Run]) -> list[int]:
+def busy_ps(runs: list[ProgramRun]) -> list[int]:
     return [round(run.busy_s * 1e12) for run in runs]
 
 
@@ -121,7 +121,7 @@ def test_a_tpu_tells_its_runs_itself() -> None:
     assert all(run.is_whole for run in runs)
 
 
-def recorded(fn: Any, *args: jax.Array, times: int = 20) -> tuple[list[Run], list[float]]:
+def recorded(fn: Any, *args: jax.Array, times: int = 20) -> tuple[list[ProgramRun], list[float]]:
     """(runs, seconds of each call with its wait)."""
     fn = jax.jit(fn)
     jax.block_until_ready(fn(*args))

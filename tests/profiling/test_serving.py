@@ -20,23 +20,23 @@ import pytest
 from benchax.errors import NotMeasured, UsageError
 from benchax.profiling import files, serve, wire
 from benchax.profiling.attaching import Attached, attach
-from benchax.profiling.serving import HOOK, MOST_CONNECTIONS, Server
+from benchax.profiling.serving import HOOK, MOST_CONNECTIONS, ProfileServer
 from benchax.profiling.session import session
 from benchax.profiling.trace import profile_of
 from benchax.profiling.wire import Ask
-from benchax.wrapping.command import Ended, run
+from benchax.wrapping.command import EndedCommand, run
 
 SHORT = Ask(0.05)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[ProfileServer]:
     with serve() as running:
         yield running
 
 
 @pytest.fixture
-def busy(server: Server) -> Iterator[None]:
+def busy(server: ProfileServer) -> Iterator[None]:
     """A thread that computes all the time."""
     is_over = threading.Event()
     f = jax.jit(lambda x: jnp.tanh(x @ x))
@@ -53,7 +53,7 @@ def busy(server: Server) -> Iterator[None]:
     thread.join()
 
 
-def told(server: Server, data: bytes) -> bytes:
+def told(server: ProfileServer, data: bytes) -> bytes:
     """All that the server says to these bytes, until it hangs up; what it had not read may cost its answer."""
     with socket.create_connection((wire.HOST, server.port), timeout=30) as connection:
         connection.sendall(data)
@@ -64,11 +64,11 @@ def told(server: Server, data: bytes) -> bytes:
         return answer
 
 
-def begun(server: Server, ask: Ask) -> socket.socket:
+def begun(server: ProfileServer, ask: Ask) -> socket.socket:
     """A connection whose recording has begun."""
     connection = socket.create_connection((wire.HOST, server.port), timeout=30)
     wire.send(connection, ask)
-    assert isinstance(wire.answer(wire.line_of(connection)), wire.Begun)
+    assert isinstance(wire.answer(wire.line_of(connection)), wire.StartOfRecording)
     return connection
 
 
@@ -76,7 +76,7 @@ def begun(server: Server, ask: Ask) -> socket.socket:
 
 
 @pytest.mark.usefixtures("busy")
-def test_a_program_is_recorded_as_often_as_it_is_asked(server: Server, tmp_path: Path) -> None:
+def test_a_program_is_recorded_as_often_as_it_is_asked(server: ProfileServer, tmp_path: Path) -> None:
     found = [attach(server.port, SHORT, tmp_path) for _ in range(2)]
 
     for one in found:
@@ -89,14 +89,14 @@ def test_a_program_is_recorded_as_often_as_it_is_asked(server: Server, tmp_path:
 
 
 @pytest.mark.usefixtures("busy")
-def test_the_files_are_those_of_any_profile(server: Server, tmp_path: Path) -> None:
+def test_the_files_are_those_of_any_profile(server: ProfileServer, tmp_path: Path) -> None:
     run = attach(server.port, Ask(0.05, memory=True), tmp_path).xplane.parent
 
-    assert files.listed(run).keys() == {"xplane", "trace_json", "perfetto", "memory", "timeline"}
+    assert files.list_files(run).keys() == {"xplane", "trace_json", "perfetto", "memory", "timeline"}
     assert len(list(run.iterdir())) == 5
 
 
-def test_only_this_machine_is_listened_to(server: Server) -> None:
+def test_only_this_machine_is_listened_to(server: ProfileServer) -> None:
     """Every other address of ours is refused, as 127.0.0.2, which is loopback, too."""
     assert server._socket.getsockname()[0] == "127.0.0.1"
     with pytest.raises(ConnectionRefusedError):
@@ -116,19 +116,19 @@ def test_a_closed_server_frees_its_port_and_does_not_answer() -> None:
 # ---- what is refused --------------------------------------------------------------------------------------------
 
 
-def test_a_second_recording_is_refused_while_the_first_goes_on(server: Server, tmp_path: Path) -> None:
+def test_a_second_recording_is_refused_while_the_first_goes_on(server: ProfileServer, tmp_path: Path) -> None:
     with begun(server, Ask(60.0)), pytest.raises(NotMeasured, match="is being recorded for somebody else"):
         attach(server.port, SHORT, tmp_path)
 
 
-def test_a_client_that_goes_away_leaves_the_next_one_its_turn(server: Server, tmp_path: Path) -> None:
+def test_a_client_that_goes_away_leaves_the_next_one_its_turn(server: ProfileServer, tmp_path: Path) -> None:
     begun(server, Ask(60.0)).close()
 
     # The server notices within 0.1 s and then stops the profiler.
     assert _until_it_records(server, tmp_path).recorded.stopped_by == "duration"
 
 
-def _until_it_records(server: Server, folder: Path) -> Attached:
+def _until_it_records(server: ProfileServer, folder: Path) -> Attached:
     while True:
         try:
             return attach(server.port, SHORT, folder)
@@ -137,20 +137,20 @@ def _until_it_records(server: Server, folder: Path) -> Attached:
                 raise
 
 
-def test_the_programs_own_trace_is_named_as_the_reason(server: Server, tmp_path: Path) -> None:
+def test_the_programs_own_trace_is_named_as_the_reason(server: ProfileServer, tmp_path: Path) -> None:
     with session(), pytest.raises(NotMeasured, match=r"jax\.profiler is tracing this process already"):
         attach(server.port, SHORT, tmp_path)
 
     assert attach(server.port, SHORT, tmp_path).xplane.exists()
 
 
-def test_a_trace_that_the_program_begins_ends_the_recording_and_works(server: Server, tmp_path: Path) -> None:
+def test_a_trace_that_the_program_begins_ends_the_recording_and_works(server: ProfileServer, tmp_path: Path) -> None:
     with begun(server, Ask(60.0)) as connection:
         with jax.profiler.trace(str(tmp_path)):
             jnp.ones(3).block_until_ready()
         ended = wire.answer(wire.line_of(connection, 60.0))
 
-    assert isinstance(ended, wire.Ended)
+    assert isinstance(ended, wire.EndOfRecording)
     assert ended.recorded["stopped_by"] == "trace of the program's own"
     assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
 
@@ -161,7 +161,7 @@ def test_closing_ends_a_recording_and_sends_it() -> None:
         server.close()
         ended = wire.answer(wire.line_of(connection, 60.0))
 
-    assert isinstance(ended, wire.Ended)
+    assert isinstance(ended, wire.EndOfRecording)
     assert ended.recorded["stopped_by"] == "end"
 
 
@@ -183,13 +183,13 @@ def test_closing_ends_a_recording_and_sends_it() -> None:
         (b'{"benchax": 1, "duration_s": 1, "folder": "/etc"}\n', "unknown keys ['folder']"),
     ],
 )
-def test_a_request_that_is_none_is_refused_with_the_reason(data: bytes, reason: str, server: Server) -> None:
+def test_a_request_that_is_none_is_refused_with_the_reason(data: bytes, reason: str, server: ProfileServer) -> None:
     said = json.loads(told(server, data))
 
     assert reason in said["refused"]
 
 
-def test_garbage_and_connections_that_say_nothing_do_not_keep_others_out(server: Server, tmp_path: Path) -> None:
+def test_garbage_and_connections_that_say_nothing_do_not_keep_others_out(server: ProfileServer, tmp_path: Path) -> None:
     silent = [socket.create_connection((wire.HOST, server.port)) for _ in range(MOST_CONNECTIONS - 1)]
     for data in (os.urandom(1000), b"x" * wire.LONGEST_LINE * 4, b"no end of line"):
         with socket.create_connection((wire.HOST, server.port)) as connection, contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ def test_garbage_and_connections_that_say_nothing_do_not_keep_others_out(server:
         connection.close()
 
 
-def _until_there_is_a_place(server: Server, folder: Path) -> Attached:
+def _until_there_is_a_place(server: ProfileServer, folder: Path) -> Attached:
     """The last place may still be taken by a connection that has just been closed."""
     while True:
         try:
@@ -212,7 +212,7 @@ def _until_there_is_a_place(server: Server, folder: Path) -> Attached:
                 raise
 
 
-def test_a_line_that_is_too_long_is_dropped(server: Server) -> None:
+def test_a_line_that_is_too_long_is_dropped(server: ProfileServer) -> None:
     assert b"recorded" not in told(server, b" " * (wire.LONGEST_LINE + 1))
 
 
@@ -222,7 +222,7 @@ def test_a_port_that_is_none_is_refused(port) -> None:
         serve(port)
 
 
-def test_a_port_that_is_taken_is_said(server: Server) -> None:
+def test_a_port_that_is_taken_is_said(server: ProfileServer) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on port {server.port} of 127.0.0.1: Address already in use"):
         serve(server.port)
 
@@ -234,7 +234,7 @@ def test_a_port_that_is_taken_is_said(server: Server) -> None:
 def served(project: Path):
     """Runs a program as `benchax profile --serve` does."""
 
-    def run_it(program: str, port: int = 0) -> Ended:
+    def run_it(program: str, port: int = 0) -> EndedCommand:
         (project / "train.py").write_text(program)
         settings = {"port": port, "owner": str(project / "owner.json")}
         return run([sys.executable, "train.py"], HOOK, settings, limit_s=60)
@@ -282,7 +282,7 @@ def test_only_the_first_process_listens_and_the_others_are_told(served) -> None:
 
 
 def test_a_program_whose_port_is_taken_runs_and_is_told(
-    served, server: Server, capfd: pytest.CaptureFixture[str]
+    served, server: ProfileServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ended = served("import jax; print('fine')", port=server.port)
 

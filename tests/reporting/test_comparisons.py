@@ -17,7 +17,6 @@ from benchax.model import Block, CaseId, Comparison, Failure, Numerics, Remark, 
 from benchax.reporting import terminal
 from benchax.reporting.comparisons import (
     case_grid,
-    drawn,
     function_grid,
     heading,
     html,
@@ -25,6 +24,7 @@ from benchax.reporting.comparisons import (
     others,
     ranking_grid,
     remarks,
+    render_comparisons,
     sentence,
     summary,
     text,
@@ -341,7 +341,7 @@ def test_remarks_are_told_once_and_name_the_case_only_where_there_are_several() 
 @pytest.mark.parametrize("width", [30, 40, 72, 100])
 @pytest.mark.parametrize("found", [RANKED, several(SLOWER, FAILED, PEAK)], ids=["ranking", "cases"])
 def test_no_window_is_too_narrow(width: int, found: Comparisons) -> None:
-    shown = terminal.to_text(drawn(found), width)
+    shown = terminal.to_text(render_comparisons(found), width)
 
     assert max(map(cell_len, shown.splitlines())) <= width
     for part in ("fused", "100 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"):
@@ -354,7 +354,7 @@ def test_any_label_is_shown_whole_and_as_it_is(label: str) -> None:
     ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=label))
 
     for found in (several(named), Comparisons((named,), ranking, ("naive", label))):
-        shown = solid(terminal.to_text(drawn(found), 60))
+        shown = solid(terminal.to_text(render_comparisons(found), 60))
         assert solid(label) in shown
         for part in ("110 µs", "+10 % (+5.0 to +15 %)", "slower,", "confirmed"):
             assert solid(part) in shown

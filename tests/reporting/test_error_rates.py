@@ -10,7 +10,7 @@ from comparisons_by_hand import compared
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.model import Failure, Noise
 from benchax.reporting import terminal
-from benchax.reporting.error_rates import as_document, drawn, sentences, verdict_grid
+from benchax.reporting.error_rates import as_document, render_error_rates, sentences, verdict_grid
 
 
 def rates(*ratios: float, planted: float = 0.0) -> ErrorRates:
@@ -56,7 +56,7 @@ def test_what_could_not_be_run_is_told_and_not_judged() -> None:
 
 
 def test_what_the_machine_does_not_tell_is_not_zero() -> None:
-    text = terminal.to_text(drawn(replace(rates(1.0), noise=Noise())))
+    text = terminal.to_text(render_error_rates(replace(rates(1.0), noise=Noise())))
 
     assert "load not measured, benchax included · CPU time of others not measured" in text
 

@@ -10,17 +10,17 @@ from comparisons_by_hand import BASELINE, CASE, HOST, commit_of, compared, count
 from benchax.comparing.history import History, history
 from benchax.model import Comparison, Numerics, Version
 from benchax.reporting import terminal
-from benchax.reporting.history import BARS, drawn, grid, overview, said, span, sparkline
+from benchax.reporting.history import BARS, describe_changes, grid, overview, render_history, span, sparkline
 
 ELSEWHERE = replace(HOST, host="node-18")
 
 
 def sentences(h: History) -> list[str]:
-    return [sentence for sentence, _ in said(h)]
+    return [sentence for sentence, _ in describe_changes(h)]
 
 
 def shown(listed: list[Comparison]) -> str:
-    return terminal.to_text(drawn(history(listed)))
+    return terminal.to_text(render_history(history(listed)))
 
 
 # ---- bars -------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_newest_comparison_that_stands_out_is_a_warning() -> None:
     found = history(series([*stepping([(30, 1.0)]), 1.1]))
 
     newest = commit_of(30)[:8]
-    assert list(said(found))[1] == (
+    assert list(describe_changes(found))[1] == (
         f"{newest} is 10 % above the median before it: the next comparisons will show", "warning",
     )  # fmt: skip
 
@@ -180,5 +180,8 @@ def test_times_are_said_to_be_no_comparison() -> None:
 def test_a_label_of_several_lines_is_one_line() -> None:
     found = history([compared(0, 1.0, case=replace(CASE, name="one\ntwo"), baseline=BASELINE)])
 
-    assert terminal.to_text(drawn(found)).splitlines()[:2] == ["one two[n=256]", "run time against v1.2 · 1 comparison"]
+    assert terminal.to_text(render_history(found)).splitlines()[:2] == [
+        "one two[n=256]",
+        "run time against v1.2 · 1 comparison",
+    ]
     assert overview([found]).lines[0][0] == "one two[n=256]"

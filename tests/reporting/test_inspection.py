@@ -15,7 +15,7 @@ from benchax.model import Absent, Cost, Memory, Remark
 from benchax.reporting import inspection
 from benchax.reporting.program_text import HEAD_LINES, NESTED_LINES, TAIL_LINES, ProgramText, diff_text, program_text
 from benchax.reporting.terminal import to_text
-from benchax.results.difference import Change, Difference, TextDifference
+from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.inspection import (
     Collective,
     Collectives,
@@ -71,7 +71,7 @@ def test_the_overview_says_what_is_counted_how() -> None:
     assert text.startswith("f(f32[8])\ncpu · 1 device · jax 0.10.2\n")
     assert "3 in bodies of loops, counted once" in text
     assert "while.5 × 10, while.9 × ?" in text
-    assert "2.00 MFLOP on one device; bodies of loops × their turns" in text
+    assert "2.00 MFLOP on one device; bodies of loops × trip counts" in text
     assert "200 kFLOP bodies of loops once" in text
     assert "488 FLOP/B" in text
     assert "temporaries 0 B" in text
@@ -107,9 +107,9 @@ def test_the_roofline_names_rates_and_share() -> None:
 
     assert "2.00 ms at 10.0 GB/s, the best that was reached with 1.00 MiB" in text
     assert "1.00 ms at 2.00 GFLOP/s, the best that was reached by a matmul of f32" in text
-    assert "the longer one bytes memory is the roof" in text
+    assert "the longer one bytes memory-bound" in text
     assert "4.00 ms 95 % 3.90 – 4.10 ms, by the wall timer" in text
-    assert "share of the roof 50 % 2.00 ms of 4.00 ms" in text
+    assert "share of roofline 50 % 2.00 ms of 4.00 ms" in text
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_roofline_names_rates_and_share() -> None:
         ({"timing": Timing("wall", 1e-3)}, "1.00 ms no interval, by the wall timer"),
         ({"is_at_least": True}, "not known because some of the work is not counted"),
         ({"flops_s": None, "absent": (Absent("flops_s", "x64 is off"),)}, "not known because x64 is off"),
-        ({"bytes_s": 1e-4}, "arithmetic is the roof"),
+        ({"bytes_s": 1e-4}, "compute-bound"),
     ],
 )
 def test_a_share_is_shown_only_where_there_is_one(change: dict[str, object], expected: str) -> None:
@@ -133,7 +133,7 @@ def test_each_part_can_be_shown_alone() -> None:
     assert "f32[4,4] 64 B dot at m.py:1" in said(FOUND, "constants")
     assert "baked into the program\n none" in said(FOUND, "constants")
     donation = said(FOUND, "donation")
-    assert "not known how much of 96 B, taken over" in donation
+    assert "not known how much of 96 B, reused" in donation
     assert "args[1] f32[9] 36 B no no output has its shape" in donation
     assert "collectives: bytes not known, because of a loop of unknown length, over 2 devices" in said(
         FOUND, "collectives"
@@ -250,9 +250,9 @@ def test_a_difference_shows_tables_and_the_first_text_that_differs() -> None:
             Difference(
                 "f(f32[8])",
                 "f(f32[9])",
-                (Change("operations", 8e6, 9e6, "flop"), Change("temporaries", 0, 64, "bytes")),
+                (NumberChange("operations", 8e6, 9e6, "flop"), NumberChange("temporaries", 0, 64, "bytes")),
                 ("fusions",),
-                (Change("sin", 5000, 4999), Change("cos", 0, 1), Change("tan", 1, 0)),
+                (NumberChange("sin", 5000, 4999), NumberChange("cos", 0, 1), NumberChange("tan", 1, 0)),
                 texts=(
                     TextDifference("jaxpr", True),
                     TextDifference("stablehlo", False, 1, 1, "--- a\n+++ b\n-x\n+y"),

@@ -9,7 +9,7 @@ import benchax
 from benchax.model import Remark
 from benchax.reporting import profile as reporting
 from benchax.reporting import terminal
-from benchax.results.profile import Buffers, CompilePass, Device, Gap, Op, Profile, Run
+from benchax.results.profile import CompilePass, Device, Gap, LiveBuffers, Op, Profile, Run
 
 OP = Op(
     "fusion.3",
@@ -32,7 +32,7 @@ FULL = Profile(
     passes=(CompilePass("fusion", 2, 0.02),),
     compile_s=0.03,
     n_events=100,
-    left_over=(Buffers((3, 5), "float32", 2, 120),),
+    left_over=(LiveBuffers((3, 5), "float32", 2, 120),),
     live_bytes_before=0,
     live_bytes_after=120,
     files={"xplane": "/tmp/x/vm.xplane.pb"},
@@ -78,7 +78,7 @@ def test_what_is_not_shown_is_counted() -> None:
 
     assert "and 25 more operations: 75.0 ms" in str(many)
     assert str(many).count("fusion.3 ") < 25
-    assert terminal.to_text(reporting.drawn(many, details=True)).count("\nfusion.3 ") == 40
+    assert terminal.to_text(reporting.render_profile(many, details=True)).count("\nfusion.3 ") == 40
 
 
 @pytest.mark.parametrize("name", ["ядро ядро", "日本" * 30, "a\nb\tc", "[bold]x[/bold]", "x" * 10_000, "</td><script>"])
@@ -93,7 +93,7 @@ def test_any_name_survives(name: str) -> None:
 def test_details_cut_nothing() -> None:
     long = replace(OP, hlo="%fusion.3 = " + "x" * 300)
 
-    shown = terminal.to_text(reporting.drawn(replace(FULL, ops=(long,)), details=True), width=1000)
+    shown = terminal.to_text(reporting.render_profile(replace(FULL, ops=(long,)), details=True), width=1000)
 
     assert str(long.hlo) in shown
     assert "/home/me/model.py:12 jit(f)/layer0/dot" in shown

@@ -25,13 +25,13 @@ from benchax.model import (
     Stages,
     Transfer,
 )
-from benchax.reporting.tables import Row, environment, heading, overview, sections, stored
+from benchax.reporting.tables import TextRow, environment, heading, overview, sections, stored_grid
 from benchax.store.base import row_of
 
 MIB = 2**20
 
 
-def rows(m: Measurement) -> dict[str, Row]:
+def rows(m: Measurement) -> dict[str, TextRow]:
     """The rows of all sections by their labels."""
     return {row.label: row for section in sections(m) for row in section.rows}
 
@@ -83,7 +83,7 @@ def test_sections_without_rows_are_left_out() -> None:
 def test_what_was_not_measured_says_why(what: str, label: str) -> None:
     m = replace(measured(), not_measured=(Absent(what, "the moon was full"),))
 
-    assert rows(m)[label] == Row(label, "not measured", "because the moon was full", "faint")
+    assert rows(m)[label] == TextRow(label, "not measured", "because the moon was full", "faint")
 
 
 def test_timers_that_are_missing_for_one_reason_have_one_line() -> None:
@@ -109,26 +109,30 @@ def test_a_failure_names_its_kind_stage_message_and_advice() -> None:
 
     failed, advice = sections(replace(measured(), failure=failure))[0].rows
 
-    assert failed == Row("out of memory", "in first run", "no 3 TiB here", "bad")
-    assert advice == Row("", "", "buy memory")
+    assert failed == TextRow("out of memory", "in first run", "no 3 TiB here", "bad")
+    assert advice == TextRow("", "", "buy memory")
 
 
 @pytest.mark.parametrize(
     ("stages", "label", "row"),
     [
-        (Stages(trace_s=0.002), "trace", Row("trace", "2.00 ms")),
-        (Stages(trace_s=0.002, cold="process"), "trace", Row("trace", "2.00 ms", "in a cold process")),
+        (Stages(trace_s=0.002), "trace", TextRow("trace", "2.00 ms")),
+        (Stages(trace_s=0.002, cold="process"), "trace", TextRow("trace", "2.00 ms", "in a cold process")),
         (
             Stages(trace_s=0.002, cold="function"),
             "trace",
-            Row("trace", "2.00 ms", "in a new function in a warm process"),
+            TextRow("trace", "2.00 ms", "in a new function in a warm process"),
         ),
-        (Stages(compile_s=0.25, cache="off"), "compile", Row("compile", "250 ms", "persistent cache off")),
-        (Stages(compile_s=0.25, cache="hit"), "compile", Row("compile", "250 ms", "read from the persistent cache")),
-        (Stages(dispatch_s=8e-6), "dispatch", Row("dispatch", "8.00 µs", "until a warm call returns")),
+        (Stages(compile_s=0.25, cache="off"), "compile", TextRow("compile", "250 ms", "persistent cache off")),
+        (
+            Stages(compile_s=0.25, cache="hit"),
+            "compile",
+            TextRow("compile", "250 ms", "read from the persistent cache"),
+        ),
+        (Stages(dispatch_s=8e-6), "dispatch", TextRow("dispatch", "8.00 µs", "until a warm call returns")),
     ],
 )
-def test_a_stage_says_how_long_and_under_which_conditions(stages: Stages, label: str, row: Row) -> None:
+def test_a_stage_says_how_long_and_under_which_conditions(stages: Stages, label: str, row: TextRow) -> None:
     assert rows(replace(measured(), stages=stages))[label] == row
 
 
@@ -137,7 +141,7 @@ def test_a_copy_has_a_bandwidth() -> None:
 
     row = rows(replace(measured(), stages=stages))["transfer in"]
 
-    assert row == Row("transfer in", "2.00 ms", "4.00 MiB, copied at 2.10 GB/s")
+    assert row == TextRow("transfer in", "2.00 ms", "4.00 MiB, copied at 2.10 GB/s")
 
 
 def test_a_view_has_no_bandwidth() -> None:
@@ -145,7 +149,7 @@ def test_a_view_has_no_bandwidth() -> None:
 
     row = rows(replace(measured(), stages=stages))["transfer out"]
 
-    assert row == Row("transfer out", "1.00 µs", "4.00 MiB, zero-copy: a view, nothing moved")
+    assert row == TextRow("transfer out", "1.00 µs", "4.00 MiB, zero-copy: a view, nothing moved")
 
 
 def test_samples_come_with_interval_meaning_and_number() -> None:
@@ -155,7 +159,7 @@ def test_samples_come_with_interval_meaning_and_number() -> None:
 
     row = rows(with_samples(samples))["wall"]
 
-    assert row == Row("wall", "125 µs", "95 % 100 – 150 µs in this process · latency a caller sees\n6 samples")
+    assert row == TextRow("wall", "125 µs", "95 % 100 – 150 µs in this process · latency a caller sees\n6 samples")
 
 
 def test_samples_of_several_calls_say_how_many_and_why_they_ended() -> None:
@@ -208,7 +212,9 @@ def test_processes_that_differ_by_a_multiple_are_called_unstable_with_the_reason
 def test_that_there_is_one_process_is_said_with_the_reason() -> None:
     m = replace(measured(), not_measured=(Absent("samples.processes", "one was asked for; --processes 5"),))
 
-    assert rows(m)["in others"] == Row("in others", "not measured", "because one was asked for; --processes 5", "faint")
+    assert rows(m)["in others"] == TextRow(
+        "in others", "not measured", "because one was asked for; --processes 5", "faint"
+    )
 
 
 def test_too_few_samples_have_no_interval_and_say_so() -> None:
@@ -238,7 +244,7 @@ def test_observed_memory_names_its_method() -> None:
 
     row = rows(replace(measured(), memory=memory))["compiled call"]
 
-    assert row == Row("compiled call", "+3.00 MiB", "observed above what was there before (VmHWM)")
+    assert row == TextRow("compiled call", "+3.00 MiB", "observed above what was there before (VmHWM)")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +263,7 @@ def test_operations_have_a_rate_where_both_numbers_hold(timers: tuple[str, ...],
 
     row = rows(replace(measured(), samples=samples, cost=cost))["operations"]
 
-    assert row == Row("operations", "2.00 GFLOP", detail)
+    assert row == TextRow("operations", "2.00 GFLOP", detail)
 
 
 @pytest.mark.parametrize(
@@ -265,18 +271,18 @@ def test_operations_have_a_rate_where_both_numbers_hold(timers: tuple[str, ...],
     [
         (
             Numerics("eager", True, max_abs=0.0, max_rel=0.0),
-            Row("checked", "identical", "to the un-jitted result", "good"),
+            TextRow("checked", "identical", "to the eager result", "good"),
         ),
         (
             Numerics("float64", True, max_abs=1e-7, max_rel=2e-7),
-            Row(
+            TextRow(
                 "checked", "agrees", "with a float64 reference; largest difference 2.0e-07 of the largest value", "good"
             ),
         ),
-        (Numerics("eager", False, why="out[0] differs by 3.5"), Row("WRONG", "", "out[0] differs by 3.5", "bad")),
+        (Numerics("eager", False, why="out[0] differs by 3.5"), TextRow("WRONG", "", "out[0] differs by 3.5", "bad")),
     ],
 )
-def test_the_result_is_judged(numerics: Numerics, row: Row) -> None:
+def test_the_result_is_judged(numerics: Numerics, row: TextRow) -> None:
     assert sections(replace(measured(), numerics=numerics))[-1].rows == (row,)
 
 
@@ -343,7 +349,7 @@ def test_stored_rows_show_what_was_measured_where() -> None:
         started_at="2025-11-21T01:35:59.123456+00:00",
     )
 
-    grid = stored([row_of(m, 7)])
+    grid = stored_grid([row_of(m, 7)])
 
     assert dict(zip(grid.columns, grid.lines[0], strict=True)) == {
         "id": "7",
@@ -361,7 +367,7 @@ def test_a_stored_failure_shows_its_kind_in_place_of_numbers() -> None:
     """Also where some had been taken: they are not those of a whole measurement."""
     m = replace(measured(commit=None), failure=Failure("out_of_memory", "memory", "…"))
 
-    grid = stored([row_of(m, 7)])
+    grid = stored_grid([row_of(m, 7)])
 
     assert grid.lines[0][2:] == ("f", "out of memory", "", "", "", "")
     assert grid.styles == ("bad",)
@@ -371,7 +377,7 @@ def test_a_row_of_a_table_is_one_line_whatever_the_name() -> None:
     m = measured("two\nlines\r\nand more")
     failed = replace(m, failure=Failure("error", "trace", "…"))
 
-    assert stored([row_of(m, 7)]).lines[0][2] == "two lines and more"
+    assert stored_grid([row_of(m, 7)]).lines[0][2] == "two lines and more"
     assert [line[0] for line in overview([m, failed]).lines] == ["two lines and more"] * 2
 
 
@@ -399,7 +405,7 @@ def test_the_environment_says_what_is_unknown() -> None:
 def test_the_environment_ends_with_what_makes_rows_comparable() -> None:
     last = environment(HOST).rows[-1]
 
-    assert last == Row("fingerprint", HOST.fingerprint, "rows with the same one may be compared")
+    assert last == TextRow("fingerprint", HOST.fingerprint, "rows with the same one may be compared")
 
 
 def test_parameters_of_any_kind_have_a_label() -> None:

@@ -16,7 +16,7 @@ from benchax.reporting import (
     display,  # noqa: F401  # what print(m) needs
     terminal,
 )
-from benchax.reporting.tables import Grid, Row, Section, heading, overview, sections
+from benchax.reporting.tables import Section, TextGrid, TextRow, heading, overview, sections
 
 ESCAPE = "\x1b["
 RED = "\x1b[1;31m"
@@ -144,7 +144,7 @@ def test_an_endless_signature_takes_one_line() -> None:
 
 
 def grid(*lines: tuple[str, ...], columns: tuple[str, ...] = ("case", "wall", "remarks")) -> RenderableType:
-    return terminal.grid(Grid(columns, lines, ("",) * len(lines)))
+    return terminal.grid(TextGrid(columns, lines, ("",) * len(lines)))
 
 
 def test_words_begin_at_the_left_and_numbers_end_at_the_right() -> None:
@@ -239,7 +239,7 @@ def test_the_overview_loses_nothing_in_a_narrow_window(width: int) -> None:
 
 
 def test_texts_fold_in_their_own_column() -> None:
-    section = Section("environment", (Row("flags", "XLA_FLAGS=--one --two", "set by you"), Row("host", "h")))
+    section = Section("environment", (TextRow("flags", "XLA_FLAGS=--one --two", "set by you"), TextRow("host", "h")))
 
     text = terminal.to_text(terminal.section(section), 22)
 

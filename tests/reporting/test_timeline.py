@@ -32,7 +32,7 @@ def test_what_could_not_be_seen_is_said() -> None:
     said = shown(ON_CPU)
 
     assert "readings 8, 10.0 ms apart, at most 10.0 ms they took 1.0 % of the time" in said
-    assert "in use not available on this back end because memory_stats() of cpu:0 is empty" in said
+    assert "in use not available on this backend because memory_stats() of cpu:0 is empty" in said
     assert "not seen peaks between two readings temporaries of programs are in 'resident' only" in said
 
 

@@ -33,7 +33,7 @@ def test_it_begins_with_what_it_cost():
     lines = str(example()).splitlines()
 
     assert (
-        lines[0] == "5 programs of jitted functions, 4 of them again · 1 of eager operations · 6.00 s of 10.0 s (60 %)"
+        lines[0] == "5 programs of jitted functions, 4 recompilations · 1 of eager operations · 6.00 s of 10.0 s (60 %)"
     )
     assert lines[1] == "persistent cache: off"
 

@@ -371,8 +371,8 @@ def test_many_differences_are_cut():
 
 
 def test_sharding_is_told_between_committed_arrays():
-    leaf = signatures.Leaf((8,), "float32", False, False, True, "P('x',) over {'x': 2}")
-    other = signatures.Leaf((8,), "float32", False, False, True, "P(None,) over {'x': 2}")
+    leaf = signatures.ArrayLeaf((8,), "float32", False, False, True, "P('x',) over {'x': 2}")
+    other = signatures.ArrayLeaf((8,), "float32", False, False, True, "P(None,) over {'x': 2}")
 
     (told,) = reasons._leaf("x", leaf, other)
 

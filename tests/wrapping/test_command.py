@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from benchax.errors import UsageError
 from benchax.wrapping import command
-from benchax.wrapping.command import Ended, run
+from benchax.wrapping.command import EndedCommand, run
 
 HOOK = """
 import jax
@@ -56,10 +56,12 @@ class Programs:
         file.write_text(textwrap.dedent(text), encoding="utf-8")
         return file
 
-    def run(self, *words: str, hook: str = "hook:begin", limit_s: float | None = None, **settings: object) -> Ended:
+    def run(
+        self, *words: str, hook: str = "hook:begin", limit_s: float | None = None, **settings: object
+    ) -> EndedCommand:
         return run(words, hook, settings, limit_s=limit_s, cwd=self.folder, env=self.env)
 
-    def python(self, code: str, *options: str, hook: str = "hook:begin", limit_s: float | None = None) -> Ended:
+    def python(self, code: str, *options: str, hook: str = "hook:begin", limit_s: float | None = None) -> EndedCommand:
         self.write("program.py", code)
         return self.run(sys.executable, *options, "program.py", hook=hook, limit_s=limit_s)
 

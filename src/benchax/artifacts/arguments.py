@@ -14,7 +14,7 @@ import jax
 from benchax.specs import ArraySpec
 
 
-class Leaf(NamedTuple):
+class ArgumentLeaf(NamedTuple):
     """One array of the call. `donated` is what was asked; None of an output."""
 
     path: str
@@ -31,7 +31,7 @@ class Leaf(NamedTuple):
         return size_bytes(self.shape, self.dtype)
 
 
-def inputs(stage: Any, static: Sequence[int | str] = ()) -> list[Leaf]:
+def inputs(stage: Any, static: Sequence[int | str] = ()) -> list[ArgumentLeaf]:
     """The arrays that the program takes, in the order of its inputs, unused ones included.
 
     Args:
@@ -45,16 +45,16 @@ def inputs(stage: Any, static: Sequence[int | str] = ()) -> list[Leaf]:
     return [leaf for name, value in named for leaf in leaves(name, value)]
 
 
-def outputs(stage: Any) -> list[Leaf]:
+def outputs(stage: Any) -> list[ArgumentLeaf]:
     """The arrays that the program returns, in its order."""
     return leaves("result", stage.out_info)
 
 
-def leaves(name: str, tree: Any) -> list[Leaf]:
+def leaves(name: str, tree: Any) -> list[ArgumentLeaf]:
     """`name` followed by the place in the tree, for each leaf that has a shape."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_array)
     return [
-        Leaf(
+        ArgumentLeaf(
             name + jax.tree_util.keystr(path), tuple(leaf.shape), leaf.dtype, bool(getattr(leaf, "donated", False))
         )
         for path, leaf in flat
@@ -90,7 +90,9 @@ def _is_array(leaf: Any) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
-def shardings(compiled: jax.stages.Compiled, outputs: Sequence[Leaf] | None, taken: Sequence[Leaf]) -> dict[str, str]:
+def shardings(
+    compiled: jax.stages.Compiled, outputs: Sequence[ArgumentLeaf] | None, taken: Sequence[ArgumentLeaf]
+) -> dict[str, str]:
     """How each input and output is laid out over devices, by its path.
 
     Args:
@@ -117,7 +119,7 @@ def _sharding(sharding: jax.sharding.Sharding) -> str:
     return f"P({parts}) over {axes}"
 
 
-def kept(compiled: jax.stages.Compiled, leaves: Sequence[Leaf], parameters: int) -> tuple[int, ...] | None:
+def find_kept(compiled: jax.stages.Compiled, leaves: Sequence[ArgumentLeaf], parameters: int) -> tuple[int, ...] | None:
     """Positions in `leaves` of what the compiled program really takes: parameter i of the HLO is `leaves[kept[i]]`.
 
     JAX drops inputs that a program does not use, and tells which only privately (tried on jax 0.6.2 to 0.12.0.1).

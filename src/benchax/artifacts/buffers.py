@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import jax
 
 from benchax.artifacts import hlo, hlo_module
-from benchax.artifacts.arguments import Leaf
+from benchax.artifacts.arguments import ArgumentLeaf
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Module
-from benchax.artifacts.sources import Sources
+from benchax.artifacts.sources import SourceTables
 from benchax.model import Memory
 from benchax.protobuf import VARINT, broken, fields
 from benchax.results.inspection import Buffer, BufferKind, Buffers, HeldValue
@@ -42,13 +42,13 @@ class Allocation(NamedTuple):
 class Namer:
     """Knows what instructions of a module are called, and how the user calls its inputs and outputs."""
 
-    def __init__(self, hlo_text: str, module: Module, paths: Sequence[str], outputs: Sequence[Leaf]) -> None:
-        self.sources = Sources(hlo_text)
+    def __init__(self, hlo_text: str, module: Module, paths: Sequence[str], outputs: Sequence[ArgumentLeaf]) -> None:
+        self.sources = SourceTables(hlo_text)
         self.paths = paths
         self.by_name = {each.name: each for c in module.computations.values() for each in c.instructions}
         self.results = _results(module, outputs)
 
-    def held(self, size_bytes: int, name: str) -> HeldValue:
+    def held_value(self, size_bytes: int, name: str) -> HeldValue:
         instruction = self.by_name.get(name)
         if instruction is None:
             return HeldValue(size_bytes, name, "")
@@ -61,7 +61,7 @@ class Namer:
         path = next((self.results[v.name] for v in values if v.name in self.results), "") if kind == "output" else ""
         if kind == "argument" and parameter is not None:
             path = self.paths[parameter] if parameter < len(self.paths) else f"parameter {parameter}"
-        return Buffer(size_bytes, kind, path or _called(first), first.op_name, first.source, tuple(largest))
+        return Buffer(size_bytes, kind, path or _label(first), first.op_name, first.source, tuple(largest))
 
 
 def buffers(
@@ -71,7 +71,7 @@ def buffers(
     memory: Memory,
     *,
     paths: Sequence[str],
-    outputs: Sequence[Leaf],
+    outputs: Sequence[ArgumentLeaf],
 ) -> Buffers:
     """The plan, largest buffer first.
 
@@ -82,29 +82,31 @@ def buffers(
         outputs: of the call, in order.
     """
     namer = Namer(hlo_text, module, paths, outputs)
-    allocations = _planned(compiled)
+    allocations = _plan_of(compiled)
     if allocations is None:
         found = _from_text(module, namer)
-        return Buffers(_sorted(found), "program text", _unattributed(found, memory, 0))
+        return Buffers(_sort(found), "program text", _find_unattributed(found, memory, 0))
     names = _instruction_names(compiled)
     found = [
-        namer.buffer(a.size_bytes, a.kind, [namer.held(size, names.get(i, "")) for size, i in a.values], a.parameter)
+        namer.buffer(
+            a.size_bytes, a.kind, [namer.held_value(size, names.get(i, "")) for size, i in a.values], a.parameter
+        )
         for a in allocations
     ]
     reused = sum(a.size_bytes for a in allocations if a.kind == "argument" and a.is_also_output)
-    return Buffers(_sorted(found), "buffer assignment", _unattributed(found, memory, reused))
+    return Buffers(_sort(found), "buffer assignment", _find_unattributed(found, memory, reused))
 
 
-def _called(value: HeldValue) -> str:
+def _label(value: HeldValue) -> str:
     # What has no shape of its own is a tuple: a table of addresses.
     return f"{value.name} {value.spec}".strip() if value.spec or not value.name else f"table of {value.name}"
 
 
-def _sorted(found: list[Buffer]) -> tuple[Buffer, ...]:
+def _sort(found: list[Buffer]) -> tuple[Buffer, ...]:
     return tuple(sorted(found, key=lambda buffer: -buffer.size_bytes))
 
 
-def _unattributed(found: list[Buffer], memory: Memory, reused_bytes: int) -> tuple[tuple[BufferKind, int], ...]:
+def _find_unattributed(found: list[Buffer], memory: Memory, reused_bytes: int) -> tuple[tuple[BufferKind, int], ...]:
     """What the plan has and the buffers do not, by kind. An output in a donated argument's memory is in both sums."""
     planned: dict[BufferKind, int | None] = {
         "argument": memory.argument_bytes,
@@ -119,7 +121,7 @@ def _unattributed(found: list[Buffer], memory: Memory, reused_bytes: int) -> tup
     return tuple((kind, size) for kind, size in missing.items() if size)
 
 
-def _results(module: Module, outputs: Sequence[Leaf]) -> dict[str, str]:
+def _results(module: Module, outputs: Sequence[ArgumentLeaf]) -> dict[str, str]:
     """Path of each output by the name of the instruction that makes it."""
     root = module.entry.root if module.entry else None
     if root is None or module.entry is None:
@@ -146,7 +148,7 @@ def _from_text(module: Module, namer: Namer) -> list[Buffer]:
     """Arguments, outputs and constants by their shapes."""
     found: list[Buffer] = []
     for each in module.entry.instructions if module.entry else ():
-        held = [namer.held(hlo.shape_bytes(each.shape), each.name)]
+        held = [namer.held_value(hlo.shape_bytes(each.shape), each.name)]
         if each.opcode == "parameter":
             number = int(each.operands.strip("() ") or 0)
             found.append(namer.buffer(held[0].size_bytes, "argument", held, number))
@@ -157,7 +159,7 @@ def _from_text(module: Module, namer: Namer) -> list[Buffer]:
     return found
 
 
-def _planned(compiled: jax.stages.Compiled) -> list[Allocation] | None:
+def _plan_of(compiled: jax.stages.Compiled) -> list[Allocation] | None:
     try:
         message = getattr(compiled.memory_analysis(), "serialized_buffer_assignment_proto", None)
         return read_assignment(message) if message else None

@@ -52,7 +52,7 @@ ADDED_ANYWAY = 64.0
 """Additions' worth: the counter and the condition of the loop around, a predicate."""
 
 
-class Difference(NamedTuple):
+class ProgramDifference(NamedTuple):
     """How a timed region differs from the function's own executable."""
 
     missing: float
@@ -73,7 +73,7 @@ def take_census(module: Module, computation: Computation | None = None) -> Tally
     return Tally() if computation is None else _Counting(module).computation(computation)
 
 
-def compare(timed: Tally, alone: Tally) -> Difference:
+def compare(timed: Tally, alone: Tally) -> ProgramDifference:
     """What the timed region lacks and what it adds, weighed by price."""
     total = sum(price(name) * amount for name, amount in alone.items())
     names = [name for name in {**alone, **timed} if timed[name] != alone[name]]
@@ -82,7 +82,7 @@ def compare(timed: Tally, alone: Tally) -> Difference:
     missing = sum(gap for name, gap in gaps.items() if gap > 0 and name not in COPIES)
     added = max(0.0, sum(-gap for gap in gaps.values() if gap < 0) - ADDED_ANYWAY)
     ordered = sorted(names, key=lambda name: -abs(gaps[name]))
-    return Difference(
+    return ProgramDifference(
         missing / total if total else 0.0,
         added / total if total else float(added > 0),
         tuple((name, timed[name], alone[name]) for name in ordered),
@@ -103,7 +103,7 @@ def timed_body(module: Module, stamp_target: str) -> Computation | None:
         stamp_target: of the custom call that reads the clock.
     """
     bodies = [body for body in _loop_bodies(module) if _reads_clock(body, stamp_target)]
-    inner = [body for body in bodies if not any(other in bodies for other in _reached(module, body))]
+    inner = [body for body in bodies if not any(other in bodies for other in _reach(module, body))]
     return inner[0] if len(inner) == 1 else None
 
 
@@ -112,7 +112,7 @@ def counted_body(module: Module) -> Computation | None:
     if module.entry is None:
         return None
     outermost = [
-        dict(module.called(each)).get("body")
+        dict(module.called_computations(each)).get("body")
         for computation in (module.entry, *_called_directly(module, module.entry))
         for each in computation.instructions
         if each.opcode == "while" and loops.trip_count(module, computation, each)[0] is None
@@ -121,13 +121,13 @@ def counted_body(module: Module) -> Computation | None:
     return max(bodies, key=lambda body: _worth(take_census(module, body)), default=None)
 
 
-def describe_missing(difference: Difference) -> str:
+def describe_missing(difference: ProgramDifference) -> str:
     """ "0 of its 32.8 k sine, 2 of its 3 dot": what the region lacks, dearest first."""
     lacking = [each for each in difference.operations if each[1] < each[2] and each[0] not in COPIES]
     return ", ".join(f"{count(timed)} of its {count(alone)} {name}" for name, timed, alone in _dearest(lacking))
 
 
-def describe_added(difference: Difference) -> str:
+def describe_added(difference: ProgramDifference) -> str:
     """ "205 k instead of 4.10 k sine": what the region does beyond, dearest first."""
     beyond = [each for each in difference.operations if each[1] > each[2]]
     return ", ".join(f"{count(timed)} instead of {count(alone)} {name}" for name, timed, alone in _dearest(beyond))
@@ -160,7 +160,7 @@ class _Counting:
         if each.opcode == "conditional":
             return self.branches(each)
         if each.opcode in ("fusion", "call", "async-start"):
-            inside = _sum(self.computation(called) for _, called in self.module.called(each))
+            inside = _sum(self.computation(called) for _, called in self.module.called_computations(each))
             return (
                 Tally({**inside, SHARED: sum(inside.values())}) if is_shared_among_threads(each.attributes) else inside
             )
@@ -169,26 +169,26 @@ class _Counting:
         return self.operation(computation, each)
 
     def loop(self, computation: Computation, each: Instruction) -> Tally:
-        called = dict(self.module.called(each))
+        called = dict(self.module.called_computations(each))
         body = self.computation(called["body"]) if "body" in called else Tally()
         trips, _ = loops.trip_count(self.module, computation, each)
         return Tally({**body, UNKNOWN_LOOP: body[UNKNOWN_LOOP] + 1}) if trips is None else _times(body, trips)
 
     def branches(self, each: Instruction) -> Tally:
         most = Tally()
-        for _, inside in self.module.called(each):
+        for _, inside in self.module.called_computations(each):
             most |= self.computation(inside)
         return most
 
     def operation(self, computation: Computation, each: Instruction) -> Tally:
-        work = operations.arithmetic(computation, each, self.applied)
+        work = operations.arithmetic(computation, each, self.count_applied)
         amount = work.flops + work.transcendentals
         if each.opcode in _MOVES:
             amount = max(amount, operations.elements(each.shape)) if shape_bytes(each.shape) else 0
         return Tally({each.opcode: amount}) if amount else Tally()
 
-    def applied(self, each: Instruction) -> Work:
-        inside = _sum(self.computation(called) for _, called in self.module.called(each))
+    def count_applied(self, each: Instruction) -> Work:
+        inside = _sum(self.computation(called) for _, called in self.module.called_computations(each))
         return Work(flops=float(sum(inside.values())))
 
 
@@ -219,7 +219,7 @@ def _loop_bodies(module: Module) -> list[Computation]:
         for computation in module.computations.values()
         for each in computation.instructions
         if each.opcode == "while"
-        for key, body in module.called(each)
+        for key, body in module.called_computations(each)
         if key == "body"
     ]
 
@@ -228,13 +228,13 @@ def _reads_clock(body: Computation, target: str) -> bool:
     return any(each.opcode == "custom-call" and f'"{target}"' in each.attributes for each in body.instructions)
 
 
-def _reached(module: Module, computation: Computation) -> list[Computation]:
+def _reach(module: Module, computation: Computation) -> list[Computation]:
     """All computations that this one calls, at any depth; not itself."""
     found: dict[str, Computation] = {}
     todo = [computation]
     while todo:
         for each in todo.pop().instructions:
-            for _, called in module.called(each):
+            for _, called in module.called_computations(each):
                 if called.name not in found:
                     found[called.name] = called
                     todo.append(called)
@@ -243,4 +243,9 @@ def _reached(module: Module, computation: Computation) -> list[Computation]:
 
 def _called_directly(module: Module, computation: Computation) -> list[Computation]:
     """By a `call`: XLA:CPU wraps a small loop in one."""
-    return [called for each in computation.instructions if each.opcode == "call" for _, called in module.called(each)]
+    return [
+        called
+        for each in computation.instructions
+        if each.opcode == "call"
+        for _, called in module.called_computations(each)
+    ]

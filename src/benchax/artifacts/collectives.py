@@ -1,4 +1,4 @@
-"""What the devices of a partitioned program say to one another: which collectives, how many bytes, between whom.
+"""Communication of a partitioned program: which collectives, how many bytes, between whom.
 
 From the text of the optimised program, whose shapes are those of one device. An asynchronous pair (`all-gather-start`,
 `all-gather-done`) is one communication, of the size of what `done` returns. No JAX.
@@ -43,7 +43,7 @@ def collectives(module: Module, shardings: Mapping[str, str] = MappingProxyType(
     partitions = _number(_PARTITIONS, module.header)
     devices = partitions * _number(_REPLICAS, module.header)
     turns = loops.trips_of(module)
-    found = _reached(module, module.entry, 1, turns, devices) if module.entry else iter(())
+    found = _find_collectives(module, module.entry, 1, turns, devices) if module.entry else iter(())
     told = tuple(shardings.items()) if devices > 1 else ()
     return Collectives(tuple(sorted(found, key=lambda c: -c.size_bytes)), partitions, told)
 
@@ -53,7 +53,7 @@ def _number(pattern: re.Pattern[str], header: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _reached(
+def _find_collectives(
     module: Module, computation: Computation, trips: int | None, turns: dict[str, int | None], devices: int
 ) -> Iterator[Collective]:
     for each in computation.instructions:
@@ -61,8 +61,8 @@ def _reached(
         if kind in OPCODES:
             yield _collective(computation, each, kind, trips, devices)
             continue  # what it applies is its arithmetic
-        for part, called in module.called(each):
-            yield from _reached(module, called, _times(trips, each, part, turns), turns, devices)
+        for part, called in module.called_computations(each):
+            yield from _find_collectives(module, called, _times(trips, each, part, turns), turns, devices)
 
 
 def _times(trips: int | None, instruction: Instruction, part: str, turns: dict[str, int | None]) -> int | None:

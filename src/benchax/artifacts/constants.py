@@ -19,17 +19,17 @@ from benchax.artifacts.hlo_module import Module
 from benchax.results.inspection import Constant
 
 
-def captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
+def find_captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
     """What the function closes over, each array once, largest first."""
     found: dict[int, Constant] = {}
-    for value, where in _captured(traced.jaxpr):
+    for value, where in _walk_captured(traced.jaxpr):
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             size = arguments.size_bytes(value.shape, value.dtype)
             found.setdefault(id(value), Constant(arguments.spec(value.shape, value.dtype), size, where))
     return tuple(sorted(found.values(), key=lambda c: -c.size_bytes))
 
 
-def _captured(closed: Any) -> Iterator[tuple[Any, str]]:
+def _walk_captured(closed: Any) -> Iterator[tuple[Any, str]]:
     """(array, where it is first used), nested jaxprs included."""
     for variable, value in zip(closed.jaxpr.constvars, closed.consts, strict=False):
         yield value, _first_use(closed.jaxpr, variable)

@@ -44,9 +44,9 @@ def cost(compiled: jax.stages.Compiled, hlo_text: str) -> Cost | None:
     if hlo.opaque_calls(hlo_text):
         counts = {}
     return Cost(
-        flops=_with_own_ffts(_known(counts, FLOPS), hlo_text),
-        transcendentals=_known(counts, TRANSCENDENTALS),
-        bytes_accessed=_known(counts, BYTES_ACCESSED),
+        flops=_with_own_ffts(_known_count(counts, FLOPS), hlo_text),
+        transcendentals=_known_count(counts, TRANSCENDENTALS),
+        bytes_accessed=_known_count(counts, BYTES_ACCESSED),
         has_loops=hlo.has_while(hlo_text),
     )
 
@@ -81,14 +81,14 @@ def lowered_flops(lowered: jax.stages.Lowered) -> float | None:
     At least: the work of custom calls is not in it.
     """
     counts = _analysis(lowered)
-    return None if counts is None else _known(counts, FLOPS)
+    return None if counts is None else _known_count(counts, FLOPS)
 
 
 def _analysis(stage: jax.stages.Compiled | jax.stages.Lowered) -> Mapping[str, float] | None:
     try:
         found: Any = stage.cost_analysis()
     except Exception:
-        # Documented as unstable and optional, and a back end may fail in its own way (XlaRuntimeError
+        # Documented as unstable and optional, and a backend may fail in its own way (XlaRuntimeError
         # UNIMPLEMENTED, AttributeError). Harmless: the None becomes "XLA does not say" in the row.
         return None
     if isinstance(found, list):  # jax 0.4: a list of one
@@ -96,7 +96,7 @@ def _analysis(stage: jax.stages.Compiled | jax.stages.Lowered) -> Mapping[str, f
     return found if isinstance(found, Mapping) else None
 
 
-def _known(counts: Mapping[str, float], key: str) -> float | None:
+def _known_count(counts: Mapping[str, float], key: str) -> float | None:
     """Negative is XLA's word for unknown."""
     value = counts.get(key)
     return None if value is None or value < 0 else float(value)

@@ -1,9 +1,11 @@
-"""Operations and bytes of one call of an optimised program, loop bodies times their turns. From the text, without JAX.
+"""Operations and bytes of one call of an optimised program, loop bodies times their trip counts.
+
+From the text, without JAX.
 
 XLA's own cost analysis counts a loop body once, however often it runs: a scan of 1, 10 and 100 matmuls are all the
 same to it. Here every instruction is counted by the rules of `operations`, and
 
-    loops         body times turns, condition once more than that; nested ones multiply. Where the number of turns
+    loops         body times trip count, condition once more than that; nested ones multiply. Where the trip count
                   is decided while the program runs, the body is counted once, and said to be.
     conditionals  the most that any branch does, and said where the branches differ.
     custom calls  are work that nobody can look into (LAPACK, cuBLAS, Python callbacks). A sum with a hole in it is no
@@ -56,8 +58,8 @@ def counts(hlo_text: str, module: Module | None = None) -> Counts | None:
         restrictions=(*hole, *adder.restrictions),
         loops=found_loops,
         fusions=opcodes["fusion"],
-        instructions=_sorted(opcodes),
-        opaque_calls=_sorted(opaque),
+        instructions=_sort(opcodes),
+        opaque_calls=_sort(opaque),
     )
 
 
@@ -104,21 +106,21 @@ class _Adder:
         if opcode == "conditional":
             return self.conditional(instruction)
         if opcode in _CALLS:
-            return self.called(instruction)
+            return self.count_called(instruction)
         if opcode == "reduce-window" and self.is_least:
-            return self.applied(instruction).times(operations.elements(instruction.shape))
-        done = operations.arithmetic(computation, instruction, self.applied)
+            return self.count_applied(instruction).times(operations.elements(instruction.shape))
+        done = operations.arithmetic(computation, instruction, self.count_applied)
         return done if is_fused else done._replace(bytes=operations.moved_bytes(computation, instruction))
 
     def fusion(self, instruction: Instruction, is_fused: bool) -> Work:
         total = Work()
-        for _, inside in self.module.called(instruction):
+        for _, inside in self.module.called_computations(instruction):
             moved = 0 if is_fused else operations.fusion_bytes(inside)
             total = total.plus(self.computation(inside, is_fused=True)._replace(bytes=moved))
         return total
 
     def loop(self, instruction: Instruction) -> Work:
-        called = dict(self.module.called(instruction))
+        called = dict(self.module.called_computations(instruction))
         body, condition = (
             self.computation(called[part]) if part in called else Work() for part in ("body", "condition")
         )
@@ -130,7 +132,7 @@ class _Adder:
         return body.times(loop.trips).plus(condition.times(loop.trips + 1))
 
     def conditional(self, instruction: Instruction) -> Work:
-        branches = [self.computation(each) for _, each in self.module.called(instruction)]
+        branches = [self.computation(each) for _, each in self.module.called_computations(instruction)]
         if not branches:
             return Work()
         if len(set(branches)) > 1:
@@ -139,16 +141,16 @@ class _Adder:
             )
         return Work(*(max(each) for each in zip(*branches, strict=True)))
 
-    def called(self, instruction: Instruction) -> Work:
+    def count_called(self, instruction: Instruction) -> Work:
         total = Work()
-        for _, inside in self.module.called(instruction):
+        for _, inside in self.module.called_computations(instruction):
             total = total.plus(self.computation(inside))
         return total
 
-    def applied(self, instruction: Instruction) -> Work:
+    def count_applied(self, instruction: Instruction) -> Work:
         """What an instruction does per element, by the computation that it names."""
         total = Work()
-        for _, inside in self.module.called(instruction):
+        for _, inside in self.module.called_computations(instruction):
             total = total.plus(self.computation(inside, is_fused=True))
         return total
 
@@ -168,7 +170,7 @@ def _opaque(module: Module, targets: tuple[str, ...]) -> Counter[str]:
 
 
 def _hole(opaque: Counter[str], work: Work) -> str:
-    names = ", ".join(repr(name) for name, _ in _sorted(opaque))
+    names = ", ".join(repr(name) for name, _ in _sort(opaque))
     counted = f"{counted_text(work.flops, 'FLOP')} and {size_text(work.bytes)}"
     return f"{counted} were counted, but nobody can look into {names}: a sum with a hole in it is no count"
 
@@ -177,5 +179,5 @@ def _instructions(module: Module) -> list[Instruction]:
     return [each for computation in module.computations.values() for each in computation.instructions]
 
 
-def _sorted(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
+def _sort(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))

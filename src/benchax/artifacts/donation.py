@@ -1,4 +1,4 @@
-"""Of every array that was to be donated: did an output take over its memory, which one, and if not, why not.
+"""Of every array that was to be donated: did an output reuse its memory, which one, and if not, why not.
 
 Asked is what `args_info` says; done is what the header of the optimised program says, `input_output_alias={ {0}: (1,
 {}, may-alias) }`, by numbers of outputs and of parameters. An array that no output takes over stays alive and valid,
@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from benchax.artifacts.arguments import Leaf
+from benchax.artifacts.arguments import ArgumentLeaf
 from benchax.artifacts.hlo_module import Module
-from benchax.artifacts.hlo_module import split as split_attributes
+from benchax.artifacts.hlo_module import split_entries as split_attributes
 from benchax.results.inspection import DonatedArgument, Donation
 
 _ENTRY = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+)\s*,")
 
 
 def donation(
-    module: Module, inputs: Sequence[Leaf], outputs: Sequence[Leaf] | None, kept: Sequence[int] | None
+    module: Module, inputs: Sequence[ArgumentLeaf], outputs: Sequence[ArgumentLeaf] | None, kept: Sequence[int] | None
 ) -> Donation:
     """What became of each donated input.
 
@@ -33,7 +33,7 @@ def donation(
         why = "the program does not use every input, and this JAX does not tell which it dropped"
         return Donation(tuple(_one(inputs[i], None, None, why) for i in asked))
     taken = {kept[parameter]: output for output, parameter in aliases(module).items() if parameter < len(kept)}
-    return Donation(tuple(_judged(i, inputs, outputs, kept, taken) for i in asked))
+    return Donation(tuple(_judge(i, inputs, outputs, kept, taken) for i in asked))
 
 
 def aliases(module: Module) -> dict[int, int]:
@@ -42,24 +42,32 @@ def aliases(module: Module) -> dict[int, int]:
     return {int(output.split(",")[0] or 0): int(parameter) for output, parameter in _ENTRY.findall(written)}
 
 
-def _one(leaf: Leaf, is_aliased: bool | None, output: str | None, why_not: str) -> DonatedArgument:
+def _one(leaf: ArgumentLeaf, is_aliased: bool | None, output: str | None, why_not: str) -> DonatedArgument:
     return DonatedArgument(leaf.path, leaf.spec, leaf.size_bytes, is_aliased, output, why_not)
 
 
-def _judged(
-    i: int, inputs: Sequence[Leaf], outputs: Sequence[Leaf] | None, kept: Sequence[int], taken: dict[int, int]
+def _judge(
+    i: int,
+    inputs: Sequence[ArgumentLeaf],
+    outputs: Sequence[ArgumentLeaf] | None,
+    kept: Sequence[int],
+    taken: dict[int, int],
 ) -> DonatedArgument:
     if i in taken:
         return _one(inputs[i], True, _path(outputs, taken[i]), "")
     return _one(inputs[i], False, None, _why_not(i, inputs, outputs, kept, taken))
 
 
-def _path(outputs: Sequence[Leaf] | None, number: int) -> str:
+def _path(outputs: Sequence[ArgumentLeaf] | None, number: int) -> str:
     return outputs[number].path if outputs and number < len(outputs) else f"output {number}"
 
 
 def _why_not(
-    i: int, inputs: Sequence[Leaf], outputs: Sequence[Leaf] | None, kept: Sequence[int], taken: dict[int, int]
+    i: int,
+    inputs: Sequence[ArgumentLeaf],
+    outputs: Sequence[ArgumentLeaf] | None,
+    kept: Sequence[int],
+    taken: dict[int, int],
 ) -> str:
     leaf = inputs[i]
     if i not in kept:

@@ -2,7 +2,7 @@
 
 Reads the text that `compiled.as_text()` gives; no JAX, no private interface, no system program. The comparison is of
 programs and never of pictures: one operation, shape, constant or attribute more or less is a difference, another name
-or source line is none (`normalized`). Each picture holds the digest of the program that it shows, so that the next
+or source line is none (`normalize`). Each picture holds the digest of the program that it shows, so that the next
 run can tell whether it is out of date.
 """
 
@@ -13,7 +13,7 @@ import re
 from benchax.artifacts.drawing import dataflow, picture
 from benchax.artifacts.normalized import digest as digest
 from benchax.artifacts.normalized import elides_constants as elides_constants
-from benchax.artifacts.normalized import normalized as normalized
+from benchax.artifacts.normalized import normalize as normalize
 
 LIMIT = 2000
 """Boxes in one picture."""
@@ -29,7 +29,7 @@ def svg(
     Args:
         hlo_text: `compiled.as_text()`.
         title: the heading, in front of the counts; the name of the module by default.
-        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalized`.
+        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalize`.
         expand_fusions: draws what is inside of each fusion.
         limit: boxes at most; what is left out is said in the picture.
     """
@@ -42,7 +42,7 @@ def svg(
     )
 
 
-def shown_digest(svg_text: str) -> str | None:
+def read_digest(svg_text: str) -> str | None:
     """The `digest` of the program that a picture shows; None where it is not one of ours."""
     kept = _KEPT.search(svg_text)
     return kept[1] if kept else None
@@ -53,7 +53,7 @@ def _module_name(hlo_text: str) -> str:
     return named[1] if named else "compiled program"
 
 
-def _about(program: dataflow.Program) -> list[str]:
+def _about(program: dataflow.ProgramDrawing) -> list[str]:
     counts = f"{program.instructions} instructions in {program.computations} computations, {program.drawn} boxes"
     sentences = [f"{counts}; tuples and scalar constants are not drawn as boxes"]
     if not program.instructions:

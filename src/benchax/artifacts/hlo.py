@@ -55,12 +55,12 @@ def aliased_parameters(text: str) -> tuple[int, ...]:
     start = header.find(key)
     if start < 0:
         return ()
-    entries, _ = _bracketed(header[start + len(key) :])
+    entries, _ = _split_bracket(header[start + len(key) :])
     return tuple(sorted({int(number) for number in _ALIAS.findall(entries)}))
 
 
 def has_small_call(text: str) -> bool:
-    """XLA:CPU made one machine function of a loop of the entry; it runs at nanoseconds per turn, on one thread.
+    """XLA:CPU made one machine function of a loop of the entry; it runs at nanoseconds per iteration, on one thread.
 
     Those inside other loops do not count.
     """
@@ -73,7 +73,7 @@ def is_shared_among_threads(text: str) -> bool:
 
 
 def has_while(text: str) -> bool:
-    """The program has a loop. Whether it also turns more than once is not in the text in general."""
+    """The program has a loop. Whether it also runs more than one iteration is not in the text in general."""
     return any(i.opcode == "while" for i in _instructions(text, " while("))
 
 
@@ -149,15 +149,15 @@ def instruction(line: str) -> Instruction | None:
     if not named:
         return None
     rest = line[named.end() :]
-    shape, rest = _bracketed(rest) if rest.startswith("(") else rest.split(" ", 1) if " " in rest else (rest, "")
+    shape, rest = _split_bracket(rest) if rest.startswith("(") else rest.split(" ", 1) if " " in rest else (rest, "")
     opcode, parenthesis, _ = rest.partition("(")
     if not parenthesis:
         return None
-    operands, attributes = _bracketed(rest[len(opcode) :])
+    operands, attributes = _split_bracket(rest[len(opcode) :])
     return Instruction(named["name"], shape, opcode.strip(), operands, attributes, bool(named["root"]))
 
 
-def _bracketed(text: str) -> tuple[str, str]:
+def _split_bracket(text: str) -> tuple[str, str]:
     """Splits `text`, which begins with a bracket, behind the one that closes it; nested pairs are respected."""
     depth = 0
     for match in re.finditer(r"[(){}]", text):

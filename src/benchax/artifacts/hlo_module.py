@@ -70,11 +70,11 @@ class Module(NamedTuple):
     computations: Mapping[str, Computation]
     entry: Computation | None
 
-    def called(self, instruction: Instruction) -> list[tuple[str, Computation]]:
+    def called_computations(self, instruction: Instruction) -> list[tuple[str, Computation]]:
         """(attribute, computation) for each computation that it names, in the order of the text."""
         return [
             (key, self.computations[name])
-            for key, value in split(instruction.attributes)
+            for key, value in split_entries(instruction.attributes)
             for name in named_in(key, value)
             if name in self.computations
         ]
@@ -99,10 +99,10 @@ def parse(text: str) -> Module:
 
 def attributes(instruction: Instruction) -> dict[str, str]:
     """`kind=kLoop, calls=%f, metadata={…}` by key, the values as they stand in the text."""
-    return dict(split(instruction.attributes))
+    return dict(split_entries(instruction.attributes))
 
 
-def split(text: str) -> list[tuple[str, str]]:
+def split_entries(text: str) -> list[tuple[str, str]]:
     """(key, value) of `, a=b, c={d, e="f}"}`: cut at commas outside of brackets and quotes."""
     found: list[tuple[str, str]] = []
     at = 0
@@ -130,7 +130,7 @@ def named_in(key: str, value: str) -> list[str]:
     return (_NAME if key in CALLS else _REFERENCE).findall(_QUOTED.sub("", value))
 
 
-def renamed(key: str, value: str, names: Mapping[str, str]) -> str:
+def rename(key: str, value: str, names: Mapping[str, str]) -> str:
     """The value with what it refers to called by other names."""
     reference = _NAME if key in CALLS else _REFERENCE
     pieces = re.split(f"({_QUOTED.pattern})", value)
@@ -142,10 +142,10 @@ def op_name(instruction: Instruction) -> str:
     """Where it comes from, as JAX tells XLA: `jit(f)/layer0/dot_general`; of a parameter, the argument's name."""
     metadata = attributes(instruction).get("metadata", "")
     quoted = re.search(r'op_name="((?:[^"\\]|\\.)*)"', metadata)
-    return unescaped(quoted[1]) if quoted else ""
+    return unescape(quoted[1]) if quoted else ""
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     r"""The C escapes of quoted HLO text undone: `\'`, and `\303\251` for é."""
     raw = _ESCAPE.sub(
         lambda m: bytes([int(m[1], 8) & 255]) if len(m[1]) == 3 else _ESCAPED.get(m[1], m[1]),

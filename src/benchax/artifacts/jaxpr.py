@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 
 from benchax.artifacts import arguments
-from benchax.artifacts.arguments import Leaf
+from benchax.artifacts.arguments import ArgumentLeaf
 from benchax.results.inspection import Argument, JaxprFacts, Primitive
 
 LOOPS = ("scan", "while", "pallas_call")
@@ -59,8 +59,8 @@ def jaxpr_facts(traced: jax.stages.Traced, static: Sequence[int | str] = ()) -> 
         equations_in_loops=sum(each.in_loop for each in found),
         depth=max((each.depth for each in found), default=1),
         primitives=_primitives(found),
-        inputs=_described(arguments.inputs(traced, static), jaxpr.in_avals, "input"),
-        outputs=_described(arguments.outputs(traced), jaxpr.out_avals, "output"),
+        inputs=_describe(arguments.inputs(traced, static), jaxpr.in_avals, "input"),
+        outputs=_describe(arguments.outputs(traced), jaxpr.out_avals, "output"),
     )
 
 
@@ -134,7 +134,7 @@ def _frequent(texts: Iterator[str]) -> tuple[str, ...]:
     return tuple(text for text, _ in counted.most_common(MOST_PLACES))
 
 
-def _described(leaves: list[Leaf], avals: Sequence[Any], what: str) -> tuple[Argument, ...]:
+def _describe(leaves: list[ArgumentLeaf], avals: Sequence[Any], what: str) -> tuple[Argument, ...]:
     """The jaxpr knows weak types, the tree of the call knows names. Without names where the two do not fit."""
     fits = len(leaves) == len(avals)
     paths = [leaf.path for leaf in leaves] if fits else [f"{what}[{i}]" for i in range(len(avals))]

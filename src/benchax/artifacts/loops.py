@@ -1,8 +1,8 @@
-"""How often the loops of an optimised program turn, read from its text. No JAX.
+"""The trip counts of an optimised program's loops, read from its text. No JAX.
 
 XLA writes what it could prove into the loop itself, `backend_config={..."known_trip_count":{"n":"10"}}`. Where it did
 not, a loop is still understood if it counts: its condition compares one element of the carry with a constant, which
-begins at a constant and grows by a constant in each turn. Of any other the number is None: never 1.
+begins at a constant and grows by a constant in each iteration. Of any other the number is None: never 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PASSES_ON = ("copy", "bitcast")
 _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 
-class Value(NamedTuple):
+class LoopScalar(NamedTuple):
     """What a scalar is: a number, or element `index` of the carry plus a number; see `_value`."""
 
     index: int | None
@@ -51,7 +51,7 @@ def _whiles(
         is_loop = each.opcode == "while"
         if is_loop:
             yield each, computation, inside
-        for _, called in module.called(each):
+        for _, called in module.called_computations(each):
             yield from _whiles(module, called, each.name if is_loop else inside)
 
 
@@ -61,23 +61,23 @@ def _loop(module: Module, where: Computation, instruction: Instruction, inside: 
 
 
 def trip_count(module: Module, where: Computation, loop: Instruction) -> tuple[int | None, str]:
-    """(turns, where the number comes from); (None, why there is none).
+    """(trip count, where the number comes from); (None, why there is none).
 
     Args:
         where: the computation that the loop stands in.
     """
     if known := _KNOWN.search(hlo_module.attributes(loop).get("backend_config", "")):
         return int(known[1]), "known_trip_count of the program"
-    called = dict(module.called(loop))
+    called = dict(module.called_computations(loop))
     if "condition" not in called or "body" not in called:
         return None, "its body and condition are not in the text"
-    counted = _counted(module, where, loop, called["condition"], called["body"])
+    counted = _count_trips(module, where, loop, called["condition"], called["body"])
     if counted is None:
-        return None, "how often it turns is not in the text of the program"
+        return None, "its trip count is not in the text of the program"
     return counted, "its condition compares a counter with a constant"
 
 
-def _counted(
+def _count_trips(
     module: Module, where: Computation, loop: Instruction, condition: Computation, body: Computation
 ) -> int | None:
     limit = _limit(module, condition)
@@ -108,7 +108,7 @@ def _limit(module: Module, condition: Computation) -> tuple[int, str, int] | Non
         return None
     computation, operands = condition, condition.operands(root)
     given = [_value(condition, each, ()) for each in operands]
-    if root.opcode == "fusion" and (called := module.called(root)):
+    if root.opcode == "fusion" and (called := module.called_computations(root)):
         computation = called[0][1]
         root = computation.root
         if root is None:
@@ -146,7 +146,7 @@ def _step(module: Module, body: Computation, index: int) -> int | None:
     if index >= len(elements):
         return None
     new = elements[index]
-    if new.opcode == "fusion" and (called := module.called(new)):
+    if new.opcode == "fusion" and (called := module.called_computations(new)):
         given = [_value(body, each, ()) for each in body.operands(new)]
         inner = called[0][1]
         value = _value(inner, inner.root, given) if inner.root is not None else None
@@ -155,7 +155,9 @@ def _step(module: Module, body: Computation, index: int) -> int | None:
     return value.number if value is not None and value.index == index else None
 
 
-def _value(computation: Computation, instruction: Instruction, given: tuple[()] | list[Value | None]) -> Value | None:
+def _value(
+    computation: Computation, instruction: Instruction, given: tuple[()] | list[LoopScalar | None]
+) -> LoopScalar | None:
     """A scalar as a number, or an element of the carry plus a number. None for everything else.
 
     Args:
@@ -163,11 +165,11 @@ def _value(computation: Computation, instruction: Instruction, given: tuple[()] 
     """
     opcode, operands = instruction.opcode, computation.operands(instruction)
     if opcode == "constant" and (number := _NUMBER.fullmatch(instruction.operands.strip())):
-        return Value(None, int(number[1]))
+        return LoopScalar(None, int(number[1]))
     if opcode == "parameter" and given and (number := _NUMBER.fullmatch(instruction.operands.strip())):
         return given[int(number[1])] if int(number[1]) < len(given) else None
     if opcode == "get-tuple-element" and not given and operands and operands[0].opcode == "parameter":
-        return Value(int(hlo_module.attributes(instruction)["index"]), 0)
+        return LoopScalar(int(hlo_module.attributes(instruction)["index"]), 0)
     if opcode in _PASSES_ON and len(operands) == 1:
         return _value(computation, operands[0], given)
     if opcode in ("add", "subtract") and len(operands) == 2:
@@ -176,9 +178,9 @@ def _value(computation: Computation, instruction: Instruction, given: tuple[()] 
     return None
 
 
-def _sum(left: Value | None, right: Value | None, sign: int) -> Value | None:
+def _sum(left: LoopScalar | None, right: LoopScalar | None, sign: int) -> LoopScalar | None:
     if left is None or right is None or (left.index is not None and right.index is not None):
         return None
     if sign < 0 and right.index is not None:
         return None
-    return Value(left.index if left.index is not None else right.index, left.number + sign * right.number)
+    return LoopScalar(left.index if left.index is not None else right.index, left.number + sign * right.number)

@@ -21,7 +21,7 @@ from benchax.model import Memory
 def memory_plan(
     compiled: jax.stages.Compiled, *, captured_bytes: int | None = None, hlo_text: str | None = None
 ) -> Memory:
-    """The compiler's plan; the observed fields stay None, and so does everything that the back end does not tell.
+    """The compiler's plan; the observed fields stay None, and so does everything that the backend does not tell.
 
     Args:
         compiled: the program.

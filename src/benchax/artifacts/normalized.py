@@ -2,7 +2,7 @@
 
     gone    names of the module, of computations, instructions and arguments; numbers of channels; source lines; the
             tables of files and frames; hashes of the text; comments; layouts where they are the default.
-    kept    every operation, shape, constant and attribute, back end's settings and donations included; layouts that
+    kept    every operation, shape, constant and attribute, backend's settings and donations included; layouts that
             are not the default.
     order   operands before their users, from the result backwards, whatever order the text has. So the schedule is
             not compared: it is no part of the graph. (Only what no result depends on stays in the text's order.)
@@ -36,7 +36,7 @@ Names = dict[str, str]
 """Old name to new name."""
 
 
-def normalized(hlo_text: str, *, stablehlo: str = "") -> str:
+def normalize(hlo_text: str, *, stablehlo: str = "") -> str:
     """What the program is, one line per instruction; equal for equal programs.
 
     Args:
@@ -52,8 +52,8 @@ def normalized(hlo_text: str, *, stablehlo: str = "") -> str:
 
 
 def digest(hlo_text: str, *, stablehlo: str = "") -> str:
-    """A short stand-in for `normalized`, to be kept beside what was made from the program."""
-    return _PREFIX + _sha256(normalized(hlo_text, stablehlo=stablehlo))
+    """A short stand-in for `normalize`, to be kept beside what was made from the program."""
+    return _PREFIX + _sha256(normalize(hlo_text, stablehlo=stablehlo))
 
 
 def elides_constants(hlo_text: str) -> bool:
@@ -67,10 +67,10 @@ def _sha256(text: str) -> str:
 
 def _header(header: str) -> str:
     _, _, rest = header.partition(",")
-    return _joined("HloModule", [f"{key}={_clean(key, value)}" for key, value in hlo_module.split(rest)])
+    return _join("HloModule", [f"{key}={_clean(key, value)}" for key, value in hlo_module.split_entries(rest)])
 
 
-def _joined(start: str, attributes: list[str]) -> str:
+def _join(start: str, attributes: list[str]) -> str:
     return ", ".join([start, *(a for a in attributes if a != "frontend_attributes={}")])
 
 
@@ -107,11 +107,11 @@ class _Writer:
     def instruction(self, computation: Computation, instruction: Instruction, numbers: Names) -> str:
         operands = ", ".join(numbers[o.name] for o in computation.operands(instruction))
         start = f"{_plain(instruction.shape)} {instruction.opcode}"
-        return _joined(
+        return _join(
             f"{start}({operands})" if operands else f"{start}{_plain(instruction.operands)}",
             [
                 f"{key}={self.attribute(key, value, numbers)}"
-                for key, value in hlo_module.split(instruction.attributes)
+                for key, value in hlo_module.split_entries(instruction.attributes)
                 if key not in _SAID_ELSEWHERE
             ],
         )
@@ -123,7 +123,7 @@ class _Writer:
         for name in hlo_module.named_in(key, value):
             if name in self.module.computations:
                 names[name] = self.name_of(self.module.computations[name])
-        return _clean(key, hlo_module.renamed(key, value, names))
+        return _clean(key, hlo_module.rename(key, value, names))
 
 
 def needed_first(computation: Computation) -> list[str]:

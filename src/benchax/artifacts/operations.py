@@ -91,7 +91,7 @@ def elements(shape: str) -> int:
 
 
 def _dot(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    contracted = _listed(instruction, "lhs_contracting_dims")
+    contracted = _parse_list(instruction, "lhs_contracting_dims")
     left = _operand_dimensions(computation, instruction, 0)
     reduced = math.prod(left[d] for d in contracted if d < len(left))
     return Work(flops=2.0 * reduced * elements(instruction.shape))
@@ -157,7 +157,7 @@ def _each_element(computation: Computation, instruction: Instruction, applied: A
 
 
 def _sort(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    sizes, along = dimensions(instruction.shape), _listed(instruction, "dimensions")
+    sizes, along = dimensions(instruction.shape), _parse_list(instruction, "dimensions")
     length = sizes[along[0]] if along and along[0] < len(sizes) else 1
     return Work(flops=math.prod(sizes) * math.ceil(math.log2(max(length, 1))))
 
@@ -166,14 +166,14 @@ def _fft(computation: Computation, instruction: Instruction, applied: Applied) -
     """Of N points, several axes together: 5·N·log2(N) real operations, and 2.5·N·log2(N) of real numbers."""
     kind = hlo_module.attributes(instruction).get("fft_type", "")
     points = _operand_dimensions(computation, instruction, 0) if kind == "RFFT" else dimensions(instruction.shape)
-    halvings = math.log2(max(math.prod(_listed(instruction, "fft_length")), 1))
+    halvings = math.log2(max(math.prod(_parse_list(instruction, "fft_length")), 1))
     return Work(flops=(2.5 if kind in ("RFFT", "IRFFT") else 5.0) * halvings * math.prod(points))
 
 
 def xla_fft_flops(computation: Computation, instruction: Instruction) -> float:
     """What XLA's own analysis counts: 8 per number that goes in, times the halvings of one axis times those of the
     next (jax 0.10.2)."""
-    halvings = math.prod(max(length, 1).bit_length() - 1 for length in _listed(instruction, "fft_length"))
+    halvings = math.prod(max(length, 1).bit_length() - 1 for length in _parse_list(instruction, "fft_length"))
     return 8.0 * halvings * math.prod(_operand_dimensions(computation, instruction, 0))
 
 
@@ -203,7 +203,7 @@ def _operand_dimensions(computation: Computation, instruction: Instruction, inde
     return dimensions(operands[index].shape) if index < len(operands) else []
 
 
-def _listed(instruction: Instruction, key: str) -> list[int]:
+def _parse_list(instruction: Instruction, key: str) -> list[int]:
     return [int(n) for n in re.findall(r"\d+", hlo_module.attributes(instruction).get(key, ""))]
 
 
@@ -226,7 +226,7 @@ def moved_bytes(computation: Computation, instruction: Instruction) -> int:
 def fusion_bytes(inside: Computation) -> int:
     """Bytes that a fusion reads from its operands and writes to its results; what is between them stays inside."""
     parameters = [each for each in inside.instructions if each.opcode == "parameter"]
-    written = sum(_written(inside, each) for each in _results(inside))
+    written = sum(_written_bytes(inside, each) for each in _results(inside))
     return written + sum(_read(inside, each) for each in parameters)
 
 
@@ -237,7 +237,7 @@ def _results(inside: Computation) -> list[Instruction]:
     return inside.operands(root) if root.opcode == "tuple" else [root]
 
 
-def _written(inside: Computation, result: Instruction) -> int:
+def _written_bytes(inside: Computation, result: Instruction) -> int:
     """An update in place writes the update."""
     while result.opcode == "bitcast" and inside.operands(result):
         result = inside.operands(result)[0]

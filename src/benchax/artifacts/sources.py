@@ -19,20 +19,20 @@ _NAMED = re.compile(r'^(\d+) "((?:[^"\\]|\\.)*)"$')
 _NUMBERED = re.compile(r"^(\d+) \{(.*)\}$")
 
 
-class Sources:
+class SourceTables:
     """Knows the tables of one module."""
 
     def __init__(self, hlo_text: str) -> None:
         tables = _tables(hlo_text)
-        self.files = {m[1]: hlo_module.unescaped(m[2]) for line in tables["FileNames"] if (m := _NAMED.match(line))}
-        self.locations = _numbered(tables["FileLocations"])
-        self.frames = _numbered(tables["StackFrames"])
+        self.files = {m[1]: hlo_module.unescape(m[2]) for line in tables["FileNames"] if (m := _NAMED.match(line))}
+        self.locations = _number_tables(tables["FileLocations"])
+        self.frames = _number_tables(tables["StackFrames"])
 
     def line(self, instruction: Instruction) -> str:
         """file:line of the innermost frame."""
         metadata = hlo_module.attributes(instruction).get("metadata", "")
         if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
-            return f"{hlo_module.unescaped(file[1])}:{line[1]}"
+            return f"{hlo_module.unescape(file[1])}:{line[1]}"
         frame = _FRAME.search(metadata)
         location = self.locations.get(self.frames.get(frame[1], {}).get("file_location_id", "")) if frame else None
         name = self.files.get(location.get("file_name_id", "")) if location else None
@@ -53,5 +53,5 @@ def _tables(hlo_text: str) -> dict[str, list[str]]:
     return found
 
 
-def _numbered(lines: list[str]) -> dict[str, dict[str, str]]:
+def _number_tables(lines: list[str]) -> dict[str, dict[str, str]]:
     return {m[1]: dict(re.findall(r"(\w+)=(\d+)", m[2])) for line in lines if (m := _NUMBERED.match(line))}

@@ -20,7 +20,7 @@ from benchax.auditing import suppression
 from benchax.auditing.base import NotApplicable, Rule
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules import rules as every_rule
-from benchax.auditing.trial import TIMEOUT_S, Trial, limit_of
+from benchax.auditing.trial import HOW, TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
@@ -35,7 +35,7 @@ NOT_CALLED = "not-called"
 
 
 @dataclass(frozen=True)
-class Step:
+class AuditStep:
     """How far an audit is, for a progress display."""
 
     done: int
@@ -44,10 +44,10 @@ class Step:
     doing: str = ""
 
 
-Tell = Callable[[Step], None]
+Tell = Callable[[AuditStep], None]
 
 
-def quiet(step: Step) -> None:
+def quiet(step: AuditStep) -> None:
     """No progress."""
 
 
@@ -74,7 +74,7 @@ def audit(
             as it stands.
         rules: ids of those to be asked (`benchax audit --list`); default: all.
         max_time_s: comparisons, which take most of the time, are begun only in its first three quarters.
-        timeout_s: limit of each stage (inputs, trace, lower, compile, first run, un-jitted call) in a worker process,
+        timeout_s: limit of each stage (inputs, trace, lower, compile, first run, eager call) in a worker process,
             where it is called once before it is called here. None: it is called here at once, without a limit.
         progress: told how far it is.
 
@@ -99,15 +99,15 @@ def audit_case(
 ) -> Audit:
     """The same for a case, such as the command line finds in files."""
     begun = perf_counter()
-    asked = chosen(rules)
+    asked = choose_rules(rules)
     evidence = Evidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
-    evidence.tell = lambda doing: progress(Step(0, len(asked), next(iter(asked), ""), doing))
+    evidence.tell = lambda doing: progress(AuditStep(0, len(asked), next(iter(asked), ""), doing))
     signature = evidence.signature  # made first: what is wrong with the inputs is no finding
-    found = audited(evidence, asked, case.id.label, signature, folder=case.folder, progress=progress)
+    found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, progress=progress)
     return replace(found, elapsed_s=perf_counter() - begun)  # with the trial
 
 
-def chosen(names: Sequence[str] | None) -> Mapping[str, Rule]:
+def choose_rules(names: Sequence[str] | None) -> Mapping[str, Rule]:
     """Rules by id; those that cost nothing to miss last: the gravest first, since time may run out.
 
     Raises:
@@ -121,7 +121,7 @@ def chosen(names: Sequence[str] | None) -> Mapping[str, Rule]:
     return {rule.id: rule for rule in sorted(asked, key=lambda rule: -SEVERITIES.index(rule.severity))}
 
 
-def audited(
+def run_rules(
     evidence: Evidence,
     asked: Mapping[str, Rule],
     name: str,
@@ -137,14 +137,14 @@ def audited(
     findings: list[Finding] = []
     checked: list[Checked] = []
     for i, rule in enumerate(asked.values()):
-        step = Step(i, len(asked), rule.id)
+        step = AuditStep(i, len(asked), rule.id)
         progress(step)
         evidence.tell = lambda doing, step=step: progress(replace(step, doing=doing))
         found, answer = ask(rule, evidence)
         findings += found
         checked.append(answer)
     about = None if evidence.is_program else evidence.def_where
-    kept, silent = suppression.applied(findings, project, [*every_rule(), suppression.ID], about)
+    kept, silent = suppression.apply_suppressions(findings, project, [*every_rule(), suppression.ID], about)
     if not evidence.is_program:
         remarks = (*remarks, *_how(evidence))
     return Audit(
@@ -166,7 +166,7 @@ def ask(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
         KeyboardInterrupt: after Ctrl-C.
     """
     with _heeding_interrupts():
-        return _asked(rule, evidence)
+        return _ask_rule(rule, evidence)
 
 
 @contextmanager
@@ -191,7 +191,7 @@ def _heeding_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _asked(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
+def _ask_rule(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
     found: list[Finding] = []
     try:
         for finding in rule.check(evidence):
@@ -227,21 +227,22 @@ def _how(evidence: Evidence) -> list[Remark]:
     return [*said, Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
 
 
-def _of_trial(trial: Trial) -> Iterable[Remark]:
+def _of_trial(trial: TrialCall) -> Iterable[Remark]:
     if trial.obstacle is not None:
         is_all = trial.way == "compiled"
         how, left = (
-            ("", "Only what needs no call was looked at") if is_all else (" un-jitted", "What needs that is left out")
+            ("", "Only what needs no call was looked at") if is_all else (" eagerly", "What needs that is left out")
         )
         text = f"The function was not called{how} in this process: {trial.why}. {left}. {trial.advice}".strip()
         yield Remark(NOT_CALLED if is_all else "not-called-unjitted", "error" if is_all else "warning", text)
     elif trial.untried:
-        text = f"The function was called {trial.way} in this process without a limit of time, because {trial.untried}."
+        how = HOW[trial.way]
+        text = f"The function was called {how} in this process without a limit of time, because {trial.untried}."
         yield Remark("without-limit", "warning", text)
 
 
 _DONE = {
     "measurement": "measured compiled",
-    "eager": "measured un-jitted",
+    "eager": "measured eagerly",
     "watch": "called a few times as it stands",
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.experiments.judging import saved_s, speedup
+from benchax.experiments.variant_rows import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.results.audit import Finding, Where
 from benchax.units import seconds
@@ -53,7 +53,7 @@ class Rule(Protocol):
         ...
 
 
-def found(
+def make_finding(
     rule: Rule,
     title: str,
     seen: Sequence[str],
@@ -95,7 +95,7 @@ def measured_gain(c: Comparison) -> Gain | None:
 
 
 def median_s(m: Measurement) -> float:
-    """Of a call as Python makes it, waiting for its outputs: the timer that un-jitted functions have as well.
+    """Of a call as Python makes it, waiting for its outputs: the timer that eager functions have as well.
 
     Raises:
         NotMeasured: there is none.

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from benchax.auditing.audit import MAX_TIME_S, Step, Tell, ask, chosen, quiet
+from benchax.auditing.audit import MAX_TIME_S, AuditStep, Tell, ask, choose_rules, quiet
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.trial import TIMEOUT_S, Trial, limit_of
+from benchax.auditing.trial import TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError
-from benchax.experiments import run as experiments
+from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import is_float
+from benchax.experiments.lab import Lab
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import resolve
 from benchax.pairing.session import Effort
@@ -70,39 +71,39 @@ def gone_through(
     timeout_s: float | None = TIMEOUT_S,
     seed: int = 0,
     progress: Tell = quiet,
-) -> tuple[Checklist, Trial]:
+) -> tuple[Checklist, TrialCall]:
     """(the checklist, what came of calling the function in a worker process first)"""
     begun = perf_counter()
     evidence = Evidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
-    asked = chosen(sorted({rule for item in ITEMS for rule in item.rules}))
+    asked = choose_rules(sorted({rule for item in ITEMS for rule in item.rules}))
     total = len(asked) + 1
-    evidence.tell = lambda doing: progress(Step(0, total, next(iter(asked)), doing))
+    evidence.tell = lambda doing: progress(AuditStep(0, total, next(iter(asked)), doing))
     signature = evidence.signature
     answers: dict[str, tuple[list[Finding], Checked]] = {}
     for i, rule in enumerate(asked.values()):
-        _tells(evidence, Step(i, total, rule.id), progress)
+        _tells(evidence, AuditStep(i, total, rule.id), progress)
         answers[rule.id] = ask(rule, evidence)
-    _tells(evidence, Step(total - 1, total, "variants"), progress)
-    known = Known(evidence, answers, _tried(evidence, max_time_s * TRYING_SHARE))
+    _tells(evidence, AuditStep(total - 1, total, "variants"), progress)
+    known = Known(evidence, answers, _try_variants(evidence, max_time_s * TRYING_SHARE))
     ticks = tuple(Tick(item.section, item.text, *item.answer(known, item), item.by) for item in ITEMS)
     found = Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
     return found, evidence.trial("compiled")
 
 
-def _tells(evidence: Evidence, step: Step, progress: Tell) -> None:
+def _tells(evidence: Evidence, step: AuditStep, progress: Tell) -> None:
     """From now on it tells what it does as part of this step."""
     progress(step)
     evidence.tell = lambda doing: progress(replace(step, doing=doing))
 
 
-def _tried(evidence: Evidence, max_time_s: float) -> Experiment | None:
+def _try_variants(evidence: Evidence, max_time_s: float) -> Experiment | None:
     """None: the function does not compile, or must not be called, so there is nothing to vary."""
     if evidence.trial("compiled").obstacle is not None or evidence.failure is not None:
         return None
     given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
     options = resolve(given, project=evidence.case.folder)
-    request = experiments.Request(options, effort=Effort(looks=(2, 3), max_time_s=max_time_s), tell=evidence.tell)
-    return experiments.run(evidence.case, VARIANTS, request)
+    request = Lab(options, effort=Effort(looks=(2, 3), max_time_s=max_time_s), tell=evidence.tell)
+    return run_experiment(evidence.case, VARIANTS, request)
 
 
 @dataclass(frozen=True)
@@ -167,10 +168,10 @@ def _unbuilt(known: Known) -> Said:
     return "not checked", f"it does not {failure.stage}: {failure.message}" if failure else "it was not tried"
 
 
-def _measured(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item], Said]:
+def _by_measurement(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item], Said]:
     """Answered by a measurement; where there is none, the reason."""
 
-    def answered(known: Known, item: Item) -> Said:
+    def answer_item(known: Known, item: Item) -> Said:
         try:
             return answer(known.evidence)
         except BenchaxError as error:
@@ -178,12 +179,12 @@ def _measured(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item], Sai
         except Exception as error:  # of the user's function
             return "not checked", diagnose(error, item.text).message
 
-    return answered
+    return answer_item
 
 
-def _jitted(known: Known, item: Item) -> Said:
+def _check_jitted(known: Known, item: Item) -> Said:
     if known.evidence.is_jitted and not known.answers["trivial-jit"][0]:
-        return _measured(lambda e: ("yes", f"jitted; a call takes {_per_call(e)}"))(known, item)
+        return _by_measurement(lambda e: ("yes", f"jitted; a call takes {_per_call(e)}"))(known, item)
     return _by_rules(known, item)
 
 
@@ -200,7 +201,7 @@ def _memory(e: Evidence) -> Said:
     return ("yes", f"measured just now: {', '.join(known)}") if known else ("not checked", "there is no number of it")
 
 
-def _profiled(e: Evidence) -> Said:
+def _check_profile(e: Evidence) -> Said:
     build_s = e.measurement.stages.build_s
     built = f", building it {seconds(build_s)}" if build_s is not None else ""
     return "yes", f"measured just now: a call takes {_per_call(e)}{built}"
@@ -236,7 +237,7 @@ def _devices(known: Known, item: Item) -> Said:
     return "not checked", "one function is looked at, and a pipeline is made of several"
 
 
-def _compared(known: Known, item: Item) -> Said:
+def _check_comparisons(known: Known, item: Item) -> Said:
     gains = [f.gain for found, _ in known.answers.values() for f in found if f.gain]
     measured = sum(gain.startswith("measured") for gain in gains)
     tried = sum(row.comparison is not None for row in known.tried.rows) if known.tried else 0
@@ -251,7 +252,7 @@ def _compared(known: Known, item: Item) -> Said:
 COMPILATION, VECTORIZATION, MEMORY = "compilation", "vectorization", "memory"
 PRECISION, DEVICES, PROFILING = "precision", "multi-device", "profiling"
 ITEMS = (
-    Item(COMPILATION, "JIT expensive functions", _jitted, ("not-jitted", "trivial-jit")),
+    Item(COMPILATION, "JIT expensive functions", _check_jitted, ("not-jitted", "trivial-jit")),
     Item(COMPILATION, "Use static_argnums for config and shapes", _by_rules, ("static-churn", "branch-on-value")),
     Item(COMPILATION, "Enable the compilation cache", _by_rules, ("cache-off",)),
     Item(COMPILATION, "Look for recompilation hot spots", _by_rules, ("recompile-hot-spot", "jit-in-loop")),
@@ -261,18 +262,18 @@ ITEMS = (
     Item(VECTORIZATION, "Batch large enough", _by_rules, ("small-batch",)),
     Item(MEMORY, "Rematerialise in large models", _by_variant, variant="remat"),
     Item(MEMORY, "Donate buffers", _by_rules, ("donation-possible", "donation-unused")),
-    Item(MEMORY, "Profile memory", _measured(_memory)),
+    Item(MEMORY, "Profile memory", _by_measurement(_memory)),
     Item(MEMORY, "Accumulate gradients of large batches", _by_variant, variant="accumulate-gradients"),
     Item(PRECISION, "Compute in bf16 or fp16", _by_variant, variant="bf16"),
-    Item(PRECISION, "Keep parameters in fp32", _measured(_parameters)),
+    Item(PRECISION, "Keep parameters in fp32", _by_measurement(_parameters)),
     Item(PRECISION, "Test numerical stability", _stable),
     Item(DEVICES, "Shard over the devices", _devices, ("mesh-mismatch",)),
     Item(DEVICES, "Profile the communication", _devices, ("collectives-dominate",)),
     Item(DEVICES, "Fit the mesh to the devices", _devices, ("mesh-mismatch",)),
     Item(DEVICES, "Pipeline huge models", _devices),
-    Item(PROFILING, "Profile before optimising", _measured(_profiled)),
+    Item(PROFILING, "Profile before optimising", _by_measurement(_check_profile)),
     Item(PROFILING, "Take traces with jax.profiler", _by_rules, ("profile-missing",)),
     Item(PROFILING, "Check for recompilation", _by_rules, ("recompile-hot-spot",)),
-    Item(PROFILING, "Monitor memory", _measured(_memory)),
-    Item(PROFILING, "Validate speedups with benchmarks", _compared),
+    Item(PROFILING, "Monitor memory", _by_measurement(_memory)),
+    Item(PROFILING, "Validate speedups with benchmarks", _check_comparisons),
 )

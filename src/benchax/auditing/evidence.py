@@ -19,11 +19,11 @@ import jax
 from benchax.api import run
 from benchax.auditing.base import NotApplicable
 from benchax.auditing.source import Source, source_of
-from benchax.auditing.trial import BEFORE_TRACING, BUILDING, Trial, Way, tried
+from benchax.auditing.trial import BEFORE_TRACING, BUILDING, TrialCall, Way, try_case
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotAvailable, NotMeasured
 from benchax.experiments.functions import plain
-from benchax.experiments.timing import Duel, timed
+from benchax.experiments.pair_timing import Pair, time_pairs
 from benchax.inspecting.inspect import inspect_case
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import diagnose
@@ -51,7 +51,7 @@ WATCHED_CALLS = 3
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramEvidence:
     """What was seen of a program that ran, by `auditing/program.py`."""
 
     command: str
@@ -75,7 +75,7 @@ class Evidence:
     def __init__(
         self,
         case: Case | None = None,
-        program: Program | None = None,
+        program: ProgramEvidence | None = None,
         *,
         max_time_s: float = 60.0,
         seed: int = 0,
@@ -89,7 +89,7 @@ class Evidence:
         """Told in words what takes time."""
         self._begun = perf_counter()
         self._parts: dict[str, Any] = {}
-        self._comparisons: list[tuple[Duel, Comparison]] = []
+        self._comparisons: list[tuple[Pair, Comparison]] = []
         self.error: Exception | None = None
         """What tracing or compiling raised; known after `failure` was asked for."""
 
@@ -100,7 +100,7 @@ class Evidence:
         return self._program is not None
 
     @property
-    def program(self) -> Program:
+    def program(self) -> ProgramEvidence:
         if self._program is None:
             raise NotApplicable("one function is audited, not a program")
         return self._program
@@ -134,8 +134,8 @@ class Evidence:
 
     @property
     def eager_case(self) -> Case:
-        """The un-jitted function, operation by operation."""
-        self._pass("un-jitted")
+        """The eager function, operation by operation."""
+        self._pass("eager")
         return self._eager_case()
 
     @property
@@ -151,7 +151,7 @@ class Evidence:
         self._pass("compiled")
         error = self.trial("compiled").error
         if error is not None and error.stage in BUILDING and not self.is_jitted:
-            self._pass("un-jitted")  # the only way in which it runs
+            self._pass("eager")  # the only way in which it runs
         return self._inputs
 
     @property
@@ -179,18 +179,18 @@ class Evidence:
 
     # Whether it may be called
 
-    def trial(self, way: Way) -> Trial:
+    def trial(self, way: Way) -> TrialCall:
         """What came of calling it in a worker process; without a limit of time there is none, and no obstacle."""
         limit_s = self.timeout_s
         if limit_s is None:
-            return Trial(way)
+            return TrialCall(way)
         case = self.case if way == "compiled" else self._eager_case()
-        return self._once(f"{way} trial", lambda: tried(case, self.seed, limit_s, self.tell))
+        return self._once(f"{way} trial", lambda: try_case(case, self.seed, limit_s, self.tell))
 
     @property
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[TrialCall]:
         """Those that were made."""
-        return [part for part in self._parts.values() if isinstance(part, Trial)]
+        return [part for part in self._parts.values() if isinstance(part, TrialCall)]
 
     # What is seen of it
 
@@ -211,21 +211,21 @@ class Evidence:
         """A short one of the compiled function, with memory."""
         if self.failure is not None:
             raise NotApplicable(f"it does not {self.failure.stage}: {self.failure.message}")
-        return self._once("measurement", lambda: self._measured(self.case, "compiled"))
+        return self._once("measurement", lambda: self._measure(self.case, "compiled"))
 
     @property
     def eager(self) -> Measurement:
-        """A short one of the un-jitted function."""
-        self._pass("un-jitted")
-        return self._once("eager", lambda: self._measured(self.eager_case, "un-jitted"))
+        """A short one of the eager function."""
+        self._pass("eager")
+        return self._once("eager", lambda: self._measure(self.eager_case, "eagerly"))
 
     @property
     def watch(self) -> Watch:
         """Of a program: its whole run. Of a function: a few calls as it was given, with new inputs of one shape."""
         if self._program is not None:
             return self._program.watch
-        self._pass("compiled" if self.is_jitted else "un-jitted")
-        return self._once("watch", self._watched)
+        self._pass("compiled" if self.is_jitted else "eager")
+        return self._once("watch", self._watch)
 
     def has(self, part: str) -> bool:
         """Was this part asked for, and could be had?"""
@@ -252,9 +252,9 @@ class Evidence:
         Raises:
             NotMeasured: the time of the audit is used up, or a side fails.
         """
-        duel = Duel(name, "as it is", baseline or self.case, name, variant)
+        duel = Pair(name, "as it is", baseline or self.case, name, variant)
         known = next((c for asked, c in self._comparisons if asked == duel), None)
-        return known or self._compared(duel)
+        return known or self._compare(duel)
 
     # How
 
@@ -306,25 +306,25 @@ class Evidence:
         except NotMeasured:  # a wrapper without a stage of its own for it
             pass
         except Exception as error:  # of the user's function: the evidence of a rule
-            return self._failed(error, "trace")
+            return self._fail(error, "trace")
         try:
             self._once("inspection", lambda: inspect_case(self.case))
         except BenchaxError as error:
-            return self._failed(error.__cause__ or error, "compile")
+            return self._fail(error.__cause__ or error, "compile")
         return None
 
-    def _failed(self, error: BaseException, stage: str) -> Failure:
+    def _fail(self, error: BaseException, stage: str) -> Failure:
         self.error = error if isinstance(error, Exception) else None
         return diagnose(error, stage)
 
-    def _measured(self, case: Case, what: str) -> Measurement:
+    def _measure(self, case: Case, what: str) -> Measurement:
         self.tell(f"measuring it {what}")
         (row,) = run([case], call={**SHORT, "seed": self.seed})
         if row.failure is not None:
             raise NotMeasured(f"it fails {what}, in {row.failure.stage}: {row.failure.message}")
         return row
 
-    def _compared(self, duel: Duel) -> Comparison:
+    def _compare(self, duel: Pair) -> Comparison:
         name = duel.name
         if self.budget_s <= RESERVED_SHARE * self.max_time_s:
             raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
@@ -332,13 +332,13 @@ class Evidence:
         given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
         options = resolve(given, project=self.case.folder)
         effort = Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s))
-        found = timed([duel], options, effort, lambda text: None)[name]
+        found = time_pairs([duel], options, effort, lambda text: None)[name]
         if found.failure is not None:
             raise NotMeasured(f"the comparison with {name} failed: {found.failure.message}")
         self._comparisons.append((duel, found))
         return found
 
-    def _watched(self) -> Watch:
+    def _watch(self) -> Watch:
         self.tell("calling it")
         calls = [self._inputs.renewed() for _ in range(WATCHED_CALLS)]
         with watch() as seen:

@@ -15,7 +15,7 @@ from typing import Any
 from benchax.auditing import audit as audits
 from benchax.auditing import reading
 from benchax.auditing.base import Rule
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recording import HOOK
 from benchax.model import Environment, Remark, Severity
 from benchax.results.audit import Audit, Checked, Finding
@@ -23,7 +23,7 @@ from benchax.results.cache import CachedProgram, CacheUse, Folder
 from benchax.results.transfers import Transfer, Transfers
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
 from benchax.units import seconds
-from benchax.wrapping.command import Ended, Report, run
+from benchax.wrapping.command import EndedCommand, Report, run
 
 CALLS_S = 20.0
 """For so long calls and transfers are counted, which slows calls down."""
@@ -34,10 +34,10 @@ class Audited:
     """What was found, and how the program ended."""
 
     audit: Audit
-    ended: Ended
+    ended: EndedCommand
 
 
-def audited(
+def audit_program(
     command: Sequence[str],
     rules: Sequence[str] | None = None,
     *,
@@ -56,10 +56,10 @@ def audited(
     Raises:
         UsageError: a rule that does not exist, or no such program.
     """
-    asked = audits.chosen(rules)
+    asked = audits.choose_rules(rules)
     ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s)
     found = [_of_process(report, asked, progress) for report in ended.reports]
-    joined = _joined(found, ended.reports) if found else _nothing_seen(asked, ended)
+    joined = _join(found, ended.reports) if found else _nothing_seen(asked, ended)
     remarks = (*joined.remarks, *_remarks(ended))
     elapsed_s = ended.elapsed_s + joined.elapsed_s
     return Audited(replace(joined, name=shlex.join(command), remarks=remarks, elapsed_s=elapsed_s), ended)
@@ -69,15 +69,15 @@ def _of_process(report: Report, asked: Mapping[str, Rule], progress: audits.Tell
     program = program_of(report)
     evidence = Evidence(program=program)
     remarks = (*program.watch.remarks, *(program.transfers.remarks if program.transfers else ()))
-    found = audits.audited(evidence, asked, shlex.join(report.argv), remarks=remarks, progress=progress)
+    found = audits.run_rules(evidence, asked, shlex.join(report.argv), remarks=remarks, progress=progress)
     found = replace(found, environment=_environment(report.result["environment"]))
-    return reading.joined(found, report.result["read"])
+    return reading.join_audits(found, report.result["read"])
 
 
-def program_of(report: Report) -> Program:
+def program_of(report: Report) -> ProgramEvidence:
     """What the hook left in one process."""
     found = report.result
-    return Program(
+    return ProgramEvidence(
         shlex.join(report.argv),
         _watch(found["watch"]),
         _transfers(found["transfers"]),
@@ -89,13 +89,13 @@ def program_of(report: Report) -> Program:
 # ---- several processes ------------------------------------------------------------------------------------------
 
 
-def _joined(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
+def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
     if len(found) == 1:
         return found[0]
     named = list(zip(found, reports, strict=True))
     return replace(
         found[0],
-        findings=tuple(_named(finding, report) for audit, report in named for finding in audit.findings),
+        findings=tuple(_with_name(finding, report) for audit, report in named for finding in audit.findings),
         checked=tuple(_best(answers) for answers in zip(*(audit.checked for audit in found), strict=True)),
         suppressed=tuple(dict.fromkeys(one for audit in found for one in audit.suppressed)),
         remarks=tuple(dict.fromkeys(remark for audit in found for remark in audit.remarks)),
@@ -103,7 +103,7 @@ def _joined(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
     )
 
 
-def _named(finding: Finding, report: Report) -> Finding:
+def _with_name(finding: Finding, report: Report) -> Finding:
     return replace(finding, seen=(*finding.seen, f"in process {report.pid}: {shlex.join(report.argv)}"))
 
 
@@ -114,12 +114,12 @@ def _best(answers: Iterable[Checked]) -> Checked:
 # ---- what was seen, and what was not ----------------------------------------------------------------------------
 
 
-def _nothing_seen(asked: Mapping[str, Rule], ended: Ended) -> Audit:
+def _nothing_seen(asked: Mapping[str, Rule], ended: EndedCommand) -> Audit:
     why = "; ".join(ended.remarks) or "no process left a report"
     return Audit("", checked=tuple(Checked(rule.id, rule.title, "not checked", why) for rule in asked.values()))
 
 
-def _remarks(ended: Ended) -> Iterable[Remark]:
+def _remarks(ended: EndedCommand) -> Iterable[Remark]:
     severity: Severity = "warning" if ended.is_timed_out else "info"
     yield Remark("ran-once", severity, f"The program ran once, unchanged, {_end(ended)}.")
     for report in ended.reports:
@@ -133,13 +133,13 @@ def _remarks(ended: Ended) -> Iterable[Remark]:
     yield from (Remark("process", "warning", text) for text in ended.remarks)
 
 
-def _end(ended: Ended) -> str:
+def _end(ended: EndedCommand) -> str:
     if ended.is_timed_out:
         return f"and was ended when its time was up, after {seconds(ended.elapsed_s)}: what it does later was not seen"
     return f"and ended with {ended.exit_code} after {seconds(ended.elapsed_s)}"
 
 
-def _of(report: Report, ended: Ended) -> str:
+def _of(report: Report, ended: EndedCommand) -> str:
     return f" of process {report.pid}, one of {len(ended.reports)}" if len(ended.reports) > 1 else ""
 
 
@@ -149,7 +149,8 @@ def _of(report: Report, ended: Ended) -> str:
 def _watch(found: Mapping[str, Any]) -> Watch:
     functions = [FunctionCount(**f) for f in found["functions"]]
     compiles = [
-        Compile(**_known(Compile, c), reasons=tuple(Reason(**r) for r in c["reasons"])) for c in found["compiles"]
+        Compile(**_drop_derived(Compile, c), reasons=tuple(Reason(**r) for r in c["reasons"]))
+        for c in found["compiles"]
     ]
     return Watch(
         found["threads"],
@@ -164,7 +165,7 @@ def _watch(found: Mapping[str, Any]) -> Watch:
     )
 
 
-def _known(type_: type[Compile], found: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_derived(type_: type[Compile], found: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is derived, and without the reasons."""
     return {field.name: found[field.name] for field in fields(type_) if field.name != "reasons"}
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from benchax.auditing import audit as audits
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.met import Met
+from benchax.auditing.recorder import RecordedFunction
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring.inputs import Inputs
@@ -35,10 +35,10 @@ RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
 
 
 @dataclass(frozen=True)
-class Shapes(Inputs):
+class ShapesOnly(Inputs):
     """Inputs that nothing can be called with."""
 
-    def renewed(self) -> NoReturn:
+    def refuse(self) -> NoReturn:
         raise NotMeasured(WHY_NOT)
 
 
@@ -55,7 +55,7 @@ class Read(Evidence):
 
     @property
     def _inputs(self) -> Inputs:
-        return self._once("inputs", lambda: Shapes(**vars(abstract_inputs(self.case))))
+        return self._once("inputs", lambda: ShapesOnly(**vars(abstract_inputs(self.case))))
 
     @property
     def measurement(self) -> Measurement:
@@ -73,9 +73,9 @@ class Read(Evidence):
         raise NotMeasured(WHY_NOT)
 
 
-def read(met: Sequence[Met], rules: Sequence[str]) -> dict[str, Any]:
+def read(met: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
     """In the program's process: the answers of each function, and what was not looked at, in plain data."""
-    asked, found, left = audits.chosen(rules), list[dict[str, Any]](), list[str]()
+    asked, found, left = audits.choose_rules(rules), list[dict[str, Any]](), list[str]()
     rest_s = READ_S
     for one in met:
         need_s = BUILDS * one.compile_s
@@ -91,9 +91,9 @@ def read(met: Sequence[Met], rules: Sequence[str]) -> dict[str, Any]:
     return {"functions": found, "left": left}
 
 
-def _audit(one: Met, asked: Mapping[str, Any]) -> Audit:
+def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
     evidence = Read(one.case)
-    return audits.audited(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
+    return audits.run_rules(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
 
 
 @contextlib.contextmanager
@@ -111,7 +111,7 @@ def _silence() -> Iterator[None]:
 # ---- in the process that audits ---------------------------------------------------------------------------------
 
 
-def joined(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
+def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     """The audit of a program with those of its functions: rules that have no answer for a program have theirs.
 
     Args:
@@ -127,7 +127,7 @@ def joined(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
         audit,
         findings=tuple(sorted((*audit.findings, *found), key=audits.rank)),
         checked=tuple(answers.get(checked.rule) or checked for checked in audit.checked),
-        suppressed=(*audit.suppressed, *(s for one in told["functions"] for s in _suppressed(one))),
+        suppressed=(*audit.suppressed, *(s for one in told["functions"] for s in _read_suppressed(one))),
         remarks=(*audit.remarks, *_remarks(told)),
     )
 
@@ -147,7 +147,7 @@ def _finding(told: Mapping[str, Any], of: str) -> Finding:
     return Finding(**{**told, "seen": (*told["seen"], of), "where": where})
 
 
-def _suppressed(function: Mapping[str, Any]) -> list[Suppressed]:
+def _read_suppressed(function: Mapping[str, Any]) -> list[Suppressed]:
     return [
         Suppressed(_finding(one["finding"], f"of {function['name']}"), one["reason"], one["by"])
         for one in function["suppressed"]

@@ -20,7 +20,7 @@ from typing import Any
 
 import jax
 
-from benchax.auditing.met import Functions, Met
+from benchax.auditing.recorder import FunctionRecorder, RecordedFunction
 from benchax.environment import capture
 from benchax.watching.cache import watch_cache
 from benchax.watching.frames import calling, is_of_jax
@@ -42,7 +42,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
-    calls, functions = Calls(settings["calls_s"]), Functions()
+    calls, functions = CallCounter(settings["calls_s"]), FunctionRecorder()
     used = _profiling()
 
     def finish(how: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     return finish
 
 
-def _read(met: Sequence[Met], rules: Sequence[str], how: str) -> dict[str, Any] | None:
+def _read(met: Sequence[RecordedFunction], rules: Sequence[str], how: str) -> dict[str, Any] | None:
     """Of a program that was ended, or that failed, nothing is read: who waits for it wants to see why."""
     if how != "exit" or getattr(sys, "last_type", None) is not None:
         return None
@@ -75,7 +75,7 @@ def _read(met: Sequence[Met], rules: Sequence[str], how: str) -> dict[str, Any] 
     return read(met, rules) | {"elapsed_s": perf_counter() - begun}
 
 
-class Calls:
+class CallCounter:
     """Counts calls of jitted functions and of eager operations, and what they transfer, for a while."""
 
     def __init__(self, most_s: float) -> None:
@@ -123,7 +123,7 @@ def _profiling() -> list[str]:
     """The list to which the program's own use of JAX's profiler is added, as it happens."""
     used: list[str] = []
 
-    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def note_profile(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             used.append(name)
@@ -132,7 +132,7 @@ def _profiling() -> list[str]:
         return call
 
     for name in PROFILING:
-        setattr(jax.profiler, name, noted(name, getattr(jax.profiler, name)))
+        setattr(jax.profiler, name, note_profile(name, getattr(jax.profiler, name)))
     return used
 
 

@@ -47,7 +47,7 @@ class Ignore:
     """None: everywhere in the project."""
 
 
-def applied(
+def apply_suppressions(
     findings: Iterable[Finding], project: Collection[Ignore], known: Collection[str], about: Where | None = None
 ) -> tuple[list[Finding], list[Suppressed]]:
     """(what remains, what is suppressed); the suppressions that are wrong are among what remains.

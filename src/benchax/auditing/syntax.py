@@ -48,14 +48,14 @@ def kind_of(loop: Loop) -> str:
     return "while loop" if isinstance(loop, ast.While) else "comprehension"
 
 
-def called(call: ast.Call) -> str:
+def callee_name(call: ast.Call) -> str:
     """jit of jax.jit(f); empty for what has no name."""
     return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
     """Calls of functions with one of these last names."""
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) in names)
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and callee_name(node) in names)
 
 
 def jits_of_new_functions(tree: ast.AST) -> Iterator[ast.Call]:
@@ -67,7 +67,7 @@ def jits_of_new_functions(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def _makes(node: ast.AST) -> bool:
-    return isinstance(node, ast.Lambda) or (isinstance(node, ast.Call) and called(node) == "partial")
+    return isinstance(node, ast.Lambda) or (isinstance(node, ast.Call) and callee_name(node) == "partial")
 
 
 def _made_in(tree: ast.AST) -> Iterator[str]:

@@ -40,7 +40,7 @@ _traced: WeakKeyDictionary[Evidence, Any] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
-class Value:
+class TracedValue:
     """An array of the program; two are one if they are the same object."""
 
     shape: tuple[int, ...]
@@ -59,13 +59,13 @@ class Value:
         return any(jnp.issubdtype(self.dtype, kind) for kind in kinds)
 
 
-class Step(NamedTuple):
+class TracedEquation(NamedTuple):
     """One equation, with inner jits inlined."""
 
     equation: Any
     scope: str
-    reads: tuple[Value, ...]
-    makes: tuple[Value, ...]
+    reads: tuple[TracedValue, ...]
+    makes: tuple[TracedValue, ...]
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ class Step(NamedTuple):
 CONVERSIONS = ("astype", "convert_element_type", "asarray", "array")
 
 
-def is_asked_for(conversion: Step) -> bool:
+def is_asked_for(conversion: TracedEquation) -> bool:
     """Did somebody write this conversion, not JAX's promotion? True also where the frames of JAX cannot be read, which
     it does not document (tried on jax 0.10.2 to 0.12.0.1): what cannot be told is no finding."""
     try:
@@ -91,12 +91,12 @@ def is_asked_for(conversion: Step) -> bool:
 
 
 @dataclass(frozen=True)
-class Flow:
+class TracedProgram:
     """A program: its inputs in the order of `Inspection.jaxpr.inputs`, its steps, its outputs."""
 
-    inputs: tuple[Value, ...]
-    steps: tuple[Step, ...]
-    outputs: tuple[Value, ...]
+    inputs: tuple[TracedValue, ...]
+    steps: tuple[TracedEquation, ...]
+    outputs: tuple[TracedValue, ...]
 
 
 def closed_jaxpr(e: Evidence) -> Any:
@@ -108,17 +108,19 @@ def closed_jaxpr(e: Evidence) -> Any:
     return _traced[e]
 
 
-def flow(closed: Any) -> Flow:
+def flow(closed: Any) -> TracedProgram:
     inputs = tuple(_value(v) for v in closed.jaxpr.invars)
-    found: list[Step] = []
+    found: list[TracedEquation] = []
     outputs = _walk(closed.jaxpr, inputs, "", found)
-    return Flow(inputs, tuple(found), outputs)
+    return TracedProgram(inputs, tuple(found), outputs)
 
 
-def _walk(jaxpr: Any, inputs: tuple[Value, ...], scope: str, found: list[Step]) -> tuple[Value, ...]:
-    known: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+def _walk(
+    jaxpr: Any, inputs: tuple[TracedValue, ...], scope: str, found: list[TracedEquation]
+) -> tuple[TracedValue, ...]:
+    known: dict[Any, TracedValue] = dict(zip(jaxpr.invars, inputs, strict=True))
 
-    def of(atom: Any) -> Value:
+    def of(atom: Any) -> TracedValue:
         if isinstance(atom, core.Literal):
             return _value(atom)
         return known.setdefault(atom, _value(atom))
@@ -130,7 +132,7 @@ def _walk(jaxpr: Any, inputs: tuple[Value, ...], scope: str, found: list[Step]) 
         makes = tuple(of(v) for v in equation.outvars) if body is None else _walk(body, reads, here, found)
         known.update(zip(equation.outvars, makes, strict=True))
         if body is None:
-            found.append(Step(equation, here, reads, makes))
+            found.append(TracedEquation(equation, here, reads, makes))
     return tuple(of(atom) for atom in jaxpr.outvars)
 
 
@@ -140,14 +142,14 @@ def _body(equation: Any) -> Any:
     return body if hasattr(body, "eqns") and len(body.invars) == len(equation.invars) else None
 
 
-def _value(atom: Any) -> Value:
+def _value(atom: Any) -> TracedValue:
     aval = atom.aval
-    return Value(
+    return TracedValue(
         tuple(getattr(aval, "shape", ())), getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))
     )
 
 
-def loops_and_all(jaxpr: Any, scope: str = "") -> Iterator[Step]:
+def loops_and_all(jaxpr: Any, scope: str = "") -> Iterator[TracedEquation]:
     """Every step, also those in the bodies of loops and branches, which `flow` takes as one step each."""
     for step in flow(jaxpr).steps:
         yield step

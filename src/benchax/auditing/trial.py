@@ -2,7 +2,7 @@
 does so there.
 
 There are two ways of calling it, each tried when the first rule needs it: compiled, which traces, lowers, compiles and
-runs it, and un-jitted. Each stage has the limit. A Python exception is no obstacle: it is raised here again, where
+runs it, and eagerly. Each stage has the limit. A Python exception is no obstacle: it is raised here again, where
 rules explain it.
 
 The worker is a new one, and gone afterwards: one that waits would hold memory of an accelerator that is needed here. It
@@ -35,11 +35,12 @@ ENTRY = "benchax.auditing.trial:call_once"
 BEFORE_TRACING = ("start", "inputs")
 BUILDING = ("trace", "lower", "compile")
 
-Way = Literal["compiled", "un-jitted"]
+Way = Literal["compiled", "eager"]
+HOW: dict[Way, str] = {"compiled": "compiled", "eager": "eagerly"}
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialCall:
     """What came of calling it in a worker."""
 
     way: Way
@@ -56,7 +57,7 @@ class Trial:
         if self.obstacle is None:
             return ""
         raised = "it raised " if self.obstacle.kind == "error" else ""
-        return f"it was tried {self.way} in a worker process, and {raised}{self.obstacle.message}"
+        return f"it was tried {HOW[self.way]} in a worker process, and {raised}{self.obstacle.message}"
 
     @property
     def advice(self) -> str:
@@ -80,9 +81,9 @@ def limit_of(timeout_s: float | str | None) -> float | None:
     return limit_s
 
 
-def tried(case: Case, seed: int, limit_s: float, tell: Callable[[str], None]) -> Trial:
-    """Calls it once, compiled or, if the case is not to be jitted, un-jitted; no stage takes longer than `limit_s`."""
-    way: Way = "compiled" if case.jit else "un-jitted"
+def try_case(case: Case, seed: int, limit_s: float, tell: Callable[[str], None]) -> TrialCall:
+    """Calls it once, compiled or, if the case is not to be jitted, eagerly; no stage takes longer than `limit_s`."""
+    way: Way = "compiled" if case.jit else "eager"
     job = Job(
         ENTRY,
         (case, seed),
@@ -90,25 +91,25 @@ def tried(case: Case, seed: int, limit_s: float, tell: Callable[[str], None]) ->
         name=f"case {case.id.label!r}",
         shows_output=False,  # it will say the same in this process
     )
-    tell(f"trying it {way} in a worker process")
+    tell(f"trying it {HOW[way]} in a worker process")
     ended = shared_pool(warm=False).run(
-        job, lambda message: tell(f"trying it {way} in a worker process: {message['stage']}")
+        job, lambda message: tell(f"trying it {HOW[way]} in a worker process: {message['stage']}")
     )
-    return _judged(way, ended)
+    return _judge(way, ended)
 
 
-def _judged(way: Way, ended: Ended) -> Trial:
+def _judge(way: Way, ended: Ended) -> TrialCall:
     if ended.document is None:
         failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
         if failure.stage == "start" and failure.kind != "timeout":  # it was not reached
-            return Trial(way, untried=failure.message)
-        return Trial(way, failure)
+            return TrialCall(way, untried=failure.message)
+        return TrialCall(way, failure)
     if ended.document["error"] is None:
-        return Trial(way)
+        return TrialCall(way)
     error = Failure(**ended.document["error"])
     if error.stage == "inputs":  # as where an accelerator has no room for two processes
-        return Trial(way, untried=f"its inputs cannot be made there: {error.message}")
-    return Trial(way, error=error)
+        return TrialCall(way, untried=f"its inputs cannot be made there: {error.message}")
+    return TrialCall(way, error=error)
 
 
 def call_once(argument: tuple[Case, int], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
@@ -134,6 +135,6 @@ def _call(case: Case, seed: int, enter: Callable[[str], None]) -> None:
     inputs, program = make_inputs(case, seed), program_of(case)
     if case.jit:
         stages.build(program, inputs, enter)
-    enter("first run" if case.jit else "un-jitted call")
+    enter("first run" if case.jit else "eager call")
     jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
     jax.effects_barrier()  # callbacks that nothing waits for

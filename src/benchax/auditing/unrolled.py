@@ -1,4 +1,4 @@
-"""Python loops as a trace holds them: each turn left its own copy of the body in the program.
+"""Python loops as a trace holds them: each iteration left its own copy of the body in the program.
 
 An equation belongs to the innermost loop of the user's source that one of the frames behind it stands in. Where in the
 byte code each frame was tells the places of the body apart, also two on one line; a place that occurs n times was
@@ -31,13 +31,13 @@ _JAX = str(Path(jax.__file__).parent)
 # Behind these frames stands whoever asked for the audit, maybe in a loop of his own. jax 0.6.2 tells of them.
 _END = str(Path(programs.__file__).parent)
 REDUCES = ("add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice")
-"""What may go from turn to turn though the turns could run side by side: a sum, or writing into one result."""
+"""What may go between iterations that could run side by side all the same: a sum, or writing into one result."""
 
 Site = tuple[Any, ...]
 """A place in the body: byte code positions from the loop inwards, and the primitive."""
 
 
-class Part(NamedTuple):
+class ArrayElement(NamedTuple):
     """One element of one axis of an array, which is a variable of the jaxpr."""
 
     array: Any
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Slices:
-    """One array of which each turn takes its own part."""
+    """One array of which each iteration takes its own part."""
 
     spec: str
     axis: int
@@ -61,7 +61,7 @@ class Unrolled:
 
     where: Where
     kind: str
-    rows: Mapping[int, Part] = field(default_factory=dict[int, Part])
+    rows: Mapping[int, ArrayElement] = field(default_factory=dict[int, ArrayElement])
     """What stands before the loop and is taken apart for it: the id of a variable → the part that it is."""
     equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
 
@@ -83,15 +83,15 @@ class Unrolled:
 
     @property
     def is_uniform(self) -> bool:
-        """Has every turn the same shapes, as scan and vmap need it?"""
+        """Has every iteration the same shapes, as scan and vmap need it?"""
         first: dict[Site, list[str]] = {}
         shapes = ((site, [str(v.aval) for v in eqn.outvars]) for site, eqn in self.equations)
         return all(first.setdefault(site, found) == found for site, found in shapes)
 
     @property
     def is_independent(self) -> bool:
-        """Does no turn need another's result, sums apart?"""
-        site_of, turn_of = self._numbered()
+        """Does no iteration need another's result, sums apart?"""
+        site_of, turn_of = self._number_sites()
         makers = {id(v): eqn for _, eqn in self.equations for v in eqn.outvars}
         readers: dict[int, set[Site]] = {}
         carried: list[tuple[int, Site, Site]] = []
@@ -108,7 +108,7 @@ class Unrolled:
         """Is each turn the same work on its own part of an array, apart from all other turns?"""
         return self.slices is not None and self.is_uniform and self.is_independent
 
-    def _numbered(self) -> tuple[Mapping[int, Site], Mapping[int, int]]:
+    def _number_sites(self) -> tuple[Mapping[int, Site], Mapping[int, int]]:
         seen: Counter[Site] = Counter()
         site_of: dict[int, Site] = {}
         turn_of: dict[int, int] = {}
@@ -133,7 +133,7 @@ class Unrolled:
         return None
 
 
-def _part(eqn: Any) -> Part | None:
+def _part(eqn: Any) -> ArrayElement | None:
     """What an equation takes that takes one element of one axis: x[3] and x[:, 3]."""
     if eqn.primitive.name == "slice":
         taken, starts = eqn.outvars[0].aval.shape, eqn.params["start_indices"]
@@ -142,20 +142,20 @@ def _part(eqn: Any) -> Part | None:
     else:
         return None
     axes = [axis for axis, n in enumerate(taken) if n == 1 and eqn.invars[0].aval.shape[axis] > 1]
-    return Part(eqn.invars[0], axes[0], int(starts[axes[0]])) if len(axes) == 1 else None
+    return ArrayElement(eqn.invars[0], axes[0], int(starts[axes[0]])) if len(axes) == 1 else None
 
 
-def _rows(jaxpr: Any) -> dict[int, Part]:
+def _rows(jaxpr: Any) -> dict[int, ArrayElement]:
     """The parts that `for row in x` takes at once (since jax 0.11), by the ids of their variables."""
     return {
-        id(row): Part(eqn.invars[0], eqn.params["axis"], i)
+        id(row): ArrayElement(eqn.invars[0], eqn.params["axis"], i)
         for eqn in jaxpr.eqns
         if eqn.primitive.name == "unstack"
         for i, row in enumerate(eqn.outvars)
     }
 
 
-def unrolled(jaxpr: Any) -> list[Unrolled]:
+def find_unrolled(jaxpr: Any) -> list[Unrolled]:
     """The loops behind a jaxpr, those of nested ones apart; longest first."""
     source = _Source()
     found: list[Unrolled] = []
@@ -234,4 +234,4 @@ def loops_of(e: Evidence) -> list[Unrolled]:
         NotMeasured: it is a wrapper without a separate step of tracing.
     """
     traced = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs)
-    return unrolled(traced.jaxpr)
+    return find_unrolled(traced.jaxpr)

@@ -22,7 +22,7 @@ from benchax.errors import UsageError, one_of
 from benchax.results.audit import SEVERITIES
 
 if TYPE_CHECKING:
-    from benchax.auditing.audit import Step
+    from benchax.auditing.audit import AuditStep
     from benchax.case import Case
     from benchax.results.audit import Audit
 
@@ -72,7 +72,7 @@ def audit(
     command: list[str] = ctx.meta.get(COMMAND, [])
     _check(fail_on, (output, sarif, html), checklist)
     _check_command(command, what or [], checklist, as_json)
-    given = _given(max_time, timeout, seed)
+    given = _given_options(max_time, timeout, seed)
     ids = None if rules is None else [rule.strip() for rule in rules.split(",") if rule.strip()]
     if command:
         audits, code = _program(command, ids, given.get("timeout_s"))
@@ -114,7 +114,7 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
         raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
 
 
-def _given(max_time: str | None, timeout: str | None, seed: int) -> dict[str, Any]:
+def _given_options(max_time: str | None, timeout: str | None, seed: int) -> dict[str, Any]:
     """The options of an audit that were given; the others have their defaults there."""
     from benchax.auditing.trial import limit_of
     from benchax.units import parse_seconds
@@ -126,9 +126,9 @@ def _given(max_time: str | None, timeout: str | None, seed: int) -> dict[str, An
 
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
     """(the audit, the program's exit code)"""
-    from benchax.auditing.program import audited
+    from benchax.auditing.program import audit_program
 
-    found = audited(command, ids, limit_s=limit_s)
+    found = audit_program(command, ids, limit_s=limit_s)
     return [found.audit], found.ended.exit_code
 
 
@@ -136,10 +136,10 @@ def _functions(
     what: list[str], pattern: str, params: list[str], ids: Sequence[str] | None, given: dict[str, Any]
 ) -> tuple[list[Audit], int]:
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
-    from benchax.auditing.audit import NOT_CALLED, audit_case, chosen
+    from benchax.auditing.audit import NOT_CALLED, audit_case, choose_rules
     from benchax.cli.run import printing_to_stderr
 
-    chosen(ids)
+    choose_rules(ids)
     cases, code = _cases(what, pattern, params)
     with _progress(len(cases)) as tell:
         audits = [
@@ -153,7 +153,7 @@ def _checklists(what: list[str], pattern: str, params: list[str], given: dict[st
     from benchax.auditing.checklist import gone_through
     from benchax.cli.console import line, show
     from benchax.cli.run import printing_to_stderr
-    from benchax.reporting.checklist import drawn
+    from benchax.reporting.checklist import render_checklist
 
     cases, code = _cases(what, pattern, params)
     with _progress(len(cases)) as tell:
@@ -161,7 +161,7 @@ def _checklists(what: list[str], pattern: str, params: list[str], given: dict[st
             printing_to_stderr(lambda case=case: gone_through(case, **given, progress=tell(case))) for case in cases
         ]
     for checklist, _ in found:
-        line(json.dumps(checklist.asdict())) if as_json else show(drawn(checklist))
+        line(json.dumps(checklist.asdict())) if as_json else show(render_checklist(checklist))
     was_left_out = any(trial.obstacle is not None for _, trial in found)
     raise typer.Exit(2 if was_left_out else code)
 
@@ -185,7 +185,7 @@ def _progress(total: int) -> Iterator[Any]:
     from benchax.cli.console import note
 
     if not sys.stderr.isatty():
-        yield lambda case: lambda step: None if step.doing else note(_told(case, step))
+        yield lambda case: lambda step: None if step.doing else note(_describe_step(case, step))
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -195,16 +195,16 @@ def _progress(total: int) -> Iterator[Any]:
         task = bar.add_task("", total=total)
 
         def tell(case: Case) -> Any:
-            def told(step: Step) -> None:
-                bar.update(task, completed=step.done, total=step.total, description=_told(case, step))
+            def tell_step(step: AuditStep) -> None:
+                bar.update(task, completed=step.done, total=step.total, description=_describe_step(case, step))
                 bar.refresh()
 
-            return told
+            return tell_step
 
         yield tell
 
 
-def _told(case: Case, step: Step) -> str:
+def _describe_step(case: Case, step: AuditStep) -> str:
     name = " ".join(case.id.label.split())
     return " · ".join(filter(None, (name[:40], f"{step.done + 1}/{step.total} {step.rule}", step.doing)))
 
@@ -227,7 +227,7 @@ def _json_lines(audits: Sequence[Audit]) -> str:
 def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> None:
     """On stdout; beside a program, which has that to itself, on stderr."""
     from benchax.cli.console import line, note, show
-    from benchax.reporting.audit import drawn, text
+    from benchax.reporting.audit import render_audit, text
 
     for i, found in enumerate(audits):
         if as_json:
@@ -235,6 +235,6 @@ def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> No
         elif is_stdout_free:
             if i:
                 line("")
-            show(drawn(found))
+            show(render_audit(found))
         else:
             note(f"\n{text(found)}")

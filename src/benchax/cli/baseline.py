@@ -19,10 +19,10 @@ def set_name(
 ) -> None:
     """Give a run a name. A name that exists means the new run from then on."""
     from benchax.cli.console import note
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.store.baselines import rows_of, set_baseline
 
-    database = opened(store)
+    database = open_listed_store(store)
     rows = rows_of(database, reference)
     newest = rows[-1].run_id
     set_baseline(database, name, newest)
@@ -37,10 +37,10 @@ def set_name(
 def list_names(store: Store = None) -> None:
     """List the names and their runs."""
     from benchax.cli.console import line, note
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.store.baselines import listed
 
-    found = listed(opened(store))
+    found = listed(open_listed_store(store))
     for baseline in found:
         line(f"{baseline.name}  run {baseline.run_id[:12]}  set {baseline.set_at[:16].replace('T', ' ')} UTC")
     if not found:
@@ -50,7 +50,7 @@ def list_names(store: Store = None) -> None:
 @app.command("remove")
 def remove_name(name: str, store: Store = None) -> None:
     """Take a name back. The run stays."""
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.store.baselines import remove
 
-    remove(opened(store), name)
+    remove(open_listed_store(store), name)

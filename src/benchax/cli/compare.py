@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.compare_shown import Shown, check_drawable, draw
+from benchax.cli.compare_shown import ComparisonProgress, check_drawable, draw
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 
@@ -68,7 +68,7 @@ def compare(
     Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error,
     3 unclear with --fail-unclear.
     """
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.comparing.gate import ERROR, gate_of
 
     _check(ref, jax, benchmarks, process_pairs, resolution)
@@ -77,9 +77,9 @@ def compare(
     given = {"timeout_s": timeout, "seed": seed, "store": store}
     asked = _Asked(what or [], pattern, params or [], benchmarks == "ref", given, _effort(max_time, gate, resolution))
     with ExitStack() as stack:
-        progress = stack.enter_context(Shown())
-        found = _found(stack, asked, ref, jax, process_pairs, progress)
-    _keep(found.comparisons, opened(store) if store != "off" else None)
+        progress = stack.enter_context(ComparisonProgress())
+        found = _find_comparisons(stack, asked, ref, jax, process_pairs, progress)
+    _keep(found.comparisons, open_listed_store(store) if store != "off" else None)
     if plot is not None:
         draw(Comparisons(tuple(found.comparisons)), plot)
     code = _show(found, gate, as_json=as_json)
@@ -104,7 +104,7 @@ class _Asked:
 
 
 @dataclass
-class _Found:
+class _ComparisonsFound:
     comparisons: list[Comparison]
     new: Sequence[CaseId] = ()
     missing: Sequence[CaseId] = ()
@@ -127,22 +127,22 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
         raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
 
 
-def _found(
-    stack: ExitStack, asked: _Asked, ref: str | None, jax: str | None, process_pairs: bool, progress: Shown
-) -> _Found:
+def _find_comparisons(
+    stack: ExitStack, asked: _Asked, ref: str | None, jax: str | None, process_pairs: bool, progress: ComparisonProgress
+) -> _ComparisonsFound:
     if jax is not None:
-        return _Found(_of_versions(jax, asked, progress))
+        return _ComparisonsFound(_of_versions(jax, asked, progress))
     if ref is not None and process_pairs:
-        return _Found(_of_processes(stack, ref, asked, progress))
+        return _ComparisonsFound(_of_processes(stack, ref, asked, progress))
     from benchax.pairing.session import compared
 
     pairing = _pairing(stack, ref, asked, progress)
     together = compared(pairing.contests, asked.effort, progress)
     found = [*(c for each in together for c in each), *pairing.without]
-    return _Found(found, pairing.new, pairing.missing, pairing.broken)
+    return _ComparisonsFound(found, pairing.new, pairing.missing, pairing.broken)
 
 
-def _of_versions(jax: str, asked: _Asked, progress: Shown) -> list[Comparison]:
+def _of_versions(jax: str, asked: _Asked, progress: ComparisonProgress) -> list[Comparison]:
     from benchax.pairing.jax_versions import compare_versions
 
     versions = [version.strip() for version in jax.split(",")]
@@ -150,7 +150,7 @@ def _of_versions(jax: str, asked: _Asked, progress: Shown) -> list[Comparison]:
     return compare_versions(versions, asked.paths, asked.pattern, asked.params, max_time_s=limit, progress=progress)
 
 
-def _of_processes(stack: ExitStack, ref: str, asked: _Asked, progress: Shown) -> list[Comparison]:
+def _of_processes(stack: ExitStack, ref: str, asked: _Asked, progress: ComparisonProgress) -> list[Comparison]:
     from benchax.pairing.partners import Chosen
     from benchax.pairing.process_pairs import compared
     from benchax.pairing.worktrees import launched
@@ -170,25 +170,25 @@ def _effort(max_time: str | None, gate: Gate, resolution: str | None) -> Effort:
     return effort_for(resolution_of(resolution), max_time_s, metrics)
 
 
-def _pairing(stack: ExitStack, ref: str | None, asked: _Asked, progress: Shown) -> Pairing:
-    from benchax.cli.listing import opened
+def _pairing(stack: ExitStack, ref: str | None, asked: _Asked, progress: ComparisonProgress) -> Pairing:
+    from benchax.cli.listing import open_listed_store
     from benchax.options import resolve
     from benchax.pairing import stored
     from benchax.store.baselines import by_case, rows_of
 
     if ref is not None:
         return _with_ref(stack, ref, asked, progress)
-    database = opened(asked.given["store"])
+    database = open_listed_store(asked.given["store"])
     baseline, rest = (asked.what[0], asked.what[1:]) if asked.what else ("last", [])
-    rows = _filtered(by_case(rows_of(database, baseline)), asked.pattern)
+    rows = _filter_rows(by_case(rows_of(database, baseline)), asked.pattern)
     if len(rest) == 1 and not Path(rest[0]).exists() and ":" not in rest[0]:
         options = resolve(command_line=asked.given)
-        candidate = _filtered(by_case(rows_of(database, rest[0])), asked.pattern)
+        candidate = _filter_rows(by_case(rows_of(database, rest[0])), asked.pattern)
         return stored.with_rows(database, (baseline, rest[0]), rows, candidate, _here(asked.given), options)
     return _beside_now(database, baseline, rows, replace(asked, what=rest))
 
 
-def _with_ref(stack: ExitStack, ref: str, asked: _Asked, progress: Shown) -> Pairing:
+def _with_ref(stack: ExitStack, ref: str, asked: _Asked, progress: ComparisonProgress) -> Pairing:
     from benchax.cli.console import note
     from benchax.pairing.worktrees import built, named
 
@@ -220,7 +220,7 @@ def _here(given: Mapping[str, Any]) -> Environment:
     return capture(Path.cwd(), besides=None if store == "off" or "://" in store else Path(store))
 
 
-def _filtered(rows: Mapping[CaseId, Any], pattern: str) -> dict[CaseId, Any]:
+def _filter_rows(rows: Mapping[CaseId, Any], pattern: str) -> dict[CaseId, Any]:
     from benchax.discovery import matches
 
     return {id: row for id, row in rows.items() if matches(id, pattern)}
@@ -240,7 +240,7 @@ def _keep(found: Sequence[Comparison], store: DatabaseStore | None) -> None:
         note(f"error: the comparisons were not stored: {error}")
 
 
-def _show(found: _Found, gate: Gate, *, as_json: bool) -> int:
+def _show(found: _ComparisonsFound, gate: Gate, *, as_json: bool) -> int:
     """Shows everything and returns the exit code."""
     from benchax import codec
     from benchax.cli.console import line, note, show
@@ -251,7 +251,7 @@ def _show(found: _Found, gate: Gate, *, as_json: bool) -> int:
         for c in found.comparisons:
             line(codec.encode_comparison(c))
     elif found.comparisons:
-        show(comparisons.drawn(Comparisons(tuple(found.comparisons))))
+        show(comparisons.render_comparisons(Comparisons(tuple(found.comparisons))))
     else:
         note("nothing was compared: the two versions have no case in common")
     for what, ids in (("new", found.new), ("missing now", found.missing)):

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from benchax.pairing.session import Step
 
 
-class Shown:
+class ComparisonProgress:
     """Progress on stderr: one line that is replaced on a terminal, a line per process elsewhere."""
 
     def __init__(self) -> None:
         self.status: Any = None
         self.last = -1
 
-    def __enter__(self) -> Shown:
+    def __enter__(self) -> ComparisonProgress:
         import sys
 
         if sys.stderr.isatty():

@@ -43,7 +43,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class Reporter:
+class CaseReporter:
     """Shows on stderr which case is measured: a bar on a terminal, a line per case elsewhere.
 
     Nothing is drawn by a thread of its own: a bar that redraws itself would disturb what is measured. It is redrawn
@@ -59,7 +59,7 @@ class Reporter:
         self.begun = 0
         self.bar: Any = None
 
-    def __enter__(self) -> Reporter:
+    def __enter__(self) -> CaseReporter:
         if self.has_bar:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
@@ -81,7 +81,7 @@ class Reporter:
     def case(self, case: Case) -> Any:
         """The engine's progress callback for the next case."""
         done, self.begun = self.begun, self.begun + 1
-        label = f"{self.begun}/{self.total} {_shortened(case.id.label)}"
+        label = f"{self.begun}/{self.total} {_truncate(case.id.label)}"
         if self.bar is None:
             note(f"measuring {label}")
             return lambda stage, share: None
@@ -94,7 +94,7 @@ class Reporter:
         return progress
 
 
-def _shortened(label: str) -> str:
+def _truncate(label: str) -> str:
     one_line = " ".join(label.split())
     return one_line if len(one_line) <= 40 else one_line[:39] + "…"
 

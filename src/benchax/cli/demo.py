@@ -2,7 +2,7 @@
 
 `benchax demo grid`: functions × data, some of which never end.
 `benchax demo profile`: the operations of that model, and files for Perfetto and TensorBoard.
-`benchax demo watch`: loops that compile in each turn, and why.
+`benchax demo watch`: loops that compile in each iteration, and why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def demo(
         typer.Argument(
             metavar="[grid | profile | watch]",
             help="grid: functions × data, some of which never end; profile: the operations of a model, and how to see "
-            "them in Perfetto and TensorBoard; watch: loops that compile in each turn, and why.",
+            "them in Perfetto and TensorBoard; watch: loops that compile in each iteration, and why.",
         ),
     ] = "",
     max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer.")] = None,
@@ -67,11 +67,11 @@ def _profile(store: str | None) -> int:
     from benchax.cli.console import note
     from benchax.cli.profile import profile_cases
     from benchax.cli.profile_shown import Wanted, folder_for, near
-    from benchax.profiling.program import Wish
+    from benchax.profiling.program import ProgramRequest
 
     folder = folder_for("demo", None)
     note("The operations of a multilayer perceptron, run 500 times under JAX's profiler.\n")
-    code = profile_cases([examples.mlp_case()], Wish(""), Wanted(folder), runs=500)
+    code = profile_cases([examples.mlp_case()], ProgramRequest(""), Wanted(folder), runs=500)
     note(
         "\nPerfetto: open https://ui.perfetto.dev and drop the file perfetto_trace.json.gz there\n"
         f"TensorBoard: pip install xprof tensorboard, then: tensorboard --logdir {near(folder)}"

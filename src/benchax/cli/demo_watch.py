@@ -1,4 +1,4 @@
-"""`benchax demo watch`: a loop that compiles in each of its turns, twice, and one that does not; and why."""
+"""`benchax demo watch`: a loop that compiles in each of its iterations, twice, and one that does not; and why."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from benchax.reporting.tables import Grid
+    from benchax.reporting.tables import TextGrid
     from benchax.results.watch import Watch
 
-TURNS = 20
+ITERATIONS = 20
 
 
 def run(store: str | None) -> int:
@@ -19,7 +19,7 @@ def run(store: str | None) -> int:
     from benchax.cli.console import line, note, show
     from benchax.reporting import terminal
 
-    note(f"{TURNS} turns of one loop that calls jax.jit in each turn, in three ways; each runs for the second time.\n")
+    note(f"{ITERATIONS} iterations of one loop that calls jax.jit in each, in three ways; each for the second time.\n")
     watched = {name: second_run(loop) for name, loop in loops().items()}
     show(terminal.grid(table(watched)))
     for name, found in watched.items():
@@ -43,18 +43,18 @@ def second_run(loop: Callable[[int, int], Any]) -> Watch:
     """The first run compiles what it must."""
     from benchax.watching.watch import watch
 
-    loop(10, TURNS)
+    loop(10, ITERATIONS)
     with watch() as found:
-        loop(10, TURNS).block_until_ready()
+        loop(10, ITERATIONS).block_until_ready()
     return found
 
 
-def table(watched: dict[str, Watch]) -> Grid:
-    from benchax.reporting.tables import Grid
+def table(watched: dict[str, Watch]) -> TextGrid:
+    from benchax.reporting.tables import TextGrid
     from benchax.units import percent, seconds
 
     lines = [
         (name, str(len(w.compiles)), seconds(w.total_s), "" if w.share is None else percent(w.share))
         for name, w in watched.items()
     ]
-    return Grid(("case", "compiles", "compiling", "of its time"), tuple(lines), ("",) * len(lines))
+    return TextGrid(("case", "compiles", "compiling", "of its time"), tuple(lines), ("",) * len(lines))

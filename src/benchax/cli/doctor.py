@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchax.comparing.error_rates import ErrorRates
     from benchax.measuring.doctor import Diagnosis
     from benchax.pairing.session import Step
-    from benchax.reporting.tables import Row, Section
+    from benchax.reporting.tables import Section, TextRow
 
 
 def doctor(
@@ -35,10 +35,10 @@ def doctor(
     if aa:
         _error_rates(max_time, as_json)
     else:
-        _examined(seconds, as_json)
+        _examine(seconds, as_json)
 
 
-def _examined(seconds: float, as_json: bool) -> None:
+def _examine(seconds: float, as_json: bool) -> None:
     from benchax.cli.console import line, note, show
     from benchax.measuring.doctor import examine
     from benchax.reporting import terminal
@@ -48,7 +48,7 @@ def _examined(seconds: float, as_json: bool) -> None:
     if as_json:
         line(json.dumps(dataclasses.asdict(found), indent=2))
         return
-    show(terminal.measured(_section(found)))
+    show(terminal.render_section(_section(found)))
     show(terminal.remarks(found.advice))
 
 
@@ -80,7 +80,7 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
     elif as_json:
         line(json.dumps(error_rates.as_document(found), indent=2))
     else:
-        show(error_rates.drawn(found))
+        show(error_rates.render_error_rates(found))
     if stopped is not None:
         raise stopped
 
@@ -111,18 +111,20 @@ class _Progress:
 # ---- this machine -----------------------------------------------------------------------------------------------
 
 
-def _compiled_clock(found: Diagnosis) -> Row:
-    from benchax.reporting.tables import Row
+def _compiled_clock(found: Diagnosis) -> TextRow:
+    from benchax.reporting.tables import TextRow
     from benchax.units import seconds
 
     inside = found.compiled_clock
     if inside.tier is None or inside.reading_s is None:
-        return Row("clock in jit", "none", "; ".join(inside.reasons), "warning")
-    return Row("clock in jit", seconds(inside.reading_s), f"a reading inside compiled code, by the {inside.tier} clock")
+        return TextRow("clock in jit", "none", "; ".join(inside.reasons), "warning")
+    return TextRow(
+        "clock in jit", seconds(inside.reading_s), f"a reading inside compiled code, by the {inside.tier} clock"
+    )
 
 
 def _section(found: Diagnosis) -> Section:
-    from benchax.reporting.tables import Row, Section
+    from benchax.reporting.tables import Section, TextRow
     from benchax.units import percent, seconds
 
     def share(value: float | None) -> str:
@@ -130,25 +132,25 @@ def _section(found: Diagnosis) -> Section:
 
     gaps, spread, noise = found.gaps, found.spread, found.noise
     rows = [
-        Row("clock step", seconds(found.clock.resolution_s), f"one reading takes {seconds(found.clock.reading_s)}"),
+        TextRow("clock step", seconds(found.clock.resolution_s), f"one reading takes {seconds(found.clock.reading_s)}"),
         _compiled_clock(found),
-        Row(
+        TextRow(
             "time lost",
             percent(gaps.lost_share),
             f"{gaps.per_s:.0f} gaps above 5 µs a second, longest {seconds(gaps.longest_s)}",
         ),
-        Row("others", share(noise.others_share), "of all CPU time was used by other processes"),
-        Row("stolen", share(noise.steal_share), "of all CPU time was taken by the hypervisor"),
+        TextRow("others", share(noise.others_share), "of all CPU time was used by other processes"),
+        TextRow("stolen", share(noise.steal_share), "of all CPU time was taken by the hypervisor"),
     ]
     if noise.load_1m is not None:
         rows.append(
-            Row("load", f"{noise.load_1m:.2f}", f"over the last minute, on {found.environment.cores or '?'} cores")
+            TextRow("load", f"{noise.load_1m:.2f}", f"over the last minute, on {found.environment.cores or '?'} cores")
         )
     if spread is not None:
         slowest = f"{spread.p99_over_median:.2f} ×"
         detail = f"of {seconds(spread.median_s)} of fixed work; the slowest of a hundred takes {slowest}"
-        rows.append(Row("spread", percent(spread.relative_iqr), detail))
+        rows.append(TextRow("spread", percent(spread.relative_iqr), detail))
     if found.smallest_effect is not None:
         detail = "the least slowdown that 150 paired samples of this fixed work would show; real code needs more"
-        rows.append(Row("smallest effect", percent(found.smallest_effect), detail))
+        rows.append(TextRow("smallest effect", percent(found.smallest_effect), detail))
     return Section("this machine, now", tuple(rows))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchax.model import Comparison, Measurement
-    from benchax.reporting.exports.entries import Entry
+    from benchax.reporting.exports.entries import ExportedCase
     from benchax.store.database import DatabaseStore
 
 
@@ -37,7 +37,7 @@ def export(
 ) -> None:
     """Write stored results in the format of another tool."""
     from benchax.cli.console import line, note
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.reporting.exports import ASV, FORMATS, check_format
     from benchax.reporting.exports.entries import entries
     from benchax.store.baselines import rows_of
@@ -45,9 +45,9 @@ def export(
     check_format(format)
     if format == ASV and output is None:
         raise UsageError("asv's results are several files", "--output FOLDER", "the results_dir of asv.conf.json")
-    database = opened(store)
+    database = open_listed_store(store)
     rows = rows_of(database, reference)
-    found = entries(rows, compared(database, rows), timer)
+    found = entries(rows, find_comparisons(database, rows), timer)
     if format == ASV and output is not None:
         _write_asv(output, found)
     elif output is not None:
@@ -59,7 +59,7 @@ def export(
     note(f"{len(found)} case{'s' * (len(found) != 1)}{where}" + (f", {without} of them without times" * bool(without)))
 
 
-def compared(store: DatabaseStore, rows: Sequence[Measurement]) -> list[Comparison]:
+def find_comparisons(store: DatabaseStore, rows: Sequence[Measurement]) -> list[Comparison]:
     """The newest comparison by each metric that speaks of what `rows` measured."""
     from benchax.model import METRICS
     from benchax.store.comparisons import history
@@ -81,13 +81,13 @@ def is_of(c: Comparison, m: Measurement) -> bool:
     return env.commit is not None and is_clean and c.candidate.commit == env.commit
 
 
-def _write_asv(folder: Path, found: Sequence[Entry]) -> None:
+def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
     from benchax.reporting.exports import asv
 
     commits = {entry.m.environment.commit for entry in found} - {None}
     for path, text in asv.files(found, {commit: _date(commit) for commit in commits if commit}).items():
         file = folder / path
-        _write(file, asv.merged(file.read_text("utf-8"), text) if file.exists() else text)
+        _write(file, asv.merge(file.read_text("utf-8"), text) if file.exists() else text)
 
 
 def _date(commit: str) -> int:

@@ -20,7 +20,7 @@ from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.grids.result import GridResult
-    from benchax.grids.running import Run, Step
+    from benchax.grids.running import GridRun, GridStep
 
 LIMITED = ("ok", "timeout", "not_run")
 """Statuses of a grid that went as it was asked to."""
@@ -110,20 +110,20 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
     from benchax.cli.console import note, print_json, show
     from benchax.cli.run import rescue
     from benchax.executors.pool import shared_pool
-    from benchax.grids import shown
-    from benchax.grids.grid import begun, result_of, wished
+    from benchax.grids import rendering
+    from benchax.grids.grid import result_of, start_run, validate_spec
     from benchax.grids.progress import Bar
 
-    wish = wished(functions, data, given)
+    wish = validate_spec(functions, data, given)
     with Bar(False if as_json else None) as bar:
-        run = begun(wish, shared_pool(), bar.show if bar.is_on else _lines())
-        interrupted = _interrupted(run)
+        run = start_run(wish, shared_pool(), bar.show if bar.is_on else _lines())
+        interrupted = _interrupt(run)
     result = result_of(run, wish)
     try:
         if as_json:
             print_json(list(result.measurements))
         else:
-            show(shown.rendered(result))
+            show(rendering.render(result))
     finally:  # also when stdout is closed or full
         rescue(Outcome([Unstored(row, error) for row, error in run.unstored]))
     if interrupted:
@@ -146,7 +146,7 @@ def is_wrong(result: GridResult, *, names_reference: bool) -> bool:
     return names_reference and any(not trial.agrees for cell in compared for trial in cell)
 
 
-def _interrupted(run: Run) -> bool:
+def _interrupt(run: GridRun) -> bool:
     try:
         run.go()
     except KeyboardInterrupt:
@@ -154,13 +154,13 @@ def _interrupted(run: Run) -> bool:
     return False
 
 
-def _lines() -> Callable[[Step], None]:
+def _lines() -> Callable[[GridStep], None]:
     """Where there is no terminal: a line on stderr for each cell."""
     from benchax.cli.console import note
 
     last = -1
 
-    def show(step: Step) -> None:
+    def show(step: GridStep) -> None:
         nonlocal last
         if step.done != last:
             last = step.done

@@ -27,14 +27,14 @@ def history(
 ) -> None:
     """Show how comparisons with a baseline went from commit to commit, and where the level changed."""
     from benchax.cli import console
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.reporting import terminal
-    from benchax.reporting.history import drawn, overview
+    from benchax.reporting.history import overview, render_history
 
     _writable(plot)
-    database = opened(store)
+    database = open_listed_store(store)
     every = _series(database, metric)
-    chosen = _chosen(every, case, baseline, metric)
+    chosen = _choose_series(every, case, baseline, metric)
     if plot is not None and len(chosen) > 1:
         raise UsageError(
             f"--plot {str(plot)!r} draws one case, and these are {len(chosen)}", one_of({s.case.label for s in chosen})
@@ -44,7 +44,7 @@ def history(
         for found in histories:
             console.line(json.dumps(_document(found), allow_nan=False))
     elif len(histories) == 1:
-        console.show(drawn(histories[0]))
+        console.show(render_history(histories[0]))
         _name_others(every, chosen[0])
     else:
         console.show(terminal.grid(overview(histories)))
@@ -81,7 +81,7 @@ def _series(store: DatabaseStore, metric: str) -> list[Series]:
     return found
 
 
-def _chosen(every: Sequence[Series], case: str | None, baseline: str | None, metric: str) -> list[Series]:
+def _choose_series(every: Sequence[Series], case: str | None, baseline: str | None, metric: str) -> list[Series]:
     """One of each case that is meant: with the baseline asked for, or that of its newest comparison.
 
     Raises:

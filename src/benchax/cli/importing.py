@@ -14,12 +14,12 @@ def import_file(
 ) -> None:
     """Store the results in a file of pytest-benchmark. Those that are there already are not stored again."""
     from benchax.cli.console import note
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.errors import StoreError
     from benchax.store.imports import read_pytest_benchmark
 
     rows = read_pytest_benchmark(file)
-    database = opened(store)
+    database = open_listed_store(store)
     try:
         there = {row.case for row in database.rows(run=rows[0].run_id)}
     except StoreError:  # as a rule nothing was ever stored there; what else is wrong, the first row will say

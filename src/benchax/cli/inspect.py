@@ -188,7 +188,7 @@ def _differences(
 ) -> int:
     """Shows what differs; 1 if anything does."""
     from benchax.cli.run import printing_to_stderr
-    from benchax.inspecting.compared import Asked, differences
+    from benchax.inspecting.other_version import Asked, differences
     from benchax.reporting import difference
 
     found = printing_to_stderr(lambda: differences(cases, Asked(*asked), other, note))

@@ -23,18 +23,18 @@ def list_rows(
     """List stored rows; `benchax show ID` shows one."""
     from benchax.cli.console import note, print_json, show
     from benchax.reporting import terminal
-    from benchax.reporting.tables import stored
+    from benchax.reporting.tables import stored_grid
 
-    database = opened(store)
+    database = open_listed_store(store)
     if as_json:
         print_json(database.query(case=pattern or None, limit=limit))
     elif rows := database.rows(case=pattern or None, limit=limit):
-        show(terminal.grid(stored(rows)))
+        show(terminal.grid(stored_grid(rows)))
     else:
         note(f"no row in {database.where} is of a case {pattern!r}")
 
 
-def opened(store: str | None) -> DatabaseStore:
+def open_listed_store(store: str | None) -> DatabaseStore:
     """The store that --store, or else the options, name."""
     from benchax.options import resolve
     from benchax.store.database import open_store

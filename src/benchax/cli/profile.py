@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchax.case import Case
     from benchax.cli.profile_shown import Wanted
     from benchax.executors.profiled import Outcome, Request
-    from benchax.profiling.program import Wish
+    from benchax.profiling.program import ProgramRequest
     from benchax.results.profile import Profile
 
 TIMEOUT, DURATION_S = "5min", 5.0
@@ -107,11 +107,11 @@ def profile(
     if serve is not None:
         _only_served(command, output, memory, as_json, compare, xprof, nsys)
     from benchax.cli import profile_shown
-    from benchax.profiling.program import Wish
+    from benchax.profiling.program import ProgramRequest
 
     earlier = None if compare is None else profile_shown.read(compare)
     wanted = profile_shown.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
-    wish = Wish("", _time("--start-after", start_after), _time("--duration", duration), keeps_memory=memory)
+    wish = ProgramRequest("", _time("--start-after", start_after), _time("--duration", duration), keeps_memory=memory)
     limit_s = None if timeout is None else _time("--timeout", timeout)
     if serve is not None and command is not None:
         from benchax.cli.profile_running import profile_served
@@ -167,7 +167,7 @@ def _time(option: str, text: str) -> float:
     return value
 
 
-def _with_nsys(what: Sequence[str], command: Sequence[str] | None, wish: Wish, output: Path | None) -> int:
+def _with_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
     from benchax.cli.profile_nsys import this_command, with_nsys
     from benchax.cli.profile_program import name_of
     from benchax.cli.profile_shown import folder_for
@@ -197,7 +197,7 @@ def _cases(what: list[str], pattern: str, params: list[str]) -> list[Case]:
 
 def profile_cases(
     cases: Sequence[Case],
-    wish: Wish,
+    wish: ProgramRequest,
     wanted: Wanted,
     *,
     limit_s: float | None = None,
@@ -210,21 +210,21 @@ def profile_cases(
 
     code = 0
     for case in cases:
-        found, has_failed = _recorded(Request(case, wish, seed, runs), limit_s, wanted)
+        found, has_failed = _record(Request(case, wish, seed, runs), limit_s, wanted)
         code = max(code, show_all([found] if found else [], wanted), 2 if has_failed else 0)
     return code
 
 
-def _recorded(request: Request, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
+def _record(request: Request, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
     """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
     from benchax.cli.console import note
-    from benchax.cli.profile_shown import Place, folder_for, profile_of_file
+    from benchax.cli.profile_shown import RecordingFolder, folder_for, profile_of_file
     from benchax.executors.pool import shared_pool
     from benchax.executors.profiled import record
     from benchax.units import parse_seconds
 
     label = request.case.id.label
-    place = Place(folder_for(label, wanted.output))
+    place = RecordingFolder(folder_for(label, wanted.output))
     wish = replace(request.wish, folder=str(place.folder))
     note(f"profiling {' '.join(label.split())}")
     try:
@@ -255,8 +255,8 @@ def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
     """In a process that nsys has started."""
     from benchax.cli.console import note
     from benchax.executors.profiled import Request, run_for_nsys
-    from benchax.profiling.program import Wish
+    from benchax.profiling.program import ProgramRequest
 
     for case in cases:
-        note(f"{case.id.label}: {run_for_nsys(Request(case, Wish(''), seed, runs))} runs")
+        note(f"{case.id.label}: {run_for_nsys(Request(case, ProgramRequest(''), seed, runs))} runs")
     return 0

@@ -9,7 +9,7 @@ from benchax.cli.console import line, note
 from benchax.profiling import nsys
 
 if TYPE_CHECKING:
-    from benchax.profiling.nsys import Plan
+    from benchax.profiling.nsys import NsysPlan
 
 INSIDE = "--in-nsys"
 """Tells the command that nsys runs to mark its region; hidden."""
@@ -21,7 +21,7 @@ def this_command() -> list[str]:
     return [sys.executable, "-m", "benchax.cli.main", *given, INSIDE]
 
 
-def with_nsys(plan: Plan) -> int:
+def with_nsys(plan: NsysPlan) -> int:
     """Runs it; or prints it, says that nothing was profiled, and returns 2."""
     if not nsys.is_installed():
         line(str(plan))

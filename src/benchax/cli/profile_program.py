@@ -12,26 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchax.cli.console import note
-from benchax.cli.profile_shown import Place, Wanted, folder_for, profile_of_file, show_all
+from benchax.cli.profile_shown import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
 from benchax.cli.watch import how
 from benchax.errors import BenchaxError
 from benchax.units import seconds
 
 if TYPE_CHECKING:
-    from benchax.profiling.program import Recorded, Wish
+    from benchax.profiling.program import ProgramRequest, Recorded
     from benchax.results.profile import Profile
-    from benchax.wrapping.command import Ended
+    from benchax.wrapping.command import EndedCommand
 
 SLOW_STOP_S = 1.0
 """From here on the profiler's own work is worth a remark: minutes were seen on large machines (marin#5528)."""
 
 
-def profile_program(command: Sequence[str], wish: Wish, limit_s: float | None, wanted: Wanted) -> int:
+def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Returns the program's own exit code; 2 where that is 0 and there is no profile."""
     from benchax.profiling.program import HOOK
     from benchax.wrapping.command import run
 
-    place = Place(folder_for(name_of(command), wanted.output))
+    place = RecordingFolder(folder_for(name_of(command), wanted.output))
     ended = run(command, HOOK, asdict(replace(wish, folder=str(place.folder))), limit_s=limit_s)
     note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
     for remark in ended.remarks:
@@ -48,7 +48,7 @@ def profile_program(command: Sequence[str], wish: Wish, limit_s: float | None, w
     return ended.exit_code or code
 
 
-def _of_reports(ended: Ended) -> list[Profile]:
+def _of_reports(ended: EndedCommand) -> list[Profile]:
     from benchax.profiling.program import Recorded
 
     files: list[tuple[Path, str, list[str]]] = []

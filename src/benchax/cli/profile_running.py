@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from benchax.cli.console import note
 from benchax.cli.profile_program import name_of
-from benchax.cli.profile_shown import Place, Wanted, folder_for, profile_of_file, show_all
+from benchax.cli.profile_shown import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
 from benchax.cli.watch import how
 from benchax.units import seconds
 
 if TYPE_CHECKING:
-    from benchax.profiling.program import Recorded, Wish
+    from benchax.profiling.program import ProgramRequest, Recorded
     from benchax.wrapping.command import Report
 
 
@@ -31,12 +31,12 @@ def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> 
     with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
         ended = run(command, HOOK, {"port": port, "owner": str(Path(folder, "owner.json"))}, limit_s=limit_s)
     note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
-    for text in [*ended.remarks, *map(_said, ended.reports)]:
+    for text in [*ended.remarks, *map(_describe, ended.reports)]:
         note(f"note: {text}")
     return ended.exit_code
 
 
-def _said(report: Report) -> str:
+def _describe(report: Report) -> str:
     found = report.result
     if found["port"] is None:
         return f"process {report.pid} could not be recorded: {'; '.join(found['remarks'])}"
@@ -44,12 +44,12 @@ def _said(report: Report) -> str:
     return f"process {report.pid} was recorded {count} time{'s' * (count != 1)}"
 
 
-def profile_attached(port: int, wish: Wish, limit_s: float | None, wanted: Wanted) -> int:
+def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Returns 2 where there are no operations to show."""
     from benchax.profiling.attaching import attach
     from benchax.profiling.wire import Ask
 
-    place = Place(folder_for(f"port-{port}", wanted.output))
+    place = RecordingFolder(folder_for(f"port-{port}", wanted.output))
     try:
         found = attach(
             port,
@@ -64,7 +64,7 @@ def profile_attached(port: int, wish: Wish, limit_s: float | None, wanted: Wante
     return show_all([profile_of_file(found.xplane, title, _remarks(found.recorded, wish))], wanted)
 
 
-def _remarks(found: Recorded, wish: Wish) -> list[str]:
+def _remarks(found: Recorded, wish: ProgramRequest) -> list[str]:
     if found.stopped_by == "duration":
         return found.remarks
     after, wanted = seconds(found.recorded_s or 0.0), seconds(wish.duration_s)

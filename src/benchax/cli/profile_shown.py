@@ -49,7 +49,7 @@ def near(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-class Place:
+class RecordingFolder:
     """The folder of a recording that another process makes, which may end at any time."""
 
     def __init__(self, folder: Path) -> None:
@@ -66,8 +66,8 @@ class Place:
         from benchax.profiling import files
 
         for rest in self.folder.glob(".recording-*"):
-            if (run := files.recorded(rest)) is not None:
-                files.kept(run, self.folder)
+            if (run := files.find_run(rest)) is not None:
+                files.move_run(run, self.folder)
             shutil.rmtree(rest, ignore_errors=True)
         with contextlib.suppress(OSError):  # there is something in it, or it was never made
             self.folder.rmdir()
@@ -105,7 +105,7 @@ def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Prof
     from benchax.profiling.trace import profile_of
 
     found = profile_of(file.read_bytes(), title=title)
-    listed = files.listed(file.parent)
+    listed = files.list_files(file.parent)
     timeline, failed = _timeline(listed.get("timeline"))
     ours = tuple(Remark("recording", "warning", text) for text in (*remarks, *failed))
     kept = {kind: near(path) for kind, path in listed.items()} | {"xplane": near(file)}
@@ -144,9 +144,9 @@ def _document(found: Profile, wanted: Wanted) -> str:
 
 
 def _change(found: Profile, wanted: Wanted) -> ProfileChange | None:
-    from benchax.profiling.compared import compared
+    from benchax.profiling.profile_change import compare_profiles
 
-    return None if wanted.earlier is None else compared(wanted.earlier, found)
+    return None if wanted.earlier is None else compare_profiles(wanted.earlier, found)
 
 
 def _write_json(profiles: Sequence[Profile], wanted: Wanted) -> None:
@@ -166,12 +166,12 @@ def _ask_xprof(tool: str, found: Profile, wanted: Wanted) -> None:
 
 def _show(found: Profile, wanted: Wanted) -> None:
     from benchax.reporting import profile_change
-    from benchax.reporting.profile import drawn
+    from benchax.reporting.profile import render_profile
     from benchax.reporting.terminal import to_text
 
-    parts, change = [drawn(found, wanted.details)], _change(found, wanted)
+    parts, change = [render_profile(found, wanted.details)], _change(found, wanted)
     if change is not None:
-        parts += ["", profile_change.drawn(change)]
+        parts += ["", profile_change.render_profile_change(change)]
     for part in parts:
         if wanted.is_aside:
             note(to_text(part))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.compare_shown import Shown, check_drawable, draw
+from benchax.cli.compare_shown import ComparisonProgress, check_drawable, draw
 from benchax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def rank(
     check_drawable(plot)
     options = resolve(command_line={"timeout_s": timeout, "seed": seed})
     effort = effort_for(resolution_of(resolution), None if max_time is None else parse_seconds(max_time))
-    functions, inputs = told_apart(what or [])
+    functions, inputs = split_words(what or [])
     names = labels(functions)
     first = _baseline(names, baseline)
     cases = printing_to_stderr(lambda: {label: _case(word, inputs, eager) for label, word in names.items()})
-    with Shown() as progress:
+    with ComparisonProgress() as progress:
         found = side_by_side({first: cases[first]} | cases, options, effort, progress)
     _show(found, as_json)
     if plot is not None:
@@ -68,7 +68,7 @@ def rank(
     raise typer.Exit(2 if any(c.failure for c in found) else 1 if differs else 0)
 
 
-def told_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """(functions, inputs): a function is a word with a colon that is no literal and no keyword."""
     functions = [word for word in words if _is_function(word)]
     if len(functions) < 2:
@@ -130,9 +130,9 @@ def _show(found: Comparisons, as_json: bool) -> None:
     import json
 
     from benchax.cli.console import line, show
-    from benchax.reporting.comparisons import drawn
+    from benchax.reporting.comparisons import render_comparisons
 
     if as_json:
         line(json.dumps(found.asdict()))
     else:
-        show(drawn(found))
+        show(render_comparisons(found))

@@ -78,7 +78,7 @@ def run(
         typer.Option(metavar="N|auto", help="Readings of so many processes (auto, the default: 5 for short cases)."),
     ] = None,
     eager: Annotated[
-        bool, typer.Option("--eager", help="Measure each case un-jitted too, and when compiling pays.")
+        bool, typer.Option("--eager", help="Measure each case eagerly too, and when compiling pays.")
     ] = False,
     seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
     store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
@@ -111,7 +111,7 @@ def run(
 
 
 def with_eager(case: Case) -> tuple[Case, ...]:
-    """The case un-jitted, and the case. A function whose un-jitted form cannot be had stands alone."""
+    """The case run eagerly, and the case. A function whose eager form cannot be had stands alone."""
     is_jitted = hasattr(case.fn, "lower")
     fn = getattr(case.fn, "__wrapped__", None) if is_jitted else case.fn
     # A method that is jitted shows the function under the jit, which knows no instance.
@@ -121,7 +121,7 @@ def with_eager(case: Case) -> tuple[Case, ...]:
 
 
 def eager_pairs(cases: Sequence[Case]) -> dict[CaseId, tuple[Case, Case]]:
-    """(un-jitted, jitted), by the id of the jitted case."""
+    """(eager, jitted), by the id of the jitted case."""
     by_id = {case.id: case for case in cases}
     jitted = {id: replace(id, variant="eager") for id in by_id if id.variant != "eager"}
     return {id: (by_id[eager], by_id[id]) for id, eager in jitted.items() if eager in by_id}
@@ -138,13 +138,13 @@ def measure(
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import Outcome
     from benchax.api import run as run_cases
-    from benchax.cli.console import Reporter, note, print_json
+    from benchax.cli.console import CaseReporter, note, print_json
 
     rows: list[Measurement] = []
     outcome, interrupted = Outcome(), False
     try:
         try:
-            with Reporter(len(cases), has_bar=not as_json) as reporter:
+            with CaseReporter(len(cases), has_bar=not as_json) as reporter:
                 found = run_cases(
                     cases,
                     command_line=given,
@@ -180,20 +180,20 @@ def printing_to_stderr(work: Callable[[], T]) -> T:
 def _in_turns(
     rows: Sequence[Measurement], pairs: Mapping[CaseId, tuple[Case, Case]], given: Mapping[str, Any]
 ) -> dict[CaseId, Comparison]:
-    """The jitted call of each case against the un-jitted one, by the paired method; of those that both ran."""
+    """The jitted call of each case against the eager one, by the paired method; of those that both ran."""
     ran = {row.case for row in rows if row.failure is None}
     chosen = [id for id, (eager, _) in pairs.items() if {id, eager.id} <= ran]
     if not chosen:
         return {}
     from benchax.cli.console import note
-    from benchax.experiments.timing import Duel, timed
+    from benchax.experiments.pair_timing import Pair, time_pairs
     from benchax.options import resolve
     from benchax.pairing.session import Effort
 
-    note("comparing un-jitted and jitted calls in turns")
-    duels = [Duel(id.label, "eager", pairs[id][0], "jitted", pairs[id][1]) for id in chosen]
+    note("comparing eager and jitted calls in turns")
+    duels = [Pair(id.label, "eager", pairs[id][0], "jitted", pairs[id][1]) for id in chosen]
     effort = Effort(looks=(2, 3))
-    found = printing_to_stderr(lambda: timed(duels, resolve(command_line=given), effort, lambda text: None))
+    found = printing_to_stderr(lambda: time_pairs(duels, resolve(command_line=given), effort, lambda text: None))
     return {id: found[id.label] for id in chosen}
 
 

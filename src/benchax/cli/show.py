@@ -19,10 +19,10 @@ def show(
 ) -> None:
     """Show one stored row: every stage, timer, remark, or the raw samples."""
     from benchax.cli import console
-    from benchax.cli.listing import opened
+    from benchax.cli.listing import open_listed_store
     from benchax.reporting import terminal
 
-    database = opened(store)
+    database = open_listed_store(store)
     if row != "last" and not (row.isdecimal() and len(row) < 19):  # longer ones are beyond 64 bits
         raise UsageError(f"{row!r} is not the id of a row", "a number as `benchax list` shows it, or: last")
     measurement = database.get(int(row)) if row != "last" else database.query(limit=1)[-1]

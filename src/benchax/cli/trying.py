@@ -48,8 +48,8 @@ def try_variants(
         _list()
         return
     from benchax.cli.console import line, show
-    from benchax.experiments.run import run
-    from benchax.reporting.experiment import drawn
+    from benchax.experiments.experiment import run_experiment
+    from benchax.reporting.experiment import render_experiment
 
     if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
         raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")
@@ -57,14 +57,14 @@ def try_variants(
     given = {"timeout_s": timeout, "memory_limit_bytes": memory_limit, "seed": seed}
     request = _request(given, settings or [], max_time)
     case = _case(what or [], params or [], eager)
-    found = _stdout_kept(lambda: run(case, names, request, combine=combine, ablation=ablation))
+    found = _stdout_kept(lambda: run_experiment(case, names, request, combine=combine, ablation=ablation))
     document = _json(found)
     if output is not None:
         output.write_text(document + "\n", encoding="utf-8")
     if as_json:
         line(document)
     else:
-        show(drawn(found))
+        show(render_experiment(found))
     raise typer.Exit(2 if found.baseline.status == "failed" else 0)
 
 
@@ -79,13 +79,13 @@ def _list() -> None:
 
 def _request(given: dict[str, Any], settings: list[str], max_time: str | None) -> Any:
     from benchax.cli.console import note
-    from benchax.experiments.run import Request
+    from benchax.experiments.lab import Lab
     from benchax.options import resolve
     from benchax.pairing.session import Effort
     from benchax.units import parse_seconds
 
     effort = Effort(max_time_s=None if max_time is None else parse_seconds(max_time))
-    return Request(resolve(command_line=given), dict(map(_setting, settings)), effort, note)
+    return Lab(resolve(command_line=given), dict(map(_setting, settings)), effort, note)
 
 
 def _setting(text: str) -> tuple[str, str]:

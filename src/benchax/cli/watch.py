@@ -16,7 +16,7 @@ import typer
 from benchax.errors import UsageError
 
 if TYPE_CHECKING:
-    from benchax.wrapping.command import Ended, Report
+    from benchax.wrapping.command import EndedCommand, Report
 
 HOOK = "benchax.cli.watched:begin"
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -59,7 +59,7 @@ def _limit(timeout: str | None) -> float | None:
     return limit_s
 
 
-def _tell(command: list[str], ended: Ended) -> None:
+def _tell(command: list[str], ended: EndedCommand) -> None:
     from benchax.cli.console import note
 
     note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
@@ -69,7 +69,7 @@ def _tell(command: list[str], ended: Ended) -> None:
         note(f"note: {remark}")
 
 
-def how(ended: Ended) -> str:
+def how(ended: EndedCommand) -> str:
     """ended with 0 after 12.3 s"""
     from benchax.units import seconds
 
@@ -103,14 +103,14 @@ def _tell_process(report: Report, is_one_of_many: bool) -> None:
         note(f"\n{text.strip()}")
 
 
-def _write(output: Path, command: list[str], ended: Ended) -> None:
+def _write(output: Path, command: list[str], ended: EndedCommand) -> None:
     from benchax.cli.console import note
 
     output.write_text(json.dumps(document(command, ended), indent=2) + "\n", encoding="utf-8")
     note(f"written to {output}")
 
 
-def document(command: list[str], ended: Ended) -> dict[str, Any]:
+def document(command: list[str], ended: EndedCommand) -> dict[str, Any]:
     plain = dataclasses.asdict(ended)
     reports: list[dict[str, Any]] = plain.pop("reports")
     processes = [report | report.pop("result") for report in reports]

@@ -35,7 +35,7 @@ def prebuilt() -> Path:
     return library
 
 
-def built(folder: Path | None = None) -> Path:
+def build_library(folder: Path | None = None) -> Path:
     """The library in the user's cache folder, compiled now if it is not there yet (0.1 to 0.2 s).
 
     Args:

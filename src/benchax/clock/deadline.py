@@ -94,7 +94,7 @@ class WithDeadline:
         self._f = f
         self._static = static_arguments(f, static_argnums, static_argnames)
         self._unchecked: set[str] = set()
-        self._program: Callable[..., Any] = jax.jit(self._traced, static_argnums=(3, 4))
+        self._program: Callable[..., Any] = jax.jit(self._trace, static_argnums=(3, 4))
         functools.update_wrapper(self, f, updated=())
 
     @property
@@ -123,17 +123,17 @@ class WithDeadline:
                 raise
             is_late = True
         if is_late:
-            raise self._exceeded()
+            raise self._make_error()
         return outputs
 
-    def _exceeded(self) -> DeadlineExceeded:
+    def _make_error(self) -> DeadlineExceeded:
         name = _name(self._f)
         return DeadlineExceeded(
             f"{name} ran past its limit of {units.seconds(float(self.seconds))}",
             hint=f"allow more, or take what there is by then: with_deadline({name}, …, on_timeout='partial')",
         )
 
-    def _traced(self, seconds: Any, args: Any, kwargs: Any, static: Given, is_inside: bool) -> tuple[Any, Any, Any]:
+    def _trace(self, seconds: Any, args: Any, kwargs: Any, static: Given, is_inside: bool) -> tuple[Any, Any, Any]:
         leaves, tree = jax.tree.flatten((args, kwargs))
 
         def call(*leaves: Any) -> Any:
@@ -145,11 +145,11 @@ class WithDeadline:
         must_raise = survey.is_long_without_loops if self.on_timeout == "raise" else False
         g = interruptible(call, must_raise=is_inside or must_raise, note=self._unchecked.update)
         seconds, *leaves = _outermost([seconds, *leaves], _name(self._f))
-        until, leaves = _armed(seconds, leaves)
+        until, leaves = _arm(seconds, leaves)
         return *g(until, *leaves), until
 
 
-def _armed(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
+def _arm(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
     """(the deadline, the inputs to go on with). What comes out at the end is left alone: one look at the clock there,
     and XLA would fuse what computes it in another way, which rounds in another way."""
     data = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in leaves]
@@ -202,7 +202,7 @@ def _rewritten(
     try:
         program = survey.alive(program)
         if note:
-            note(survey.unchecked(program))
+            note(survey.find_unchecked(program))
         if survey.is_spread(program):
             return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
         guard = Guard(tier(), until, must_raise(program) if callable(must_raise) else must_raise)

@@ -48,17 +48,17 @@ class Api(Structure):
     )
 
 
-class Buffer(Structure):
+class FfiBuffer(Structure):
     _fields_ = (("size", c_size_t), ("extension", c_void_p), ("dtype", c_int), ("data", c_void_p))
 
 
-class Buffers(Structure):
+class FfiBuffers(Structure):
     _fields_ = (
         ("struct_size", c_size_t),
         ("extension", c_void_p),
         ("size", c_int64),
         ("types", c_void_p),
-        ("buffers", POINTER(POINTER(Buffer))),
+        ("buffers", POINTER(POINTER(FfiBuffer))),
     )
 
 
@@ -84,8 +84,8 @@ class CallFrame(Structure):
         ("api", POINTER(Api)),
         ("context", c_void_p),
         ("stage", c_int),
-        ("operands", Buffers),
-        ("results", Buffers),
+        ("operands", FfiBuffers),
+        ("results", FfiBuffers),
         ("attributes", Attributes),
     )
 
@@ -94,15 +94,15 @@ Handler = Callable[[CallFrame], int | None]
 _C_HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(CallFrame))
 
 
-def _words(buffers: Buffers, i: int) -> Any:
+def _words(buffers: FfiBuffers, i: int) -> Any:
     return ctypes.cast(buffers.buffers[i].contents.data, POINTER(c_uint32))
 
 
-def _joined(words: Any) -> int:
+def _join(words: Any) -> int:
     return words[0] | words[1] << 32
 
 
-def _split(ns: int, words: Any) -> None:
+def _split_words(ns: int, words: Any) -> None:
     words[0], words[1] = ns & 0xFFFFFFFF, ns >> 32
 
 
@@ -115,21 +115,21 @@ def _stamp(frame: CallFrame) -> None:
 
 def _arm(frame: CallFrame) -> None:
     seconds = ctypes.cast(frame.operands.buffers[0].contents.data, POINTER(c_float))[0]
-    now, latest = perf_counter_ns(), _joined(_words(frame.operands, 1))
+    now, latest = perf_counter_ns(), _join(_words(frame.operands, 1))
     is_earlier = seconds < max(0, latest - now) * 1e-9
-    _split(now + max(0, int(seconds * 1e9)) if is_earlier else latest, _words(frame.results, 0))
+    _split_words(now + max(0, int(seconds * 1e9)) if is_earlier else latest, _words(frame.results, 0))
 
 
 def _tick(frame: CallFrame) -> int | None:
     state, found = _words(frame.operands, 1), _words(frame.results, 0)
-    now, last, strip = perf_counter_ns(), _joined(state), state[2]
-    is_expired = now >= _joined(_words(frame.operands, 0))
+    now, last, strip = perf_counter_ns(), _join(state), state[2]
+    is_expired = now >= _join(_words(frame.operands, 0))
     if is_expired and frame.attributes.values[0].contents.value[0]:
         why = ErrorArguments(
             ctypes.sizeof(ErrorArguments), None, b"benchax: the time limit was reached", DEADLINE_EXCEEDED
         )
         return frame.api.contents.error_create(ctypes.byref(why))
-    _split(now, found)
+    _split_words(now, found)
     found[2] = next_strip(strip, now - last) if last else strip
     ctypes.cast(frame.results.buffers[1].contents.data, POINTER(c_uint8))[0] = is_expired
     return None

@@ -18,7 +18,7 @@ from jax.extend import core
 
 from benchax.clock import estimates, strips, survey
 from benchax.clock.scans import Scan
-from benchax.clock.strips import Arrays, Guard, Loop
+from benchax.clock.strips import Arrays, Guard, LoopFacts
 
 Rule = Callable[[Any, Arrays, Any, Guard], tuple[Arrays, Any]]
 """(equation, its operands, flag, guard) to (its results, flag)."""
@@ -26,7 +26,7 @@ Rule = Callable[[Any, Arrays, Any, Guard], tuple[Arrays, Any]]
 
 def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     """(outputs of the program, whether the time was up at the last look)."""
-    jaxpr, consts = survey.opened(program)
+    jaxpr, consts = survey.open_program(program)
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
     for eqn in jaxpr.eqns:
         if survey.is_checked(eqn):
@@ -92,14 +92,14 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
         return run(body_program, [*body_consts, *carry], flag, guard)
 
     carry = operands[of_condition + of_body :]
-    has_lanes = survey.opened(condition_program)[0].outvars[0].aval.shape != ()
+    has_lanes = survey.open_program(condition_program)[0].outvars[0].aval.shape != ()
     work = strips.while_loop_of_loops if survey.has_checked(condition_program) else strips.while_loop
     return work(condition, body, carry, flag, _loop(eqn, guard, has_lanes=has_lanes))
 
 
-def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> Loop:
+def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> LoopFacts:
     step_ns = unroll * sum(estimates.program_ns(program, survey.inner) for program in survey.inner(eqn))
-    return Loop(guard, step_ns, any(map(survey.has_checked, survey.inner(eqn))), has_lanes)
+    return LoopFacts(guard, step_ns, any(map(survey.has_checked, survey.inner(eqn))), has_lanes)
 
 
 def _constants_and_carried(eqn: Any) -> tuple[int, int]:
@@ -119,7 +119,7 @@ def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
         outputs, flag = run(program, [*consts, *carry, *x], flag, guard)
         return outputs[:of_carry], outputs[of_carry:], flag
 
-    rows = [v.aval for v in survey.opened(program)[0].outvars[of_carry:]]
+    rows = [v.aval for v in survey.open_program(program)[0].outvars[of_carry:]]
     length, reverse, unroll = (eqn.params[name] for name in ("length", "reverse", "unroll"))
     scan = Scan(step, rows, length, reverse, unroll, _loop(eqn, guard, unroll))
     carry, ys, flag = scan.run(carry, operands[of_consts + of_carry :], flag)

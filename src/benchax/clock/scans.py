@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.clock.strips import Arrays, Loop
+from benchax.clock.strips import Arrays, LoopFacts
 
 Step = Callable[[Arrays, Arrays, Any], tuple[Arrays, Arrays, Any]]
 """(carry, a row of each x, flag) to (carry, a row of each y, flag)."""
@@ -30,7 +30,7 @@ class Scan:
     length: int
     reverse: bool
     unroll: int
-    loop: Loop
+    loop: LoopFacts
 
     def run(self, carry: Arrays, xs: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
         """(carry, ys, flag)."""
@@ -65,7 +65,7 @@ class Scan:
             carry, row, flag = self.step(carry, [lax.index_in_dim(x, at, keepdims=False) for x in xs], flag)
             rows.append(row)
         columns = zip(*(reversed(rows) if self.reverse else rows), strict=True)
-        return carry, [_stacked(column) for column in columns] if n else self._empty(0), flag
+        return carry, [_stack(column) for column in columns] if n else self._empty(0), flag
 
     def _rest(self, carry: Arrays, xs: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
         """What is left after the loop; nothing of it counts if the loop was stopped."""
@@ -80,12 +80,12 @@ class Scan:
         return [jnp.zeros((*shape, *row.shape), row.dtype) for row in self.rows]
 
 
-def _stacked(rows: tuple[Any, ...]) -> Any:
+def _stack(rows: tuple[Any, ...]) -> Any:
     return lax.concatenate([lax.expand_dims(row, (0,)) for row in rows], 0)
 
 
 def in_strips(
-    step: Step, carry: Arrays, xs: Arrays, ys: Arrays, flag: Any, loop: Loop, length: int, reverse: bool
+    step: Step, carry: Arrays, xs: Arrays, ys: Arrays, flag: Any, loop: LoopFacts, length: int, reverse: bool
 ) -> tuple[Arrays, Arrays, Any]:
     """A scan of `length` steps that writes over `ys` row by row; of one step, without a look at the clock."""
 

@@ -47,7 +47,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopFacts:
     """What is known of a loop before it runs."""
 
     guard: Guard
@@ -68,7 +68,7 @@ class Loop:
         return is_unfinished & ~flag if self.is_nested and not self.guard.must_raise else is_unfinished
 
 
-def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, loop: Loop) -> tuple[Arrays, Any]:
+def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, loop: LoopFacts) -> tuple[Arrays, Any]:
     """`lax.while_loop` for a condition without loops to stop; bool[], or one bool per lane of a vmapped loop."""
 
     def strip(state: Any) -> Any:
@@ -94,7 +94,9 @@ def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, loop:
     return carry, flag
 
 
-def while_loop_of_loops(condition: Condition, body: Body, carry: Arrays, flag: Any, loop: Loop) -> tuple[Arrays, Any]:
+def while_loop_of_loops(
+    condition: Condition, body: Body, carry: Arrays, flag: Any, loop: LoopFacts
+) -> tuple[Arrays, Any]:
     """`lax.while_loop` for a condition with loops to stop: computed after the body, so that its flag can be carried."""
 
     def apart(carry: Arrays, flag: Any) -> tuple[Any, Any]:
@@ -133,7 +135,7 @@ def _any(lanes: Any) -> Any:
     return lanes if lanes.ndim == 0 else jnp.any(lanes)
 
 
-def _lanes(running: Callable[[], Any], new: Arrays, old: Arrays, loop: Loop) -> Arrays:
+def _lanes(running: Callable[[], Any], new: Arrays, old: Arrays, loop: LoopFacts) -> Arrays:
     """Lanes that have ended keep what they have."""
     if not loop.has_lanes:
         return new

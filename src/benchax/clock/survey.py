@@ -52,7 +52,7 @@ LONG_NS = 1e6
 """More than the few 0.1 ms by which stops are late anyway."""
 
 
-def opened(program: Any) -> tuple[Any, list[Any]]:
+def open_program(program: Any) -> tuple[Any, list[Any]]:
     """(the program, its constants), of an open or a closed one."""
     return (program.jaxpr, list(program.consts)) if isinstance(program, core.ClosedJaxpr) else (program, [])
 
@@ -79,7 +79,7 @@ def inner(eqn: Any) -> list[Any]:
 
 def equations(program: Any) -> Iterator[Any]:
     """Every equation of a program and of all programs in the parameters of its primitives, known or not."""
-    for eqn in opened(program)[0].eqns:
+    for eqn in open_program(program)[0].eqns:
         yield eqn
         for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
             if _is_program(leaf):
@@ -106,7 +106,7 @@ def _is_one_step(eqn: Any) -> bool:
 
 
 def has_checked(program: Any) -> bool:
-    return any(is_checked(eqn) for eqn in opened(program)[0].eqns)
+    return any(is_checked(eqn) for eqn in open_program(program)[0].eqns)
 
 
 def is_long_without_loops(program: Any) -> bool:
@@ -117,7 +117,7 @@ def is_long_without_loops(program: Any) -> bool:
 def _straight_ns(program: Any) -> float:
     return sum(
         sum(map(_straight_ns, inner(eqn))) if is_checked(eqn) else estimates.equation_ns(eqn, inner)
-        for eqn in opened(program)[0].eqns
+        for eqn in open_program(program)[0].eqns
     )
 
 
@@ -137,16 +137,16 @@ def _devices(eqn: Any) -> int:
     return max((s.num_devices for s in shardings if isinstance(s, jax.sharding.Sharding)), default=1)
 
 
-def unchecked(program: Any) -> tuple[str, ...]:
+def find_unchecked(program: Any) -> tuple[str, ...]:
     """What a deadline cannot stop in a rewritten program: the names of primitives, each once, sorted."""
     if is_spread(program):
         named = (*LOOPS, *OPAQUE, *SPREAD)
         return tuple(sorted({eqn.primitive.name for eqn in equations(program) if eqn.primitive.name in named}))
-    return tuple(sorted(set(_unchecked(program))))
+    return tuple(sorted(set(_walk_unchecked(program))))
 
 
-def _unchecked(program: Any) -> Iterator[str]:
-    for eqn in opened(program)[0].eqns:
+def _walk_unchecked(program: Any) -> Iterator[str]:
+    for eqn in open_program(program)[0].eqns:
         name = eqn.primitive.name
         if name in OPAQUE:
             if not str(eqn.params.get("target_name", "")).startswith("benchax_"):
@@ -155,10 +155,10 @@ def _unchecked(program: Any) -> Iterator[str]:
             yield f"{name} over references"
         elif programs := inner(eqn):
             for inside in programs:
-                yield from _unchecked(inside)
+                yield from _walk_unchecked(inside)
         elif any(e.primitive.name in {*LOOPS, *OPAQUE} for e in equations(_alone(program, eqn)) if e is not eqn):
             yield name
 
 
 def _alone(program: Any, eqn: Any) -> Any:
-    return opened(program)[0].replace(eqns=[eqn])
+    return open_program(program)[0].replace(eqns=[eqn])

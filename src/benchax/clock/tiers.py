@@ -99,13 +99,13 @@ def _library(path: Path, minor: int) -> Handlers:
     return lambda name: getattr(library, name)
 
 
-def _interpreted(minor: int) -> Handlers:
+def _interpreted_handlers(minor: int) -> Handlers:
     interpreted.api_minor = minor
     return lambda name: interpreted.HANDLERS[name]
 
 
 LOADERS: dict[Name, Callable[[int], Handlers]] = {
     "prebuilt": lambda minor: _library(building.prebuilt(), minor),
-    "built": lambda minor: _library(building.built(), minor),
-    "python": _interpreted,
+    "built": lambda minor: _library(building.build_library(), minor),
+    "python": _interpreted_handlers,
 }

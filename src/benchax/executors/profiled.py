@@ -27,7 +27,7 @@ from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Subject
 from benchax.model import Failure
 from benchax.profiling import nsys
-from benchax.profiling.program import Recorded, Recorder, Wish
+from benchax.profiling.program import ProgramRequest, Recorded, Recorder
 
 ENTRY = "benchax.executors.profiled:record_case"
 WARMUP_S = 0.2
@@ -44,7 +44,7 @@ class Request:
     """What is recorded, and how."""
 
     case: Case
-    wish: Wish
+    wish: ProgramRequest
     seed: int = 0
     runs: int | None = None
     """None: enough for LEAST_S."""

@@ -6,33 +6,28 @@ are on (accumulating in float32, after bf16). They are applied in the order of `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments import judging
-from benchax.experiments.base import Prepared, Seen, Variant
-from benchax.experiments.study import Side, Study, under
-from benchax.experiments.timing import Duel
+from benchax.experiments import variant_rows
+from benchax.experiments.base import Observation, PreparedVariant, Variant
+from benchax.experiments.lab import BASELINE, Lab, judge_variants
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.study import Study, StudySide, under
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark
 from benchax.results.experiment import Contribution, Experiment, VariantRow
 
-if TYPE_CHECKING:
-    from benchax.experiments.run import Request
-
-BASELINE, ALL = "baseline", "all"
-Judge = Callable[..., dict[str, VariantRow]]
+ALL = "all"
 
 
-def combined(
+def add_combination(
     found: Experiment,
     case: Case,
     variants: Mapping[str, Variant],
-    request: Request,
-    judge: Judge,
+    request: Lab,
     *,
     is_ablation: bool,
 ) -> Experiment:
@@ -42,16 +37,16 @@ def combined(
     if one is None or len(on) < 2:
         text = "there is no combination: " + (f"only {on[0]} can be on" if on else "no variant can be on")
         return replace(found, remarks=(*remarks, Remark("no-combination", "info", text)))
-    less: dict[str, Prepared | None] = {}
+    less: dict[str, PreparedVariant | None] = {}
     for name in on if is_ablation else ():
         others = [variants[other] for other in on if other != name]
         less[name] = _without(case, others, found, request)
-    sides = [Side(f"all but {name}", each.case, each.settings) for name, each in less.items() if each]
-    looked = request.look([Side(BASELINE, case), Side(ALL, one.case, one.settings), *sides])
+    sides = [StudySide(f"all but {name}", each.case, each.settings) for name, each in less.items() if each]
+    looked = request.study_sides([StudySide(BASELINE, case), StudySide(ALL, one.case, one.settings), *sides])
     if BASELINE not in looked.seen:
         text = f"there is no combination: {looked.failures[BASELINE].message}"
         return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
-    row = judge(case, {ALL: " + ".join(on)}, {ALL: one}, looked, found.baseline, request)[ALL]
+    row = judge_variants(case, {ALL: " + ".join(on)}, {ALL: one}, looked, found.baseline, request)[ALL]
     ablation = _contributions(one, less, row, looked, request) if is_ablation and row.status == "ok" else None
     if is_ablation and ablation is None:
         remarks = (*remarks, Remark("no-ablation", "warning", f"there is no ablation: all together, {row.reason}"))
@@ -65,10 +60,10 @@ def _candidates(found: Experiment, variants: Mapping[str, Variant]) -> list[Vari
 
 
 def _together(
-    case: Case, candidates: Sequence[Variant], found: Experiment, request: Request
-) -> tuple[Prepared | None, list[str], tuple[Remark, ...]]:
+    case: Case, candidates: Sequence[Variant], found: Experiment, request: Lab
+) -> tuple[PreparedVariant | None, list[str], tuple[Remark, ...]]:
     """(all that can be on, their names, what is to be said of the others)"""
-    whole: Prepared | None = None
+    whole: PreparedVariant | None = None
     on: list[str] = []
     notes: list[Remark] = []
     chosen = _fastest_of_families(case, candidates, found, request)
@@ -77,7 +72,7 @@ def _together(
             continue
         try:
             with under(whole.settings if whole else {}):
-                one = variant.prepare(whole.case if whole else case, request.told)
+                one = variant.prepare(whole.case if whole else case, request.variant_settings)
         except (NotAvailable, NotMeasured):
             continue  # alone it has a row that says why
         except Exception as error:  # the user's function, changed by those before: they go on without this one
@@ -85,11 +80,11 @@ def _together(
             notes.append(Remark("not-combined", "warning", f"{variant.name} is off among all: {why}"))
             continue
         if one.combines and one.measure is None:
-            whole, on = _merged(whole, one), [*on, variant.name]
+            whole, on = _merge(whole, one), [*on, variant.name]
     return whole, on, tuple(notes)
 
 
-def _fastest_of_families(case: Case, candidates: Sequence[Variant], found: Experiment, request: Request) -> set[str]:
+def _fastest_of_families(case: Case, candidates: Sequence[Variant], found: Experiment, request: Lab) -> set[str]:
     """Names, of each family one; the first of those that cannot be told apart."""
     clear = [row for row in found.rows if row.comparison and row.comparison.verdict in ("faster", "slower")]
     speed = {row.name: row.comparison.ratio or 1.0 for row in clear if row.comparison}
@@ -101,41 +96,41 @@ def _fastest_of_families(case: Case, candidates: Sequence[Variant], found: Exper
     return set(best.values())
 
 
-def _family(variant: Variant, case: Case, request: Request) -> str:
+def _family(variant: Variant, case: Case, request: Lab) -> str:
     try:
-        return variant.prepare(case, request.told).family
+        return variant.prepare(case, request.variant_settings).family
     except Exception:  # it has a row that says why, and may yet be on after others
         return ""
 
 
-def _merged(whole: Prepared | None, one: Prepared) -> Prepared:
+def _merge(whole: PreparedVariant | None, one: PreparedVariant) -> PreparedVariant:
     if whole is None:
-        return Prepared(one.case, one.tolerance, settings=one.settings)
+        return PreparedVariant(one.case, one.tolerance, settings=one.settings)
     tolerances = [t for t in (whole.tolerance, one.tolerance) if t is not None]
     settings = {**whole.settings, **one.settings}
-    return Prepared(one.case, max(tolerances, default=None), settings=settings)
+    return PreparedVariant(one.case, max(tolerances, default=None), settings=settings)
 
 
-def _without(case: Case, others: Sequence[Variant], found: Experiment, request: Request) -> Prepared | None:
+def _without(case: Case, others: Sequence[Variant], found: Experiment, request: Lab) -> PreparedVariant | None:
     whole, _, _ = _together(case, others, found, request)
     return whole
 
 
 def _contributions(
-    everything: Prepared,
-    less: Mapping[str, Prepared | None],
+    everything: PreparedVariant,
+    less: Mapping[str, PreparedVariant | None],
     row: VariantRow,
     looked: Study,
-    request: Request,
+    request: Lab,
 ) -> tuple[Contribution, ...]:
     duels = [
-        Duel(name, ALL, everything.case, f"all but {name}", one.case, {**everything.settings, **one.settings})
+        Pair(name, ALL, everything.case, f"all but {name}", one.case, {**everything.settings, **one.settings})
         for name, one in less.items()
         if one is not None and f"all but {name}" in looked.seen and not _is_same(looked, name)
     ]
-    comparisons = request.duels(duels)
+    comparisons = request.time_pairs(duels)
     rows = {name: _row_without(name, looked) for name in less}
-    return tuple(judging.contribution(name, comparisons.get(name), row, rows[name]) for name in less)
+    return tuple(variant_rows.contribution(name, comparisons.get(name), row, rows[name]) for name in less)
 
 
 def _is_same(looked: Study, name: str) -> bool:
@@ -146,11 +141,11 @@ def _is_same(looked: Study, name: str) -> bool:
 def _row_without(name: str, looked: Study) -> VariantRow:
     label = f"all but {name}"
     if label in looked.failures:
-        return judging.failed_row(label, "", looked.failures[label])
-    seen: Seen | None = looked.seen.get(label)
+        return variant_rows.failed_row(label, "", looked.failures[label])
+    seen: Observation | None = looked.seen.get(label)
     if seen is None:
-        return judging.refused_row(label, "", "not_available", "the others cannot be on without it")
-    row = judging.seen_row(label, "", seen)
+        return variant_rows.refused_row(label, "", "not_available", "the others cannot be on without it")
+    row = variant_rows.seen_row(label, "", seen)
     return (
         replace(row, sentence="does nothing here: the program is the same without it")
         if _is_same(looked, name)

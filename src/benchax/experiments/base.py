@@ -1,8 +1,8 @@
 """What a variant is: a way to change a case, under a name.
 
-A variant of the usual kind gives back another case, which does the same in another way; `experiments/run.py` compares
-the two. One that is no comparison of two functions (a sweep, starts of fresh processes) brings `measure`, which gives
-its own row or curve. A new variant is one class in a file of `experiments/variants/`, and one line there.
+A variant of the usual kind gives back another case, which does the same in another way; `experiments/experiment.py`
+compares the two. One that is no comparison of two functions (a sweep, starts of fresh processes) brings `measure`,
+which gives its own row or curve. A new variant is one class in a file of `experiments/variants/`, and one line there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """One side, as the worker that built it saw it. Plain data: it has come from another process."""
 
     signature: str
@@ -45,14 +45,14 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedVariant:
     """A variant of one case, ready to be measured."""
 
     case: Case
     """The transformed one: with the inputs of the original (the same `inputs` object), or its own."""
     tolerance: float | None = None
     """Permitted relative error; None: that of the outputs' own dtype (`numerics.tolerance`)."""
-    facts: Callable[[Seen, Seen, Comparison | None], Facts] | None = None
+    facts: Callable[[Observation, Observation, Comparison | None], Facts] | None = None
     """Extra facts, given the baseline, this variant, and the comparison of their run times where there is one."""
     measure: Callable[[Tell], VariantRow | Curve | tuple[VariantRow | Curve, ...]] | None = None
     """For what is no comparison of two functions: measures by itself, `case` is not used then."""
@@ -84,7 +84,7 @@ class Variant(Protocol):
         """What it needs that may not be there ("a GPU"); empty: nothing."""
         ...
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         """The variant of `case`.
 
         Args:

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 
 from benchax.case import Case
-from benchax.experiments.asked import arguments, halves, named, sizes
 from benchax.experiments.functions import plain
+from benchax.experiments.parsing import arguments, find_argument, halves, sizes
 from benchax.experiments.resized import Batched, of_arrays
 from benchax.measuring.inputs import make_inputs
 
@@ -25,15 +25,15 @@ class Vmapped:
     is_inner_jitted: bool = False
 
     def __call__(self, *args: Any) -> Any:
-        return self._made(*args)
+        return self._mapped(*args)
 
     @cached_property
-    def _made(self) -> Callable[..., Any]:
+    def _mapped(self) -> Callable[..., Any]:
         fn = jax.jit(self.fn) if self.is_inner_jitted else self.fn
         return jax.vmap(fn, in_axes=tuple(0 if mapped else None for mapped in self.is_mapped))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_made"}
+        return {key: value for key, value in vars(self).items() if key != "_mapped"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def batching(variant: str, case: Case, given: Mapping[str, Any]) -> Batching:
     text, listed = halves(variant, given[variant])
     chosen = sizes(variant, listed)
     words = tuple(text.split("+")) if text else ()
-    batched = tuple(dict.fromkeys(named(variant, word, permitted) for word in words or permitted))
+    batched = tuple(dict.fromkeys(find_argument(variant, word, permitted) for word in words or permitted))
     is_mapped = tuple(key in batched for key in permitted.values())
     alone = replace(unjitted, fn=of_arrays(unjitted, inputs), static=(), donate=())
     return Batching(unjitted, alone, seed, tuple(permitted), words, batched, is_mapped, chosen)

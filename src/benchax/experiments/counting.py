@@ -31,7 +31,7 @@ ENTRY = "benchax.experiments.counting:count_all"
 
 
 @dataclass(frozen=True)
-class Call:
+class CountedCall:
     """One call, as it went."""
 
     programs: int
@@ -52,7 +52,7 @@ class Call:
 class Counted:
     """Calls of one function, or why there are none."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[CountedCall, ...] = ()
     failure: Failure | None = None
 
     @property
@@ -69,7 +69,7 @@ class Counted:
         return next((call.disagreement for call in self.calls if call.disagreement), "")
 
 
-def counted(
+def count_ways(
     pool: Pool, ways: Mapping[str, Sequence[Case]], options: Options, tell: Callable[[str], None]
 ) -> dict[str, Counted]:
     """By way; the cases of one are calls of one jitted function, in order. The first way gives the right outputs."""
@@ -91,7 +91,7 @@ def counted(
 def _read(answer: Mapping[str, Any]) -> Counted:
     if "failure" in answer:
         return Counted(failure=Failure(**answer["failure"]))
-    return Counted(tuple(Call(**call) for call in answer["calls"]))
+    return Counted(tuple(CountedCall(**call) for call in answer["calls"]))
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Callable[.
             outputs: list[Any] = []
             try:
                 program = program_of(cases[0])
-                calls = [_called(program, case, seed, outputs, right) for case in cases]
+                calls = [_call_program(program, case, seed, outputs, right) for case in cases]
                 found[way] = {"calls": [dataclasses.asdict(call) for call in calls]}
             except (Exception, SystemExit) as error:
                 found[way] = {"failure": dataclasses.asdict(diagnose(error, "calls"))}
@@ -116,7 +116,7 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Callable[.
     return found, []
 
 
-def _called(program: Program, case: Case, seed: int, outputs: list[Any], right: Sequence[Any]) -> Call:
+def _call_program(program: Program, case: Case, seed: int, outputs: list[Any], right: Sequence[Any]) -> CountedCall:
     inputs = make_inputs(case, seed)
 
     def call() -> tuple[Any, float]:
@@ -131,7 +131,7 @@ def _called(program: Program, case: Case, seed: int, outputs: list[Any], right: 
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
     flops = _flops(program, inputs.args, inputs.kwargs) if programs else None
     wrong = _disagreement(result, right[len(outputs) - 1]) if right else ""
-    return Call(programs, first_s, again_s, flops, wrong)
+    return CountedCall(programs, first_s, again_s, flops, wrong)
 
 
 def _flops(program: Program, args: Any, kwargs: Any) -> float | None:
@@ -141,10 +141,10 @@ def _flops(program: Program, args: Any, kwargs: Any) -> float | None:
 
 
 def _disagreement(result: Any, right: Any) -> str:
-    return compare(_cropped(result, right), right, against="baseline").why
+    return compare(_crop(result, right), right, against="baseline").why
 
 
-def _cropped(result: Any, right: Any) -> Any:
+def _crop(result: Any, right: Any) -> Any:
     """The part of each array that the right result has too: the rest is padding."""
     if jax.tree.structure(result) != jax.tree.structure(right):
         return result

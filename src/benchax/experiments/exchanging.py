@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from benchax.errors import NotMeasured
 from benchax.experiments.base import Facts
-from benchax.experiments.recordings import middle, recorded
+from benchax.experiments.recordings import middle, record_readings
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Device
 from benchax.units import percent
@@ -38,10 +38,10 @@ class Shares(NamedTuple):
 
 def seen_communication(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
     """Of `call`, which is recorded, and waited for, several times."""
-    return told_shares(*recorded(call, devices, shares_of))
+    return describe_shares(*record_readings(call, devices, shares_of))
 
 
-def told_shares(found: Sequence[Shares], why: str) -> Facts:
+def describe_shares(found: Sequence[Shares], why: str) -> Facts:
     """Of the recording with the median share.
 
     Args:

@@ -25,7 +25,7 @@ InputsOf = Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]]
 
 
 def plain(case: Case, seed: int = 0) -> Case:
-    """The case with its un-jitted function; static and donated arguments of a jit are declared with the case then.
+    """The case with its eager function; static and donated arguments of a jit are declared with the case then.
 
     Raises:
         NotAvailable: the function under the jit cannot be reached, or calls change their arguments.
@@ -41,7 +41,7 @@ def plain(case: Case, seed: int = 0) -> Case:
     traced = programs.trace(program_of(replace(case, jit=True)), inputs.args, inputs.kwargs)
     infos = (programs.unwrapped(traced, jax.stages.Traced) or traced).args_info
     static = undeclared_static(infos, inputs.args, inputs.kwargs)
-    return replace(case, fn=under, static=static, donate=_donated(infos, len(inputs.args), static))
+    return replace(case, fn=under, static=static, donate=_find_donated(infos, len(inputs.args), static))
 
 
 def _refuse_stateful(case: Case, seed: int) -> None:
@@ -60,7 +60,7 @@ def _refuse_stateful(case: Case, seed: int) -> None:
         )
 
 
-def _donated(infos: Any, count: int, static: Positions) -> Positions:
+def _find_donated(infos: Any, count: int, static: Positions) -> Positions:
     """Arguments of which all leaves are donated, by position or name."""
     positions = [i for i in range(count) if i not in static]
     by_position = dict(zip(positions, infos[0], strict=True))
@@ -94,7 +94,7 @@ def is_float(leaf: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class SharedArguments:
     """A function of the arguments of two, which takes its own of them."""
 
     fn: Callable[..., Any]
@@ -142,7 +142,7 @@ def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
 
 def _part(case: Case, inputs: Inputs, start: int, both: Both, static: Positions) -> Case:
     names = tuple(inputs.kwargs)
-    fn = Part(case.fn, start, len(inputs.args) + len(names), names)
+    fn = SharedArguments(case.fn, start, len(inputs.args) + len(names), names)
     return replace(case, fn=fn, inputs=both, static=static, donate=_flat(case, inputs, case.donate, start))
 
 

@@ -1,7 +1,7 @@
 """A function's gradient as a case of its own, for variants that are about gradients: recomputation, micro-batches.
 
-The function has to be a loss: it returns one float. Slopes are taken in the first argument that consists of floats, as
-`jax.grad` takes the first.
+The function has to be a loss: it returns one float. The gradient is taken with respect to the first
+argument that consists of floats, as `jax.grad` takes the first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchax.measuring.inputs import Inputs, make_inputs
 
 @dataclass(frozen=True)
 class Gradient:
-    """Value and slopes of a loss."""
+    """Value and gradient of a loss."""
 
     loss: Callable[..., Any]
     argument: int
@@ -43,7 +43,7 @@ class Differentiated:
 
     @property
     def name(self) -> str:
-        """Of the argument in which slopes are taken."""
+        """The position of the argument that the gradient is taken with respect to (JAX's `argnums`)."""
         return self.names[self.gradient.argument]
 
     @property
@@ -55,11 +55,11 @@ class Differentiated:
         return self.with_gradient(replace(self.gradient, loss=loss))
 
     def with_gradient(self, gradient: Callable[..., Any]) -> Case:
-        """Another way to the same value and slopes."""
+        """Another way to the same value and gradient."""
         return replace(self.case, fn=gradient)
 
 
-def differentiated(case: Case, seed: int) -> Differentiated:
+def differentiate(case: Case, seed: int) -> Differentiated:
     """Traces the function, runs nothing.
 
     Raises:
@@ -80,7 +80,9 @@ def _argument(inputs: Inputs) -> int:
         leaves = jax.tree.leaves(tree)
         if i not in inputs.static and leaves and all(map(is_float, leaves)):
             return i
-    raise NotAvailable("no argument by position consists of float arrays, in which slopes could be taken")
+    raise NotAvailable(
+        "no argument by position consists of float arrays that a gradient could be taken with respect to"
+    )
 
 
 def of_arrays(

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchax.errors import NotMeasured
 from benchax.experiments.base import Facts
-from benchax.experiments.recordings import middle, recorded
+from benchax.experiments.recordings import middle, record_readings
 from benchax.profiling.events import read
 from benchax.profiling.intervals import unions
 from benchax.profiling.operations import KEEP, operations
@@ -29,10 +29,10 @@ class Idle(NamedTuple):
 
 def seen_idle(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
     """Of `call`, which is recorded, and waited for, several times."""
-    return told_idle(*recorded(call, devices, idle_of))
+    return describe_idle(*record_readings(call, devices, idle_of))
 
 
-def told_idle(found: Sequence[Idle], why: str) -> Facts:
+def describe_idle(found: Sequence[Idle], why: str) -> Facts:
     """Of the recording of median length.
 
     Args:

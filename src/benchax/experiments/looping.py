@@ -1,26 +1,21 @@
-"""`benchax.experiments.loops`: a loop in five ways, each measured beside the plain Python loop."""
+"""`benchax.experiments.loops`: a loop in five ways, each compared with the plain Python loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from benchax.case import Case, make_case, name_of
-from benchax.errors import NotAvailable, UsageError
-from benchax.experiments import judging
-from benchax.experiments.base import Prepared
-from benchax.experiments.run import BASELINE, Request, judged, quiet
-from benchax.experiments.study import Side
-from benchax.experiments.variants.loops import PLAIN, TURNS, WAYS, Condition, InPython, Step, checked_turns
-from benchax.model import Absent
+from benchax.case import make_case, name_of
+from benchax.errors import UsageError
+from benchax.experiments.lab import Lab, quiet
+from benchax.experiments.loop_forms import TRIP_COUNT, Condition, InPython, LoopBody, check_trip_count, measure_loop
 from benchax.options import resolve
 from benchax.pairing.session import Effort
-from benchax.results.experiment import Experiment, VariantRow
+from benchax.results.experiment import Experiment
 
 
 def loops(
-    step: Step,
+    step: LoopBody,
     init: Any,
     n: int | Condition,
     *,
@@ -37,9 +32,9 @@ def loops(
             state = step(i, state)
 
     Args:
-        step: one turn, of shapes and dtypes that stay as they are.
+        step: one iteration, of shapes and dtypes that stay as they are.
         init: the first state: arrays, pytrees, specs such as "f32[1024]".
-        n: number of turns, or a condition of the state: the loop goes on while `n(state)` is true. Then there is no
+        n: trip count, or a condition of the state: the loop goes on while `n(state)` is true. Then there is no
             scan, and nothing to unroll.
         max_time_s: begin no further process after this long, but for confirming a change.
         timeout_s: of each stage in the worker processes.
@@ -51,34 +46,7 @@ def loops(
     """
     if not callable(step):
         raise UsageError(f"step={step!r} cannot be called", "a function step(i, state) that returns the next state")
-    n = checked_turns(f"n={n!r}", n, TURNS)
+    n = check_trip_count(f"n={n!r}", n, TRIP_COUNT)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(InPython(step, n), (init,), name=name or name_of(step), jit=False)
-    return run(case, step, n, Request(options, {}, Effort(max_time_s=max_time_s), progress))
-
-
-def run(case: Case, step: Step, n: int | Condition, request: Request) -> Experiment:
-    titles = {way.name: way.title for way in WAYS}
-    prepared: dict[str, Prepared] = {}
-    rows: dict[str, VariantRow] = {}
-    for way in WAYS:
-        try:
-            prepared[way.name] = way.of(case, step, n)
-        except NotAvailable as error:
-            rows[way.name] = judging.refused_row(way.name, way.title, "not_available", error.problem)
-    looked = request.look([Side(BASELINE, case), *(Side(way, one.case) for way, one in prepared.items())])
-    if BASELINE not in looked.seen:
-        row = judging.failed_row(BASELINE, PLAIN, looked.failures[BASELINE])
-        return Experiment(case.id.label, "", row, environment=looked.environment)
-    seen = looked.seen[BASELINE]
-    baseline = judging.seen_row(BASELINE, PLAIN, seen)
-    rows |= judged(case, titles, prepared, looked, baseline, request)
-    listed = tuple(_without_flops(rows[way.name]) for way in WAYS)
-    return Experiment(case.id.label, seen.signature, baseline, listed, environment=looked.environment)
-
-
-def _without_flops(row: VariantRow) -> VariantRow:
-    """XLA counts the body of a loop once, so that the rows could not be compared."""
-    if row.flops is None or row.name == "unrolled":
-        return row
-    return replace(row, flops=None, absent=(*row.absent, Absent("flops", "XLA counts the body of a loop once")))
+    return measure_loop(case, step, n, Lab(options, {}, Effort(max_time_s=max_time_s), progress))

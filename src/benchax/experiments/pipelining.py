@@ -11,8 +11,8 @@ from typing import Any
 
 from benchax.case import Case, make_case
 from benchax.environment import capture
-from benchax.experiments.judging import failed_row, refused_row
-from benchax.experiments.run import BASELINE, quiet
+from benchax.experiments.lab import BASELINE, quiet
+from benchax.experiments.variant_rows import failed_row, refused_row
 from benchax.experiments.variants.pipeline import (
     MICRO_BATCHES,
     Chain,
@@ -68,10 +68,10 @@ def pipeline(
     case = make_case(Chain(stages), (x,), name=name or f"pipeline of {len(stages)} stages")
     piped = Piped(case, 0, stages, numbers)
     told = tried_in_worker(piped, options, progress)
-    return _failed(case, told) if isinstance(told, Failure) else _experiment(piped, told)
+    return _fail(case, told) if isinstance(told, Failure) else _experiment(piped, told)
 
 
-def _failed(case: Case, failure: Failure) -> Experiment:
+def _fail(case: Case, failure: Failure) -> Experiment:
     return Experiment(case.id.label, "", failed_row(BASELINE, WHOLE, failure), environment=capture(with_jax=False))
 
 

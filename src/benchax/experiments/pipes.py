@@ -22,10 +22,10 @@ import numpy as np
 from benchax.environment import jax_facts
 from benchax.errors import NotAvailable
 from benchax.executors import pickling
-from benchax.experiments.asked import value_of
 from benchax.experiments.idling import seen_idle
+from benchax.experiments.parsing import value_of
 from benchax.experiments.variants.pipeline import Chain, Piped, Stage
-from benchax.experiments.variants.sharding import cores, front, pretend, timed
+from benchax.experiments.variants.sharding import cores, front, pretend, time_calls
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
@@ -54,20 +54,20 @@ def try_pipeline(argument: tuple[bytes, int, int], say: Callable[..., None]) -> 
     batch = value_of(inputs, piped.batch)
     with without_cache():
         say("whole")
-        expected = _expected(piped, inputs)
+        expected = _compute_expected(piped, inputs)
         say("stages")
         jax.eval_shape(Chain(piped.stages), batch)  # a stage that fails is told once, not for each number of parts
         pipe = Pipe(tuple(map(jax.jit, piped.stages)), tuple(jax.devices()[:count]))
         say("trial")
-        hindrance = hindrance_of(count, cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
+        skip_reason = skip_reason_of(count, cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
         points: list[dict[str, Any]] = []
         for parts in piped.numbers:
             say(f"{parts} micro-batches", again=True)
-            points.append(tried(pipe, batch, parts, expected, is_timed=not hindrance))
-    return {**told, "points": points, "hindrance": hindrance}, []
+            points.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
+    return {**told, "points": points, "skip_reason": skip_reason}, []
 
 
-def _expected(piped: Piped, inputs: Inputs) -> Any:
+def _compute_expected(piped: Piped, inputs: Inputs) -> Any:
     """Of the whole batch on one device. Called with copies: a function may take its inputs away (donation)."""
     args, kwargs = inputs.renewed()
     return jax.block_until_ready(program_of(piped.case).call(*args, **kwargs))
@@ -87,7 +87,7 @@ class Pipe:
             for stage in range(last, -1, -1):
                 part = tick - stage
                 if 0 <= part < len(values):
-                    values[part] = self._done(stage, values[part])
+                    values[part] = self._await_stage(stage, values[part])
         return values
 
     def handed_bytes(self, part: Any) -> tuple[int, ...]:
@@ -105,14 +105,14 @@ class Pipe:
             inputs.append(jax.block_until_ready(jax.device_put(value, device)))
             value = jax.block_until_ready(self.stages[stage](inputs[-1]))
         calls = [lambda s=stage: self.stages[s](inputs[s]) for stage in range(len(inputs))]
-        alone_s = max(timed(call, TRIAL_S)[0] for call in calls)
-        return timed(lambda: [call() for call in calls], TRIAL_S)[0] / alone_s
+        alone_s = max(time_calls(call, TRIAL_S)[0] for call in calls)
+        return time_calls(lambda: [call() for call in calls], TRIAL_S)[0] / alone_s
 
-    def _done(self, stage: int, value: Any) -> Any:
+    def _await_stage(self, stage: int, value: Any) -> Any:
         return self.stages[stage](jax.device_put(value, self.devices[stage]))
 
 
-def hindrance_of(devices: int, cores: int, slowdown: Callable[[], float]) -> str:
+def skip_reason_of(devices: int, cores: int, slowdown: Callable[[], float]) -> str:
     """Why times of fake devices would not stand for devices; empty: nothing speaks against them."""
     if cores < devices:
         return f"{devices} fake devices share {cores} {'core' if cores == 1 else 'cores'}"
@@ -124,17 +124,20 @@ def hindrance_of(devices: int, cores: int, slowdown: Callable[[], float]) -> str
     return ""
 
 
-def tried(pipe: Pipe, batch: Any, count: int, expected: Any, *, is_timed: bool) -> dict[str, Any]:
+def try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, *, is_timed: bool) -> dict[str, Any]:
     try:
-        parts = _cut(batch, count)
+        parts = _split_batch(batch, count)
         outputs = _together(jax.block_until_ready(pipe(parts)))
-        handed = ("handed on:", _handed(pipe.handed_bytes(parts[0]), count))
+        handed = ("handed on:", _describe_transfers(pipe.handed_bytes(parts[0]), count))
         if why := compare(outputs, expected, against="baseline").why:
             return {"facts": (("wrong result:", why), handed), "time": (None, None, None)}
         predicted = ("idle by the formula, if stages are equal:", percent(bubble(len(pipe.devices), count)))
         if not is_timed:
             return {"facts": (predicted, handed), "time": (None, None, None)}
-        facts, time = (predicted, *seen_idle(lambda: pipe(parts), pipe.devices), handed), timed(lambda: pipe(parts))
+        facts, time = (
+            (predicted, *seen_idle(lambda: pipe(parts), pipe.devices), handed),
+            time_calls(lambda: pipe(parts)),
+        )
         if time[1] is None:  # a median without its interval is no number to stand behind
             return {"facts": (*facts, UNTIMED), "time": (None, None, None)}
         return {"facts": facts, "time": time}
@@ -149,7 +152,7 @@ def bubble(stages: int, micro_batches: int) -> float:
     return (stages - 1) / (micro_batches + stages - 1)
 
 
-def _cut(batch: Any, count: int) -> list[Any]:
+def _split_batch(batch: Any, count: int) -> list[Any]:
     """Parts of equal length, ready on the first device."""
     rows = front(batch)
     if rows is None:
@@ -168,7 +171,7 @@ def _together(outputs: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(outputs))
 
 
-def _handed(sizes: tuple[int, ...], count: int) -> str:
+def _describe_transfers(sizes: tuple[int, ...], count: int) -> str:
     """1.50 MiB in 8 transfers"""
     transfers = len(sizes) * count
     return f"{size(sum(sizes) * count)} in {transfers} {'transfer' if transfers == 1 else 'transfers'}"

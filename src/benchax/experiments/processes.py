@@ -29,8 +29,8 @@ from benchax.pairing.session import Step
 FILE = "bench_revived.py"
 _BENCH = """
 from pathlib import Path
-from benchax.experiments.processes import revived
-benchmark = revived(Path(__file__).parent)
+from benchax.experiments.processes import revive
+benchmark = revive(Path(__file__).parent)
 """
 Judge = Callable[..., list[Comparison]]
 
@@ -123,8 +123,8 @@ def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
     return Launch(Version(condition.label), folder=folder)
 
 
-def revived(folder: Path) -> Benchmark:
-    """In the process of a pair, before its back end starts: sets the condition, and gives the benchmark."""
+def revive(folder: Path) -> Benchmark:
+    """In the process of a pair, before its backend starts: sets the condition, and gives the benchmark."""
     told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
     os.environ.update(told["environ"])
     content = (folder / "benchmark.pickle").read_bytes()

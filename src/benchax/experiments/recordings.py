@@ -19,7 +19,7 @@ PROFILES, LEAST_PROFILES = 7, 3
 """Recordings of one call each, and how many of them have to be whole."""
 
 
-class Reading(Protocol):
+class RecordingReading(Protocol):
     """What one recording says. Readings have an order, of which the middle is told."""
 
     @property
@@ -27,10 +27,10 @@ class Reading(Protocol):
     def __lt__(self, other: Any, /) -> bool: ...
 
 
-R = TypeVar("R", bound=Reading)
+R = TypeVar("R", bound=RecordingReading)
 
 
-def recorded(
+def record_readings(
     call: Callable[[], Any], devices: Sequence[Any], read: Callable[[bytes, Sequence[str]], R]
 ) -> tuple[list[R], str]:
     """(what `read` says of each recording, why it says nothing of the others). Waits for the results of `call`.

@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from benchax.case import Case
-from benchax.experiments.asked import Axis
+from benchax.experiments.parsing import CommonAxis
 from benchax.measuring.inputs import Inputs, make_inputs
 
 Call = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
-def changed(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> Call:
+def change_arrays(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> Call:
     """The call with `change(argument, array)` in place of each array."""
 
     def each(key: int | str, tree: Any) -> Any:
@@ -36,22 +36,22 @@ class Resized:
 
     case: Case
     seed: int
-    axes: tuple[Axis, ...]
+    axes: tuple[CommonAxis, ...]
     size: int
     padded: int | None = None
 
     def __call__(self) -> Call:
-        return changed(make_inputs(self.case, self.seed), self._leaf)
+        return change_arrays(make_inputs(self.case, self.seed), self._leaf)
 
     def _leaf(self, key: int | str, leaf: Any) -> Any:
         for axis in self.axes:
             if axis.argument == key:
                 leaf = jnp.take(leaf, jnp.arange(self.size) % leaf.shape[axis.axis], axis=axis.axis)
-                leaf = _padded(leaf, axis.axis, self.padded or self.size)
+                leaf = _pad(leaf, axis.axis, self.padded or self.size)
         return leaf
 
 
-def _padded(leaf: Any, axis: int, size: int) -> Any:
+def _pad(leaf: Any, axis: int, size: int) -> Any:
     missing = [(0, size - n if i == axis else 0) for i, n in enumerate(leaf.shape)]
     return jnp.pad(leaf, missing) if size > leaf.shape[axis] else leaf
 
@@ -98,7 +98,7 @@ class Batched:
 
     def __call__(self) -> Call:
         inputs = make_inputs(self.case, self.seed)
-        args, kwargs = changed(inputs, self._leaf)
+        args, kwargs = change_arrays(inputs, self._leaf)
         dynamic = [value for i, value in enumerate(args) if i not in inputs.static]
         return (*dynamic, *(value for name, value in kwargs.items() if name not in inputs.static)), {}
 

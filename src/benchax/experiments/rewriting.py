@@ -77,7 +77,7 @@ class Rewritten:
 
         for equation in jaxpr.eqns:
             operands = [_value(v, values) for v in equation.invars]
-            if (inner := called(equation)) is not None:
+            if (inner := inner_program(equation)) is not None:
                 results = self._run(inner.jaxpr, inner.consts, operands)
             else:
                 results = self.change(equation, operands, evaluate)
@@ -85,7 +85,7 @@ class Rewritten:
         return [_value(v, values) for v in jaxpr.outvars]
 
 
-def called(equation: Any) -> Any:
+def inner_program(equation: Any) -> Any:
     """The program of an inner jit; None of other equations."""
     return equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
 

@@ -43,7 +43,7 @@ def _run(closed: Any, arguments: Sequence[Any]) -> list[Any]:
         later = [*(v for eqn in jaxpr.eqns[start + length :] for v in eqn.invars), *jaxpr.outvars]
         taken, made = _crossing(inside, later)
         part = jaxpr.replace(constvars=[], invars=taken, outvars=made, eqns=list(inside))
-        results = jax.checkpoint(_evaluated(part))(*(values[v] for v in taken))
+        results = jax.checkpoint(_evaluate_segment(part))(*(values[v] for v in taken))
         values.update(zip(made, results, strict=True))
     return [v.val if isinstance(v, core.Literal) else values[v] for v in jaxpr.outvars]
 
@@ -56,5 +56,5 @@ def _crossing(inside: Sequence[Any], later: Sequence[Any]) -> tuple[list[Any], l
     return list(taken), [v for v in made if v in wanted]
 
 
-def _evaluated(part: Any) -> Callable[..., list[Any]]:
+def _evaluate_segment(part: Any) -> Callable[..., list[Any]]:
     return lambda *values: eval_jaxpr(part, (), *values)

@@ -28,7 +28,7 @@ from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
 from benchax.experiments import errors as error_of
-from benchax.experiments.base import Seen
+from benchax.experiments.base import Observation
 from benchax.experiments.functions import Converted, plain
 from benchax.measuring import memory, stages
 from benchax.measuring.diagnosis import diagnose
@@ -46,7 +46,7 @@ _PRECISION = re.compile(r", operand_precision=\{[\w,]*\}")
 
 
 @dataclass(frozen=True)
-class Side:
+class StudySide:
     """What is looked at: a case under settings of JAX."""
 
     name: str
@@ -59,12 +59,12 @@ class Side:
 class Study:
     """What came of it: of each side either what was seen or its failure."""
 
-    seen: Mapping[str, Seen]
+    seen: Mapping[str, Observation]
     failures: Mapping[str, Failure]
     environment: Environment | None
 
 
-def study(pool: Pool, sides: Sequence[Side], options: Options, tell: Callable[[str], None]) -> Study:
+def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callable[[str], None]) -> Study:
     """Looks at all sides, the baseline first."""
     left, failures, no_reference = list(sides), dict[str, Failure](), ""
     while sides[0] in left:
@@ -89,7 +89,7 @@ def study(pool: Pool, sides: Sequence[Side], options: Options, tell: Callable[[s
 
 
 def _read(document: Mapping[str, Any], failures: dict[str, Failure]) -> Study:
-    seen: dict[str, Seen] = {}
+    seen: dict[str, Observation] = {}
     for name, answer in document["sides"].items():
         if "failure" in answer:
             failures[name] = Failure(**answer["failure"])
@@ -99,8 +99,8 @@ def _read(document: Mapping[str, Any], failures: dict[str, Failure]) -> Study:
     return Study(seen, failures, environment)
 
 
-def _as_seen(answer: dict[str, Any]) -> Seen:
-    return Seen(
+def _as_seen(answer: dict[str, Any]) -> Observation:
+    return Observation(
         **answer
         | {
             "plan": Memory(**answer["plan"]),
@@ -114,7 +114,7 @@ def _as_seen(answer: dict[str, Any]) -> Seen:
 
 
 def look_at_all(
-    argument: tuple[tuple[Side, ...], int, str], say: Callable[..., None]
+    argument: tuple[tuple[StudySide, ...], int, str], say: Callable[..., None]
 ) -> tuple[dict[str, Any], list[Any]]:
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
@@ -150,7 +150,7 @@ def under(settings: Mapping[str, Any]) -> Iterator[None]:
             jax.config.update(name, value)
 
 
-def look(side: Side, seed: int, reference: _Reference) -> Seen:
+def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
     inputs = make_inputs(side.case, seed)
     program = program_of(side.case, inputs)
     built = stages.build(program, inputs, lambda stage: None)
@@ -160,7 +160,7 @@ def look(side: Side, seed: int, reference: _Reference) -> Seen:
     hlo = (built.compiled.as_text() or "") if built.compiled else ""
     counted = cost(built.compiled, hlo) if built.compiled else None
     stablehlo = built.lowered.as_text() if built.lowered and normalized.elides_constants(hlo) else ""
-    return Seen(
+    return Observation(
         signature=inputs.signature,
         build_s=sum(built.seconds.values()) if "compile" in built.seconds else None,
         digest=_digest(hlo, stablehlo),
@@ -169,7 +169,7 @@ def look(side: Side, seed: int, reference: _Reference) -> Seen:
         outputs=signature((subject.outputs,), {}, ()),
         errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs)),
         bound=max((tolerance(leaf.dtype) for leaf in error_of.leaves(subject.outputs).values()), default=0.0),
-        observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed(subject)),
+        observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed_bytes(subject)),
         absent=tuple(absent),
         facts=dict(side.look(hlo)) if side.look else {},
     )
@@ -191,7 +191,7 @@ def _or_absent(absent: list[Absent], what: str, call: Callable[[], Any]) -> Any:
         return None
 
 
-def _observed(subject: Subject) -> int:
+def _observed_bytes(subject: Subject) -> int:
     if jax.default_backend() != "cpu":
         raise NotMeasured("an accelerator's mark tells only the first call of a process")
     # Copies for a donating function are made before the reading begins.

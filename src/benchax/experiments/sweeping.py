@@ -14,8 +14,8 @@ from typing import Any, Literal
 from benchax.case import Case
 from benchax.executors.pool import Pool, shared_pool
 from benchax.experiments.base import Facts, Tell
-from benchax.experiments.counting import Counted, counted
-from benchax.experiments.timing import Duel, timed
+from benchax.experiments.counting import Counted, count_ways
+from benchax.experiments.pair_timing import Pair, time_pairs
 from benchax.model import Comparison, Options
 from benchax.options import resolve
 from benchax.pairing.session import Effort
@@ -29,27 +29,27 @@ MAX_TIME_S = 60.0
 
 
 @dataclass(frozen=True)
-class Means:
+class SweepSettings:
     """How a sweep measures."""
 
     options: Options
     effort: Effort
-    timed: Callable[..., dict[str, Comparison]] = timed
-    counted: Callable[..., dict[str, Counted]] = counted
+    timed: Callable[..., dict[str, Comparison]] = time_pairs
+    counted: Callable[..., dict[str, Counted]] = count_ways
     pool: Callable[[], Pool] = shared_pool
 
-    def duels(self, duels: Sequence[Duel], tell: Tell) -> dict[str, Comparison]:
+    def time_pairs_of_sweep(self, duels: Sequence[Pair], tell: Tell) -> dict[str, Comparison]:
         return self.timed(duels, self.options, self.effort, tell)
 
     def count(self, ways: Mapping[str, Sequence[Case]], tell: Tell) -> dict[str, Counted]:
         return self.counted(self.pool(), ways, self.options, tell)
 
 
-def means(given: Mapping[str, Any]) -> Means:
+def means(given: Mapping[str, Any]) -> SweepSettings:
     """Of what a variant is told: the options and the effort of the experiment, where they are there."""
     options = given.get("options") or resolve({"seed": given.get("seed", 0)})
     effort = given.get("effort") or Effort(max_time_s=MAX_TIME_S)
-    return Means(options, replace(effort, looks=LOOKS))
+    return SweepSettings(options, replace(effort, looks=LOOKS))
 
 
 Half = Literal["baseline", "candidate"]
@@ -73,10 +73,10 @@ def reading(*sides: tuple[Comparison | None, Half]) -> Reading | None:
     return median(medians), low, high
 
 
-def ladder(labels: Sequence[str], cases: Sequence[Case]) -> list[Duel]:
+def ladder(labels: Sequence[str], cases: Sequence[Case]) -> list[Pair]:
     """Each beside the one before it, under its own label."""
     steps = range(1, len(cases))
-    return [Duel(labels[i], labels[i - 1], cases[i - 1], labels[i], cases[i]) for i in steps]
+    return [Pair(labels[i], labels[i - 1], cases[i - 1], labels[i], cases[i]) for i in steps]
 
 
 def points(

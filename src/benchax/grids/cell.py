@@ -21,7 +21,7 @@ from benchax import codec
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.grids import timing, trees
-from benchax.grids.plan import Point
+from benchax.grids.plan import DataPoint
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -45,12 +45,12 @@ class Say(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
+class CellRequest:
     """All that a worker needs to know about a cell."""
 
     function: str
     fn: Callable[..., Any]
-    point: Point
+    point: DataPoint
     seeds: tuple[int, ...]
     """One per trial."""
     timer: str = "wall"
@@ -64,7 +64,7 @@ class Request:
 
 
 @dataclass
-class Record:
+class CellRecord:
     """What is known so far: told on the way, and again in the answer."""
 
     say: Say
@@ -105,13 +105,13 @@ def environment(argument: Any, say: Say) -> tuple[dict[str, Any], list[np.ndarra
     return codec.to_document(bare), []
 
 
-def measure_cell(request: Request, say: Say) -> tuple[dict[str, Any], list[np.ndarray]]:
+def measure_cell(request: CellRequest, say: Say) -> tuple[dict[str, Any], list[np.ndarray]]:
     """(document, leaves of the outputs of all trials).
 
     The document holds `signature`, `stages`, `absent`, `trials` (nanoseconds of each call, per trial), `shape`,
     `failure` (None if all went well), `outputs` and `not_kept`.
     """
-    record, failure = Record(say, request.output_limit_bytes), None
+    record, failure = CellRecord(say, request.output_limit_bytes), None
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
@@ -131,7 +131,7 @@ def measure_cell(request: Request, say: Say) -> tuple[dict[str, Any], list[np.nd
     return document, record.arrays
 
 
-def _measure(request: Request, record: Record) -> None:
+def _measure(request: CellRequest, record: CellRecord) -> None:
     record.enter("inputs")
     case = make_case(request.fn, name=request.function)
     inputs = _inputs(request, case, request.seeds[0])
@@ -162,7 +162,7 @@ def _first_run(subject: Subject, facts: dict[str, Any], absent: list[dict[str, s
     return replace(subject, outputs=ready.outcome(result))
 
 
-def _check(request: Request, record: Record, subject: Subject) -> None:
+def _check(request: CellRequest, record: CellRecord, subject: Subject) -> None:
     """Raises `WrongShape`. What cannot be the answer is not worth timing."""
     shape = trees.shape_text(*trees.taken_apart(subject.returned))
     record.told["shape"] = shape
@@ -178,7 +178,7 @@ def _check(request: Request, record: Record, subject: Subject) -> None:
         raise WrongShape(f"{shape}, which the check refused")
 
 
-def _trials(request: Request, record: Record, subject: Subject, case: Case) -> None:
+def _trials(request: CellRequest, record: CellRecord, subject: Subject, case: Case) -> None:
     """One trial after the other, each on fresh inputs; every step of each has the whole budget of a call."""
     record.told["trials"] = trials = []
     signature = subject.inputs.signature
@@ -208,16 +208,16 @@ def _one_call(subject: Subject) -> tuple[Subject, int]:
     return replace(subject, outputs=ready.outcome(result)), ns
 
 
-def _inputs(request: Request, case: Case, seed: int) -> Inputs:
+def _inputs(request: CellRequest, case: Case, seed: int) -> Inputs:
     def factory() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        made = _made(request.point, seed)
+        made = _make_inputs(request.point, seed)
         # Named tuples are one input, as any other pytree is.
         return (made if type(made) is tuple else (made,)), {}
 
     return make_inputs(replace(case, inputs=factory), seed)
 
 
-def _made(point: Point, seed: int) -> Any:
+def _make_inputs(point: DataPoint, seed: int) -> Any:
     if point.make is not None:
         return point.make(jax.random.key(seed), point.value)
     # A callable pytree (an equinox module) is data.

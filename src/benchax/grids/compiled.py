@@ -26,8 +26,8 @@ from benchax.clock.selftest import tier
 from benchax.clock.stamps import elapsed_s, stamp
 from benchax.errors import NotAvailable, UsageError
 from benchax.grids import compiled_functions
-from benchax.grids.compiled_functions import Form, Leaves, Traced
-from benchax.grids.compiled_repetitions import Cell, measured, unmeasured
+from benchax.grids.compiled_functions import Leaves, OutputForm, Traced
+from benchax.grids.compiled_repetitions import CompiledCell, measure_function, skip_function
 from benchax.grids.compiled_result import CompiledGridResult, Status
 from benchax.grids.plan import named_functions, whole
 from benchax.grids.postprocessing import checked_clip
@@ -134,10 +134,10 @@ class CompiledGrid:
 
     def _run(self, x: Any, own_s: Any, total_s: Any) -> CompiledGridResult:
         args = x if type(x) is tuple else (x,)
-        form, functions = self._traced(args)
+        form, functions = self._trace(args)
         inputs, now = stamp(jax.tree.leaves(args))
         latest = handlers.deadline(tier(), total_s, now)
-        cells: list[Cell] = []
+        cells: list[CompiledCell] = []
         for k, function in enumerate(functions):
             # The blanks pass through the stamp, so that arrays are made of them now, not while another one is timed.
             (inputs, blanks, _), now = stamp((inputs, blanks_of(form, self.fill), now))
@@ -152,7 +152,7 @@ class CompiledGrid:
         (cells, _), _ = stamp((cells, now))
         return self._result(functions, form, jax.tree.map(lambda *rows: jnp.stack(rows), *cells))
 
-    def _traced(self, args: tuple[Any, ...]) -> tuple[Form, list[Traced]]:
+    def _trace(self, args: tuple[Any, ...]) -> tuple[OutputForm, list[Traced]]:
         """(what outputs should look like, the functions)."""
         traced = [compiled_functions.trace(name, f, args) for name, f in self.functions.items()]
         if self.like is None:
@@ -160,27 +160,27 @@ class CompiledGrid:
         else:
             of, given = (self.like, args) if callable(self.like) else (lambda like: like, (self.like,))
             form = compiled_functions.program_of(of, given)[1]
-        traced = [compiled_functions.checked(t, form) for t in traced]
+        traced = [compiled_functions.check_form(t, form) for t in traced]
         if self.stop_inside:
             traced = [compiled_functions.with_guard(t, jax.tree.leaves(args)) for t in traced]
         return form, traced
 
     def _part(
         self, function: Traced, inputs: Leaves, blank: Leaves, now: Any, until: Any
-    ) -> tuple[Leaves, Cell, Traced]:
+    ) -> tuple[Leaves, CompiledCell, Traced]:
         """(inputs, what the function left behind, the function as it is known now)."""
         if function.is_runnable:
             try:
-                return *measured(function, self.repeats, inputs, blank, now, until), function
+                return *measure_function(function, self.repeats, inputs, blank, now, until), function
             except Exception as error:  # it traces alone, but not inside of a loop: an ordered effect, for instance
-                function = compiled_functions.failed(function, error)
-        return inputs, unmeasured(function.refused or Status.error, self.repeats, blank, now), function
+                function = compiled_functions.as_failed(function, error)
+        return inputs, skip_function(function.refused or Status.error, self.repeats, blank, now), function
 
-    def _result(self, functions: list[Traced], form: Form, cells: Cell) -> CompiledGridResult:
+    def _result(self, functions: list[Traced], form: OutputForm, cells: CompiledCell) -> CompiledGridResult:
         is_timed = jnp.arange(self.repeats) < cells.count[:, None]
         timings = jnp.where(is_timed, elapsed_s(cells.stamps[:, :, 0], cells.stamps[:, :, 1]), jnp.nan)
         return CompiledGridResult(
-            outputs=form.tree_of([self._finished(leaf) for leaf in cells.outputs]),
+            outputs=form.tree_of([self._finish(leaf) for leaf in cells.outputs]),
             timings=timings.astype(jnp.float32),
             count=cells.count,
             status=cells.status,
@@ -194,14 +194,14 @@ class CompiledGrid:
             clock=self.clock,
         )
 
-    def _finished(self, output: Any) -> Any:
+    def _finish(self, output: Any) -> Any:
         """After all timing is done."""
         if self.clip is not None and jnp.issubdtype(output.dtype, jnp.number):
             output = jnp.clip(output, *self.clip)
         return jnp.nan_to_num(output) if self.nan_to_num else output
 
 
-def blanks_of(form: Form, fill: float | None) -> Leaves:
+def blanks_of(form: OutputForm, fill: float | None) -> Leaves:
     """One number for each leaf of the outputs. NaN cannot be taken for a result; integers have none."""
     values = [(math.nan if jnp.issubdtype(s.dtype, jnp.inexact) else 0) if fill is None else fill for s in form.leaves]
     return [jnp.asarray(value, s.dtype) for value, s in zip(values, form.leaves, strict=True)]

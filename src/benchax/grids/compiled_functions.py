@@ -28,7 +28,7 @@ Leaves = list[Any]
 
 
 @dataclass(frozen=True)
-class Form:
+class OutputForm:
     """Structure, shapes and dtypes of outputs. Typed keys count as the numbers that they are made of."""
 
     tree: Any
@@ -55,7 +55,7 @@ class Traced:
 
     name: str
     run: Callable[[Leaves], Leaves]
-    form: Form | None
+    form: OutputForm | None
     guard: Callable[[Any, Leaves], tuple[Leaves, Any]] | None = None
     """The same function, looking at the clock inside its loops; None where it has no loops to stop."""
     refused: Status | None = None
@@ -70,7 +70,7 @@ class Traced:
         return self.refused in (None, Status.constant)
 
 
-NO_OUTPUTS = Form(jax.tree.structure(None), (), ())
+NO_OUTPUTS = OutputForm(jax.tree.structure(None), (), ())
 
 
 def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Traced:
@@ -83,7 +83,7 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
     try:
         program, form = program_of(function, args)
     except Exception as error:
-        return failed(Traced(name, list, None), error)
+        return as_failed(Traced(name, list, None), error)
     as_function = jaxpr_as_fun(program)
     traced = Traced(name, lambda leaves: list(as_function(*leaves)), form)
     if not uses_inputs(program.jaxpr):
@@ -113,12 +113,12 @@ def changed_by(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str
         return ()
 
 
-def failed(traced: Traced, error: Exception) -> Traced:
+def as_failed(traced: Traced, error: Exception) -> Traced:
     message = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     return replace(traced, refused=Status.error, guard=None, note=f"it cannot be traced: {message}")
 
 
-def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Form]:
+def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, OutputForm]:
     """(closed jaxpr from flat inputs to flat outputs, their form)."""
     inputs, tree = jax.tree.flatten(args)
     seen: list[Any] = []
@@ -131,10 +131,10 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
 
     program = jax.make_jaxpr(flat)(*inputs)
     shapes = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals)
-    return program, Form(seen[0], shapes, seen[1])
+    return program, OutputForm(seen[0], shapes, seen[1])
 
 
-def checked(traced: Traced, reference: Form | None) -> Traced:
+def check_form(traced: Traced, reference: OutputForm | None) -> Traced:
     """Refused where its outputs could not stand in one array with the reference's."""
     if traced.form is None or traced.form == reference:
         return traced
@@ -167,10 +167,10 @@ def with_guard(traced: Traced, inputs: Leaves) -> Traced:
 
 def uses_inputs(jaxpr: Any) -> bool:
     """Does any output depend on any input? What is inside of jit is looked into; other operations use what they get."""
-    return any(reached(jaxpr, [True] * len(jaxpr.invars)))
+    return any(reached_outputs(jaxpr, [True] * len(jaxpr.invars)))
 
 
-def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
+def reached_outputs(jaxpr: Any, inputs: list[bool]) -> list[bool]:
     """Which outputs depend on those inputs that are true."""
     found = {v for v, is_used in zip(jaxpr.invars, inputs, strict=True) if is_used}
 
@@ -180,7 +180,7 @@ def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
     for eqn in jaxpr.eqns:
         given = [is_found(v) for v in eqn.invars]
         inner = eqn.params.get("jaxpr") if eqn.primitive.name in ("jit", "pjit") else None
-        gives = reached(inner.jaxpr, given) if inner else [any(given)] * len(eqn.outvars)
+        gives = reached_outputs(inner.jaxpr, given) if inner else [any(given)] * len(eqn.outvars)
         found.update(v for v, is_used in zip(eqn.outvars, gives, strict=True) if is_used)
     return [is_found(v) for v in jaxpr.outvars]
 

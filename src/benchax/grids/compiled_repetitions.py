@@ -19,7 +19,7 @@ from benchax.grids.compiled_functions import Leaves, Traced
 from benchax.grids.compiled_result import Status
 
 
-class Cell(NamedTuple):
+class CompiledCell(NamedTuple):
     """What one function leaves behind, in the graph. Times are u32[2]."""
 
     outputs: Leaves
@@ -35,12 +35,14 @@ class Cell(NamedTuple):
     status: Any
 
 
-def unmeasured(status: Status, repeats: int, blank: Leaves, now: Any) -> Cell:
+def skip_function(status: Status, repeats: int, blank: Leaves, now: Any) -> CompiledCell:
     stamps = jnp.zeros((repeats, 3, 2), jnp.uint32)
-    return Cell(blank, stamps, pair(now, now), jnp.stack([now] * 3), jnp.int32(0), jnp.int32(status))
+    return CompiledCell(blank, stamps, pair(now, now), jnp.stack([now] * 3), jnp.int32(0), jnp.int32(status))
 
 
-def measured(traced: Traced, repeats: int, inputs: Leaves, blank: Leaves, now: Any, until: Any) -> tuple[Leaves, Cell]:
+def measure_function(
+    traced: Traced, repeats: int, inputs: Leaves, blank: Leaves, now: Any, until: Any
+) -> tuple[Leaves, CompiledCell]:
     """(inputs, pinned behind it; what it left behind).
 
     Args:
@@ -51,21 +53,21 @@ def measured(traced: Traced, repeats: int, inputs: Leaves, blank: Leaves, now: A
     begun, is_begun = now, is_before(now, until)
     guard, outputs, is_expired, room = pair(now, now), blank, jnp.bool_(False), until
     if traced.guard:
-        guard, outputs, is_expired = guarded(traced, inputs, blank, now, until)
+        guard, outputs, is_expired = call_guarded(traced, inputs, blank, now, until)
         now = guard[1]
         # Without room for a second run like the first, the limit would be passed.
         room = jnp.where(is_begun & ~is_expired, minus(until, minus(guard[1], guard[0])), jnp.uint32(0))
     if traced.refused:  # its outputs are wanted all the same
-        cell = unmeasured(traced.refused, repeats, outputs, now)
+        cell = skip_function(traced.refused, repeats, outputs, now)
         status = jnp.where(is_expired, Status.timed_out, jnp.where(is_begun, traced.refused, Status.not_run))
         return inputs, cell._replace(guard=guard, span=jnp.stack([begun, until, now]), status=status)
-    count, inputs, now, outputs, stamps = repeated(traced, repeats, inputs, outputs, now, room)
+    count, inputs, now, outputs, stamps = repeat_calls(traced, repeats, inputs, outputs, now, room)
     stopped = jnp.where(is_begun, Status.stopped, Status.not_run)
     status = jnp.where(is_expired, Status.timed_out, jnp.where(count == repeats, Status.ok, stopped))
-    return inputs, Cell(outputs, stamps, guard, jnp.stack([begun, until, now]), count, status)
+    return inputs, CompiledCell(outputs, stamps, guard, jnp.stack([begun, until, now]), count, status)
 
 
-def guarded(traced: Traced, inputs: Leaves, blank: Leaves, now: Any, until: Any) -> tuple[Any, Leaves, Any]:
+def call_guarded(traced: Traced, inputs: Leaves, blank: Leaves, now: Any, until: Any) -> tuple[Any, Leaves, Any]:
     """(its start and end, outputs, was it stopped inside). Does nothing where the time is up already."""
 
     def run(inputs: Leaves) -> tuple[Any, Leaves, Any]:
@@ -80,7 +82,7 @@ def guarded(traced: Traced, inputs: Leaves, blank: Leaves, now: Any, until: Any)
     return lax.cond(is_before(now, until), run, skip, inputs)
 
 
-def repeated(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, now: Any, until: Any) -> Any:
+def repeat_calls(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, now: Any, until: Any) -> Any:
     """(count, inputs, time, outputs, stamps) after all repetitions, or those that begin before `until`."""
 
     def goes_on(state: Any) -> Any:

@@ -24,7 +24,7 @@ FIELDS = (
 )
 
 
-def structured(g: GridResult) -> np.ndarray[Any, np.dtype[np.void]]:
+def to_structured(g: GridResult) -> np.ndarray[Any, np.dtype[np.void]]:
     """Long form: one record per cell and trial."""
     timings = _timings(g)
     place = {(f, d): (k, j) for k, f in enumerate(g.functions) for j, d in enumerate(g.data)}

@@ -24,7 +24,7 @@ from benchax.grids.postprocessing import checked_clip
 from benchax.grids.progress import Bar
 from benchax.grids.result import GridResult
 from benchax.grids.resume import earlier, refuse_others
-from benchax.grids.running import Run, Runner, Settings, Step
+from benchax.grids.running import CellSettings, GridRun, GridStep, Runner
 from benchax.options import resolve
 from benchax.store.database import open_store
 from benchax.units import parse_size
@@ -54,7 +54,7 @@ def grid(
     store: str | os.PathLike[str] | bool | None = None,
     name: str = "grid",
     axis: str = "data",
-    progress: Callable[[Step], None] | bool | None = None,
+    progress: Callable[[GridStep], None] | bool | None = None,
 ) -> GridResult:
     """Every function on every data point: outputs, times and statuses. What runs too long is killed.
 
@@ -99,9 +99,9 @@ def grid(
         "memory_limit_bytes": memory_limit_bytes, "output_limit_bytes": output_limit_bytes, "resume": resume,
         "store": store, "name": name, "axis": axis,
     }  # fmt: skip
-    wish = wished(functions, data, given)
+    wish = validate_spec(functions, data, given)
     with Bar(None if progress in (None, True) else False) as bar:
-        run = begun(wish, shared_pool(), progress if callable(progress) else bar.show)
+        run = start_run(wish, shared_pool(), progress if callable(progress) else bar.show)
         run.go()
     for _, error in run.unstored:
         warnings.warn(f"a cell was measured but not stored: {error}", stacklevel=2)
@@ -109,11 +109,11 @@ def grid(
 
 
 @dataclass(frozen=True)
-class Wish:
+class GridSpec:
     """A grid as it was asked for, checked."""
 
     plan: Plan
-    settings: Settings
+    settings: CellSettings
     resume: str | bool | None
     fill: float | None
     clip: tuple[float, float] | None
@@ -126,13 +126,13 @@ def defaults() -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "progress"}
 
 
-def wished(functions: Any, data: Any, given: Mapping[str, Any]) -> Wish:
+def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSpec:
     """`given` has all of `defaults()`. Raises `UsageError` for whatever is not permitted."""
     planned = plan(
         functions, data, make=given["make"], trials=given["trials"], seed=given["seed"], name=given["name"],
         axis=given["axis"],
     )  # fmt: skip
-    return Wish(
+    return GridSpec(
         planned,
         _settings(planned, given),
         given["resume"],
@@ -142,18 +142,18 @@ def wished(functions: Any, data: Any, given: Mapping[str, Any]) -> Wish:
     )
 
 
-def _settings(planned: Plan, given: Mapping[str, Any]) -> Settings:
+def _settings(planned: Plan, given: Mapping[str, Any]) -> CellSettings:
     if given["check"] is not None and not callable(given["check"]):
         raise UsageError(f"check={given['check']!r} of a grid", "a function of an output and its inputs, or None")
     limited = limits(given["timeout_s"], given["compile_timeout_s"], given["total_timeout_s"])
-    timer = timing.known(given["timer"])
+    timer = timing.check_timer(given["timer"])
     options = resolve(
         {
             "timer": timer, "seed": planned.seed, "store": given["store"], "verify": "off", "memory": False,
             "isolate": True, "timeout_s": limited.call_s, "memory_limit_bytes": given["memory_limit_bytes"],
         }
     )  # fmt: skip
-    return Settings(
+    return CellSettings(
         limited,
         options,
         timer,
@@ -181,14 +181,18 @@ def _fill(fill: Any) -> float | None:
     return fill
 
 
-def begun(wish: Wish, pool: Runner, progress: Callable[[Step], None], clock: Callable[[], float] = monotonic) -> Run:
+def start_run(
+    wish: GridSpec, pool: Runner, progress: Callable[[GridStep], None], clock: Callable[[], float] = monotonic
+) -> GridRun:
     """A run with its workers ready, and with the cells of the run that it goes on with."""
     where, resume = wish.settings.options.store, wish.resume
     store = None if where == "off" else open_store(where)
     if resume and store is None:
         raise UsageError(f"resume={resume!r} without a store", "a store, whose rows tell what is finished")
     found = earlier(store, wish.plan, resume) if resume else None
-    run = Run(wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, pool, store, progress, clock=clock)
+    run = GridRun(
+        wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, pool, store, progress, clock=clock
+    )
     run.start()
     if found:
         refuse_others(found, wish.plan, wish.settings.timer, run.environment)
@@ -196,7 +200,7 @@ def begun(wish: Wish, pool: Runner, progress: Callable[[Step], None], clock: Cal
     return run
 
 
-def result_of(run: Run, wish: Wish) -> GridResult:
+def result_of(run: GridRun, wish: GridSpec) -> GridResult:
     """What a run has found."""
     return GridResult(
         name=run.plan.name,

@@ -22,7 +22,7 @@ LONGEST_LABEL = 60
 
 
 @dataclass(frozen=True)
-class Point:
+class DataPoint:
     """One data point under its label.
 
     `value` is an input, a tuple of inputs, or a function of a key that makes them; with `make` it is whatever `make`
@@ -41,13 +41,13 @@ class Plan:
     name: str
     axis: str
     functions: Mapping[str, Callable[..., Any]]
-    points: tuple[Point, ...]
+    points: tuple[DataPoint, ...]
     trials: int
     seed: int
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def cells(self) -> list[tuple[str, Point]]:
+    def cells(self) -> list[tuple[str, DataPoint]]:
         """All cells in the order of running: the functions of one data point stand together, to be compared."""
         return [(function, point) for point in self.points for function in self.functions]
 
@@ -110,11 +110,11 @@ def named_functions(given: Any) -> dict[str, Callable[..., Any]]:
             raise UsageError(f"{fn!r}, a {type(fn).__name__}, is not a function of a grid", expected)
         if name is not None and (not isinstance(name, str) or not name):
             raise UsageError(f"the name {name!r} of a function", "a text that is not empty")
-        named[_told_apart(name_of(fn) if name is None else name, named)] = fn
+        named[_distinguish(name_of(fn) if name is None else name, named)] = fn
     return named
 
 
-def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[Point, ...]:
+def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[DataPoint, ...]:
     """The data points under labels that differ; those of a list are called by their value, spec or shape."""
     expected = "a list of data points, or a mapping from labels to data points"
     if hasattr(given, "dtype") and not (make and getattr(given, "ndim", 0) == 1):
@@ -126,12 +126,12 @@ def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[Point, .
     pairs = list(given.items()) if isinstance(given, Mapping) else [(None, value) for value in given]
     if not pairs:
         raise UsageError("a grid without data", expected)
-    found: dict[Label, Point] = {}
+    found: dict[Label, DataPoint] = {}
     for label, value in pairs:
         if isinstance(value, str) and make is None and is_spec(value):
             parse_spec(value)  # a slip is told now, not in the middle of the grid
-        label = _told_apart(_own_label(value) if label is None else _label(label), found)
-        found[label] = Point(label, value, make)
+        label = _distinguish(_own_label(value) if label is None else _label(label), found)
+        found[label] = DataPoint(label, value, make)
     return tuple(found.values())
 
 
@@ -176,7 +176,7 @@ def _plain(value: Any) -> Any:
     return value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
 
 
-def _told_apart(name: Any, taken: Mapping[Any, Any]) -> Any:
+def _distinguish(name: Any, taken: Mapping[Any, Any]) -> Any:
     # 1, 1.0 and True are one key to a dict, and read as one label.
     if name not in taken:
         return name

@@ -25,13 +25,13 @@ def checked_clip(clip: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def processed(tree: Any, clip: tuple[float, float] | None, nan_to_num: bool) -> Any:
+def clean_arrays(tree: Any, clip: tuple[float, float] | None, nan_to_num: bool) -> Any:
     """Each array of the tree clipped, then with 0 for NaN and the largest finite numbers for infinities, as NumPy does;
     the type stays."""
-    return jax.tree.map(lambda leaf: _processed(leaf, clip, nan_to_num), tree)
+    return jax.tree.map(lambda leaf: _clean_leaf(leaf, clip, nan_to_num), tree)
 
 
-def _processed(leaf: Any, clip: tuple[float, float] | None, nan_to_num: bool) -> Any:
+def _clean_leaf(leaf: Any, clip: tuple[float, float] | None, nan_to_num: bool) -> Any:
     if not isinstance(leaf, np.ndarray):
         return leaf
     # bfloat16 and its kin are no numbers to np.clip and np.nan_to_num.
@@ -41,10 +41,10 @@ def _processed(leaf: Any, clip: tuple[float, float] | None, nan_to_num: bool) ->
     return (np.nan_to_num(found) if nan_to_num else found).astype(leaf.dtype)
 
 
-def stacked(
+def stack_columns(
     columns: Mapping[str, Any], *, clip: tuple[float, float] | None, nan_to_num: bool, ones: bool, fill: float | None
 ) -> np.ma.MaskedArray[Any, Any]:
-    """Arrays of one length side by side; see `GridResult.stacked`."""
+    """Arrays of one length side by side; see `GridResult.stack_columns`."""
     arrays = {name: column for name, column in columns.items() if not isinstance(column, Absent)}
     for name, column in arrays.items():
         if not isinstance(column, np.ndarray) or column.ndim != 1:
@@ -58,7 +58,7 @@ def stacked(
     values, is_absent = np.ones(shape), np.zeros(shape, dtype=bool)
     for j, name in enumerate(columns):
         if name in arrays:
-            values[:, j] = processed(arrays[name], clip, nan_to_num)
+            values[:, j] = clean_arrays(arrays[name], clip, nan_to_num)
         else:
             values[:, j], is_absent[:, j] = fill or 0.0, fill is None
     return np.ma.MaskedArray(values, mask=is_absent)

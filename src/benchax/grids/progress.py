@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from benchax.grids.running import Step
+from benchax.grids.running import GridStep
 from benchax.units import seconds
 
 REDRAW_S = 0.1
@@ -51,27 +51,27 @@ class Bar:
         if self.bar is not None:
             self.bar.stop()
 
-    def show(self, step: Step) -> None:
+    def show(self, step: GridStep) -> None:
         now = self.clock()
         if self.bar is None or (now - self.drawn < REDRAW_S and step.stage not in SHOWN_AS):
             return
         self.drawn = now
-        label = f"{step.done + 1}/{step.total} {shortened(step.cell)}"
-        self.bar.update(self.task, completed=step.done, total=step.total, description=described(step), label=label)
+        label = f"{step.done + 1}/{step.total} {truncate(step.cell)}"
+        self.bar.update(self.task, completed=step.done, total=step.total, description=describe_step(step), label=label)
         self.bar.refresh()
 
 
-def described(step: Step) -> str:
+def describe_step(step: GridStep) -> str:
     """The step, and the time left where it can be told."""
-    left = f", about {rounded(step.left_s)} left" if step.left_s is not None else ""
+    left = f", about {round_seconds(step.left_s)} left" if step.left_s is not None else ""
     return f"{SHOWN_AS.get(step.stage, step.stage)}{left}"
 
 
-def rounded(value_s: float) -> str:
+def round_seconds(value_s: float) -> str:
     """12 s; 3 min: a guess shows no more digits than it has."""
     return f"{value_s / 60:.0f} min" if value_s >= 100 else f"{value_s:.0f} s" if value_s >= 1 else seconds(1.0, 1)
 
 
-def shortened(label: str) -> str:
+def truncate(label: str) -> str:
     flat = " ".join(label.split())
     return flat if len(flat) <= LONGEST_LABEL else flat[: LONGEST_LABEL - 1] + "…"

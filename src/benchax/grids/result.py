@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchax.errors import UsageError, one_of
-from benchax.grids import frames, shown
+from benchax.grids import frames, rendering
 from benchax.grids.agreement import Agreement
 from benchax.grids.plan import Label
-from benchax.grids.postprocessing import processed, stacked
+from benchax.grids.postprocessing import clean_arrays, stack_columns
 from benchax.model import Absent, Failure, Measurement, Samples, Stages
 from benchax.stats.summary import Summary
 
@@ -197,7 +197,7 @@ class GridResult:
     def _outputs(self, cell: Cell) -> Any:
         if isinstance(cell.outputs, Absent):
             return cell.outputs if self.fill is None else self.fill
-        trees = [processed(tree, self.clip, self.nan_to_num) for tree in cell.outputs]
+        trees = [clean_arrays(tree, self.clip, self.nan_to_num) for tree in cell.outputs]
         is_array = all(isinstance(tree, np.ndarray) for tree in trees)
         return np.stack(trees) if is_array and len({tree.shape for tree in trees}) == 1 else trees
 
@@ -223,7 +223,7 @@ class GridResult:
             UsageError: outputs that are not arrays of one dimension and one length.
         """
         found = {function: self.cell(function, data).outputs for function in self.functions}
-        return stacked(
+        return stack_columns(
             {name: trees if isinstance(trees, Absent) else trees[trial] for name, trees in found.items()},
             clip=self.clip if clip is None else clip,
             nan_to_num=self.nan_to_num if nan_to_num is None else nan_to_num,
@@ -243,7 +243,7 @@ class GridResult:
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One record per function, data point and trial; `elapsed_s` is NaN where it was not measured (or filled)."""
-        return frames.structured(self)
+        return frames.to_structured(self)
 
     def to_pandas(self) -> pd.DataFrame:
         """Index: the data axis and the trial `i`. Columns: `f1 elapsed`, `f2 elapsed`, …; NaN where not measured.
@@ -267,7 +267,7 @@ class GridResult:
 
     def table(self) -> str:
         """Medians with their intervals, and what became of the other cells, as text."""
-        return shown.text(self)
+        return rendering.text(self)
 
     def plot(self) -> Any:
         """A matplotlib figure: the grid as a heat map, colour by the logarithm of the median.
@@ -275,10 +275,10 @@ class GridResult:
         Raises:
             MissingPackage: matplotlib is not installed.
         """
-        return shown.figure(self)
+        return rendering.figure(self)
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return shown.html(self)
+        return rendering.html(self)

@@ -50,7 +50,7 @@ def earlier(store: Any, plan: Plan, resume: str | bool) -> Earlier | None:
             return None
         run = unfinished[-1]
     else:
-        run = _named(str(resume), runs, store, plan)
+        run = _find_named(str(resume), runs, store, plan)
     return Earlier(run, _rows(store, plan, run))
 
 
@@ -68,7 +68,7 @@ def _runs(store: Any, plan: Plan) -> dict[str, set[Key]]:
     return found
 
 
-def _named(run: str, runs: Mapping[str, Any], store: Any, plan: Plan) -> str:
+def _find_named(run: str, runs: Mapping[str, Any], store: Any, plan: Plan) -> str:
     matching = [known for known in runs if known.startswith(run)] if run else []
     if len(matching) != 1:
         listed = ", ".join(list(runs)[-5:]) or "none"

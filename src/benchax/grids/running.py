@@ -22,7 +22,7 @@ from benchax.grids import cell as worker_side
 from benchax.grids import timing, trees
 from benchax.grids.agreement import Agreement, agreement
 from benchax.grids.limits import LEAST_TURN_S, Limits, allowance, of_the_total
-from benchax.grids.plan import Label, Plan, Point, trial_seed
+from benchax.grids.plan import DataPoint, Label, Plan, trial_seed
 from benchax.grids.result import Cell
 from benchax.grids.resume import Key
 from benchax.model import Absent, Environment, Failure, Measurement, Options, Remark, Samples, Stages
@@ -34,7 +34,7 @@ RECENT = 200
 _NOT_OBSERVED = (
     Absent("memory", "a grid does not observe memory"),
     Absent("cost", "a grid does not read the compiler's estimates"),
-    Absent("numerics", "a grid compares functions with one another, not with their un-jitted forms"),
+    Absent("numerics", "a grid compares functions with one another, not with their eager forms"),
 )
 
 
@@ -46,7 +46,7 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
-class Step:
+class GridStep:
     """How far a run is, for a progress display."""
 
     done: int
@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CellSettings:
     """How the cells are measured."""
 
     limits: Limits
@@ -73,15 +73,15 @@ class Settings:
 
 
 @dataclass
-class Run:
+class GridRun:
     """One run of a plan, as far as it has come."""
 
     plan: Plan
-    settings: Settings
+    settings: CellSettings
     run_id: str
     pool: Runner
     store: Any = None
-    progress: Callable[[Step], None] = lambda step: None
+    progress: Callable[[GridStep], None] = lambda step: None
     cells: dict[Key, Cell] = field(default_factory=dict)
     unstored: list[tuple[Measurement, BenchaxError]] = field(default_factory=list)
     environment: Environment = field(default_factory=lambda: capture(with_jax=False))
@@ -130,12 +130,12 @@ class Run:
             self._account("not_run", "the run was interrupted before its turn", missing)
             raise
 
-    def _in_order(self) -> list[tuple[str, Point]]:
+    def _in_order(self) -> list[tuple[str, DataPoint]]:
         """Within a data point the reference comes first, so that each cell can be compared as soon as it is there."""
         position = {label: i for i, label in enumerate(self.plan.labels)}
         return sorted(self.plan.cells, key=lambda cell: (position[cell[1].label], cell[0] != self.settings.reference))
 
-    def _one(self, function: str, point: Point, left: Sequence[tuple[str, Point]]) -> None:
+    def _one(self, function: str, point: DataPoint, left: Sequence[tuple[str, DataPoint]]) -> None:
         if (function, point.label) in self.cells:  # accounted for already
             return
         share_s, total_s = None, self.settings.limits.total_s
@@ -146,13 +146,13 @@ class Run:
                 return
             share_s = allowance(remaining_s, len(left), self.spent_s[-RECENT:])
         begun = self.clock()
-        cell = self._measured(function, point, share_s, len(left))
+        cell = self._measure(function, point, share_s, len(left))
         self._keep(cell)
         spent_s = self.clock() - begun
         self.spent_s.append(spent_s)
         self.cells[function, point.label] = replace(self.cells[function, point.label], spent_s=spent_s)
 
-    def _measured(self, function: str, point: Point, share_s: float | None, left: int) -> Cell:
+    def _measure(self, function: str, point: DataPoint, share_s: float | None, left: int) -> Cell:
         told: dict[str, Any] = {"stage": "start"}
 
         def listen(message: dict[str, Any]) -> None:
@@ -175,9 +175,9 @@ class Run:
         row = self._row(function, point, facts, failure, started_at)
         return self._cell(function, point.label, row, facts, ended)
 
-    def _request(self, function: str, point: Point) -> worker_side.Request:
+    def _request(self, function: str, point: DataPoint) -> worker_side.CellRequest:
         shape, giver = self.expected.get(point.label, ("", ""))
-        return worker_side.Request(
+        return worker_side.CellRequest(
             function,
             self.plan.functions[function],
             point,
@@ -190,7 +190,7 @@ class Run:
         )
 
     def _row(
-        self, function: str, point: Point, facts: Mapping[str, Any], failure: Failure | None, started_at: str
+        self, function: str, point: DataPoint, facts: Mapping[str, Any], failure: Failure | None, started_at: str
     ) -> Measurement:
         trials = [trial for trial in facts.get("trials", ()) if trial]
         readings = tuple(ns / 1e9 for trial in trials for ns in trial)
@@ -227,12 +227,12 @@ class Run:
             for each in facts["outputs"]
         )
         self.kept_bytes += trees.size_bytes(ended.arrays)
-        compared = self._compared(function, label, outputs)
+        compared = self._compare(function, label, outputs)
         remark = _difference(compared)
         row = replace(row, remarks=(*row.remarks, *((remark,) if remark else ())))
         return Cell(function, label, row, outputs, compared)
 
-    def _compared(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Agreement, ...] | Absent:
+    def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Agreement, ...] | Absent:
         reference = self.settings.reference
         if reference is None:
             return Absent("agreement", "the grid was asked not to compare outputs")
@@ -256,7 +256,7 @@ class Run:
             except StoreError as error:
                 self.unstored.append((cell.measurement, error))
 
-    def _account(self, kind: Any, why: str, left: Sequence[tuple[str, Point]]) -> None:
+    def _account(self, kind: Any, why: str, left: Sequence[tuple[str, DataPoint]]) -> None:
         """Cells without a turn: in the result, not in the store, so that `resume` finds them missing."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         for function, point in left:
@@ -271,7 +271,7 @@ class Run:
         if self.settings.limits.total_s is not None and left_s is not None:
             left_s = max(0.0, min(left_s, self.settings.limits.total_s - self.elapsed_s))
         cell = f"{function}[{self.plan.axis}={label}]"
-        self.progress(Step(total - left, total, cell, stage, self.elapsed_s, left_s))
+        self.progress(GridStep(total - left, total, cell, stage, self.elapsed_s, left_s))
 
 
 def _collect(told: dict[str, Any], message: dict[str, Any]) -> None:

@@ -92,20 +92,20 @@ def read(text: str, hint: Any, variable: str) -> Any:
     except ValueError:
         raise UsageError(
             f"the environment variable {variable} cannot be {text!r}",
-            expected(hint),
+            describe_type(hint),
             f"unset {variable}, or correct it",
         ) from None
 
 
-def expected(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """What a text must look like to be read as `hint`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
-        return f"{' or '.join(expected(a) for a in arguments if a is not type(None))}, or the word none"
+        return f"{' or '.join(describe_type(a) for a in arguments if a is not type(None))}, or the word none"
     if hint in (list, tuple) or origin in (list, tuple):
         item = arguments[0] if arguments else str
         count = f"{len(arguments)} " if origin is tuple and arguments and arguments[-1] is not ... else ""
-        return f"{count}values separated by commas, each {expected(item)}"
+        return f"{count}values separated by commas, each {describe_type(item)}"
     return {
         int: "a whole number",
         float: "a number",

@@ -39,7 +39,7 @@ TIMERS: dict[str, Trial] = {"wall": wall}
 ANSWERS = {"wall": "latency a caller sees"}
 
 
-def known(timer: str) -> str:
+def check_timer(timer: str) -> str:
     """`timer`, if there is one of that name.
 
     Raises:

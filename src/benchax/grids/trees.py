@@ -85,6 +85,6 @@ def _leaf(value: Any, leaves: list[Any]) -> Any:
     if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     if not isinstance(value, jax.Array | np.ndarray | np.generic | bool | int | float | complex):
-        return {"text": repr(value)[:LONGEST_TEXT]}  # jit returns none, but wrappers and un-jitted calls may
+        return {"text": repr(value)[:LONGEST_TEXT]}  # jit returns none, but wrappers and eager calls may
     leaves.append(value)
     return {"leaf": len(leaves) - 1}

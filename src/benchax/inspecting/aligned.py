@@ -39,16 +39,16 @@ SSA = Language(re.compile(r"%\w+|\bc\d+\b"), re.compile(r"(?::\d+)? = |: |:$"), 
 _NUMBER = re.compile(r"\d+")
 
 
-def unified(before: str, after: str, labels: tuple[str, str], language: Language, context: int = 3) -> list[str]:
+def align_and_diff(before: str, after: str, labels: tuple[str, str], language: Language, context: int = 3) -> list[str]:
     """Lines of a unified diff; of the texts as they are where nothing but names would differ."""
     old, new = before.splitlines(), after.splitlines()
-    for ours in (_renamed(old, new, language), old):
+    for ours in (_rename(old, new, language), old):
         if lines := list(difflib.unified_diff(ours, new, *labels, n=context, lineterm="")):
             return lines
     return []
 
 
-def _renamed(old: Sequence[str], new: Sequence[str], language: Language) -> list[str]:
+def _rename(old: Sequence[str], new: Sequence[str], language: Language) -> list[str]:
     """`old` with the names of `new`."""
     names: dict[str, str] = {}
 
@@ -59,8 +59,8 @@ def _renamed(old: Sequence[str], new: Sequence[str], language: Language) -> list
     for line, counterpart in _pairs(old, new, language):
         if language.scope.match(line):
             names.clear()
-        ours = _defined(line, language)
-        theirs = _defined(counterpart, language) if counterpart is not None else []
+        ours = _defined_names(line, language)
+        theirs = _defined_names(counterpart, language) if counterpart is not None else []
         _take(names, ours, theirs if len(ours) == len(theirs) else ours, is_known=counterpart is not None)
         written.append(language.name.sub(new_name, line))
     return written
@@ -73,7 +73,7 @@ def _take(names: dict[str, str], ours: Sequence[str], theirs: Sequence[str], *, 
         names[name] = wanted if is_known and wanted not in names.values() else name + PRIME
 
 
-def _defined(line: str, language: Language) -> list[str]:
+def _defined_names(line: str, language: Language) -> list[str]:
     return [m[0] for m in language.name.finditer(line) if language.defined.match(line, m.end())]
 
 

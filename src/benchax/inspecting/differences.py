@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from benchax.artifacts.normalized import normalized
-from benchax.inspecting.aligned import JAXPR, SSA, Language, unified
+from benchax.artifacts.normalized import normalize
+from benchax.inspecting.aligned import JAXPR, SSA, Language, align_and_diff
 from benchax.model import Absent
-from benchax.results.difference import Change, Difference, Stage, TextDifference, Unit
+from benchax.results.difference import Difference, NumberChange, Stage, TextDifference, Unit
 from benchax.results.inspection import Inspection
 
 LANGUAGES: dict[Stage, Language] = {"jaxpr": JAXPR, "stablehlo": SSA, "hlo": SSA}
@@ -44,8 +44,8 @@ def difference(before: Inspection, after: Inspection, labels: tuple[str, str] | 
     texts = [_text_difference(stage, before, after, names) for stage in TITLES]
     return Difference(
         *names,
-        numbers=tuple(Change(a[0], a[1], b[1], a[2]) for a, b in pairs if _known(a, b) and a[1] != b[1]),
-        unchanged=tuple(a[0] for a, b in pairs if _known(a, b) and a[1] == b[1]),
+        numbers=tuple(NumberChange(a[0], a[1], b[1], a[2]) for a, b in pairs if _are_known(a, b) and a[1] != b[1]),
+        unchanged=tuple(a[0] for a, b in pairs if _are_known(a, b) and a[1] == b[1]),
         primitives=_changes(_primitives(before), _primitives(after)) if before.jaxpr and after.jaxpr else (),
         opcodes=_changes(_opcodes(before), _opcodes(after)) if before.counts and after.counts else (),
         texts=tuple(text for text in texts if isinstance(text, TextDifference)),
@@ -75,7 +75,7 @@ def numbers(inspection: Inspection) -> Iterator[Number]:
     yield "collectives", inspection.collectives and len(inspection.collectives.calls), "count"
 
 
-def _known(before: Number, after: Number) -> bool:
+def _are_known(before: Number, after: Number) -> bool:
     return before[1] is not None and after[1] is not None
 
 
@@ -91,10 +91,10 @@ def _opcodes(inspection: Inspection) -> dict[str, int]:
     return dict(inspection.counts.instructions) if inspection.counts else {}
 
 
-def _changes(before: dict[str, int], after: dict[str, int]) -> tuple[Change, ...]:
+def _changes(before: dict[str, int], after: dict[str, int]) -> tuple[NumberChange, ...]:
     """What is there more or less often; the largest change first."""
     names = [name for name in before | after if before.get(name, 0) != after.get(name, 0)]
-    listed = [Change(name, before.get(name, 0), after.get(name, 0)) for name in names]
+    listed = [NumberChange(name, before.get(name, 0), after.get(name, 0)) for name in names]
     return tuple(sorted(listed, key=lambda c: -abs((c.after or 0) - (c.before or 0))))
 
 
@@ -110,7 +110,7 @@ def _text_difference(
         return Absent(stage, f"{label} has none: {without.why_absent(stage) or 'it was not asked for'}")
     if texts[0] == texts[1]:
         return TextDifference(stage, is_same=True)
-    lines = unified(texts[0], texts[1], labels, LANGUAGES[stage])
+    lines = align_and_diff(texts[0], texts[1], labels, LANGUAGES[stage])
     added, removed = _count(lines, "+"), _count(lines, "-")
     return TextDifference(stage, is_same=False, added=added, removed=removed, unified="\n".join(lines))
 
@@ -121,7 +121,7 @@ def program_text(inspection: Inspection, stage: Stage) -> str | None:
         return None if inspection.jaxpr is None else _ADDRESS.sub("", inspection.jaxpr.text)
     if stage == "stablehlo":
         return None if inspection.stablehlo is None else _without_names(inspection.stablehlo)
-    return None if inspection.hlo is None else normalized(inspection.hlo, stablehlo=inspection.stablehlo or "")
+    return None if inspection.hlo is None else normalize(inspection.hlo, stablehlo=inspection.stablehlo or "")
 
 
 def _without_names(stablehlo: str) -> str:

@@ -73,13 +73,13 @@ def inspect_case(case: Case) -> Inspection:
     """The same for a case, such as the command line finds in files."""
     if not case.jit:
         raise UsageError(
-            f"{case.id.label!r} is to be inspected un-jitted, but operation by operation there is no program",
+            f"{case.id.label!r} is to be inspected eagerly, but operation by operation there is no program",
             "jit=True, which inspects what jax.jit makes of it",
         )
     inputs = abstract_inputs(case)
     built, refused = _build(case, inputs)
     hlo_text = (built.compiled.as_text() or None) if built.compiled is not None else None
-    reader = _Reader(case, inputs, built, hlo_text)
+    reader = _InspectionReader(case, inputs, built, hlo_text)
     return reader.inspection(refused)
 
 
@@ -130,7 +130,7 @@ def _build(case: Case, inputs: Inputs) -> tuple[Built, tuple[str, ...]]:
     return built, tuple(str(warning.message) for warning in caught)
 
 
-class _Reader:
+class _InspectionReader:
     """Reads the parts of one built program, and notes why those that are missing are missing."""
 
     def __init__(self, case: Case, inputs: Inputs, built: Built, hlo_text: str | None) -> None:
@@ -140,7 +140,7 @@ class _Reader:
         self.stage = built.traced or built.lowered or built.compiled
         self.leaves = arguments.inputs(self.stage, self.static) if self.stage is not None else []
         self.outputs = arguments.outputs(self.stage) if hasattr(self.stage, "out_info") else None
-        self.kept = self._kept()
+        self.kept = self._kept_arguments()
         self._refuse_leaked()
         self.absent: list[Absent] = []
 
@@ -169,11 +169,11 @@ class _Reader:
             **parts,
         )
 
-    def _kept(self) -> tuple[int, ...] | None:
+    def _kept_arguments(self) -> tuple[int, ...] | None:
         if self.built.compiled is None or self.module is None or self.module.entry is None:
             return None
         parameters = sum(each.opcode == "parameter" for each in self.module.entry.instructions)
-        return arguments.kept(self.built.compiled, self.leaves, parameters)
+        return arguments.find_kept(self.built.compiled, self.leaves, parameters)
 
     def _jaxpr(self) -> JaxprFacts | None:
         if self.built.traced is None:
@@ -188,7 +188,7 @@ class _Reader:
         return self.built.lowered.as_text()
 
     def _constants(self) -> Constants:
-        captured = arrays.captured(self.built.traced) if self.built.traced is not None else None
+        captured = arrays.find_captured(self.built.traced) if self.built.traced is not None else None
         baked_in = arrays.baked_in(self.module) if self.module is not None else None
         if captured is None:
             self._missing("constants.captured", self._why("trace"))
@@ -216,7 +216,7 @@ class _Reader:
             "collectives": communication.collectives(module, arguments.shardings(compiled, self.outputs, taken)),
         }
         for part in (part for part in COMPILED_PARTS if found[part] is None):
-            self._missing(part, "this back end does not tell")
+            self._missing(part, "this backend does not tell")
         return found
 
     def _missing(self, what: str, why: str) -> None:

@@ -100,7 +100,7 @@ class Evaluator:
         return self.evaluate(call.program, [self.enter(array) for array in call.arrays])
 
     def evaluate(self, program: Any, arguments: Arrays) -> Arrays:
-        jaxpr, consts = survey.opened(program)
+        jaxpr, consts = survey.open_program(program)
         entered = [self.enter(const) for const in consts]
         values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*entered, *arguments], strict=True))
         for equation in jaxpr.eqns:
@@ -142,7 +142,7 @@ class Evaluator:
     def _retraced(self, value: Any) -> Any:
         if not is_program(value):
             return value
-        jaxpr, _ = survey.opened(value)
+        jaxpr, _ = survey.open_program(value)
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, self.dtype(v.aval.dtype)) for v in jaxpr.invars]
         found = jax.make_jaxpr(lambda *arguments: self.evaluate(value, list(arguments)))(*shapes)
         if isinstance(value, core.ClosedJaxpr):

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchax.errors import BenchaxError, FormatError, NotMeasured, UsageError
 from benchax.profiling import files, wire
 from benchax.profiling.program import Recorded
-from benchax.profiling.wire import Ask, Begun, Ended, Refused
+from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
 
 HINT = (
     "start the program with: benchax profile --serve {port} -- python train.py, or call benchax.profiling.serve in it"
@@ -36,7 +36,7 @@ def attach(
     folder: Path,
     *,
     limit_s: float | None = None,
-    begun: Callable[[Begun], None] = lambda begun: None,
+    begun: Callable[[StartOfRecording], None] = lambda begun: None,
 ) -> Attached:
     """Has the program behind `port` recorded, and keeps the files in `folder`.
 
@@ -49,18 +49,18 @@ def attach(
         NotMeasured: the program refuses, or ended; `problem` says why.
     """
     wire.check_duration(ask.duration_s)
-    with _connected(port) as connection:
+    with _connect(port) as connection:
         first = _first(connection, ask, port)
         begun(first)
         try:
-            return _received(connection, first, folder, limit_s)
+            return _receive(connection, first, folder, limit_s)
         except TimeoutError as error:
             raise NotMeasured(f"the recording did not come back within {limit_s:g} s", "a longer --timeout") from error
         except (ConnectionError, FormatError) as error:
             raise NotMeasured(f"process {first.pid} ended, or closed its server, before it had sent all") from error
 
 
-def _connected(port: int) -> socket.socket:
+def _connect(port: int) -> socket.socket:
     try:
         return socket.create_connection((wire.HOST, port), timeout=wire.PATIENCE_S)
     except OSError as error:
@@ -71,7 +71,7 @@ def _connected(port: int) -> socket.socket:
         ) from error
 
 
-def _first(connection: socket.socket, ask: Ask, port: int) -> Begun:
+def _first(connection: socket.socket, ask: Ask, port: int) -> StartOfRecording:
     try:
         wire.send(connection, ask)
         found = wire.answer(wire.line_of(connection))
@@ -84,7 +84,7 @@ def _first(connection: socket.socket, ask: Ask, port: int) -> Begun:
         ) from error
     if isinstance(found, Refused):
         raise NotMeasured(found.refused)
-    if not isinstance(found, Begun):
+    if not isinstance(found, StartOfRecording):
         raise UsageError(f"what listens on port {port} answers out of turn", "a program that benchax serves")
     return found
 
@@ -93,11 +93,11 @@ def _why(error: Exception) -> str:
     return error.problem if isinstance(error, BenchaxError) else str(error)
 
 
-def _received(connection: socket.socket, begun: Begun, folder: Path, limit_s: float | None) -> Attached:
+def _receive(connection: socket.socket, begun: StartOfRecording, folder: Path, limit_s: float | None) -> Attached:
     ended = wire.answer(wire.line_of(connection, limit_s))
     if isinstance(ended, Refused):
         raise NotMeasured(ended.refused)
-    if not isinstance(ended, Ended):
+    if not isinstance(ended, EndOfRecording):
         raise FormatError("an answer out of turn")
     folder.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
@@ -107,15 +107,15 @@ def _received(connection: socket.socket, begun: Begun, folder: Path, limit_s: fl
         connection.settimeout(limit_s)
         wire.receive_files(connection, ended.files, run)
         wire.await_end(connection)
-        xplane = files.listed(files.kept(run, folder)).get("xplane")
+        xplane = files.list_files(files.move_run(run, folder)).get("xplane")
     finally:
         shutil.rmtree(place, ignore_errors=True)
     if xplane is None:
         raise FormatError("there was no trace among the files")
-    return Attached(begun.pid, tuple(begun.argv), _recorded(ended), xplane)
+    return Attached(begun.pid, tuple(begun.argv), _without_unknown(ended), xplane)
 
 
-def _recorded(ended: Ended) -> Recorded:
+def _without_unknown(ended: EndOfRecording) -> Recorded:
     """Without the names that only a newer benchax knows."""
     known = {one.name for one in fields(Recorded)}
     return Recorded(**{name: value for name, value in ended.recorded.items() if name in known})

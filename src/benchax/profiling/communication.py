@@ -28,7 +28,7 @@ from benchax.artifacts.collectives import OPCODES
 from benchax.model import Remark
 from benchax.profiling.intervals import unions
 from benchax.profiling.operations import Flags, Operations
-from benchax.profiling.programs import Instruction, Program
+from benchax.profiling.programs import CompiledModule, ModuleInstruction
 from benchax.protobuf import Ints
 from benchax.results.profile import Device
 
@@ -60,14 +60,14 @@ class Exchange:
     """When it began; of a `-done`, when its `-start` did."""
 
 
-def exchange(found: Operations, known: Mapping[int, Program]) -> Exchange:
+def exchange(found: Operations, known: Mapping[int, CompiledModule]) -> Exchange:
     """Which operations communicate, and since when."""
     keys = np.stack([found.program, found.module, found.name], axis=1)
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     roles = [_role_of(found, known, at) for at in first.tolist()]
     group = group.reshape(-1)
     kind = np.array([role.kind for role in roles], "U7")[group] if roles else np.zeros(0, "U7")
-    begin, is_lost = _joined(found, kind, lambda at: roles[group[at]].start)
+    begin, is_lost = _join_halves(found, kind, lambda at: roles[group[at]].start)
     return Exchange(kind != "unknown", np.isin(kind, ("whole", "start", "done")), is_lost, begin)
 
 
@@ -84,14 +84,14 @@ def of_device(found: Operations, said: Exchange, index: int) -> tuple[float | No
         return 0.0, 0.0
     is_leaf = found.self_ps == found.end_ps - found.start_ps
     others = mine & ~said.is_collective & is_leaf
-    spoken_ps = _covered(said, found.end_ps, spoken)
-    least = _exposed(said, found.end_ps, spoken, others)
-    most = _exposed(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
+    spoken_ps = _covered_ns(said, found.end_ps, spoken)
+    least = _exposed_ns(said, found.end_ps, spoken, others)
+    most = _exposed_ns(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
     return spoken_ps / PS, least / PS if most - least <= MOST_DOUBT * spoken_ps else None
 
 
-def _exposed(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
-    return _covered(said, end, spoken | others) - _covered(said, end, others)
+def _exposed_ns(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
+    return _covered_ns(said, end, spoken | others) - _covered_ns(said, end, others)
 
 
 def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Iterator[Remark]:
@@ -112,14 +112,14 @@ def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Ite
         yield Remark("exposed-unknown", "info", text + "several threads has ended")
 
 
-def _covered(said: Exchange, end: Ints, chosen: Flags) -> int:
+def _covered_ns(said: Exchange, end: Ints, chosen: Flags) -> int:
     at = np.flatnonzero(chosen)
     at = at[np.argsort(said.begin_ps[at], kind="stable")]
     united = unions([0] * len(at), said.begin_ps[at].tolist(), end[at].tolist())
     return united[0][1] if united else 0
 
 
-def _role_of(found: Operations, known: Mapping[int, Program], at: int) -> Role:
+def _role_of(found: Operations, known: Mapping[int, CompiledModule], at: int) -> Role:
     name = found.word(int(found.name[at]))
     program = known.get(int(found.program[at]))
     instruction = program.instructions.get(name) if program else None
@@ -129,7 +129,7 @@ def _role_of(found: Operations, known: Mapping[int, Program], at: int) -> Role:
     return Role("none" if is_copy else "unknown")
 
 
-def role(program: Program, one: Instruction) -> Role:
+def role(program: CompiledModule, one: ModuleInstruction) -> Role:
     """By its opcode; of a wrapper (`fusion`, `async-start`), by what is inside."""
     kind, _, half = one.opcode.rpartition("-")
     if one.opcode in OPCODES or (one.opcode == "fusion" and _holds_collective(program, one)):
@@ -144,15 +144,15 @@ def role(program: Program, one: Instruction) -> Role:
     return Role("none")
 
 
-def _holds_collective(program: Program, one: Instruction) -> bool:
+def _holds_collective(program: CompiledModule, one: ModuleInstruction) -> bool:
     return any(program.instructions[name].opcode in OPCODES for name in program.inside(one))
 
 
-def _first_operand(one: Instruction) -> str:
+def _first_operand(one: ModuleInstruction) -> str:
     return one.hlo.partition(f" {one.opcode}(%")[2].partition(")")[0].partition(",")[0]
 
 
-def _joined(found: Operations, kind: np.ndarray, start_of: Callable[[int], str]) -> tuple[Ints, Flags]:
+def _join_halves(found: Operations, kind: np.ndarray, start_of: Callable[[int], str]) -> tuple[Ints, Flags]:
     """(when each began, which of the halves lack the other one)."""
     begin, lost = found.start_ps.copy(), list[int]()
     begun: dict[tuple[int, int, int, str], int] = {}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchax.errors import FormatError
-from benchax.profiling.space import NUMBER, REAL, TEXT, Line, Plane, Space, Stats
+from benchax.profiling.space import NUMBER, REAL, TEXT, Plane, Space, Stats, TraceLine
 from benchax.protobuf import BYTES, FIXED64, PADDING, VARINT, Ints, alike, broken, fields, signed, together
 
 LONGEST_PS = 10**18
@@ -51,7 +51,7 @@ def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:
     # One line of a real trace begins at a time in ns since 1970, which does not fit into int64 as ps.
     began = [_began_ns(xspace, *at) for plane in parts[1] for at in _of(xspace, *plane, 3)]
     origin_ns = min((time for time in began if time is not None), default=0)
-    reader = _Reader(xspace, keep, origin_ns)
+    reader = _PlaneReader(xspace, keep, origin_ns)
     planes = tuple(reader.plane(start, end) for start, end in parts[1])
     errors, warnings, hosts = (tuple(_word(xspace, *at) for at in parts.get(n, [])) for n in (2, 3, 4))
     return Space(planes, hosts, errors, warnings, reader.texts)
@@ -77,7 +77,7 @@ def _word(data: bytes, start: int, end: int) -> str:
     return data[start:end].decode(errors="replace")
 
 
-class _Reader:
+class _PlaneReader:
     """Reads planes, and keeps each text once."""
 
     def __init__(self, data: bytes, keep: Collection[str] | None, origin_ns: int) -> None:
@@ -113,9 +113,9 @@ class _Reader:
         """(id, metadata) of a map from ids to messages, that of events or that of stats."""
         for start, end in entries:
             for at in _of(self.data, start, end, 2):
-                yield self._named(*at)
+                yield self._read_named(*at)
 
-    def _named(self, start: int, end: int) -> tuple[int, _Named]:
+    def _read_named(self, start: int, end: int) -> tuple[int, _Named]:
         number, name, display, stats = 0, "", "", []
         for part in fields(self.data, start, end):
             if part.number == 1:
@@ -180,7 +180,7 @@ class _Reader:
         names: Mapping[int, str],
         stat_names: Mapping[int, int],
         shared: Mapping[str, Mapping[int, int]],
-    ) -> Line:
+    ) -> TraceLine:
         name, display, began_ns = "", "", self.origin_ns
         starts: list[int] = []
         ends: list[int] = []
@@ -212,7 +212,7 @@ class _Reader:
         # Only a damaged file has such times, and sums of them would not fit.
         if not (_plausible(offset_ps) and _plausible(duration_ps) and 0 <= began_ps <= LONGEST_PS):
             raise broken(start, f"a time below zero, or above {LONGEST_PS} ps, in the line that begins")
-        return Line(display or name, names, name_id, offset_ps + began_ps, duration_ps, stats, shared, self.texts)
+        return TraceLine(display or name, names, name_id, offset_ps + began_ps, duration_ps, stats, shared, self.texts)
 
     def _events(
         self, start: Ints, end: Ints, first: int, stat_names: Mapping[int, int]
@@ -253,13 +253,13 @@ class _Reader:
                 if field_number == 2:
                     values[which[chosen]] = self._doubles(at[chosen])
                 elif field_number == 7:
-                    values[which[chosen]] = _renamed(value[chosen], stat_names)
+                    values[which[chosen]] = _rename(value[chosen], stat_names)
                 elif sort == TEXT:
                     written.append((which[chosen], at[chosen], value[chosen]))
                 else:
                     values[which[chosen]] = value[chosen]
-        names = _renamed(key, stat_names)
-        wanted = self._wanted(names) & (kind != 255)
+        names = _rename(key, stat_names)
+        wanted = self._select(names) & (kind != 255)
         for which, at, length in written:
             for i, begin, size in zip(which.tolist(), at.tolist(), length.tolist(), strict=True):
                 if wanted[i]:
@@ -270,7 +270,7 @@ class _Reader:
         eight = self.array[at[:, None] + np.arange(8)]
         return np.ascontiguousarray(eight).view("<i8")[:, 0].astype(np.int64)
 
-    def _wanted(self, names: Ints) -> NDArray[np.bool_]:
+    def _select(self, names: Ints) -> NDArray[np.bool_]:
         if self.keep is None:
             return names >= 0
         return np.isin(names, [self.codes[key] for key in self.keep if key in self.codes])
@@ -288,7 +288,7 @@ def _plausible(times_ps: Ints) -> bool:
     return not len(times_ps) or bool(times_ps.min() >= 0 and times_ps.max() <= LONGEST_PS)
 
 
-def _renamed(ids: Ints, names: Mapping[int, int]) -> Ints:
+def _rename(ids: Ints, names: Mapping[int, int]) -> Ints:
     """`names[i]` for each id; -1 for an id that has no name."""
     different, where = np.unique(ids, return_inverse=True)
     return np.array([names.get(int(i), -1) for i in different], np.int64)[where] if len(ids) else ids

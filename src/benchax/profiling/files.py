@@ -41,13 +41,13 @@ _PIECE = 1 << 20
 TAIL = 64
 
 
-def recorded(place: Path) -> Path | None:
+def find_run(place: Path) -> Path | None:
     """The folder of the one run below `place`; None where nothing was written."""
     found = sorted(place.glob("plugins/profile/*/*.xplane.pb"))
     return found[0].parent if found else None
 
 
-def kept(run: Path, folder: Path) -> Path:
+def move_run(run: Path, folder: Path) -> Path:
     """Moves a run to `folder/plugins/profile/`, under a name that no other run has, and gives its new place.
 
     JAX names runs by the second.
@@ -74,7 +74,7 @@ def _names(first: str) -> Iterator[str]:
         number += 1
 
 
-def listed(run: Path) -> dict[str, Path]:
+def list_files(run: Path) -> dict[str, Path]:
     """Kind → file, of those that are there: xplane, trace_json, perfetto, memory, timeline."""
     found = {kind: sorted(set(run.glob(pattern))) for kind, pattern in PATTERNS.items()}
     return {kind: files[0] for kind, files in found.items() if files}

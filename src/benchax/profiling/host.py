@@ -8,7 +8,7 @@ import numpy as np
 
 from benchax.profiling.nesting import self_times
 from benchax.profiling.operations import HOST
-from benchax.profiling.space import Line, Space
+from benchax.profiling.space import Space, TraceLine
 from benchax.results.profile import CompilePass, Step
 
 PS = 1e12
@@ -64,6 +64,6 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
     return total_ps / PS, tuple(sorted(passes, key=lambda one: -one.self_s))
 
 
-def _threads(space: Space) -> tuple[Line, ...]:
+def _threads(space: Space) -> tuple[TraceLine, ...]:
     plane = space.plane(HOST)
     return tuple(line for line in plane.lines if len(line)) if plane else ()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import jax
 
-from benchax.results.profile import Buffers
+from benchax.results.profile import LiveBuffers
 
 Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]
 """(shape, dtype) → (how many, bytes of all of them)."""
@@ -35,13 +35,13 @@ def live_bytes(arrays: Live) -> int:
     return sum(size for _, size in arrays.values())
 
 
-def left_over(before: Live, after: Live) -> tuple[Buffers, ...]:
+def left_over(before: Live, after: Live) -> tuple[LiveBuffers, ...]:
     """Arrays of a shape and dtype of which there are more now, largest first."""
-    found: list[Buffers] = []
+    found: list[LiveBuffers] = []
     for (shape, dtype), (count, size) in after.items():
         more = count - before.get((shape, dtype), (0, 0))[0]
         if more > 0:
-            found.append(Buffers(shape, dtype, more, size * more // count))
+            found.append(LiveBuffers(shape, dtype, more, size * more // count))
     return tuple(sorted(found, key=lambda one: (-one.size_bytes, one.shape, one.dtype)))
 
 

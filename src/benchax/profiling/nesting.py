@@ -15,7 +15,7 @@ import numpy as np
 from benchax.protobuf import Ints
 
 
-class Calls(NamedTuple):
+class CallColumns(NamedTuple):
     """Columns of one length, sorted by device, start, and end backwards."""
 
     thread: Ints
@@ -27,7 +27,7 @@ class Calls(NamedTuple):
     end: Ints
 
 
-def nested(calls: Calls, insides: Mapping[int, Mapping[int, frozenset[int]]]) -> tuple[Ints, Ints]:
+def nest(calls: CallColumns, insides: Mapping[int, Mapping[int, frozenset[int]]]) -> tuple[Ints, Ints]:
     """(self time, depth) of each call.
 
     Args:
@@ -38,15 +38,15 @@ def nested(calls: Calls, insides: Mapping[int, Mapping[int, frozenset[int]]]) ->
     is_known = np.isin(calls.program, list(insides))
     for chosen, method in ((is_known, _by_program), (~is_known, _by_thread)):
         # Stable: what is sorted by start stays so within each group.
-        group = calls.thread if method is _by_thread else _numbered(calls.device, calls.program, calls.run)
+        group = calls.thread if method is _by_thread else _number_rows(calls.device, calls.program, calls.run)
         at = np.flatnonzero(chosen)
         at = at[np.argsort(group[at], kind="stable")]
         if len(at):
-            own[at], depth[at] = method(Calls(*(column[at] for column in calls)), group[at], insides)
+            own[at], depth[at] = method(CallColumns(*(column[at] for column in calls)), group[at], insides)
     return own, depth
 
 
-def _numbered(*columns: Ints) -> Ints:
+def _number_rows(*columns: Ints) -> Ints:
     """One number for each different row."""
     whole = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -56,7 +56,7 @@ def _numbered(*columns: Ints) -> Ints:
 
 
 def _by_thread(
-    calls: Calls, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
+    calls: CallColumns, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
 ) -> tuple[list[int], list[int]]:
     return self_times(group.tolist(), calls.start.tolist(), calls.end.tolist())
 
@@ -94,7 +94,7 @@ class _Loop(NamedTuple):
 
 
 def _by_program(
-    calls: Calls, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
+    calls: CallColumns, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
 ) -> tuple[list[int], list[int]]:
     """As `self_times`, where only an operation of the body is inside a loop; two at once are taken off once."""
     start, end, names, programs = (column.tolist() for column in (calls.start, calls.end, calls.name, calls.program))

@@ -30,7 +30,7 @@ _FLAG = NO_COMMAND_BUFFERS.removesuffix("=")
 
 
 @dataclass(frozen=True)
-class Plan:
+class NsysPlan:
     """A command, and what is set in its environment beside what is set already."""
 
     command: tuple[str, ...]
@@ -52,7 +52,7 @@ def plan(
     start_after_s: float | None = None,
     duration_s: float | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Plan:
+) -> NsysPlan:
     """How nsys is to run `program`.
 
     Args:
@@ -73,7 +73,7 @@ def plan(
         options += ["--delay", f"{start_after_s:g}"]
     if duration_s is not None:
         options += ["--duration", f"{duration_s:g}", "--kill", "none"]
-    return Plan((NAME, "profile", *options, *program), _settings(environment), report)
+    return NsysPlan((NAME, "profile", *options, *program), _settings(environment), report)
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -91,7 +91,7 @@ def is_installed() -> bool:
     return shutil.which(NAME) is not None
 
 
-def run(it: Plan) -> int:
+def run(it: NsysPlan) -> int:
     """Runs it with this program's own input and output; returns the program's exit code, as nsys passes it on.
 
     Raises:

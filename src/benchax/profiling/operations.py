@@ -22,9 +22,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from benchax.profiling.nesting import Calls, nested
-from benchax.profiling.programs import Program
-from benchax.profiling.space import Line, Plane, Space
+from benchax.profiling.nesting import CallColumns, nest
+from benchax.profiling.programs import CompiledModule
+from benchax.profiling.space import Plane, Space, TraceLine
 from benchax.protobuf import Ints
 
 KEEP = (
@@ -90,11 +90,11 @@ class Operations:
         # Takes longer than all else here, and whoever asks for runs only does not need it.
         run = np.where(self.has_run, self.run, 0)
         thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
-        calls = Calls(thread, self.device, self.program, run, self.name, self.start_ps, self.end_ps)
-        return nested(calls, self.insides)
+        calls = CallColumns(thread, self.device, self.program, run, self.name, self.start_ps, self.end_ps)
+        return nest(calls, self.insides)
 
 
-def operations(space: Space, known: Mapping[int, Program], tpu_line: str = TPU_OPERATIONS) -> Operations:
+def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str = TPU_OPERATIONS) -> Operations:
     """All of them; no rows where the trace has none.
 
     Args:
@@ -132,7 +132,7 @@ def operations(space: Space, known: Mapping[int, Program], tpu_line: str = TPU_O
     )
 
 
-def module_of(found: Operations, known: Mapping[int, Program], at: int) -> str:
+def module_of(found: Operations, known: Mapping[int, CompiledModule], at: int) -> str:
     """The program that an operation belongs to: jit_f. Empty: not known."""
     program = known.get(int(found.program[at]))
     return found.word(int(found.module[at])) or (program.name if program else "")
@@ -156,7 +156,7 @@ def _ends(space: Space) -> tuple[Ints, Ints]:
     return ids[order], times[order]
 
 
-def _insides(space: Space, known: Mapping[int, Program]) -> dict[int, dict[int, frozenset[int]]]:
+def _insides(space: Space, known: Mapping[int, CompiledModule]) -> dict[int, dict[int, frozenset[int]]]:
     """Program id → operation → operations inside it, names as indices into `space.texts`."""
     codes = {text: code for code, text in enumerate(space.texts)}
     return {
@@ -169,7 +169,9 @@ def _insides(space: Space, known: Mapping[int, Program]) -> dict[int, dict[int, 
     }
 
 
-def _of_line(plane: Plane, line: Line, devices: list[str], ends: tuple[Ints, Ints], tpu_line: str) -> NDArray[np.int64]:
+def _of_line(
+    plane: Plane, line: TraceLine, devices: list[str], ends: tuple[Ints, Ints], tpu_line: str
+) -> NDArray[np.int64]:
     """Rows device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed of the
     operations of one line."""
     nothing = np.zeros((12, 0), np.int64)
@@ -188,7 +190,7 @@ def _of_line(plane: Plane, line: Line, devices: list[str], ends: tuple[Ints, Int
         device = np.full(len(line), _index(devices, f"{on_device[1].lower()}:{on_device[2]}"))
     else:
         device = _cpu_devices(line, chosen, devices)
-        end, is_ended, is_open = _ended(line, end, ends)
+        end, is_ended, is_open = _pair_ends(line, end, ends)
     program, has_program = line.number("program_id")
     run, has_run = line.number("run_id")
     columns = [
@@ -208,7 +210,7 @@ def _of_line(plane: Plane, line: Line, devices: list[str], ends: tuple[Ints, Int
     return np.stack([column[chosen] for column in columns])
 
 
-def _ended(line: Line, end: Ints, ends: tuple[Ints, Ints]) -> tuple[Ints, Flags, Flags]:
+def _pair_ends(line: TraceLine, end: Ints, ends: tuple[Ints, Ints]) -> tuple[Ints, Flags, Flags]:
     """(when each event really ended, which ones have a marker that says so, which ones lack theirs)."""
     ids, times = ends
     number, has_number = line.number("_p")
@@ -223,7 +225,7 @@ def _is_of_operations(kind: str, line: str, tpu_line: str) -> bool:
     return line == tpu_line if kind == "TPU" else line.startswith("Stream")
 
 
-def _cpu_devices(line: Line, chosen: NDArray[np.bool_], devices: list[str]) -> Ints:
+def _cpu_devices(line: TraceLine, chosen: NDArray[np.bool_], devices: list[str]) -> Ints:
     ordinal, _ = line.number("device_ordinal")
     found = np.zeros(len(line), np.int64)
     for number in np.unique(ordinal[chosen]):
@@ -231,7 +233,7 @@ def _cpu_devices(line: Line, chosen: NDArray[np.bool_], devices: list[str]) -> I
     return found
 
 
-def _names(plane: Plane, line: Line) -> Ints:
+def _names(plane: Plane, line: TraceLine) -> Ints:
     """The names of events as texts: the short one where there is one (on TPU the other is a whole line of HLO)."""
     different, where = np.unique(line.name_id, return_inverse=True)
     words = [plane.display_names.get(int(i)) or plane.names.get(int(i), "") for i in different]

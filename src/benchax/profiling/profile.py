@@ -23,7 +23,7 @@ import jax
 from benchax.errors import NotMeasured, UsageError, refuse_ambiguous
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
-from benchax.profiling.sampler import check_interval, sampled
+from benchax.profiling.sampler import check_interval, sample
 from benchax.profiling.session import Session, check_options, session
 from benchax.results.profile import Profile
 from benchax.results.timeline import Timeline
@@ -91,7 +91,7 @@ def profile(
     check_interval(memory_s)
     if callable(fn):
         refuse_ambiguous("profile", fn, {"dir": dir, "runs": runs, "options": options, "memory_s": memory_s})
-        return _of_function(fn, args, kwargs, dir, _checked(runs), options, memory_s)
+        return _of_function(fn, args, kwargs, dir, _check_runs(runs), options, memory_s)
     if args or kwargs or runs is not None:
         raise UsageError(
             f"benchax.profile({fn!r}, ...) with inputs or runs, but no function", "a function to call first"
@@ -120,7 +120,7 @@ class Recording:
         self._session = session(self._options, folder=self._folder)
         self._before = memory.live()
         self._recorded = self._session.__enter__()
-        self._sampling = sampled(self._memory_s)
+        self._sampling = sample(self._memory_s)
         self._timelines = self._sampling.__enter__()
         return self
 
@@ -165,7 +165,7 @@ def _of_function(
     call()  # compiles
     count = runs or _enough(_once(call))
     before = memory.live()
-    with session(options, folder=folder) as recorded, sampled(memory_s) as timelines:
+    with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
         for number in range(count):
             with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
                 call()
@@ -217,7 +217,7 @@ def _read(
     )
 
 
-def _checked(runs: int | None) -> int | None:
+def _check_runs(runs: int | None) -> int | None:
     if runs is not None and (isinstance(runs, bool) or not isinstance(runs, int) or runs < 1):
         raise UsageError(f"runs={runs!r}", "a whole number from 1 up, or None")
     return runs

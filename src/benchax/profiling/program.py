@@ -39,7 +39,7 @@ _THEIRS = ("start_trace", "trace")
 
 
 @dataclass(frozen=True)
-class Wish:
+class ProgramRequest:
     """What is to be recorded."""
 
     folder: str
@@ -71,8 +71,8 @@ class Recorded:
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
-    """The hook. `settings` are those of `Wish`."""
-    recorder = Recorder(Wish(**settings))
+    """The hook. `settings` are those of `ProgramRequest`."""
+    recorder = Recorder(ProgramRequest(**settings))
     recorder.listen()
     return lambda how: recorder.finish()
 
@@ -80,7 +80,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
 class Recorder:
     """One recording in one process: waiting, recording, stopped."""
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: ProgramRequest) -> None:
         self.wish = wish
         self.imported = perf_counter()
         self.pid = os.getpid()
@@ -199,10 +199,10 @@ class Recorder:
         for name, function in self.theirs.items():
             setattr(jax.profiler, name, function)
         if self.found.began_s is None and not self.found.remarks:
-            self.found.remarks.append(self._why_not_begun())
+            self.found.remarks.append(self._why_not_started())
         return asdict(self.found)
 
-    def _why_not_begun(self) -> str:
+    def _why_not_started(self) -> str:
         if not self.is_asked:
             return "the program compiled nothing with JAX, so that there was nothing to profile"
         if self.found.stopped_by != "end":

@@ -28,7 +28,7 @@ _TUPLE = 13
 _NAMED = re.compile(r"(?P<module>.*)\((?P<program>-?\d+)\)")
 
 
-class Instruction(NamedTuple):
+class ModuleInstruction(NamedTuple):
     """One line of a program."""
 
     name: str
@@ -42,15 +42,15 @@ class Instruction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Program:
+class CompiledModule:
     """A compiled module: its instructions by name, those of all its computations."""
 
     name: str
-    instructions: Mapping[str, Instruction]
+    instructions: Mapping[str, ModuleInstruction]
     computations: Mapping[str, tuple[str, ...]]
     """Name → names of its instructions."""
 
-    def inside(self, instruction: Instruction) -> set[str]:
+    def inside(self, instruction: ModuleInstruction) -> set[str]:
         """Names of the instructions that it runs, at any depth."""
         found: set[str] = set()
         todo = list(instruction.called)
@@ -66,10 +66,10 @@ class Program:
         return found
 
 
-def programs(space: Space) -> dict[int, Program]:
+def programs(space: Space) -> dict[int, CompiledModule]:
     """Program id → program, as far as the trace has them."""
     plane = space.plane(PLANE)
-    found: dict[int, Program] = {}
+    found: dict[int, CompiledModule] = {}
     for blobs in plane.blobs.values() if plane else ():
         for name_id, blob in blobs.items():
             named = _NAMED.fullmatch(plane.names.get(name_id, "")) if plane else None
@@ -82,7 +82,7 @@ def programs(space: Space) -> dict[int, Program]:
     return found
 
 
-def _program(proto: bytes) -> Program | None:
+def _program(proto: bytes) -> CompiledModule | None:
     """HloProto → its module."""
     for part in fields(proto, 0, len(proto)):
         if part.number == 1 and part.wire == BYTES:
@@ -103,7 +103,7 @@ class _Raw(NamedTuple):
     kind: str
 
 
-def _module(data: bytes, module: Field) -> Program:
+def _module(data: bytes, module: Field) -> CompiledModule:
     name = ""
     computations: dict[int, str] = {}
     members: dict[str, tuple[str, ...]] = {}
@@ -121,7 +121,7 @@ def _module(data: bytes, module: Field) -> Program:
             sources = _Frames(data, part).source
     names = {instruction.number: instruction.name for instruction in raw}
     read = (_instruction(data, one, names, computations, sources) for one in raw)
-    return Program(name, {instruction.name: instruction for instruction in read}, members)
+    return CompiledModule(name, {instruction.name: instruction for instruction in read}, members)
 
 
 def _computation(data: bytes, computation: Field) -> tuple[int, str, list[_Raw]]:
@@ -160,14 +160,14 @@ def _raw(data: bytes, instruction: Field) -> _Raw:
 
 def _instruction(
     data: bytes, raw: _Raw, names: Mapping[int, str], computations: Mapping[int, str], sources: Callable[[int], str]
-) -> Instruction:
+) -> ModuleInstruction:
     scope, source = _origin(data, raw.metadata, sources) if raw.metadata else ("", "")
     operands = ", ".join(f"%{names.get(number, '?')}" for number in raw.operands)
     kind = f", kind={raw.kind}" if raw.kind and raw.opcode == "fusion" else ""
     called = tuple(computations.get(number, "?") for number in raw.called)
     calls = f", calls={', '.join(f'%{name}' for name in called)}" if called else ""
     hlo = f"%{raw.name} = {raw.shape} {raw.opcode}({operands}){kind}{calls}"
-    return Instruction(raw.name, raw.opcode, raw.shape, scope, source, hlo, called)
+    return ModuleInstruction(raw.name, raw.opcode, raw.shape, scope, source, hlo, called)
 
 
 def _origin(data: bytes, metadata: Field, sources: Callable[[int], str]) -> tuple[str, str]:

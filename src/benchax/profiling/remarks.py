@@ -9,7 +9,7 @@ import numpy as np
 
 from benchax.model import Remark
 from benchax.profiling.operations import HOST, Operations
-from benchax.profiling.programs import Program
+from benchax.profiling.programs import CompiledModule
 from benchax.profiling.space import Space
 
 VIEWER_EVENTS = 1_000_000
@@ -17,7 +17,7 @@ VIEWER_EVENTS = 1_000_000
 _DROPPED = re.compile(r"drop|truncat|overflow|too many|exceed", re.IGNORECASE)
 
 
-def dropped(space: Space) -> tuple[Remark, ...]:
+def remark_dropped(space: Space) -> tuple[Remark, ...]:
     """What the profiler itself says to have left out of the trace."""
     return tuple(
         Remark("events-dropped", "error", f"events are missing from this trace, so all sums are too small: {text}")
@@ -27,9 +27,9 @@ def dropped(space: Space) -> tuple[Remark, ...]:
 
 
 def of(
-    space: Space, found: Operations, known: Mapping[int, Program], options: Mapping[str, object]
+    space: Space, found: Operations, known: Mapping[int, CompiledModule], options: Mapping[str, object]
 ) -> Iterator[Remark]:
-    """All but those of `dropped`."""
+    """All but those of `remark_dropped`."""
     for text in (*space.errors, *space.warnings):
         if not _DROPPED.search(text):
             yield Remark("profiler-warning", "warning", f"the profiler says: {text}")
@@ -74,7 +74,7 @@ def _reason(space: Space, options: Mapping[str, object]) -> str:
         return "host_tracer_level=0 records no operation on CPU; leave it at 2"
     if host is None or not any(len(line) for line in host.lines):
         return "nothing at all ran, or nothing was recorded; is the work inside the recorded region?"
-    if _accelerated(space) and not devices:
+    if _has_accelerator(space) and not devices:
         return (
             "programs ran, but the trace has no plane of a device: the profiler could not use it; on NVIDIA it needs "
             "CUPTI (libcupti) and the right to use it"
@@ -85,8 +85,8 @@ def _reason(space: Space, options: Mapping[str, object]) -> str:
     )
 
 
-def _accelerated(space: Space) -> bool:
-    """Did JAX have another back end than CPU? It writes the version of each into the metadata."""
+def _has_accelerator(space: Space) -> bool:
+    """Did JAX have another backend than CPU? It writes the version of each into the metadata."""
     metadata = space.plane("/host:metadata")
     words = metadata.words if metadata else {}
     return any(name.endswith("_version") and name.split("_")[0] in ("cuda", "gpu", "rocm", "tpu") for name in words)

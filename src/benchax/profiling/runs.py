@@ -15,7 +15,7 @@ import numpy as np
 
 from benchax.errors import NotMeasured
 from benchax.profiling.operations import TPU_RUNS, Flags, Operations, module_of, operations
-from benchax.profiling.programs import Program
+from benchax.profiling.programs import CompiledModule
 from benchax.profiling.space import Space
 from benchax.protobuf import Ints
 from benchax.results import profile
@@ -25,7 +25,7 @@ STATS = ("hlo_op", "run_id", "_p", "_c")
 PS = 1e12
 
 
-class Run(NamedTuple):
+class ProgramRun(NamedTuple):
     """One run of one compiled program."""
 
     start_ps: int
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     """Is it known of each of its operations when it ended?"""
 
 
-def device_runs(space: Space) -> list[Run]:
+def device_runs(space: Space) -> list[ProgramRun]:
     """The runs of a trace in the order of their starts, over all programs; on several devices one run is one.
 
     Raises:
@@ -48,10 +48,10 @@ def device_runs(space: Space) -> list[Run]:
     found = operations(space, {}, TPU_RUNS)
     if not found.has_run.all():
         raise NotMeasured("the trace does not say which run an operation belongs to")
-    return [run for _, run in _united(found, found.run)]
+    return [run for _, run in _unite(found, found.run)]
 
 
-def runs_by_device(space: Space, found: Operations, known: Mapping[int, Program]) -> tuple[profile.Run, ...]:
+def runs_by_device(space: Space, found: Operations, known: Mapping[int, CompiledModule]) -> tuple[profile.Run, ...]:
     """Each execution of each program on each device, in the order in which they began.
 
     Empty where the trace does not say which run an operation belongs to, as on GPU.
@@ -66,7 +66,7 @@ def runs_by_device(space: Space, found: Operations, known: Mapping[int, Program]
             run.start_ps / PS,
             run.busy_s,
         )
-        for first, run in _united(found, found.run, found.program, found.device)
+        for first, run in _unite(found, found.run, found.program, found.device)
     )
 
 
@@ -75,7 +75,7 @@ def _without_number(name: str) -> str:
     return name.partition("(")[0]
 
 
-def _united(found: Operations, *keys: Ints) -> list[tuple[int, Run]]:
+def _unite(found: Operations, *keys: Ints) -> list[tuple[int, ProgramRun]]:
     """(its first operation, run) for each group of operations that agree in all `keys`, in the order of their starts.
 
     Those that belong to no run are left out.
@@ -88,11 +88,11 @@ def _united(found: Operations, *keys: Ints) -> list[tuple[int, Run]]:
     return sorted(runs, key=lambda each: each[1].start_ps)
 
 
-def _run(start: Ints, end: Ints, is_ended: Flags) -> Run:
+def _run(start: Ints, end: Ints, is_ended: Flags) -> ProgramRun:
     """Of intervals sorted by their starts."""
     latest = np.maximum.accumulate(end)
     before = np.concatenate([start[:1], latest[:-1]])
     is_outer = start >= before
     busy_ps = int((latest - np.maximum(start, before)).sum())
     outer = int(is_outer.sum())
-    return Run(int(start[0]), busy_ps / PS, outer, len(start) - outer, bool(is_ended.all()))
+    return ProgramRun(int(start[0]), busy_ps / PS, outer, len(start) - outer, bool(is_ended.all()))

@@ -4,7 +4,7 @@ A reading holds Python's lock for as long as it takes, so that much is lost to t
 arrays, 2 ms with 2000 (jax 0.10.2, two cores). After each reading the thread sleeps for as long as keeps readings below
 2 % of the time. A program that holds the lock, as one long call of C code may, is not read meanwhile: the times say so.
 
-Seen are arrays that Python holds on the default back end, what the allocator of an accelerator says, and the resident
+Seen are arrays that Python holds on the default backend, what the allocator of an accelerator says, and the resident
 memory of the process. Not seen are peaks between two readings; temporaries of a running program are in resident memory
 on CPU and in `in_use` on an accelerator, and never in the arrays. Resident memory holds the profiler's events, too: it
 rose by 173 MiB in a first recording of one second, and the next one used that again. Two arrays that share a buffer
@@ -115,7 +115,7 @@ class Sampler:
 
 
 @contextlib.contextmanager
-def sampled(interval_s: float | None) -> Iterator[list[Timeline]]:
+def sample(interval_s: float | None) -> Iterator[list[Timeline]]:
     """Puts the readings of the block into the list, at its end. None: takes none."""
     found: list[Timeline] = []
     if interval_s is None:
@@ -144,7 +144,7 @@ def name_of(device: Any) -> str:
 
 
 def _stats(device: Any) -> dict[str, int]:
-    """What the allocator says; nothing on CPU, and where the back end cannot tell."""
+    """What the allocator says; nothing on CPU, and where the backend cannot tell."""
     try:
         return device.memory_stats() or {}
     except Exception:  # UNIMPLEMENTED, in whatever type this JAX has for it: not known, and said in the table

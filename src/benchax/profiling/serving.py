@@ -27,8 +27,8 @@ import psutil
 
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.profiling import wire
-from benchax.profiling.program import COMPILED, Recorder, Wish
-from benchax.profiling.wire import Ask, Begun, Ended, Refused
+from benchax.profiling.program import COMPILED, ProgramRequest, Recorder
+from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
 
 HOOK = "benchax.profiling.serving:begin"
 MOST_CONNECTIONS = 8
@@ -41,7 +41,7 @@ DELIVER_S = 10.0
 """What `close` leaves a recording that it ended for being sent."""
 
 
-def serve(port: int = 0) -> Server:
+def serve(port: int = 0) -> ProfileServer:
     """Lets `benchax profile --attach PORT` record this process, until `close` or the end of a `with` block.
 
     Starts JAX's backend, if nothing has: call it where the program has chosen it.
@@ -53,13 +53,13 @@ def serve(port: int = 0) -> Server:
         UsageError: no port, or one that is taken.
     """
     jax.devices()
-    server = Server(port)
+    server = ProfileServer(port)
     server.is_ready = True
     atexit.register(server.close)
     return server
 
 
-class Server:
+class ProfileServer:
     """Listens from the beginning; records once `is_ready` says that there is a backend."""
 
     def __init__(self, port: int) -> None:
@@ -77,7 +77,7 @@ class Server:
         os.register_at_fork(after_in_child=self._socket.close)
         threading.Thread(target=self._accept, name="benchax-server", daemon=True).start()
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> ProfileServer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,7 +126,7 @@ class Server:
 
     def _answer(self, connection: socket.socket) -> None:
         try:
-            ask = wire.asked(wire.line_of(connection))
+            ask = wire.parse_request(wire.line_of(connection))
             with self._only_one():
                 self._record(ask, connection)
         except BenchaxError as error:
@@ -153,14 +153,14 @@ class Server:
 
     def _record(self, ask: Ask, connection: socket.socket) -> None:
         with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
-            recorder = Recorder(Wish(folder, duration_s=ask.duration_s, keeps_memory=ask.memory))
+            recorder = Recorder(ProgramRequest(folder, duration_s=ask.duration_s, keeps_memory=ask.memory))
             recorder.give_way()
             self._recorder = recorder
             try:
                 recorder.start()
                 if recorder.found.began_s is None:
                     raise NotAvailable("; ".join(recorder.found.remarks) or "the program traces itself, or ends")
-                wire.send(connection, Begun(os.getpid(), [word[:WORD] for word in sys.orig_argv[:WORDS]]))
+                wire.send(connection, StartOfRecording(os.getpid(), [word[:WORD] for word in sys.orig_argv[:WORDS]]))
                 _await(recorder, connection)
             finally:
                 connection.settimeout(wire.PATIENCE_S)
@@ -173,7 +173,7 @@ class Server:
             raise NotAvailable("; ".join(found.remarks) or "the profiler wrote no trace")
         files = sorted(Path(found.xplane).parent.iterdir())
         connection.settimeout(None)
-        wire.send(connection, Ended(asdict(found), [[file.name, file.stat().st_size] for file in files]))
+        wire.send(connection, EndOfRecording(asdict(found), [[file.name, file.stat().st_size] for file in files]))
         wire.send_files(connection, files)
         self.recordings += 1
 
@@ -222,20 +222,20 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     What keeps it from listening is told on stderr at once, and the program runs.
     """
     try:
-        served = _served(settings["port"], Path(settings["owner"]))
+        served = _serve(settings["port"], Path(settings["owner"]))
     except BenchaxError as error:
         why = _sentence(error)
         if isinstance(error, UsageError):
             _tell(f"process {os.getpid()} runs, but cannot be recorded: {why}")
         return lambda how: {"port": None, "recordings": 0, "remarks": [why]}
     _tell(f"process {os.getpid()} can be recorded with: benchax profile --attach {served.port}")
-    return lambda how: _ended(served)
+    return lambda how: _end(served)
 
 
-def _served(port: int, owner: Path) -> Server:
+def _serve(port: int, owner: Path) -> ProfileServer:
     if (first := _first(owner)) is not None:
         raise NotAvailable(f"process {first} of this program has the port, and one process can be asked")
-    server = Server(port)
+    server = ProfileServer(port)
     owner.write_text(json.dumps(os.getpid()), encoding="utf-8")
 
     def on_event(event: str, duration_secs: float, **_: Any) -> None:
@@ -254,7 +254,7 @@ def _first(owner: Path) -> int | None:
     return pid if psutil.pid_exists(pid) else None
 
 
-def _ended(server: Server) -> dict[str, Any]:
+def _end(server: ProfileServer) -> dict[str, Any]:
     server.close()
     return {"port": server.port, "recordings": server.recordings, "remarks": []}
 

@@ -47,7 +47,7 @@ class Session:
     xspace: bytes = b""
     """The trace, a serialized XSpace."""
     files: dict[str, Path] = field(default_factory=dict)
-    """Kind → file, as in `files.listed`. Empty without a folder."""
+    """Kind → file, as in `files.list_files`. Empty without a folder."""
     start_s: float | None = None
     """Seconds that starting took."""
     stop_s: float | None = None
@@ -156,7 +156,7 @@ def _start(place: Path, options: Any) -> None:
         jax.profiler.start_trace(str(place), **given)
     except Exception as error:
         if "already been started" in str(error):
-            raise _occupied("nothing has been run") from error
+            raise _refuse_occupied("nothing has been run") from error
         raise UsageError(
             f"JAX could not start its profiler: {error}",
             "a profiler that starts; on NVIDIA it needs CUPTI and the right to use it, and no Nsight beside it",
@@ -169,7 +169,7 @@ def _stop(place: Path) -> None:
     except Exception as error:
         _reset()
         if "ALREADY_EXISTS" in str(error):  # JAX says so only now (0.10.2)
-            raise _occupied("the program has run, and was not recorded") from error
+            raise _refuse_occupied("the program has run, and was not recorded") from error
         raise UsageError(
             f"the profile was recorded but could not be written below {str(place.parent)!r}: {error}",
             "a folder with room for the trace, which stays there while the program runs",
@@ -177,7 +177,7 @@ def _stop(place: Path) -> None:
         ) from error
 
 
-def _occupied(what_happened: str) -> UsageError:
+def _refuse_occupied(what_happened: str) -> UsageError:
     return UsageError(
         "another profiler is running in this process",
         "one recording at a time",
@@ -198,7 +198,7 @@ def _reset() -> None:
 
 def _collect(place: Path, recording: Session) -> None:
     """Reads the trace, and moves the files to where they were wanted."""
-    run = files.recorded(place)
+    run = files.find_run(place)
     if run is None:
         recording.remarks.append("JAX wrote no trace at all")
         return
@@ -207,11 +207,11 @@ def _collect(place: Path, recording: Session) -> None:
         return
     try:
         files.write_perfetto(run)
-        recording.run = files.kept(run, recording.folder)
+        recording.run = files.move_run(run, recording.folder)
     except OSError as error:
         raise UsageError(
             f"the profile was recorded but could not be kept in {str(recording.folder)!r}: {error}",
             "a folder with room for the trace",
             "the program has run to its end; make room, or name another folder",
         ) from error
-    recording.files = files.listed(recording.run)
+    recording.files = files.list_files(recording.run)

@@ -33,7 +33,7 @@ class Stats(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class TraceLine:
     """A thread, or a stream of a device. Columns of one length: an entry per event, in the order of the file."""
 
     name: str
@@ -78,7 +78,7 @@ class Plane:
     """A device, the host, or a table of metadata."""
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[TraceLine, ...]
     names: Mapping[int, str]
     """Of events, by id."""
     display_names: Mapping[int, str]

@@ -17,7 +17,7 @@ from benchax.profiling.communication import Exchange, exchange
 from benchax.profiling.events import read
 from benchax.profiling.intervals import Hole, holes
 from benchax.profiling.operations import KEEP, Operations, module_of, operations
-from benchax.profiling.programs import Instruction, Program, programs
+from benchax.profiling.programs import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.runs import PS, runs_by_device
 from benchax.results.profile import Device, Gap, Op, Profile
 
@@ -42,7 +42,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     said = exchange(found, known)
     devices = tuple(_device(found, said, i) for i in range(len(found.devices)))
     compile_s, passes = host.compile_passes(space)
-    dropped = remarks.dropped(space)
+    dropped = remarks.remark_dropped(space)
     return Profile(
         title=title,
         backend=found.devices[0].split(":")[0] if found.devices else "",
@@ -62,7 +62,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     )
 
 
-def _ops(found: Operations, known: Mapping[int, Program]) -> tuple[Op, ...]:
+def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ...]:
     """Grouped by program and name, most self time first."""
     if not len(found):
         return ()
@@ -89,7 +89,13 @@ def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _op(
-    found: Operations, known: Mapping[int, Program], at: int, calls: int, total: int | None, own: int, everything: int
+    found: Operations,
+    known: Mapping[int, CompiledModule],
+    at: int,
+    calls: int,
+    total: int | None,
+    own: int,
+    everything: int,
 ) -> Op:
     name = found.word(int(found.name[at]))
     line = _instruction(found, known, at, name)
@@ -108,7 +114,9 @@ def _op(
     )
 
 
-def _instruction(found: Operations, known: Mapping[int, Program], at: int, name: str) -> Instruction | None:
+def _instruction(
+    found: Operations, known: Mapping[int, CompiledModule], at: int, name: str
+) -> ModuleInstruction | None:
     program = known.get(int(found.program[at]))
     return program.instructions.get(name) if program else None
 

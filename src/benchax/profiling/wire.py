@@ -48,7 +48,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartOfRecording:
     """The first line of the server, where it records."""
 
     pid: int
@@ -57,7 +57,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndOfRecording:
     """The second line; the bytes of the files follow."""
 
     recorded: dict[str, Any]
@@ -74,11 +74,11 @@ class Refused:
     """Why, as a sentence without its full stop."""
 
 
-def send(connection: socket.socket, said: Ask | Begun | Ended | Refused) -> None:
+def send(connection: socket.socket, said: Ask | StartOfRecording | EndOfRecording | Refused) -> None:
     connection.sendall(json.dumps(asdict(said)).encode() + b"\n")
 
 
-def asked(line: bytes) -> Ask:
+def parse_request(line: bytes) -> Ask:
     """What a client wants.
 
     Raises:
@@ -104,14 +104,14 @@ def check_duration(value: Any) -> float:
     return float(value)
 
 
-def answer(line: bytes) -> Begun | Ended | Refused:
+def answer(line: bytes) -> StartOfRecording | EndOfRecording | Refused:
     """What the server said.
 
     Raises:
         FormatError: it is not one of ours.
     """
     given = _document(line)
-    for kind in (Begun, Ended, Refused):
+    for kind in (StartOfRecording, EndOfRecording, Refused):
         if {one.name for one in fields(kind)} == given.keys():
             return kind(**given)
     raise FormatError(f"an answer that benchax does not know: {_short(line)}")
@@ -152,7 +152,7 @@ def receive_files(connection: socket.socket, files: Sequence[Sequence[Any]], fol
     Raises:
         FormatError: a name or a size that a profile does not have, or the connection ended before its time.
     """
-    for name, size in [_checked(file) for file in files]:
+    for name, size in [_check_file(file) for file in files]:
         left = size
         with (folder / name).open("wb") as target:
             while left:
@@ -170,7 +170,7 @@ def await_end(connection: socket.socket) -> None:
         connection.recv(1)
 
 
-def _checked(file: Any) -> tuple[str, int]:
+def _check_file(file: Any) -> tuple[str, int]:
     match file:
         case [str(name), int(size)] if _NAME.fullmatch(name) and 0 <= size <= MOST_BYTES:
             if any(fnmatch(name, pattern) for pattern in PATTERNS.values()):

@@ -24,16 +24,16 @@ COLORS: dict[Severity, str] = {"error": "#e03e3e", "warning": "#b77400", "info":
 UNSEEN = ("not applicable", "not checked")
 
 
-def drawn(a: Audit) -> RenderableType:
+def render_audit(a: Audit) -> RenderableType:
     """For the terminal."""
     parts: list[RenderableType] = [Text(_line(a.name), style="bold"), Text(heading(a), style="dim"), Text(verdict(a))]
     for finding in a.findings:
         head = f"{finding.severity}  {_line(finding.title)}"
-        place = f"  {shown_place(finding.where)}" if finding.where else ""
+        place = f"  {describe_place(finding.where)}" if finding.where else ""
         parts += [Text(), Text.assemble((head, f"bold {STYLES[finding.severity]}"), (place, "dim"))]
         parts.append(_table([*lines(finding)]))
     if a.suppressed:
-        parts += [Text(), Text("suppressed", style="bold"), _table(suppressed(a))]
+        parts += [Text(), Text("suppressed", style="bold"), _table(list_suppressed(a))]
     if looked := checks(a):
         parts += [Text(), Text("looked at", style="bold"), _table(looked)]
     if a.remarks:
@@ -42,7 +42,7 @@ def drawn(a: Audit) -> RenderableType:
 
 
 def text(a: Audit) -> str:
-    return terminal.to_text(drawn(a))
+    return terminal.to_text(render_audit(a))
 
 
 def html(a: Audit) -> str:
@@ -51,7 +51,7 @@ def html(a: Audit) -> str:
     body = "".join(_html_finding(finding) for finding in a.findings)
     rest = "".join(
         f"<p><b>{title}</b></p>{_html_table(rows)}"
-        for title, rows in (("suppressed", suppressed(a)), ("looked at", checks(a)))
+        for title, rows in (("suppressed", list_suppressed(a)), ("looked at", checks(a)))
         if rows
     )
     notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in a.remarks)
@@ -107,7 +107,7 @@ def lines(finding: Finding) -> list[tuple[str, str]]:
     return [*seen, *gain, ("do", finding.advice), ("rule", f"{finding.rule} ({finding.page})")]
 
 
-def suppressed(a: Audit) -> list[tuple[str, str]]:
+def list_suppressed(a: Audit) -> list[tuple[str, str]]:
     return [(s.finding.rule, f"{s.finding.title}: {s.reason} ({s.by})") for s in a.suppressed]
 
 
@@ -129,7 +129,7 @@ def _by_reason(listed: Sequence[Checked]) -> list[tuple[str, list[str]]]:
     return list(alike.items())
 
 
-def shown_place(where: Where) -> str:
+def describe_place(where: Where) -> str:
     """train.py:12, from the working directory where it lies below that."""
     path, here = Path(where[0]), Path.cwd()
     return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{where[1]}"
@@ -145,7 +145,7 @@ def _table(rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def _html_finding(finding: Finding) -> str:
-    place = f" <span style='opacity:.65'>{escape(shown_place(finding.where))}</span>" if finding.where else ""
+    place = f" <span style='opacity:.65'>{escape(describe_place(finding.where))}</span>" if finding.where else ""
     head = f"<b style='color:{COLORS[finding.severity]}'>{finding.severity}</b> <b>{escape(finding.title)}</b>{place}"
     return f"<div style='margin-top:1em'>{head}{_html_table(lines(finding))}</div>"
 

@@ -8,18 +8,20 @@ from rich.console import Group, RenderableType
 
 from benchax.model import Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Row, Section
+from benchax.reporting.tables import Section, TextRow
 from benchax.results.cache import CacheUse, Fate
 from benchax.units import seconds, size
 
 
-def drawn(found: CacheUse) -> RenderableType:
+def render_cache(found: CacheUse) -> RenderableType:
     """For the terminal."""
-    return Group(terminal.measured(Section("persistent cache", tuple(rows(found)))), terminal.remarks(remarks(found)))
+    return Group(
+        terminal.render_section(Section("persistent cache", tuple(rows(found)))), terminal.remarks(remarks(found))
+    )
 
 
 def text(found: CacheUse) -> str:
-    return terminal.to_text(drawn(found))
+    return terminal.to_text(render_cache(found))
 
 
 def html(found: CacheUse) -> str:
@@ -31,14 +33,14 @@ def html(found: CacheUse) -> str:
     return f"<div class='benchax'><table>{lines}</table>{notes}</div>"
 
 
-def rows(found: CacheUse) -> list[Row]:
+def rows(found: CacheUse) -> list[TextRow]:
     if found.is_enabled is None:
-        return [Row("state", "", "the block has not ended")]
+        return [TextRow("state", "", "the block has not ended")]
     if not found.is_enabled:
-        return [Row("state", "off", found.why_off or "")]
+        return [TextRow("state", "off", found.why_off or "")]
     return [
-        Row("state", "on", _place(found)),
-        *([Row("in the folder", *_kept(found))] if found.after else []),
+        TextRow("state", "on", _place(found)),
+        *([TextRow("in the folder", *_describe_entries(found))] if found.after else []),
         _line(found, "hit", "read from the cache"),
         _line(found, "written", "compiled, and written to the cache"),
         *_line_if(found, "too quick", f"compiled in less than the threshold of {_threshold(found)}, and not kept"),
@@ -51,19 +53,19 @@ def _place(found: CacheUse) -> str:
     return f"{found.directory}{how[found.is_writable]}"
 
 
-def _kept(found: CacheUse) -> tuple[str, str]:
+def _describe_entries(found: CacheUse) -> tuple[str, str]:
     """(how many entries, how large they are and how many there were)"""
     assert found.after is not None
     before = found.before.entries if found.before else 0
     return str(found.after.entries), f"{size(found.after.size_bytes)}; {before} when it began"
 
 
-def _line(found: CacheUse, fate: Fate, what: str) -> Row:
+def _line(found: CacheUse, fate: Fate, what: str) -> TextRow:
     count = len(found.of(fate))
-    return Row(fate, str(count), f"{what}; took {seconds(found.total_s(fate))}" if count else what)
+    return TextRow(fate, str(count), f"{what}; took {seconds(found.total_s(fate))}" if count else what)
 
 
-def _line_if(found: CacheUse, fate: Fate, what: str) -> list[Row]:
+def _line_if(found: CacheUse, fate: Fate, what: str) -> list[TextRow]:
     return [_line(found, fate, what)] if found.of(fate) else []
 
 

@@ -20,7 +20,7 @@ MARKS: dict[Answer, tuple[str, str]] = {
 }
 
 
-def drawn(c: Checklist) -> RenderableType:
+def render_checklist(c: Checklist) -> RenderableType:
     """For the terminal."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
@@ -30,12 +30,12 @@ def drawn(c: Checklist) -> RenderableType:
         table.add_row("", Text(section, style="bold"), "")
         for tick in (tick for tick in c.ticks if tick.section == section):
             mark, style = MARKS[tick.answer]
-            table.add_row(Text(mark, style=style), Text(tick.text), Text(said(tick), style="dim"))
+            table.add_row(Text(mark, style=style), Text(tick.text), Text(describe_tick(tick), style="dim"))
     return Group(Text(" ".join(c.name.split()), style="bold"), Text(heading(c), style="dim"), Text(), table)
 
 
 def text(c: Checklist) -> str:
-    return terminal.to_text(drawn(c))
+    return terminal.to_text(render_checklist(c))
 
 
 def html(c: Checklist) -> str:
@@ -43,7 +43,8 @@ def html(c: Checklist) -> str:
     cell = "padding:1px 12px 1px 0;text-align:left;vertical-align:top;border:0"
     rows = "".join(
         f"<tr style='background:none'><td style='{cell}'>{MARKS[tick.answer][0]}</td>"
-        f"<td style='{cell}'>{escape(tick.text)}</td><td style='{cell};opacity:.75'>{escape(said(tick))}</td></tr>"
+        f"<td style='{cell}'>{escape(tick.text)}</td>"
+        f"<td style='{cell};opacity:.75'>{escape(describe_tick(tick))}</td></tr>"
         for tick in c.ticks
     )
     head = f"<b>{escape(c.name)}</b><div style='opacity:.65;font-size:90%'>{escape(heading(c))}</div>"
@@ -59,7 +60,7 @@ def heading(c: Checklist) -> str:
     return " · ".join(part for part in (c.signature, backend, counted, seconds(c.elapsed_s)) if part)
 
 
-def said(tick: Tick) -> str:
+def describe_tick(tick: Tick) -> str:
     """not applicable, because there is one device"""
     if tick.answer in ("not applicable", "not checked"):
         return f"{tick.answer}, because {tick.why}"

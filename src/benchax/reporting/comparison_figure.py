@@ -139,10 +139,10 @@ def names(runs: Sequence[Comparison]) -> list[str]:
     """What tells the lines apart: the candidates of one case, else the cases, and where needed both."""
     cases, candidates = {c.case for c in runs}, {c.candidate.label for c in runs}
     if len(cases) == 1 and len(candidates) == len(runs):
-        return [_cut(c.candidate.label) for c in runs]
+        return [_truncate(c.candidate.label) for c in runs]
     if len(candidates) == 1:
-        return [_cut(c.case.label) for c in runs]
-    return [_cut(f"{c.case.label}: {c.candidate.label}") for c in runs]
+        return [_truncate(c.case.label) for c in runs]
+    return [_truncate(f"{c.case.label}: {c.candidate.label}") for c in runs]
 
 
 def words(c: Comparison) -> str:
@@ -159,9 +159,9 @@ def _title(runs: Sequence[Comparison]) -> str:
     candidates = {c.candidate.label for c in runs}
     against = next(iter(baselines)) if len(baselines) == 1 else "the baseline"
     if len({c.case for c in runs}) == 1:
-        return f"{_cut(runs[0].case.label)}: run time against {_cut(against)}"
-    who = f" of {_cut(next(iter(candidates)))}" if len(candidates) == 1 else ""
-    return f"run time{who} against {_cut(against)}"
+        return f"{_truncate(runs[0].case.label)}: run time against {_truncate(against)}"
+    who = f" of {_truncate(next(iter(candidates)))}" if len(candidates) == 1 else ""
+    return f"run time{who} against {_truncate(against)}"
 
 
 def _legend(axes: Any, runs: Sequence[Comparison]) -> None:
@@ -178,7 +178,7 @@ def _legend(axes: Any, runs: Sequence[Comparison]) -> None:
     axes.legend(handles=handles, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, frameon=False)
 
 
-def _cut(name: str) -> str:
+def _truncate(name: str) -> str:
     """One line; the end is kept, where parameters stand. A dollar would begin a formula."""
     flat, half = " ".join(name.split()), LONGEST_NAME // 2
     short = flat if len(flat) <= LONGEST_NAME else f"{flat[: half - 1]}…{flat[-half:]}"

@@ -15,7 +15,7 @@ from benchax.comparing.ranking import Comparisons, Rank
 from benchax.comparing.resolution import blind_spot
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Grid, Style
+from benchax.reporting.tables import Style, TextGrid
 from benchax.stats.ratios import grade
 from benchax.units import number, percent
 
@@ -41,7 +41,7 @@ NAMES: dict[Metric, str] = {
 COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "unclear"}
 
 
-def drawn(found: Comparisons) -> RenderableType:
+def render_comparisons(found: Comparisons) -> RenderableType:
     """For the terminal."""
     parts: list[RenderableType] = [Text(heading(found), style="dim")] if heading(found) else []
     for grid in grids(found):
@@ -58,7 +58,7 @@ def drawn(found: Comparisons) -> RenderableType:
 
 
 def text(found: Comparisons) -> str:
-    return terminal.to_text(drawn(found))
+    return terminal.to_text(render_comparisons(found))
 
 
 def html(found: Comparisons) -> str:
@@ -71,7 +71,7 @@ def html(found: Comparisons) -> str:
     return f"<div class='benchax'>{first}{tables}{last}{notes}</div>"
 
 
-def _table(grid: Grid) -> str:
+def _table(grid: TextGrid) -> str:
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
     head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.columns)
     body = "".join(
@@ -81,7 +81,7 @@ def _table(grid: Grid) -> str:
     return f"<table style='border-collapse:collapse;margin-bottom:6px'><tr>{head}</tr>{body}</table>"
 
 
-def grids(found: Comparisons) -> list[Grid]:
+def grids(found: Comparisons) -> list[TextGrid]:
     """Of functions each beside the baseline, and their places; of several cases one line for each."""
     if not found.labels:
         return [case_grid(found)]
@@ -114,7 +114,7 @@ def sight(found: Comparisons) -> str:
     return f"noise grade {' to '.join(grades)}: changes of {sizes} would have been found in 80 % of cases"
 
 
-def function_grid(found: Comparisons) -> Grid:
+def function_grid(found: Comparisons) -> TextGrid:
     """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
     baseline, *candidates = found.labels
     names = ("case", "time", f"against {_column(baseline)}", "result", "compile", "peak", "verdict")
@@ -122,7 +122,7 @@ def function_grid(found: Comparisons) -> Grid:
     used = [i for i in range(len(names)) if any(line[i] for line in lines)]
     verdicts = {c.candidate.label: c.verdict for c in found.of("run")}
     styles: tuple[Style, ...] = ("", *(_style(found, label, verdicts[label]) for label in candidates))
-    return Grid(tuple(names[i] for i in used), tuple(tuple(line[i] for i in used) for line in lines), styles)
+    return TextGrid(tuple(names[i] for i in used), tuple(tuple(line[i] for i in used) for line in lines), styles)
 
 
 def _style(found: Comparisons, label: str, verdict: str) -> Style:
@@ -130,7 +130,7 @@ def _style(found: Comparisons, label: str, verdict: str) -> Style:
 
 
 def _baseline_line(found: Comparisons) -> tuple[str, ...]:
-    values = [_known((c.baseline_value for c in found.of(metric)), metric) for metric in COLUMNS]
+    values = [_describe_known((c.baseline_value for c in found.of(metric)), metric) for metric in COLUMNS]
     run, *others = values
     why = "" if run else "not measured, because nothing else ran beside it"
     return (found.labels[0], run, "baseline", "", *others, why)
@@ -138,13 +138,13 @@ def _baseline_line(found: Comparisons) -> tuple[str, ...]:
 
 def _function_line(found: Comparisons, label: str) -> tuple[str, ...]:
     of = {c.metric: c for c in found if c.candidate.label == label}
-    run, *others = [_known((of[m].candidate_value,) if m in of else (), m) for m in COLUMNS]
+    run, *others = [_describe_known((of[m].candidate_value,) if m in of else (), m) for m in COLUMNS]
     against = of["run"]
     why = verdict(against) if against.failure is None else found.unranked[label]
     return (label, run, interval(against), _result(against), *others, why)
 
 
-def _known(values: Iterable[float | None], metric: Metric) -> str:
+def _describe_known(values: Iterable[float | None], metric: Metric) -> str:
     value = next((value for value in values if value is not None), None)
     return "" if value is None else amount(value, metric)
 
@@ -156,13 +156,13 @@ def _result(c: Comparison) -> str:
     return "equal" if c.numerics.agrees else "differs"
 
 
-def ranking_grid(found: Comparisons) -> Grid:
+def ranking_grid(found: Comparisons) -> TextGrid:
     """Places, and times as those of the fastest, of the pairs of each with it."""
     places = [rank.place for rank in found.ranking]
     marked = [f"{place}=" if places.count(place) > 1 else str(place) for place in places]
     times = ["1", *map(_multiple, found.ranking[1:])]
     lines = [(place, rank.label, time) for place, rank, time in zip(marked, found.ranking, times, strict=True)]
-    return Grid(("place", "case", "times the fastest"), tuple(lines), ("",) * len(lines))
+    return TextGrid(("place", "case", "times the fastest"), tuple(lines), ("",) * len(lines))
 
 
 def _multiple(rank: Rank) -> str:
@@ -173,7 +173,7 @@ def _multiple(rank: Rank) -> str:
     return f"{number(rank.ratio)}{around}"
 
 
-def case_grid(found: Comparisons) -> Grid:
+def case_grid(found: Comparisons) -> TextGrid:
     """One line for each comparison of run times, or of a case that has none."""
     runs = found.of("run")
     lines = [
@@ -189,7 +189,7 @@ def case_grid(found: Comparisons) -> Grid:
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
     styles: tuple[Style, ...] = tuple(STYLES[c.verdict] for c in runs)
-    return Grid(("case", _column(one), _column(other), "change", "verdict"), tuple(lines), styles)
+    return TextGrid(("case", _column(one), _column(other), "change", "verdict"), tuple(lines), styles)
 
 
 def _column(label: str) -> str:
@@ -203,11 +203,11 @@ def interval(c: Comparison) -> str:
     if c.ratio is None:
         return ""
     if c.low is None or c.high is None:
-        return _signed(c.ratio)
-    return f"{_signed(c.ratio)} ({_signed(c.low).removesuffix(' %')} to {_signed(c.high)})"
+        return _sign(c.ratio)
+    return f"{_sign(c.ratio)} ({_sign(c.low).removesuffix(' %')} to {_sign(c.high)})"
 
 
-def _signed(ratio: float) -> str:
+def _sign(ratio: float) -> str:
     share = 100 * (ratio - 1)
     return f"{'+' if share >= 0 else '-'}{number(abs(share), 2 if abs(share) < 100 else 3)} %"
 
@@ -255,7 +255,7 @@ def _places(ranking: Sequence[Rank]) -> str:
         return ""
     first, *others = ranking
     together = [rank.label for rank in others if rank.place == first.place]
-    begin = f"{_listed([first.label, *together])} {'are' if together else 'is'} fastest"
+    begin = f"{_join_names([first.label, *together])} {'are' if together else 'is'} fastest"
     tie = ", and cannot be told apart" if together else ""
     slower = [f"{rank.label} takes {_multiple(rank)} times as long" for rank in others if rank.place != first.place]
     return f"{begin}{tie}" + (f"; {'; '.join(slower)}." if slower else ".")
@@ -269,17 +269,17 @@ def _without_place(found: Comparisons) -> str:
     failed = [c.candidate.label for c in without if found.is_at_fault(c)]
     wrong = [c.candidate.label for c in without if c.failure is None and c.ratio is not None]
     parts = [_other_result(found, wrong)] if wrong else []
-    return " ".join([*parts, *([f"No place for {_listed(failed)}: failed."] if failed else [])])
+    return " ".join([*parts, *([f"No place for {_join_names(failed)}: failed."] if failed else [])])
 
 
 def _other_result(found: Comparisons, wrong: Sequence[str]) -> str:
     baseline = found.labels[0]
-    said = f"No place for {_listed(wrong)}: another result than {baseline}."
+    said = f"No place for {_join_names(wrong)}: another result than {baseline}."
     is_alone = len(found.ranking) == 1
     return said + (f" If {baseline} is the one that is wrong, make another the baseline." if is_alone else "")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from benchax.reporting import terminal
 from benchax.reporting.program_text import diff_text
-from benchax.reporting.tables import Grid
-from benchax.results.difference import Change, Difference, TextDifference
+from benchax.reporting.tables import TextGrid
+from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.units import count, percent, size
 
 TITLES = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
@@ -43,15 +43,15 @@ def html(found: Difference) -> str:
     return f"<div class='benchax'><pre>{escape(text(found))}</pre></div>"
 
 
-def _table(title: str, changes: Sequence[Change]) -> list[RenderableType]:
+def _table(title: str, changes: Sequence[NumberChange]) -> list[RenderableType]:
     if not changes:
         return []
     lines = tuple((c.name, _value(c, c.before), _value(c, c.after), _by(c)) for c in changes)
-    grid = Grid(("what", "before", "after", "change"), lines, ("",) * len(lines))
+    grid = TextGrid(("what", "before", "after", "change"), lines, ("",) * len(lines))
     return [Text(), Text(title, style="bold"), terminal.grid(grid)]
 
 
-def _value(change: Change, value: float | None) -> str:
+def _value(change: NumberChange, value: float | None) -> str:
     if value is None:
         return "not known"
     if change.unit == "bytes":
@@ -60,7 +60,7 @@ def _value(change: Change, value: float | None) -> str:
     return str(int(value)) if change.unit == "count" else count(value, "FLOP", digits=4)
 
 
-def _by(change: Change) -> str:
+def _by(change: NumberChange) -> str:
     """Added, removed, or by how much."""
     if change.before is None or change.after is None:
         return ""
@@ -77,7 +77,7 @@ def _texts(found: Difference, show: Sequence[str], full: bool) -> list[Renderabl
     first = next((each.stage for each in found.texts if not each.is_same), None)
     for each in found.texts:
         is_shown = each.stage in show if show else each.stage == first
-        drawn += [Text(), Text.assemble((TITLES[each.stage], "bold"), f": {_said(each, is_shown)}")]
+        drawn += [Text(), Text.assemble((TITLES[each.stage], "bold"), f": {_describe(each, is_shown)}")]
         if is_shown and not each.is_same:
             drawn.append(diff_text(each.unified, full))
     for absent in found.absent:
@@ -85,7 +85,7 @@ def _texts(found: Difference, show: Sequence[str], full: bool) -> list[Renderabl
     return drawn
 
 
-def _said(each: TextDifference, is_shown: bool) -> str:
+def _describe(each: TextDifference, is_shown: bool) -> str:
     if each.is_same:
         return "the same"
     where = "" if is_shown else f"; --show {each.stage} shows them"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from benchax.model import Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Grid, Row, Section, Style
+from benchax.reporting.tables import Section, Style, TextGrid, TextRow
 from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
 from benchax.units import number, seconds, seconds_range, size
 
@@ -19,7 +19,7 @@ VERDICTS: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "un
 COLUMNS = ("variant", "time per call", "speedup", "peak", "compile", "error", "verdict")
 
 
-def drawn(e: Experiment) -> RenderableType:
+def render_experiment(e: Experiment) -> RenderableType:
     """For the terminal."""
     parts: list[RenderableType] = [Text(e.name, style="bold"), Text(heading(e), style="dim"), Text()]
     parts.append(terminal.grid(table(e)))
@@ -34,7 +34,7 @@ def drawn(e: Experiment) -> RenderableType:
 
 
 def text(e: Experiment) -> str:
-    return terminal.to_text(drawn(e))
+    return terminal.to_text(render_experiment(e))
 
 
 def html(e: Experiment) -> str:
@@ -62,11 +62,11 @@ def heading(e: Experiment) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def table(e: Experiment) -> Grid:
+def table(e: Experiment) -> TextGrid:
     lines = [_line(e.baseline, "baseline" if e.baseline.status == "ok" else STATUS[e.baseline.status])]
     lines += [_line(row, verdict(row)) for row in e.rows]
     styles: tuple[Style, ...] = tuple(_style(row) for row in (e.baseline, *e.rows))
-    return Grid(COLUMNS, tuple(lines), styles)
+    return TextGrid(COLUMNS, tuple(lines), styles)
 
 
 def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
@@ -124,19 +124,21 @@ def _style(row: VariantRow) -> Style:
 
 def findings(e: Experiment) -> Section:
     """A sentence for each variant, and what else it shows."""
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     for row in (e.baseline, *e.rows):
         lines = [row.sentence] if row.sentence else []
         lines += [f"{label}: {what}" for label, what in row.facts]
-        rows += [Row(row.name if not i else "", line, style="" if not i else "faint") for i, line in enumerate(lines)]
+        rows += [
+            TextRow(row.name if not i else "", line, style="" if not i else "faint") for i, line in enumerate(lines)
+        ]
     return Section("in words", tuple(rows))
 
 
 def contributions(listed: Sequence[Contribution]) -> Section:
-    return Section("what each contributes, where all are on", tuple(Row(one.name, one.sentence) for one in listed))
+    return Section("what each contributes, where all are on", tuple(TextRow(one.name, one.sentence) for one in listed))
 
 
-def curve_table(curve: Curve) -> Grid:
+def curve_table(curve: Curve) -> TextGrid:
     lines = [
         (
             point.label,
@@ -147,7 +149,7 @@ def curve_table(curve: Curve) -> Grid:
         for point in curve.points
     ]
     styles: tuple[Style, ...] = ("",) * len(lines)
-    return Grid((" ".join(curve.x_label.split()), "median", "95 % interval", "remarks"), tuple(lines), styles)
+    return TextGrid((" ".join(curve.x_label.split()), "median", "95 % interval", "remarks"), tuple(lines), styles)
 
 
 def remarks(e: Experiment) -> list[Remark]:
@@ -158,7 +160,7 @@ def remarks(e: Experiment) -> list[Remark]:
     return list({(remark.code, remark.message): remark for remark in listed}.values())
 
 
-def _html_grid(table: Grid) -> str:
+def _html_grid(table: TextGrid) -> str:
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
     head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
     body = "".join(

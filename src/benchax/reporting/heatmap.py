@@ -106,14 +106,14 @@ def _name_axes(axes: Any, rows: Sequence[str], columns: Sequence[str], x_title: 
     every = max(1, len(columns) // 60)
     axes.set_xticks(
         range(0, len(columns), every),
-        [_cut(name) for name in columns[::every]],
+        [_truncate(name) for name in columns[::every]],
         rotation=45 if long else 0,
         ha="right" if long else "center",
         rotation_mode="anchor" if long else "default",
         fontsize=8,
     )
     every = max(1, len(rows) // 70)
-    axes.set_yticks(range(0, len(rows), every), [_cut(name) for name in rows[::every]], fontsize=8)
+    axes.set_yticks(range(0, len(rows), every), [_truncate(name) for name in rows[::every]], fontsize=8)
     axes.set_xlabel(x_title, fontsize=9)
     axes.tick_params(length=0)
     for side in axes.spines.values():
@@ -178,6 +178,6 @@ def _legend(axes: Any, squares: Sequence[Sequence[Square]]) -> None:
         axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.08), ncols=4, frameon=False)
 
 
-def _cut(name: str) -> str:
+def _truncate(name: str) -> str:
     flat = " ".join(name.split())
     return flat if len(flat) <= LONGEST_NAME else flat[: LONGEST_NAME - 1] + "…"

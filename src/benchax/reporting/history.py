@@ -13,7 +13,7 @@ from benchax.comparing.history import Change, History
 from benchax.model import Comparison, Metric
 from benchax.reporting import terminal
 from benchax.reporting.comparisons import COUNTED, STYLES, interval
-from benchax.reporting.tables import Grid, Style
+from benchax.reporting.tables import Style, TextGrid
 from benchax.stats.changepoints import P
 from benchax.units import number, percent
 
@@ -36,13 +36,13 @@ FEW = 10
 NO_TIMES = "times are those of their own session: not to be compared with one another, and not judged"
 
 
-def drawn(h: History) -> RenderableType:
+def render_history(h: History) -> RenderableType:
     """One history, for the terminal."""
     parts: list[RenderableType] = [Text(one_line(h.case.label), style="bold"), Text(heading(h), style="dim")]
     parts += [Text(), Text(f"{sparkline(h)}  {span(h)}"), Text(), terminal.grid(grid(h))]
     if len(h.points) > LONGEST_TABLE:
         parts.append(Text(f"{len(h.points) - LONGEST_TABLE} older ones are not listed; --json has them", style="dim"))
-    parts += [Text(), *(Text(sentence, style=terminal.STYLES[style]) for sentence, style in said(h))]
+    parts += [Text(), *(Text(sentence, style=terminal.STYLES[style]) for sentence, style in describe_changes(h))]
     if not h.is_counted:
         parts += [Text(NO_TIMES, style="dim")]
     return Group(*parts)
@@ -101,7 +101,7 @@ def span(h: History) -> str:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def grid(h: History) -> Grid:
+def grid(h: History) -> TextGrid:
     """A line for each of the newest comparisons."""
     remarks = _remarks(h)
     first = max(0, len(h.points) - LONGEST_TABLE)
@@ -120,7 +120,7 @@ def grid(h: History) -> Grid:
     changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
     styles: list[Style] = [changed.get(i, _plain(value)) for i, value in enumerate(h.values)]
     name = "amount" if h.is_counted else "time then"
-    return Grid(("when (UTC)", "commit", "change", "verdict", name, "remarks"), tuple(lines), tuple(styles[first:]))
+    return TextGrid(("when (UTC)", "commit", "change", "verdict", name, "remarks"), tuple(lines), tuple(styles[first:]))
 
 
 def _remarks(h: History) -> list[list[str]]:
@@ -138,11 +138,11 @@ def _remarks(h: History) -> list[list[str]]:
     return found
 
 
-def overview(histories: Sequence[History]) -> Grid:
+def overview(histories: Sequence[History]) -> TextGrid:
     """A line for each history."""
     columns = ("case", "baseline", "history", "newest", "verdict", "commit", "remarks")
     styles: tuple[Style, ...] = tuple(STYLES[h.points[-1].verdict] for h in histories)
-    return Grid(columns, tuple(map(_overview_line, histories)), styles)
+    return TextGrid(columns, tuple(map(_overview_line, histories)), styles)
 
 
 def _overview_line(h: History) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _overview_line(h: History) -> tuple[str, ...]:
 # ---- sentences --------------------------------------------------------------------------------------------------
 
 
-def said(h: History) -> Iterable[tuple[str, Style]]:
+def describe_changes(h: History) -> Iterable[tuple[str, Style]]:
     """A sentence for each change, the oldest first, and for a newest point that stands out."""
     for change in h.changes:
         yield sentence(change, h), _style(change)

@@ -82,7 +82,7 @@ def _changes(axes: Any, h: History) -> None:
     for nth, change in enumerate(h.changes):
         color = WORSE if change.after > change.before else BETTER
         axes.axvline(change.at - 0.5, color=color, linewidth=1.1, linestyle=(0, (4, 2)))
-        text = f"{_cut(commit(h.points[change.at]), LONGEST_NAME)}\n{size_of(change, h)}"
+        text = f"{_truncate(commit(h.points[change.at]), LONGEST_NAME)}\n{size_of(change, h)}"
         # In turn on two heights: changes may be neighbours.
         _beside(axes, change.at, 0.985 - 0.105 * (nth % 2), text, color, h)
 
@@ -104,7 +104,7 @@ def _breaks(axes: Any, h: History) -> None:
     for found in h.breaks:
         axes.axvline(found.at - 0.5, color=OTHER, linewidth=3, alpha=0.3)
         if found.at >= free:
-            _beside(axes, found.at, 0.07, _cut(found.why, LONGEST_WHY), OTHER, h)
+            _beside(axes, found.at, 0.07, _truncate(found.why, LONGEST_WHY), OTHER, h)
             free = found.at + 0.3 * len(h.points)
 
 
@@ -120,15 +120,15 @@ def _axes(axes: Any, h: History) -> None:
         axes.set_yticks(counts)
     elif not h.is_counted:
         axes.axhline(1, color=OTHER, linewidth=0.8)
-        axes.set_ylabel(f"time against {_cut(h.baseline, LONGEST_WHY)}", fontsize=8.5, parse_math=False)
+        axes.set_ylabel(f"time against {_truncate(h.baseline, LONGEST_WHY)}", fontsize=8.5, parse_math=False)
     _span(axes, h)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.tick_params(labelsize=8)
-    named = _named(h)
-    names = [_cut(commit(h.points[i]), LONGEST_NAME) for i in named]
+    named = _labelled_positions(h)
+    names = [_truncate(commit(h.points[i]), LONGEST_NAME) for i in named]
     axes.set_xticks(named, names, rotation=90, fontsize=7, family="monospace", parse_math=False)
     axes.set_xlim(-1, len(h.points))
     changed = {change.at: WORSE if change.after > change.before else BETTER for change in h.changes}
@@ -155,7 +155,7 @@ def _span(axes: Any, h: History) -> None:
     axes.set_ylim(low - rest - 0.18 * height, high + rest + 0.3 * height)
 
 
-def _named(h: History) -> list[int]:
+def _labelled_positions(h: History) -> list[int]:
     """Places of commits on the axis: the changes, the ends, and as many others as can be read."""
     every = -(-len(h.points) // MOST_NAMES)
     needed = sorted({0, len(h.points) - 1, *(change.at for change in h.changes)})
@@ -164,10 +164,10 @@ def _named(h: History) -> list[int]:
 
 
 def _title(axes: Any, h: History) -> None:
-    title = f"{_cut(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {_cut(h.baseline, LONGEST_WHY)}"
+    title = f"{_truncate(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {_truncate(h.baseline, LONGEST_WHY)}"
     axes.set_title(title, fontsize=9.5, loc="left", parse_math=False)
 
 
-def _cut(text: str, longest: int) -> str:
+def _truncate(text: str, longest: int) -> str:
     flat = one_line(text)
     return flat if len(flat) <= longest else flat[: longest - 1] + "…"

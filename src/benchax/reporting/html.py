@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from benchax.model import Measurement, Remark, Severity
-from benchax.reporting.tables import Row, Section, Style, heading, sections
+from benchax.reporting.tables import Section, Style, TextRow, heading, sections
 
 # Contrast of about 4 on white and on the dark grey of notebooks (#1e1e1e) alike.
 _COLORS: dict[Style, str] = {"bad": "#e03e3e", "warning": "#b77400", "good": "#2f9140", "faint": "#7f7f7f"}
@@ -36,7 +36,7 @@ def _section(section: Section) -> str:
     return title + "".join(map(_row, section.rows))
 
 
-def _row(row: Row) -> str:
+def _row(row: TextRow) -> str:
     color = f"color:{_COLORS[row.style]};" if row.style in _COLORS else ""
     label = _CELL.format(align="left", more=f"padding-left:12px;white-space:nowrap;{color}")
     value = _CELL.format(align="right", more=f"white-space:nowrap;font-variant-numeric:tabular-nums;{color}")

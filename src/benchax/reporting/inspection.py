@@ -11,7 +11,7 @@ from rich.text import Text
 from benchax.reporting import inspection_tables as tables
 from benchax.reporting import terminal
 from benchax.reporting.program_text import program_text
-from benchax.reporting.tables import Grid
+from benchax.reporting.tables import TextGrid
 from benchax.results.difference import Stage
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
@@ -66,11 +66,14 @@ def html(found: Inspection) -> str:
 def _overview(found: Inspection, part: str, full: bool, roof: Roofline | None) -> list[RenderableType]:
     sections = tables.overview(found, roof) if part == "overview" else tables.cost(found, roof)
     table = ("primitives", tables.primitives(found)) if part == "overview" else ("loops", tables.loops(found))
-    return [*map(terminal.measured, sections), *_table(*table, full=full)]
+    return [*map(terminal.render_section, sections), *_table(*table, full=full)]
 
 
 def _memory(found: Inspection, full: bool) -> list[RenderableType]:
-    drawn = [terminal.measured(tables.memory_section(found)), *_table("buffers", tables.buffers(found), full=full)]
+    drawn = [
+        terminal.render_section(tables.memory_section(found)),
+        *_table("buffers", tables.buffers(found), full=full),
+    ]
     if found.buffers is None:
         return [*drawn, *_nothing(found, "buffers")]
     if found.buffers.method == "program text":
@@ -104,7 +107,7 @@ def _donation(found: Inspection, full: bool) -> list[RenderableType]:
     each = found.donation.arguments
     arrays = f"{sum(bool(a.is_aliased) for a in each)} of {len(each)} arrays"
     taken = "not known how much" if aliased is None else f"{arrays}, {size(aliased)}"
-    title = f"donation: {taken} of {size(found.donation.asked_bytes)}, taken over by outputs"
+    title = f"donation: {taken} of {size(found.donation.asked_bytes)}, reused by outputs"
     return _table(title, tables.donation(found), full=full)
 
 
@@ -127,7 +130,7 @@ _DRAWN: dict[str, Callable[[Inspection, bool], list[RenderableType]]] = {
 }
 
 
-def _table(title: str, grid: Grid | None, *, full: bool) -> list[RenderableType]:
+def _table(title: str, grid: TextGrid | None, *, full: bool) -> list[RenderableType]:
     if grid is None:
         return []
     shown, more = tables.first_rows(grid, full)

@@ -1,7 +1,7 @@
 """What is said of an inspection, in which order and which words: sections of numbers, and tables.
 
-What is not known is "not known, because …". Counts of the optimised program take bodies of loops times their turns, and
-say so; those of the jaxpr take each body once.
+What is not known is "not known, because …". Counts of the optimised program take bodies of loops times their trip
+counts, and say so; those of the jaxpr take each body once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchax.reporting.tables import Grid, Row, Section
+from benchax.reporting.tables import Section, TextGrid, TextRow
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
 from benchax.units import count, percent, rate, seconds, seconds_range, size
@@ -39,107 +39,107 @@ def cost(found: Inspection, roof: Roofline | None = None) -> list[Section]:
     return sections if roof is None else [*sections, Section("roofline", tuple(_roofline(found, roof)))]
 
 
-def _program(found: Inspection) -> Iterable[Row]:
+def _program(found: Inspection) -> Iterable[TextRow]:
     jaxpr, counts = found.jaxpr, found.counts
     if jaxpr is None:
         yield _not_known(found, "equations", "jaxpr")
     else:
         nested = f"{jaxpr.outer_equations} outermost, in {jaxpr.depth} levels" if jaxpr.depth > 1 else "one level"
         loops = f"; {jaxpr.equations_in_loops} in bodies of loops, counted once" if jaxpr.equations_in_loops else ""
-        yield Row("equations", str(jaxpr.equations), f"of the jaxpr: {nested}{loops}")
-        names = _named([(p.name, p.count) for p in jaxpr.primitives])
-        yield Row("primitives", str(len(jaxpr.primitives)), names)
+        yield TextRow("equations", str(jaxpr.equations), f"of the jaxpr: {nested}{loops}")
+        names = _join_counts([(p.name, p.count) for p in jaxpr.primitives])
+        yield TextRow("primitives", str(len(jaxpr.primitives)), names)
     if counts is None:
         yield _not_known(found, "instructions", "counts")
         return
-    yield Row("instructions", str(sum(n for _, n in counts.instructions)), _named(counts.instructions))
-    yield Row("fusions", str(counts.fusions), "of the optimised program")
+    yield TextRow("instructions", str(sum(n for _, n in counts.instructions)), _join_counts(counts.instructions))
+    yield TextRow("fusions", str(counts.fusions), "of the optimised program")
     if counts.loops:
         turns = ", ".join(f"{loop.name} × {'?' if loop.trips is None else loop.trips}" for loop in counts.loops)
-        yield Row("loops", str(len(counts.loops)), turns)
+        yield TextRow("loops", str(len(counts.loops)), turns)
     if counts.opaque_calls:
-        yield Row("custom calls", str(sum(n for _, n in counts.opaque_calls)), _named(counts.opaque_calls))
+        yield TextRow("custom calls", str(sum(n for _, n in counts.opaque_calls)), _join_counts(counts.opaque_calls))
 
 
-def _named(listed: Iterable[tuple[str, int]]) -> str:
+def _join_counts(listed: Iterable[tuple[str, int]]) -> str:
     pairs = list(listed)
     more = f", and {len(pairs) - MOST_NAMED} others" if len(pairs) > MOST_NAMED else ""
     return ", ".join(f"{n} {name}" for name, n in pairs[:MOST_NAMED]) + more
 
 
-def _work(found: Inspection) -> Iterable[Row]:
+def _work(found: Inspection) -> Iterable[TextRow]:
     counts = found.counts
     if counts is None:
         yield _not_known(found, "operations", "counts")
         return
-    turns = "; bodies of loops × their turns" if counts.loops else ""
-    yield _counted(found, "operations", "counts.flops", counts.flops, f"on one device{turns}", "FLOP")
-    yield _counted(found, "transcendentals", "counts.transcendentals", counts.transcendentals, "exp, log, tanh …")
+    turns = "; bodies of loops × trip counts" if counts.loops else ""
+    yield _count_row(found, "operations", "counts.flops", counts.flops, f"on one device{turns}", "FLOP")
+    yield _count_row(found, "transcendentals", "counts.transcendentals", counts.transcendentals, "exp, log, tanh …")
     bytes_accessed = counts.bytes_accessed
     if bytes_accessed is None:
         yield _not_known(found, "bytes accessed", "counts.bytes_accessed")
     else:
         least = "" if counts.is_exact else "at least; "
-        yield Row("bytes accessed", size(bytes_accessed), f"{least}read and written by instructions, cached or not")
+        yield TextRow("bytes accessed", size(bytes_accessed), f"{least}read and written by instructions, cached or not")
     if counts.arithmetic_intensity is not None:
-        yield Row("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations by bytes accessed")
+        yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations by bytes accessed")
     if found.xla_cost and found.xla_cost.has_loops and found.xla_cost.flops is not None:
-        yield Row("XLA's own count", count(found.xla_cost.flops, "FLOP"), "bodies of loops once", "faint")
+        yield TextRow("XLA's own count", count(found.xla_cost.flops, "FLOP"), "bodies of loops once", "faint")
     for restriction in counts.restrictions:
-        yield Row("restriction", "", restriction, "warning")
+        yield TextRow("restriction", "", restriction, "warning")
 
 
-def _counted(found: Inspection, label: str, what: str, value: float | None, detail: str, unit: str = "") -> Row:
+def _count_row(found: Inspection, label: str, what: str, value: float | None, detail: str, unit: str = "") -> TextRow:
     if value is None:
         return _not_known(found, label, what)
     least = "" if found.counts and found.counts.is_exact else "at least; "
-    return Row(label, count(value, unit), least + detail)
+    return TextRow(label, count(value, unit), least + detail)
 
 
-def _roofline(found: Inspection, roof: Roofline) -> Iterable[Row]:
+def _roofline(found: Inspection, roof: Roofline) -> Iterable[TextRow]:
     why = roof.why_absent("bytes_s")
     if why is not None and why == roof.why_absent("flops_s"):
-        yield Row("bytes, operations", "not known", f"because {why}", "faint")
-        yield from _timed(roof)
+        yield TextRow("bytes, operations", "not known", f"because {why}", "faint")
+        yield from _time_rows(roof)
         return
     if roof.bytes_s is not None and roof.bytes_per_s is not None:
         reached = f"at {rate(roof.bytes_per_s, 'B')}, the best that was reached with {size(roof.array_bytes)}"
-        yield Row("bytes take", seconds(roof.bytes_s), reached)
+        yield TextRow("bytes take", seconds(roof.bytes_s), reached)
     else:
-        yield Row("bytes take", "not known", f"because {roof.why_absent('bytes_s')}", "faint")
+        yield TextRow("bytes take", "not known", f"because {roof.why_absent('bytes_s')}", "faint")
     if roof.flops_s is not None and roof.flops_per_s is not None:
         reached = f"at {rate(roof.flops_per_s, 'FLOP')}, the best that was reached by a matmul of {roof.dtype}"
-        yield Row("operations take", seconds(roof.flops_s), reached)
+        yield TextRow("operations take", seconds(roof.flops_s), reached)
     else:
-        yield Row("operations take", "not known", f"because {roof.why_absent('flops_s')}", "faint")
+        yield TextRow("operations take", "not known", f"because {roof.why_absent('flops_s')}", "faint")
     if roof.is_memory_bound is not None:
-        yield Row("the longer one", "bytes" if roof.is_memory_bound else "operations", _meaning(roof))
-    yield from _timed(roof)
+        yield TextRow("the longer one", "bytes" if roof.is_memory_bound else "operations", _meaning(roof))
+    yield from _time_rows(roof)
 
 
 def _meaning(roof: Roofline) -> str:
     if roof.is_at_least:
         return "of what could be counted; the rest may decide"
     if roof.is_memory_bound:
-        return "memory is the roof: fewer or smaller reads and writes help first"
-    return "arithmetic is the roof: fewer operations or a smaller dtype help first"
+        return "memory-bound: fewer or smaller reads and writes help first"
+    return "compute-bound: fewer operations or a smaller dtype help first"
 
 
-def _timed(roof: Roofline) -> Iterable[Row]:
+def _time_rows(roof: Roofline) -> Iterable[TextRow]:
     if roof.timing is None:
-        yield Row("one call takes", "not measured", "because nothing was run; --time runs it", "faint")
+        yield TextRow("one call takes", "not measured", "because nothing was run; --time runs it", "faint")
         return
     timing = roof.timing
     known = timing.low_s is not None and timing.high_s is not None
     interval = f"95 % {seconds_range(timing.low_s or 0.0, timing.high_s or 0.0)}, " if known else "no interval, "
-    yield Row("one call takes", seconds(timing.median_s), f"{interval}by the {timing.timer} timer")
+    yield TextRow("one call takes", seconds(timing.median_s), f"{interval}by the {timing.timer} timer")
     if roof.share is None:
         why = "some of the work is not counted" if roof.is_at_least else "bytes or operations have no time"
-        yield Row("share of the roof", "not known", f"because {why}", "faint")
+        yield TextRow("share of roofline", "not known", f"because {why}", "faint")
         return
     above = "; above 100 %: caches served some of the bytes, or the rates were reached on a busy machine"
-    yield Row(
-        "share of the roof",
+    yield TextRow(
+        "share of roofline",
         percent(roof.share),
         f"{seconds(roof.roof_s or 0.0)} of {seconds(timing.median_s)}" + (above if roof.share > 1 else ""),
     )
@@ -149,7 +149,7 @@ def memory_section(found: Inspection) -> Section:
     return Section("memory", tuple(_memory(found)))
 
 
-def _memory(found: Inspection) -> Iterable[Row]:
+def _memory(found: Inspection) -> Iterable[TextRow]:
     plan = found.memory
     if plan is None:
         yield _not_known(found, "planned peak", "memory")
@@ -163,25 +163,25 @@ def _memory(found: Inspection) -> Iterable[Row]:
         }
         for label, (value, detail) in parts.items():
             if value or label == "temporaries":
-                row = Row(label, "not known", "the compiler does not tell", "faint")
-                yield row if value is None else Row(label, size(value), detail)
+                row = TextRow(label, "not known", "the compiler does not tell", "faint")
+                yield row if value is None else TextRow(label, size(value), detail)
         peak = plan.predicted_peak_bytes
         if peak is None:
-            yield Row("planned peak", "not known", "because the compiler does not tell", "faint")
+            yield TextRow("planned peak", "not known", "because the compiler does not tell", "faint")
         else:
-            yield Row("planned peak", size(peak), "the compiler's plan; nothing was observed")
+            yield TextRow("planned peak", size(peak), "the compiler's plan; nothing was observed")
     if found.constants and found.constants.captured_bytes:
-        yield Row("captured", size(found.constants.captured_bytes), "arrays that the Python function closes over")
+        yield TextRow("captured", size(found.constants.captured_bytes), "arrays that the Python function closes over")
 
 
-def _not_known(found: Inspection, label: str, what: str) -> Row:
-    return Row(label, "not known", f"because {found.why_absent(what) or 'nobody tells'}", "faint")
+def _not_known(found: Inspection, label: str, what: str) -> TextRow:
+    return TextRow(label, "not known", f"because {found.why_absent(what) or 'nobody tells'}", "faint")
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def primitives(found: Inspection) -> Grid | None:
+def primitives(found: Inspection) -> TextGrid | None:
     if found.jaxpr is None:
         return None
     lines: list[Line] = [
@@ -191,22 +191,22 @@ def primitives(found: Inspection) -> Grid | None:
     return _grid(("operation", "equations", "in loops", "where", "line"), lines)
 
 
-def loops(found: Inspection) -> Grid | None:
+def loops(found: Inspection) -> TextGrid | None:
     each = found.counts.loops if found.counts else ()
     lines: list[Line] = [
         (loop.name, "not known" if loop.trips is None else str(loop.trips), loop.op_name, loop.trips_from)
         for loop in each
     ]
-    return _grid(("operation", "turns", "where", "why"), lines)
+    return _grid(("operation", "trips", "where", "why"), lines)
 
 
-def buffers(found: Inspection) -> Grid | None:
+def buffers(found: Inspection) -> TextGrid | None:
     listed = found.buffers.buffers if found.buffers else ()
     lines: list[Line] = [(b.what, size(b.size_bytes), b.kind, b.op_name, _near(b.source)) for b in listed]
     return _grid(("what", "size", "kind", "where", "line"), lines)
 
 
-def constants(found: Inspection) -> list[tuple[str, Grid | None]]:
+def constants(found: Inspection) -> list[tuple[str, TextGrid | None]]:
     """(title, table) of those captured, and of those baked in."""
     both = found.constants
     parts = (("captured by the function", both and both.captured), ("baked into the program", both and both.baked_in))
@@ -216,18 +216,18 @@ def constants(found: Inspection) -> list[tuple[str, Grid | None]]:
     ]
 
 
-def donation(found: Inspection) -> Grid | None:
+def donation(found: Inspection) -> TextGrid | None:
     lines: list[Line] = [
         (a.path, a.spec, size(a.size_bytes), _TAKEN[a.is_aliased], a.output or a.why_not)
         for a in (found.donation.arguments if found.donation else ())
     ]
-    return _grid(("what", "array", "size", "taken over", "where"), lines)
+    return _grid(("what", "array", "size", "reused", "where"), lines)
 
 
 _TAKEN = {True: "yes", False: "no", None: "not known"}
 
 
-def collectives(found: Inspection) -> Grid | None:
+def collectives(found: Inspection) -> TextGrid | None:
     lines: list[Line] = [
         (
             c.opcode,
@@ -239,22 +239,22 @@ def collectives(found: Inspection) -> Grid | None:
         )
         for c in (found.collectives.calls if found.collectives else ())
     ]
-    return _grid(("operation", "size", "turns", "devices", "where", "line"), lines)
+    return _grid(("operation", "size", "trips", "devices", "where", "line"), lines)
 
 
-def first_rows(grid: Grid, full: bool) -> tuple[Grid, int]:
+def first_rows(grid: TextGrid, full: bool) -> tuple[TextGrid, int]:
     """(its first rows, how many more there are)"""
     if full or len(grid.lines) <= MOST_ROWS + 1:
         return grid, 0
-    return Grid(grid.columns, grid.lines[:MOST_ROWS], grid.styles[:MOST_ROWS]), len(grid.lines) - MOST_ROWS
+    return TextGrid(grid.columns, grid.lines[:MOST_ROWS], grid.styles[:MOST_ROWS]), len(grid.lines) - MOST_ROWS
 
 
-def _grid(columns: tuple[str, ...], lines: list[Line]) -> Grid | None:
+def _grid(columns: tuple[str, ...], lines: list[Line]) -> TextGrid | None:
     """Without columns that no line fills; None without lines."""
     kept = [i for i in range(len(columns)) if any(line[i] for line in lines)]
     if not kept:
         return None
-    return Grid(
+    return TextGrid(
         tuple(columns[i] for i in kept), tuple(tuple(line[i] for i in kept) for line in lines), ("",) * len(lines)
     )
 

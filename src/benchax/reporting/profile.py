@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from benchax.reporting import terminal, timeline
-from benchax.reporting.tables import Grid, Row, Section
+from benchax.reporting.tables import Section, TextGrid, TextRow
 from benchax.results.profile import Device, Op, Profile
 from benchax.units import count, percent, seconds, size
 
@@ -26,7 +26,7 @@ SCOPE, NAME, HLO = 44, 24, 96
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
 
 
-def drawn(p: Profile, details: bool = False) -> RenderableType:
+def render_profile(p: Profile, details: bool = False) -> RenderableType:
     """For the terminal; with `details` every operation, uncut, with its line of HLO."""
     parts: list[RenderableType] = [Text(p.title or "profile", style="bold"), Text(_where(p), style="dim")]
     if p.ops:
@@ -39,7 +39,7 @@ def drawn(p: Profile, details: bool = False) -> RenderableType:
 
 
 def text(p: Profile) -> str:
-    return terminal.to_text(drawn(p))
+    return terminal.to_text(render_profile(p))
 
 
 def html(p: Profile) -> str:
@@ -66,33 +66,33 @@ def html(p: Profile) -> str:
 
 
 def _where(p: Profile) -> str:
-    runs = f"{_counted(len(p.runs), 'run')} of programs" if p.runs else ""
-    return " · ".join(part for part in (p.backend, runs, _counted(p.n_events, "event")) if part)
+    runs = f"{_count_text(len(p.runs), 'run')} of programs" if p.runs else ""
+    return " · ".join(part for part in (p.backend, runs, _count_text(p.n_events, "event")) if part)
 
 
-def _counted(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     """1 run; 2 runs."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def grid(p: Profile, details: bool = False) -> Grid:
+def grid(p: Profile, details: bool = False) -> TextGrid:
     """One line for each operation, the hottest first."""
     shown = p.ops if details else p.ops[:TOP]
     several = len({op.module for op in p.ops}) > 1
     lines = tuple(_line(op, several, details) for op in shown)
-    return Grid(("operation", "self time", "share", "calls", "a call", "where"), lines, ("",) * len(lines))
+    return TextGrid(("operation", "self time", "share", "calls", "a call", "where"), lines, ("",) * len(lines))
 
 
 def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
     name = f"{op.module}: {op.name}" if several and op.module else op.name
     where = " ".join(part for part in (_file(op.source, details), _scope(op, details)) if part)
     return (
-        _cut(name, NAME, details),
+        _truncate(name, NAME, details),
         seconds(op.self_s),
         percent(op.share),
         count(op.calls),
         seconds(op.per_call_s),
-        _cut(where or op.category, SCOPE, details),
+        _truncate(where or op.category, SCOPE, details),
     )
 
 
@@ -106,7 +106,7 @@ def _file(source: str | None, details: bool) -> str:
     return (source or "") if details else (source or "").replace("\\", "/").rpartition("/")[2]
 
 
-def _cut(text: str, width: int, details: bool) -> str:
+def _truncate(text: str, width: int, details: bool) -> str:
     """On one line, and not wider than `width`."""
     line = " ".join(text.split())
     return line if details or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
@@ -118,16 +118,15 @@ def _rest(p: Profile, details: bool) -> list[RenderableType]:
     if not others:
         return []
     together = sum(op.self_s for op in others)
-    text = (
-        f"and {_counted(len(others), 'more operation')}: {seconds(together)}, {percent(sum(op.share for op in others))}"
-    )
+    share = sum(op.share for op in others)
+    text = f"and {_count_text(len(others), 'more operation')}: {seconds(together)}, {percent(share)}"
     return [Text(text, style="dim")]
 
 
 def _lines(p: Profile, details: bool) -> list[RenderableType]:
     """The HLO of the hottest few; of all with `details`."""
     shown = [op for op in (p.ops if details else p.ops[:3]) if op.hlo]
-    texts = [Padding(Text(_cut(op.hlo or "", HLO, details), style="dim"), (0, 0, 0, 2)) for op in shown]
+    texts = [Padding(Text(_truncate(op.hlo or "", HLO, details), style="dim"), (0, 0, 0, 2)) for op in shown]
     return [Text(), Text("HLO", style="bold"), *texts] if texts else []
 
 
@@ -138,67 +137,74 @@ def sections(p: Profile) -> list[Section]:
         ("compiler", _compiler(p)),
         ("memory", _memory(p)),
         ("memory over time", timeline.rows(p.timeline) if p.timeline else []),
-        ("files", [Row(kind, path) for kind, path in p.files.items()]),
+        ("files", [TextRow(kind, path) for kind, path in p.files.items()]),
     ]
     return [Section(title, tuple(rows)) for title, rows in parts if rows]
 
 
-def _device(device: Device) -> list[Row]:
+def _device(device: Device) -> list[TextRow]:
     share = f", {percent(device.busy_s / device.span_s)} of {seconds(device.span_s)}" if device.span_s else ""
     gaps = [
-        Row("gap", seconds(gap.length_s), f"between {_cut(gap.before, NAME, False)} and {_cut(gap.after, NAME, False)}")
+        TextRow(
+            "gap",
+            seconds(gap.length_s),
+            f"between {_truncate(gap.before, NAME, False)} and {_truncate(gap.after, NAME, False)}",
+        )
         for gap in device.gaps[:GAPS]
     ]
-    busy = Row(device.name, f"busy {seconds(device.busy_s)}{share}", f"idle {seconds(device.idle_s)}")
+    busy = TextRow(device.name, f"busy {seconds(device.busy_s)}{share}", f"idle {seconds(device.idle_s)}")
     return [busy, *_communication(device), *gaps]
 
 
-def _communication(device: Device) -> list[Row]:
+def _communication(device: Device) -> list[TextRow]:
     """Nothing where there is none, or it is not known."""
     if not device.communication_s:
         return []
     share = f"{seconds(device.communication_s)}, {percent(device.communication_s / device.busy_s)} of busy"
     if device.exposed_s is None:
-        return [Row("communication", share, "what ran beside it is not known")]
-    return [Row("communication", share, f"{seconds(device.exposed_s)} of it with nothing else under way")]
+        return [TextRow("communication", share, "what ran beside it is not known")]
+    return [TextRow("communication", share, f"{seconds(device.exposed_s)} of it with nothing else under way")]
 
 
-def _runs(p: Profile) -> list[Row]:
+def _runs(p: Profile) -> list[TextRow]:
     """Device time of a run, by program."""
     programs = dict.fromkeys(run.module for run in p.runs)
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     for program in programs:
         times = [run.device_s for run in p.runs if run.module == program]
         spread = f"{seconds(min(times))} to {seconds(max(times))}, " if len(times) > 1 else ""
         rows.append(
-            Row(
-                f"a run of {_cut(program, NAME, False)}",
+            TextRow(
+                f"a run of {_truncate(program, NAME, False)}",
                 seconds(median(times)),
-                f"{spread}{_counted(len(times), 'run')}",
+                f"{spread}{_count_text(len(times), 'run')}",
             )
         )
     return rows
 
 
-def _compiler(p: Profile) -> list[Row]:
+def _compiler(p: Profile) -> list[TextRow]:
     if p.compile_s is None:
         return []
     passes = [
-        Row(_cut(one.name, NAME, False), seconds(one.self_s), _counted(one.calls, "call")) for one in p.passes[:PASSES]
+        TextRow(_truncate(one.name, NAME, False), seconds(one.self_s), _count_text(one.calls, "call"))
+        for one in p.passes[:PASSES]
     ]
-    return [Row("all passes", seconds(p.compile_s), f"{len(p.passes)} of them"), *passes]
+    return [TextRow("all passes", seconds(p.compile_s), f"{len(p.passes)} of them"), *passes]
 
 
-def _memory(p: Profile) -> list[Row]:
+def _memory(p: Profile) -> list[TextRow]:
     if p.left_over is None or p.live_bytes_before is None or p.live_bytes_after is None:
         return []
-    alive = Row("alive before, after", f"{size(p.live_bytes_before)}, {size(p.live_bytes_after)}")
+    alive = TextRow("alive before, after", f"{size(p.live_bytes_before)}, {size(p.live_bytes_after)}")
     rows = [
-        Row("new and alive", f"{one.dtype}{_dimensions(one.shape)}", f"{one.count} ×, {size(one.size_bytes)}")
+        TextRow("new and alive", f"{one.dtype}{_dimensions(one.shape)}", f"{one.count} ×, {size(one.size_bytes)}")
         for one in p.left_over[:ARRAYS]
     ]
     more = p.left_over[ARRAYS:]
-    rest = [Row("and", _counted(len(more), "more kind"), size(sum(one.size_bytes for one in more)))] if more else []
+    rest = (
+        [TextRow("and", _count_text(len(more), "more kind"), size(sum(one.size_bytes for one in more)))] if more else []
+    )
     return [alive, *rows, *rest]
 
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from benchax.reporting import terminal
-from benchax.reporting.tables import Grid
+from benchax.reporting.tables import TextGrid
 from benchax.results.profile import OpChange, ProfileChange
 from benchax.units import count, seconds
 
@@ -17,7 +17,7 @@ TOP = 20
 WIDTH = 40
 
 
-def drawn(change: ProfileChange) -> RenderableType:
+def render_profile_change(change: ProfileChange) -> RenderableType:
     """For the terminal."""
     title = Text(f"{change.before} → {change.after}", style="bold")
     below = Text(f"self time per {change.per}, largest change first", style="dim")
@@ -26,7 +26,7 @@ def drawn(change: ProfileChange) -> RenderableType:
 
 
 def text(change: ProfileChange) -> str:
-    return terminal.to_text(drawn(change))
+    return terminal.to_text(render_profile_change(change))
 
 
 def html(change: ProfileChange) -> str:
@@ -42,11 +42,11 @@ def html(change: ProfileChange) -> str:
     return f"<div class='benchax'>{title}<table><tr>{head}</tr>{body}</table>{notes}</div>"
 
 
-def grid(change: ProfileChange) -> Grid:
+def grid(change: ProfileChange) -> TextGrid:
     """One line for each origin, the largest change first, in either direction."""
     largest = sorted(change.ops, key=lambda op: -abs(op.more_s))[:TOP]
     lines = tuple(_line(op) for op in largest)
-    return Grid(("operation", "before", "after", "more", "calls", "where"), lines, ("",) * len(lines))
+    return TextGrid(("operation", "before", "after", "more", "calls", "where"), lines, ("",) * len(lines))
 
 
 def _line(op: OpChange) -> tuple[str, ...]:
@@ -56,13 +56,13 @@ def _line(op: OpChange) -> tuple[str, ...]:
     more = f"{'+' if op.more_s >= 0 else '-'}{seconds(abs(op.more_s))}" if is_known else ""
     calls = f"{count(op.calls_before)} → {count(op.calls_after)}"
     where = (op.scope or "").partition("/")[2] or op.category
-    return _cut(op.name), before, after, more, calls, _cut(f"{where} {op.shape or ''}")
+    return _truncate(op.name), before, after, more, calls, _truncate(f"{where} {op.shape or ''}")
 
 
 def _time(value: float | None) -> str:
     return "not known" if value is None else seconds(value)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     line = " ".join(text.split())
     return line if cell_len(line) <= WIDTH else set_cell_size(line, WIDTH - 1).rstrip() + "…"

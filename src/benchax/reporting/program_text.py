@@ -75,12 +75,12 @@ def program_text(stage: Stage, text: str, full: bool = False) -> ProgramText:
         text = _FRAME.sub("", _BLANK.sub("\n\n", _TABLES.sub("", text)))
     lines = _without_long_constants(text).rstrip("\n").splitlines()
     is_nested = _in_inner_computation if stage == "hlo" else _is_indented
-    return ProgramText(stage, "\n".join(_cut(list(_folded(lines, is_nested(lines))))))
+    return ProgramText(stage, "\n".join(_cut_lines(list(_fold(lines, is_nested(lines))))))
 
 
 def diff_text(unified: str, full: bool = False) -> ProgramText:
     lines = unified.splitlines()
-    return ProgramText("diff", unified if full else "\n".join(_cut([_shortened(line) for line in lines])))
+    return ProgramText("diff", unified if full else "\n".join(_cut_lines([_truncate(line) for line in lines])))
 
 
 def _without_long_constants(text: str) -> str:
@@ -102,20 +102,20 @@ def _in_inner_computation(lines: list[str]) -> Iterator[bool]:
         yield line.startswith(" ") and not in_entry
 
 
-def _folded(lines: list[str], nested: Iterable[bool]) -> Iterator[str]:
+def _fold(lines: list[str], nested: Iterable[bool]) -> Iterator[str]:
     """Bodies of more than `NESTED_LINES` lines without what is beyond; long lines without their ends."""
     run: list[str] = []
     for line, is_nested in zip(lines, nested, strict=True):
         if is_nested:
-            run.append(_shortened(line))
+            run.append(_truncate(line))
             continue
-        yield from _shown(run)
+        yield from _show_run(run)
         run = []
-        yield _shortened(line)
-    yield from _shown(run)
+        yield _truncate(line)
+    yield from _show_run(run)
 
 
-def _shown(run: list[str]) -> Iterator[str]:
+def _show_run(run: list[str]) -> Iterator[str]:
     if len(run) <= NESTED_LINES + 2:  # a line that says "2 lines" would spare none
         yield from run
         return
@@ -124,14 +124,14 @@ def _shown(run: list[str]) -> Iterator[str]:
     yield f"{indent}… {len(run) - NESTED_LINES} lines; --full shows them"
 
 
-def _cut(lines: list[str]) -> list[str]:
+def _cut_lines(lines: list[str]) -> list[str]:
     if len(lines) <= HEAD_LINES + TAIL_LINES + 1:
         return lines
     left_out = len(lines) - HEAD_LINES - TAIL_LINES
     return [*lines[:HEAD_LINES], f"… {left_out} lines; --full shows them", *lines[-TAIL_LINES:]]
 
 
-def _shortened(line: str) -> str:
+def _truncate(line: str) -> str:
     if len(line) <= LINE_CHARACTERS:
         return line
     return f"{line[:LINE_CHARACTERS]}… {len(line) - LINE_CHARACTERS} characters"

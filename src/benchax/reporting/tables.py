@@ -27,7 +27,7 @@ COLD = {"process": "a cold process", "function": "a new function in a warm proce
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRow:
     """One line: what, how much, and what belongs beside it."""
 
     label: str
@@ -39,7 +39,7 @@ class Row:
 @dataclass(frozen=True)
 class Section:
     title: str
-    rows: tuple[Row, ...] = field(default=())
+    rows: tuple[TextRow, ...] = field(default=())
 
 
 def sections(m: Measurement, is_full: bool = False) -> list[Section]:
@@ -68,14 +68,14 @@ def heading(m: Measurement) -> tuple[str, str]:
     return m.case.label, " · ".join(part for part in (env.backend, device, versions) if part)
 
 
-def _failure(m: Measurement) -> Iterable[Row]:
+def _failure(m: Measurement) -> Iterable[TextRow]:
     if m.failure:
-        yield Row(m.failure.kind.replace("_", " "), f"in {m.failure.stage}", m.failure.message, "bad")
+        yield TextRow(m.failure.kind.replace("_", " "), f"in {m.failure.stage}", m.failure.message, "bad")
         if m.failure.advice:
-            yield Row("", "", m.failure.advice)
+            yield TextRow("", "", m.failure.advice)
 
 
-def _stages(m: Measurement) -> Iterable[Row]:
+def _stages(m: Measurement) -> Iterable[TextRow]:
     s = m.stages
     yield from _transfer(m, "transfer in", "stages.transfer_in", s.transfer_in)
     cold = f"in {COLD[s.cold]}" if s.cold else ""
@@ -85,30 +85,30 @@ def _stages(m: Measurement) -> Iterable[Row]:
     yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
     yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
     if s.call_floor_s is not None:
-        yield Row("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
+        yield TextRow("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
     yield from _transfer(m, "transfer out", "stages.transfer_out", s.transfer_out)
 
 
-def _time(m: Measurement, label: str, what: str, value_s: float | None, detail: str = "") -> Iterable[Row]:
+def _time(m: Measurement, label: str, what: str, value_s: float | None, detail: str = "") -> Iterable[TextRow]:
     if value_s is not None:
-        yield Row(label, seconds(value_s), detail)
+        yield TextRow(label, seconds(value_s), detail)
     else:
         yield from _absent(m, label, what)
 
 
-def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) -> Iterable[Row]:
+def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
     if transfer is None:
         yield from _absent(m, label, what)
         return
     speed = transfer.bandwidth_bytes_per_s
     how = "zero-copy: a view, nothing moved" if transfer.is_zero_copy else f"copied at {rate(speed or 0, 'B')}"
-    yield Row(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
+    yield TextRow(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
 
 
 _LABELS = {OTHER_PROCESSES: "in others"}
 
 
-def _samples(m: Measurement, is_full: bool) -> Iterable[Row]:
+def _samples(m: Measurement, is_full: bool) -> Iterable[TextRow]:
     for timer in dict.fromkeys(samples.timer for samples in m.samples):
         if summary := m.summary(timer):
             yield _timer(m.series_of(timer), summary)
@@ -121,7 +121,7 @@ def _samples(m: Measurement, is_full: bool) -> Iterable[Row]:
         yield not_measured(label, Absent("samples", which + why))
 
 
-def _timer(series: Sequence[Samples], s: Summary) -> Row:
+def _timer(series: Sequence[Samples], s: Summary) -> TextRow:
     samples = series[0]
     interval = _interval(s)
     regime = f", {samples.regime}" if samples.regime else ""
@@ -131,7 +131,7 @@ def _timer(series: Sequence[Samples], s: Summary) -> Row:
     stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
     answers = f" · {samples.answers}" if samples.answers else ""
     detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}{_overhead(samples)}"
-    return Row(samples.timer, seconds(s.median_s), detail)
+    return TextRow(samples.timer, seconds(s.median_s), detail)
 
 
 def _interval(s: Summary) -> str:
@@ -153,7 +153,7 @@ def _overhead(samples: Samples) -> str:
     return f", less {less} for each reading{clock}"
 
 
-def _memory(m: Measurement) -> Iterable[Row]:
+def _memory(m: Measurement) -> Iterable[TextRow]:
     mem = m.memory
     if mem.predicted_peak_bytes is not None:
         parts = {
@@ -165,22 +165,22 @@ def _memory(m: Measurement) -> Iterable[Row]:
         }
         detail = ", ".join(f"{name} {size(value)}" for name, value in parts.items() if value is not None)
         theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
-        yield Row("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
+        yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
     else:
         yield from _absent(m, "planned peak", "memory.plan")
     if mem.captured_bytes:
-        yield Row("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
+        yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
     for label, what, value in (
         ("compiled call", "memory.compiled_rise_bytes", mem.compiled_rise_bytes),
         ("eager call", "memory.eager_rise_bytes", mem.eager_rise_bytes),
     ):
         if value is not None:
-            yield Row(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
+            yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
         else:
             yield from _absent(m, label, what)
 
 
-def _cost(m: Measurement) -> Iterable[Row]:
+def _cost(m: Measurement) -> Iterable[TextRow]:
     if m.cost is None:
         yield from _absent(m, "operations", "cost")
         return
@@ -191,40 +191,40 @@ def _cost(m: Measurement) -> Iterable[Row]:
         known = per_call and per_call.median_s > 0 and not m.cost.has_loops
         speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
         by = f"by the {timer} timer"
-        yield Row("operations", count(m.cost.flops, "FLOP"), f"{speed}{by}" if speed else "XLA's count")
+        yield TextRow("operations", count(m.cost.flops, "FLOP"), f"{speed}{by}" if speed else "XLA's count")
     if m.cost.transcendentals:
-        yield Row("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
+        yield TextRow("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
     if m.cost.bytes_accessed:
-        yield Row("bytes accessed", size(m.cost.bytes_accessed), "XLA's estimate")
+        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), "XLA's estimate")
 
 
-def _numerics(m: Measurement) -> Iterable[Row]:
+def _numerics(m: Measurement) -> Iterable[TextRow]:
     n = m.numerics
     if n is None:
         yield from _absent(m, "checked", "numerics")
         return
-    reference = {"eager": "the un-jitted result", "float64": "a float64 reference"}[n.reference]
+    reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
     if not n.agrees:
-        yield Row("WRONG", "", n.why, "bad")
+        yield TextRow("WRONG", "", n.why, "bad")
     elif n.max_abs == 0:
-        yield Row("checked", "identical", f"to {reference}", "good")
+        yield TextRow("checked", "identical", f"to {reference}", "good")
     else:
         far = f"largest difference {n.max_rel:.1e} of the largest value" if n.max_rel is not None else ""
-        yield Row("checked", "agrees", f"with {reference}; {far}", "good")
+        yield TextRow("checked", "agrees", f"with {reference}; {far}", "good")
 
 
-def _absent(m: Measurement, label: str, what: str) -> Iterable[Row]:
+def _absent(m: Measurement, label: str, what: str) -> Iterable[TextRow]:
     absent = next((a for a in m.not_measured if a.what == what), None)
     if absent:
         yield not_measured(label, absent)
 
 
-def not_measured(label: str, absent: Absent) -> Row:
-    return Row(label, "not measured", f"because {absent.why}", "faint")
+def not_measured(label: str, absent: Absent) -> TextRow:
+    return TextRow(label, "not measured", f"because {absent.why}", "faint")
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextGrid:
     """Many measurements side by side."""
 
     columns: tuple[str, ...]
@@ -235,13 +235,13 @@ class Grid:
 _TIMERS = ("in_graph", "loop", "wall")
 
 
-def overview(measurements: Sequence[Measurement]) -> Grid:
+def overview(measurements: Sequence[Measurement]) -> TextGrid:
     """One line per measurement; a column that none of them fills is left out."""
     lines = [_overview_line(m) for m in measurements]
     names = ("case", *_TIMERS, "compile", "memory", "remarks")
     used = [i for i in range(len(names)) if i == 0 or any(line[i] for line in lines)]
     styles: tuple[Style, ...] = tuple("bad" if m.failure or _is_wrong(m) else "" for m in measurements)
-    return Grid(
+    return TextGrid(
         tuple(names[i] for i in used),
         tuple(tuple(line[i] for i in used) for line in lines),
         styles,
@@ -273,11 +273,11 @@ def _one_line(label: str) -> str:
     return " ".join(label.splitlines())
 
 
-def stored(rows: Sequence[StoredRow]) -> Grid:
+def stored_grid(rows: Sequence[StoredRow]) -> TextGrid:
     """Rows of the store, one line each."""
     columns = ("id", "when (UTC)", "case", "timer", "median", "95 %", "compile", "commit")
     styles: tuple[Style, ...] = tuple("bad" if row.failure_kind else "" for row in rows)
-    return Grid(columns, tuple(map(_stored_line, rows)), styles)
+    return TextGrid(columns, tuple(map(_stored_line, rows)), styles)
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:
@@ -302,9 +302,9 @@ def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
 
 def environment(env: Environment) -> Section:
     """Where it runs; what is unknown is said to be."""
-    rows = [Row(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
+    rows = [TextRow(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
     return Section(
-        "environment", (*rows, Row("fingerprint", env.fingerprint, "rows with the same one may be compared"))
+        "environment", (*rows, TextRow("fingerprint", env.fingerprint, "rows with the same one may be compared"))
     )
 
 

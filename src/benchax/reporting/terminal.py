@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchax.model import Measurement, Remark
-from benchax.reporting.tables import Grid, Row, Section, Style, heading, overview, sections
+from benchax.reporting.tables import Section, Style, TextGrid, TextRow, heading, overview, sections
 
 STYLES: dict[Style, str] = {
     "": "",
@@ -63,10 +63,10 @@ class _Sections:
         for part in self.parts:
             yield Text()
             yield Text(part.title, style="bold")
-            yield _stacked(part.rows) if is_narrow else _columns(part.rows, label, value)
+            yield _stack_rows(part.rows) if is_narrow else _columns(part.rows, label, value)
 
 
-def measured(part: Section) -> RenderableType:
+def render_section(part: Section) -> RenderableType:
     """One section of numbers, laid out as those of a measurement."""
     return _Sections([part])
 
@@ -84,7 +84,7 @@ def section(part: Section) -> RenderableType:
     return Group(Text(part.title, style="bold"), table)
 
 
-def _columns(rows: Sequence[Row], label: int, value: int) -> Table:
+def _columns(rows: Sequence[TextRow], label: int, value: int) -> Table:
     table = Table.grid(padding=(0, 2), pad_edge=False)
     table.add_column(min_width=label + 2, no_wrap=True)
     table.add_column(min_width=value, justify="right", no_wrap=True)
@@ -95,7 +95,7 @@ def _columns(rows: Sequence[Row], label: int, value: int) -> Table:
     return table
 
 
-def _stacked(rows: Sequence[Row]) -> Group:
+def _stack_rows(rows: Sequence[TextRow]) -> Group:
     lines: list[RenderableType] = []
     for row in rows:
         style = STYLES[row.style]
@@ -105,7 +105,7 @@ def _stacked(rows: Sequence[Row]) -> Group:
     return Group(*lines)
 
 
-def _detail(row: Row) -> Text:
+def _detail(row: TextRow) -> Text:
     return Text(
         row.detail, style=STYLES[row.style] if row.style in ("bad", "faint") else "dim" if not row.style else ""
     )
@@ -126,7 +126,7 @@ def remarks(listed: Sequence[Remark]) -> RenderableType:
     return Group(Text(), Text("remarks", style="bold"), table)
 
 
-def grid(table: Grid) -> RenderableType:
+def grid(table: TextGrid) -> RenderableType:
     """Many rows side by side."""
     return _Grid(table)
 
@@ -134,7 +134,7 @@ def grid(table: Grid) -> RenderableType:
 class _Grid:
     """Lays a grid out by the width of the console: as columns, of which texts may fold, or line by line."""
 
-    def __init__(self, table: Grid) -> None:
+    def __init__(self, table: TextGrid) -> None:
         self.table = table
         lines = (table.columns, *table.lines)
         self.widths = [
@@ -151,9 +151,9 @@ class _Grid:
         return self.width - sum(max(0, width - FOLDS.get(name, width)) for name, width in columns)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        yield self.drawn() if self.least_width <= options.max_width else self.stacked()
+        yield self.render_wide() if self.least_width <= options.max_width else self.render_narrow()
 
-    def drawn(self) -> Table:
+    def render_wide(self) -> Table:
         drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
         for name in self.table.columns:
             side: JustifyMethod = "left" if name in TEXTS else "right"
@@ -162,7 +162,7 @@ class _Grid:
             drawn.add_row(*map(Text, line), style=STYLES[style])
         return drawn
 
-    def stacked(self) -> Group:
+    def render_narrow(self) -> Group:
         parts: list[RenderableType] = []
         for line, style in zip(self.table.lines, self.table.styles, strict=True):
             drawn = Table.grid(padding=(0, GAP))

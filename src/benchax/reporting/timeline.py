@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchax.reporting.tables import Row
+from benchax.reporting.tables import TextRow
 from benchax.results.timeline import Column, Kind, Timeline
 from benchax.units import percent, seconds, size
 
@@ -25,13 +25,13 @@ NAMES: dict[Kind, str] = {
 }
 
 
-def rows(t: Timeline) -> list[Row]:
+def rows(t: Timeline) -> list[TextRow]:
     """A line for each column, and how it was read."""
     if not t.times_s:
-        return [Row("memory", "not measured", f"because {t.ended_because or 'it was never read'}")]
+        return [TextRow("memory", "not measured", f"because {t.ended_because or 'it was never read'}")]
     shown = _of_few_devices(t.columns)
     left_out = len(t.columns) - len(shown)
-    more = [Row("and", f"{left_out} more columns", "in memory.csv")] if left_out else []
+    more = [TextRow("and", f"{left_out} more columns", "in memory.csv")] if left_out else []
     return [*(_row(t, column) for column in shown), *more, *_absent(t), _readings(t), _unseen(t)]
 
 
@@ -40,7 +40,7 @@ def _of_few_devices(columns: Sequence[Column]) -> list[Column]:
     return [column for column in columns if not column.device or column.device in few]
 
 
-def _row(t: Timeline, column: Column) -> Row:
+def _row(t: Timeline, column: Column) -> TextRow:
     known = [(value, time_s) for value, time_s in zip(column.sizes_bytes, t.times_s, strict=True) if value is not None]
     least = min(value for value, _ in known)
     most, when = max(known, key=lambda one: one[0])
@@ -48,7 +48,7 @@ def _row(t: Timeline, column: Column) -> Row:
     since = " since the process began" if column.kind == "peak_in_use" else ""
     if column.kind == "resident":
         spread += ", with what the profiler records"
-    return Row(f"{NAMES[column.kind]} {column.device}".strip(), bars(t.times_s, column.sizes_bytes), spread + since)
+    return TextRow(f"{NAMES[column.kind]} {column.device}".strip(), bars(t.times_s, column.sizes_bytes), spread + since)
 
 
 def bars(times_s: Sequence[float], sizes: Sequence[int | None], longest: int = LONGEST) -> str:
@@ -70,19 +70,19 @@ def _bar(share: float) -> str:
     return BARS[min(len(BARS) - 1, int(share * len(BARS)))]
 
 
-def _absent(t: Timeline) -> Iterable[Row]:
+def _absent(t: Timeline) -> Iterable[TextRow]:
     if silent := t.without("in_use"):
         why = f"because memory_stats() of {', '.join(silent[:DEVICES])} is empty"
-        yield Row(NAMES["in_use"], "not available on this back end", why)
+        yield TextRow(NAMES["in_use"], "not available on this backend", why)
 
 
-def _readings(t: Timeline) -> Row:
+def _readings(t: Timeline) -> TextRow:
     if t.interval_s is None or t.longest_gap_s is None or t.share is None:
-        return Row("readings", str(len(t.times_s)))
+        return TextRow("readings", str(len(t.times_s)))
     apart = f"{seconds(t.interval_s)} apart, at most {seconds(t.longest_gap_s)}"
-    return Row("readings", f"{len(t.times_s)}, {apart}", f"they took {percent(t.share)} of the time")
+    return TextRow("readings", f"{len(t.times_s)}, {apart}", f"they took {percent(t.share)} of the time")
 
 
-def _unseen(t: Timeline) -> Row:
+def _unseen(t: Timeline) -> TextRow:
     where = "resident" if t.without("in_use") else "in use"
-    return Row("not seen", "peaks between two readings", f"temporaries of programs are in {where!r} only")
+    return TextRow("not seen", "peaks between two readings", f"temporaries of programs are in {where!r} only")

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from benchax.reporting import terminal
-from benchax.reporting.tables import Grid
+from benchax.reporting.tables import TextGrid
 from benchax.results.transfers import Direction, Transfer, Transfers
 from benchax.units import seconds, size
 
@@ -17,7 +17,7 @@ LIMIT = 20
 DIRECTIONS: tuple[Direction, ...] = ("host to device", "device to host")
 
 
-def drawn(found: Transfers) -> RenderableType:
+def render_transfers(found: Transfers) -> RenderableType:
     """For the terminal."""
     parts: list[RenderableType] = []
     for direction in DIRECTIONS:
@@ -31,7 +31,7 @@ def drawn(found: Transfers) -> RenderableType:
 
 
 def text(found: Transfers) -> str:
-    return terminal.to_text(drawn(found))
+    return terminal.to_text(render_transfers(found))
 
 
 def html(found: Transfers) -> str:
@@ -57,7 +57,7 @@ def heading(found: Transfers, direction: Direction) -> str:
     return f"{direction}, not asked for: {count} transfer{'s' if count > 1 else ''}, {moved}"
 
 
-def grid(listed: list[Transfer]) -> Grid:
+def grid(listed: list[Transfer]) -> TextGrid:
     """Its column of time is left out where no time is known."""
     has_time = any(t.elapsed_s is not None for t in listed)
     shown = listed[:LIMIT]
@@ -66,19 +66,19 @@ def grid(listed: list[Transfer]) -> Grid:
             str(t.count),
             size(t.size_bytes),
             *([_seconds(t)] if has_time else []),
-            f"{_shortened(t.where or 'a line that cannot be seen')}: {_shortened(t.by)}, {_shortened(t.what)}",
+            f"{_truncate(t.where or 'a line that cannot be seen')}: {_truncate(t.by)}, {_truncate(t.what)}",
         )
         for t in shown
     ]
     columns = ("times", "bytes", *(["waited"] if has_time else []), "line")
-    return Grid(columns, tuple(lines), ("",) * len(lines))
+    return TextGrid(columns, tuple(lines), ("",) * len(lines))
 
 
 def _seconds(t: Transfer) -> str:
     return "" if t.elapsed_s is None else seconds(t.elapsed_s)
 
 
-def _shortened(text: str) -> str:
+def _truncate(text: str) -> str:
     """A name on one line; the end of a long path says more than its beginning."""
     one_line = " ".join(text.split())
     return one_line if len(one_line) <= 80 else f"…{one_line[-79:]}"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from benchax.model import Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Grid, Style
+from benchax.reporting.tables import Style, TextGrid
 from benchax.results.watch import Compile, FunctionCount, Watch
 from benchax.units import percent, seconds
 
@@ -20,12 +20,12 @@ MOST_REASONS = 5
 CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking, not as a measurement"
 
 
-def drawn(w: Watch) -> RenderableType:
+def render_watch(w: Watch) -> RenderableType:
     """For the terminal."""
     parts: list[RenderableType] = [Text(heading(w), style="bold"), Text(cache(w), style="dim")]
     if w.counts:
         parts += [Text(), terminal.grid(functions(w)), Text(CLOCK, style="dim")]
-    for title, lines in explained(w):
+    for title, lines in explain(w):
         parts += [Text(), Text(title, style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines)]
     if notes := remarks(w):
         parts.append(terminal.remarks(notes))
@@ -33,7 +33,7 @@ def drawn(w: Watch) -> RenderableType:
 
 
 def text(w: Watch) -> str:
-    return terminal.to_text(drawn(w))
+    return terminal.to_text(render_watch(w))
 
 
 def html(w: Watch) -> str:
@@ -48,7 +48,7 @@ def html(w: Watch) -> str:
     table = f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>" if grid.lines else ""
     why = "".join(
         f"<div><b>{escape(title)}</b></div>" + "".join(f"<div>{escape(line)}</div>" for line in lines)
-        for title, lines in explained(w)
+        for title, lines in explain(w)
     )
     notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(w))
     said = f"<div><b>{escape(heading(w))}</b></div><div style='opacity:.75'>{escape(cache(w))}</div>"
@@ -56,12 +56,12 @@ def html(w: Watch) -> str:
 
 
 def heading(w: Watch) -> str:
-    """12 programs compiled, 8 of them recompiles · 1.21 s of 4.02 s (30 %)"""
+    """12 programs compiled, 8 recompilations · 1.21 s of 4.02 s (30 %)"""
     if not w.compiles:
         return "nothing was compiled" + (f" in {seconds(w.wall_s)}" if w.wall_s is not None else "")
     own = len(w.compiles) - len(w.eager)
     parts = [_number(own, "program") + " of jitted functions"]
-    parts[0] += f", {len(w.recompiles)} of them again" if w.recompiles else ""
+    parts[0] += f", {_number(len(w.recompiles), 'recompilation')}" if w.recompiles else ""
     parts += [f"{len(w.eager)} of eager operations"] if w.eager else []
     if w.wall_s is None:
         return " · ".join([*parts, seconds(w.total_s)])
@@ -77,7 +77,7 @@ def cache(w: Watch) -> str:
     return f"persistent cache: {w.cache_hits} read, {w.cache_writes} written{where}"
 
 
-def functions(w: Watch) -> Grid:
+def functions(w: Watch) -> TextGrid:
     """One line for each function."""
     listed = w.functions[:MOST_FUNCTIONS]
     lines = [
@@ -95,7 +95,7 @@ def functions(w: Watch) -> Grid:
     ]
     styles: tuple[Style, ...] = tuple("faint" if f.is_eager else "" for f in listed)
     columns = ("case", "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
-    return Grid(columns, tuple(lines), styles)
+    return TextGrid(columns, tuple(lines), styles)
 
 
 def _compiles(f: FunctionCount) -> str:
@@ -106,7 +106,7 @@ def _name(f: FunctionCount) -> str:
     return f"{f.function} (eager)" if f.is_eager else f"{f.function} {f.defined}" if f.defined else f.function
 
 
-def explained(w: Watch) -> list[tuple[str, list[str]]]:
+def explain(w: Watch) -> list[tuple[str, list[str]]]:
     """Why each function was compiled again, in the order of the table."""
     found: list[tuple[str, list[str]]] = []
     for f in w.functions:

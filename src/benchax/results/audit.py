@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Environment, Remark, Severity
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 """Lowest first."""
@@ -73,7 +73,7 @@ class Suppressed:
 
 
 @dataclass(frozen=True)
-class Audit(Shown):
+class Audit(Displayed):
     """What an audit found, and what it looked for."""
 
     name: str

@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 Fate = Literal["hit", "written", "too quick", "not kept"]
 """hit: read from the cache. written: compiled, and handed to the cache. too quick: compiled, and not kept, because that
@@ -36,7 +36,7 @@ class Folder:
 
 
 @dataclass(eq=False)
-class CacheUse(Shown):
+class CacheUse(Displayed):
     """Settings as they were when the block ended; programs of all threads, in order."""
 
     programs: list[CachedProgram] = field(default_factory=list[CachedProgram])

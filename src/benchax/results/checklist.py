@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Environment
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 Answer = Literal["yes", "no", "not applicable", "not checked"]
 
@@ -28,7 +28,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Checklist(Shown):
+class Checklist(Displayed):
     """All of it, for one function."""
 
     name: str

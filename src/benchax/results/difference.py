@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Absent
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 Unit = Literal["count", "flop", "bytes"]
 Stage = Literal["jaxpr", "stablehlo", "hlo"]
 
 
 @dataclass(frozen=True)
-class Change:
+class NumberChange:
     """A number of both sides; None where it is not known."""
 
     name: str
@@ -39,18 +39,18 @@ class TextDifference:
 
 
 @dataclass(frozen=True)
-class Difference(Shown):
+class Difference(Displayed):
     """What differs. Each table holds only what does."""
 
     before: str
     """What the first is: its signature, commit, or version of JAX."""
     after: str
-    numbers: tuple[Change, ...] = ()
+    numbers: tuple[NumberChange, ...] = ()
     unchanged: tuple[str, ...] = ()
     """Names of numbers that both know and agree in."""
-    primitives: tuple[Change, ...] = ()
+    primitives: tuple[NumberChange, ...] = ()
     """Of the jaxpr: how often each."""
-    opcodes: tuple[Change, ...] = ()
+    opcodes: tuple[NumberChange, ...] = ()
     """Of the optimised program."""
     texts: tuple[TextDifference, ...] = ()
     absent: tuple[Absent, ...] = ()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Absent, Comparison, Environment, Remark
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 Status = Literal["ok", "failed", "not_available", "wrong_result"]
 
@@ -109,7 +109,7 @@ class Contribution:
 
 
 @dataclass(frozen=True)
-class Experiment(Shown):
+class Experiment(Displayed):
     """A function as it is, and variants of it, each measured beside it."""
 
     name: str

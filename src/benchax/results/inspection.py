@@ -2,10 +2,10 @@
 
     Inspection    all of it, and why what is missing is missing
     JaxprFacts    the program as JAX traced it: equations, primitives with their source lines, inputs and outputs
-    Counts        operations and bytes of the optimised program, loop bodies times their turns
+    Counts        operations and bytes of the optimised program, loop bodies times their trip counts
     Constants     arrays that the function closes over, and those that the compiled program holds
-    Donation      what was to be donated, what was taken over by an output, and why not
-    Collectives   what devices say to one another, and how the arguments are sharded
+    Donation      what was to be donated, what an output reused, and why not
+    Collectives   communication between devices, and how the arguments are sharded
     Buffers       the memory of the plan, buffer by buffer, largest first
 
 Bytes and counts are of one call on one device. `None` means not known; `Inspection.why_absent` says why.
@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Absent, Cost, Memory, Remark
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 BufferKind = Literal["argument", "output", "temporary", "constant", "other"]
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a program was built by: versions, back end, and the kind and number of its devices. Unknown is `None`."""
+    """What a program was built by: versions, backend, and the kind and number of its devices. Unknown is `None`."""
 
     jax: str | None = None
     jaxlib: str | None = None
@@ -99,7 +99,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Counts:
-    """Work of one call of the optimised program, by our own count of its text: bodies of loops times their turns.
+    """Work of one call of the optimised program, by our own count of its text: bodies of loops times their trip counts.
 
     An addition, a multiplication, a comparison is 1 FLOP; a matmul of m × k by k × n is 2·m·n·k; exp, log, tanh and
     the like are transcendentals and no FLOP. Bytes are those that instructions and fusions read and write, each
@@ -165,7 +165,7 @@ class DonatedArgument:
     spec: str
     size_bytes: int
     is_aliased: bool | None
-    """Did an output take over its memory? None where that is not known."""
+    """Does an output reuse its memory? None where that is not known."""
     output: str | None = None
     """Which one: result[0]['w']."""
     why_not: str = ""
@@ -221,7 +221,7 @@ class Collectives:
 
     @property
     def bytes_per_call(self) -> int | None:
-        """Sum of the results over all turns; None where some loop's length is not known."""
+        """Sum of the results over all iterations; None where some loop's length is not known."""
         total = 0
         for call in self.calls:
             if call.trips is None:
@@ -272,7 +272,7 @@ class Buffers:
 
 
 @dataclass(frozen=True)
-class Inspection(Shown):
+class Inspection(Displayed):
     """What the compiler makes of one call. Nothing was run."""
 
     name: str

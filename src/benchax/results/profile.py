@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Remark
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 from benchax.results.timeline import Timeline
 
 Backend = Literal["cpu", "gpu", "tpu"]
@@ -116,7 +116,7 @@ class CompilePass:
 
 
 @dataclass(frozen=True)
-class Buffers:
+class LiveBuffers:
     """Arrays of one shape and dtype that were alive after the profiled code and not before."""
 
     shape: tuple[int, ...]
@@ -127,7 +127,7 @@ class Buffers:
 
 
 @dataclass(frozen=True)
-class Profile(Shown):
+class Profile(Displayed):
     """One recording, read. `print` shows it; `table()` is its text, `ops` its data."""
 
     title: str
@@ -146,7 +146,7 @@ class Profile(Shown):
     """Everything that the trace holds, also what is no operation."""
     is_truncated: bool = False
     """Events are missing from the trace, so every sum here is too small."""
-    left_over: tuple[Buffers, ...] | None = None
+    left_over: tuple[LiveBuffers, ...] | None = None
     """Arrays that outlived the profiled code. None: not looked at."""
     live_bytes_before: int | None = None
     live_bytes_after: int | None = None
@@ -194,7 +194,7 @@ class OpChange:
 
 
 @dataclass(frozen=True)
-class ProfileChange(Shown):
+class ProfileChange(Displayed):
     """Two profiles side by side. Two single recordings: no verdict, which is the business of `benchax compare`."""
 
     before: str

@@ -50,7 +50,9 @@ class Roofline:
 
     @property
     def share(self) -> float | None:
-        """Of the roof: 1 is as fast as the machine was ever seen to be. None without a time, or without all counts."""
+        """Share of the roofline: 1 is as fast as the machine was ever seen to be.
+
+        None without a time, or without all counts."""
         if self.timing is None or self.roof_s is None or self.is_at_least:
             return None
         return self.roof_s / self.timing.median_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchax.model import RENDERERS
 
 
-class Shown:
+class Displayed:
     """Drawn by what `benchax.reporting.display` has put into `RENDERERS` for this type."""
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Remark
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 Direction = Literal["host to device", "device to host"]
 
@@ -33,7 +33,7 @@ class Transfer:
 
 
 @dataclass(eq=False)
-class Transfers(Shown):
+class Transfers(Displayed):
     """What happened so far; grows while the block runs and stays as it is afterwards."""
 
     found: dict[tuple[Direction, str | None, str, str], Transfer] = field(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Remark
-from benchax.results.shown import Shown
+from benchax.results.shown import Displayed
 
 ReasonKind = Literal[
     "first call",
@@ -84,8 +84,8 @@ class Compile:
 
 @dataclass(frozen=True)
 class FunctionCount:
-    """What one function cost. Counts go by the place where it is defined, so a lambda made anew in each turn of a loop
-    is one function here."""
+    """What one function cost. Counts go by the place where it is defined, so a lambda made anew in each iteration of
+    a loop is one function here."""
 
     function: str
     defined: str | None
@@ -105,7 +105,7 @@ class FunctionCount:
 
 
 @dataclass(eq=False)
-class Watch(Shown):
+class Watch(Displayed):
     """What happened so far; grows while the block runs and stays as it is afterwards."""
 
     threads: Threads = "this"

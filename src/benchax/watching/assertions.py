@@ -72,7 +72,7 @@ def no_recompile(*, eager: bool = False) -> Iterator[Watch]:
 def _judge(seen: Watch, n: int, eager: bool, what: str) -> None:
     counted = [c for c in seen.compiles if eager or not c.is_eager]
     if len(counted) > n:
-        error = RecompileError(_problem(counted, what), _expected(n, seen, eager), _hint(counted))
+        error = RecompileError(_problem(counted, what), _describe_expected(n, seen, eager), _hint(counted))
         error.watch = seen
         raise error
     if seen.lost_events or seen.remarks:
@@ -85,19 +85,19 @@ def _problem(counted: list[Compile], what: str) -> str:
     for c in counted:
         by_function.setdefault((c.function, c.defined), []).append(c)
     lines = [f"{len(counted)} {'program was' if len(counted) == 1 else 'programs were'} compiled inside {what}"]
-    for (name, defined), found in sorted(by_function.items(), key=lambda item: -_lost(item[1])):
+    for (name, defined), found in sorted(by_function.items(), key=lambda item: -_lost_seconds(item[1])):
         place = f" (defined at {defined})" if defined else ""
-        lines.append(f"  {name}{place}: {len(found)}, {seconds(_lost(found))} by JAX's clock")
+        lines.append(f"  {name}{place}: {len(found)}, {seconds(_lost_seconds(found))} by JAX's clock")
         lines += [f"    at {c.where or 'an unknown line'}: {c.why}" for c in found[:MOST]]
         lines += [f"    and {len(found) - MOST} more"] if len(found) > MOST else []
     return "\n".join(lines)
 
 
-def _lost(found: list[Compile]) -> float:
+def _lost_seconds(found: list[Compile]) -> float:
     return sum(c.total_s for c in found)
 
 
-def _expected(n: int, seen: Watch, eager: bool) -> str:
+def _describe_expected(n: int, seen: Watch, eager: bool) -> str:
     permitted = f"at most {n}" if n else "none"
     if eager:
         return f"{permitted}, eager operations included"

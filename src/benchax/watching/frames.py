@@ -43,7 +43,7 @@ _SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Call:
+class JaxCall:
     """The call that JAX works for. Holds the user's arrays: it must not outlive the event."""
 
     fun: Any
@@ -61,7 +61,7 @@ class Call:
     """False: nothing is known of it but the name in the event."""
 
 
-def calling(ignored: frozenset[CodeType]) -> Call:
+def calling(ignored: frozenset[CodeType]) -> JaxCall:
     """The innermost jitted call on this thread's stack."""
     stack = list(_frames(sys._getframe(1)))
     jitted = [frame for frame in stack if _is_jitted_call(frame)]
@@ -69,12 +69,12 @@ def calling(ignored: frozenset[CodeType]) -> Call:
     jitted = jitted or [frame for frame in stack if _is_inner_program(frame)][:1]
     is_ignored = bool(ignored) and any(frame.f_code in ignored for frame in stack)
     if not jitted:
-        return Call(None, (), {}, {}, _user_line(stack), False, is_ignored, is_seen=False)
+        return JaxCall(None, (), {}, {}, _user_line(stack), False, is_ignored, is_seen=False)
     frame = jitted[0]
     where = _user_line(stack[stack.index(frame) :])
     fun, args, kwargs, info = _locals(frame)
     is_nested = any(other.f_code.co_name == "cache_miss" for other in jitted[1:])
-    return Call(fun, args, kwargs, _settings(info), where, is_nested, is_ignored)
+    return JaxCall(fun, args, kwargs, _settings(info), where, is_nested, is_ignored)
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchax.results.watch import Reason
 from benchax.watching import frames, reasons, signatures
-from benchax.watching.frames import Call
+from benchax.watching.frames import JaxCall
 from benchax.watching.signatures import Signature
 
 WRAPPERS = 20
@@ -21,7 +21,7 @@ WRAPPERS = 20
 
 
 @dataclass(frozen=True)
-class Place:
+class FunctionLocation:
     """A function as its user finds it again: all lambdas of one line are one."""
 
     name: str
@@ -43,15 +43,15 @@ class _History:
     is_met: bool = False
 
 
-class Functions:
+class WatchedFunctions:
     """What one watch knows. Nothing is shared, so that nested watches do not take each other's calls for theirs."""
 
     def __init__(self) -> None:
         self._histories: dict[object, _History] = {}
-        self._objects: dict[Place, int] = {}
-        self._unseen_programs: dict[Place, int] = {}
+        self._objects: dict[FunctionLocation, int] = {}
+        self._unseen_programs: dict[FunctionLocation, int] = {}
 
-    def meet(self, call: Call, name: str) -> _History:
+    def meet(self, call: JaxCall, name: str) -> _History:
         """Asks JAX what it knows of this function already, once. To be called before it is traced."""
         key = name if call.fun is None else id(call.fun)
         found = self._histories.get(key)
@@ -60,7 +60,9 @@ class Functions:
             found.before = signatures.before_the_watch(call) if call.fun is not None else []
         return found
 
-    def why(self, call: Call, place: Place, now: Signature | None, *, was_traced: bool) -> tuple[Reason, ...]:
+    def why(
+        self, call: JaxCall, place: FunctionLocation, now: Signature | None, *, was_traced: bool
+    ) -> tuple[Reason, ...]:
         """Why a program is compiled for this call; remembers the call."""
         history = self.meet(call, place.name)
         self._objects[place] = self._objects.get(place, 0) + (not history.is_met)
@@ -83,7 +85,7 @@ class Functions:
             return [s for s in before if reasons.are_apart(now, s)]
         return before
 
-    def _unseen(self, place: Place) -> Reason:
+    def _unseen(self, place: FunctionLocation) -> Reason:
         self._unseen_programs[place] = self._unseen_programs.get(place, 0) + 1
         if self._unseen_programs[place] == 1:
             return Reason("first call", "first program of this name")
@@ -99,7 +101,7 @@ def _first(history: _History, now: Signature, *, was_traced: bool) -> Reason:
     return Reason("unknown", "traced before the watch began, and compiled again; this JAX does not tell what changed")
 
 
-def _new_object(place: Place) -> Reason:
+def _new_object(place: FunctionLocation) -> Reason:
     if place.is_eager:
         return Reason("static", "the operation with other parameters, such as sizes or axes")
     what = place.name if place.defined is None else f"{place.name} of {place.defined}"
@@ -117,21 +119,21 @@ def _weak(fun: Any) -> weakref.ref[Any] | None:
         return None
 
 
-def place_of(call: Call, event_name: str | None) -> Place:
+def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
     """Of the function that is called; of the event's name where it cannot be seen."""
     if call.fun is None:
         name = program_name(event_name) or "a function"
-        return Place(f"{name}, inside a transformation" if call.is_seen else name, None, False)
+        return FunctionLocation(f"{name}, inside a transformation" if call.is_seen else name, None, False)
     plain, is_partial = _plain(call.fun)
     name = getattr(plain, "__name__", None) or type(plain).__name__
     code = getattr(plain, "__code__", None)
     defined = frames.place(code.co_filename, code.co_firstlineno) if code else None
     is_eager = frames.is_of_jax(call.fun)
     if is_eager:
-        return Place(program_name(event_name) or name, None, True)
+        return FunctionLocation(program_name(event_name) or name, None, True)
     if hasattr(call.fun, "lower"):  # jax.jit of what is jitted already
         name = f"jit({name})"
-    return Place(f"partial({name})" if is_partial else name, defined, False, tuple(_codes(call.fun)))
+    return FunctionLocation(f"partial({name})" if is_partial else name, defined, False, tuple(_codes(call.fun)))
 
 
 def program_name(event_name: str | None) -> str | None:

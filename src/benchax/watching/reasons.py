@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchax.results.watch import Reason
 from benchax.specs import short_dtype
-from benchax.watching.signatures import LONGEST, Leaf, Signature, text
+from benchax.watching.signatures import LONGEST, ArrayLeaf, Signature, text
 
 MOST = 5
 """Differences that are told one by one."""
@@ -191,7 +191,7 @@ def _few(paths: Sequence[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
-def _leaf(path: str, now: Leaf, then: Leaf) -> Iterator[Reason]:
+def _leaf(path: str, now: ArrayLeaf, then: ArrayLeaf) -> Iterator[Reason]:
     if now.shape != then.shape:
         yield Reason("shape", f"{path}: shape {then} → {_with(now, then)}")
     if now.dtype != then.dtype:
@@ -206,12 +206,12 @@ def _leaf(path: str, now: Leaf, then: Leaf) -> Iterator[Reason]:
         yield Reason("sharding", f"{path}: sharding {then.sharding} → {now.sharding}")
 
 
-def _with(now: Leaf, then: Leaf) -> str:
+def _with(now: ArrayLeaf, then: ArrayLeaf) -> str:
     """The dtype is told apart, so that a shape's sentence shows no other change."""
     return str(now) if now.dtype == then.dtype else str(now).replace(short_dtype(now.dtype), short_dtype(then.dtype), 1)
 
 
-def _weak(now: Leaf, then: Leaf) -> str:
+def _weak(now: ArrayLeaf, then: ArrayLeaf) -> str:
     dtype = now.dtype
     if now.is_weak:
         what = "a Python number" if now.is_scalar else "weakly typed (made of Python numbers)"

@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from benchax.specs import short_dtype
 from benchax.watching import frames
-from benchax.watching.frames import Call
+from benchax.watching.frames import JaxCall
 
 LONGEST = 80
 """Characters of a value that are shown."""
@@ -25,7 +25,7 @@ KEPT = 2000
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ArrayLeaf:
     """One array, or what JAX makes one of."""
 
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Static:
+class StaticValue:
     """The value of a static argument. Compared as JAX does, by ==, which the text cannot tell."""
 
     text: str
@@ -57,8 +57,8 @@ class Static:
 
 @dataclass(frozen=True)
 class Signature:
-    leaves: Mapping[str, Leaf]
-    statics: Mapping[str, Static]
+    leaves: Mapping[str, ArrayLeaf]
+    statics: Mapping[str, StaticValue]
     structures: Mapping[str, str]
     """Of each argument, its tree without the leaves."""
     keywords: frozenset[str]
@@ -76,17 +76,17 @@ class Signature:
         return ", ".join([*parts, *(f"{name}={static.short}" for name, static in self.statics.items())])
 
 
-def of(call: Call, config: Mapping[str, Any] | None = None, *, is_abstract: bool = False) -> Signature:
+def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: bool = False) -> Signature:
     """The signature of a call, under the present configuration where none is given."""
     numbers = call.settings.get("static_argnums") or ()
     names = set(call.settings.get("static_argnames") or ())
     count = len(call.args)
     static_at = {i % count for i in numbers if -count <= i < count}
-    leaves: dict[str, Leaf] = {}
-    statics: dict[str, Static] = {}
+    leaves: dict[str, ArrayLeaf] = {}
+    statics: dict[str, StaticValue] = {}
     structures: dict[str, str] = {}
     tracers: set[str] = set()
-    for i, (name, value) in enumerate(_named(call)):
+    for i, (name, value) in enumerate(_name_arguments(call)):
         is_keyword = i >= count
         if i in static_at or (is_keyword and name in names):
             statics[name] = _static(value)
@@ -109,7 +109,7 @@ def of(call: Call, config: Mapping[str, Any] | None = None, *, is_abstract: bool
     )
 
 
-def before_the_watch(call: Call) -> list[Signature] | None:
+def before_the_watch(call: JaxCall) -> list[Signature] | None:
     """Of the calls of this function that JAX remembers; None where JAX cannot be asked."""
     earlier = frames.earlier_calls(call.fun)
     if earlier is None:
@@ -117,7 +117,7 @@ def before_the_watch(call: Call) -> list[Signature] | None:
     return [of(replace(call, args=args, kwargs=kwargs), config, is_abstract=True) for args, kwargs, config in earlier]
 
 
-def _named(call: Call) -> list[tuple[str, Any]]:
+def _name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
     """Each argument by its name: those given by position first."""
     try:
         parameters = list(inspect.signature(call.fun).parameters.values())
@@ -140,19 +140,19 @@ def _structure(value: Any, structure: Any) -> str:
     return f"{type(value).__name__} {str(structure).removeprefix('PyTreeDef(').removesuffix(')')}"
 
 
-def _leaf(value: Any) -> Leaf:
+def _leaf(value: Any) -> ArrayLeaf:
     is_scalar = isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic)
     abstract = _abstract(value)
     array: Any = value if isinstance(value, jax.Array) and not isinstance(value, Tracer) else None
     committed = getattr(array, "committed", getattr(array, "_committed", None))
     known = isinstance(committed, bool)
-    return Leaf(
+    return ArrayLeaf(
         tuple(abstract.shape),
         str(abstract.dtype),
         bool(getattr(abstract, "weak_type", False)),
         is_scalar,
         committed if known else False if is_scalar or isinstance(value, np.ndarray | np.generic) else None,
-        _placed(array.sharding) if known else None,
+        _describe_placement(array.sharding) if known else None,
     )
 
 
@@ -163,7 +163,7 @@ def _abstract(value: Any) -> Any:
     return jax.typeof(value)
 
 
-def _placed(sharding: Any) -> str:
+def _describe_placement(sharding: Any) -> str:
     """Where an array lies: CpuDevice(id=0); P('x',) over {'x': 2}."""
     if isinstance(sharding, jax.sharding.NamedSharding):
         return f"{sharding.spec} over {dict(sharding.mesh.shape)}"
@@ -172,8 +172,8 @@ def _placed(sharding: Any) -> str:
     return str(sharding)
 
 
-def _static(value: Any) -> Static:
-    return Static(text(value, KEPT), value, type(value).__eq__ is object.__eq__ and not callable(value))
+def _static(value: Any) -> StaticValue:
+    return StaticValue(text(value, KEPT), value, type(value).__eq__ is object.__eq__ and not callable(value))
 
 
 def text(value: Any, longest: int = LONGEST) -> str:

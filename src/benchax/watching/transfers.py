@@ -128,7 +128,7 @@ def _off_the_fast_path() -> None:
     if _is_watched is None:
         _is_watched = config.config_ext.Config("benchax_watches_transfers", None, include_in_jit_key=True)
 
-    def told(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
+    def call_and_record(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
         with contextlib.suppress(Exception):  # whatever surprises us in there is not the user's fault
             if core.trace_state_clean():  # inside a trace they become constants of the program
                 _arguments(args_flat, _name(fun))
@@ -136,22 +136,22 @@ def _off_the_fast_path() -> None:
                     hear(fun)
         return run(p, args_flat, fun, *rest)
 
-    _replace(pjit, "_run_python_pjit", told)
+    _replace(pjit, "_run_python_pjit", call_and_record)
     _replace(pjit, "_get_fastpath_data", lambda *_, **__: None)
-    _replace(jax.stages.Compiled, "__call__", _told_of_compiled(jax.stages.Compiled.__call__))
+    _replace(jax.stages.Compiled, "__call__", _record_compiled_calls(jax.stages.Compiled.__call__))
     _is_watched.set_global(True)
     _undo.callback(_is_watched.set_global, None)
 
 
-def _told_of_compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
     """A program compiled by hand has a fast path of its own, behind this method."""
 
-    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_and_record(self: Any, *args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(Exception):
             _arguments(jax.tree.leaves((args, kwargs)), "a Compiled")
         return call(self, *args, **kwargs)
 
-    return told
+    return call_and_record
 
 
 def _arguments(args_flat: Any, by: str) -> None:
@@ -162,10 +162,12 @@ def _arguments(args_flat: Any, by: str) -> None:
     for value in of_host:
         dtype = jnp.result_type(value)
         shape = np.shape(value)
-        _tell("host to device", where, _named(value, dtype, shape), by, dtype.itemsize * math.prod(shape), None)
+        _tell(
+            "host to device", where, _describe_array(value, dtype, shape), by, dtype.itemsize * math.prod(shape), None
+        )
 
 
-def _named(value: Any, dtype: Any, shape: tuple[int, ...]) -> str:
+def _describe_array(value: Any, dtype: Any, shape: tuple[int, ...]) -> str:
     if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
         kind = next(kind for kind in (bool, int, float, complex) if isinstance(value, kind))
         return f"Python {kind.__name__}"
@@ -184,7 +186,7 @@ def _reading_of_arrays() -> None:
     plain: property = array.ArrayImpl.__dict__["_value"]
     read: Callable[[Any], Any] = plain.fget  # pyright: ignore[reportAssignmentType]
 
-    def told(self: Any) -> Any:
+    def read_and_record(self: Any) -> Any:
         # A copy that the host has already is no transfer; nor are the parts of a sharded array one each.
         if getattr(_busy, "is_reading", False) or getattr(self, "_npy_value", None) is not None:
             return read(self)
@@ -198,7 +200,7 @@ def _reading_of_arrays() -> None:
             with contextlib.suppress(Exception):
                 _reading(self, elapsed_s)
 
-    _replace(array.ArrayImpl, "_value", property(told, doc=plain.__doc__))
+    _replace(array.ArrayImpl, "_value", property(read_and_record, doc=plain.__doc__))
 
 
 def _reading(value: Any, elapsed_s: float) -> None:

@@ -24,8 +24,8 @@ from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.watch import Compile, FunctionCount, Reason, Threads, Watch
 from benchax.watching import frames, signatures
-from benchax.watching.frames import Call
-from benchax.watching.functions import Functions, Place, place_of
+from benchax.watching.frames import JaxCall
+from benchax.watching.functions import FunctionLocation, WatchedFunctions, place_of
 from benchax.watching.listeners import HIT, KINDS, MISS, Kind, unregister
 
 
@@ -72,7 +72,7 @@ class _Building:
 
     fun: int | None
     """By its id; None where the call could not be seen."""
-    place: Place
+    place: FunctionLocation
     where: str | None
     trace_s: float | None = None
     lower_s: float | None = None
@@ -89,7 +89,7 @@ class _Recorder:
         self.result = Watch(threads=threads, cache_dir=cache_dir)
         self._thread = threading.get_ident() if threads == "this" else None
         self._ignored = ignored
-        self._functions = Functions()
+        self._functions = WatchedFunctions()
         self._building: dict[tuple[int, str], _Building] = {}
         self._hits: set[int] = set()
         self._lock = threading.RLock()
@@ -154,7 +154,7 @@ class _Recorder:
             if not place.is_eager:
                 self._count(place, kind, seconds, from_cache=False, is_nested=True)
             return
-        building = self._built(call, place, kind)
+        building = self._begin_building(call, place, kind)
         if kind == "trace":
             building.trace_s = seconds
         elif kind == "lower":
@@ -162,10 +162,10 @@ class _Recorder:
         if building.reasons is None and (call.is_seen or kind == "compile"):
             self._explain(building, call)
         if kind == "compile":
-            self._compiled(building, call, seconds, from_cache=from_cache)
+            self._end_building(building, call, seconds, from_cache=from_cache)
         self._count(building.place, kind, seconds, from_cache=from_cache, is_nested=call.is_nested)
 
-    def _built(self, call: Call, place: Place, kind: Kind) -> _Building:
+    def _begin_building(self, call: JaxCall, place: FunctionLocation, kind: Kind) -> _Building:
         """What this event is a step of: begun by an earlier event, or now."""
         key = threading.get_ident(), place.name
         fun = None if call.fun is None else id(call.fun)
@@ -176,12 +176,12 @@ class _Recorder:
         found.where = call.where if call.is_seen else found.where
         return found
 
-    def _explain(self, building: _Building, call: Call) -> None:
+    def _explain(self, building: _Building, call: JaxCall) -> None:
         now = signatures.of(call) if call.is_seen else None
         building.arguments = str(now) if now else ""
         building.reasons = self._functions.why(call, building.place, now, was_traced=building.trace_s is not None)
 
-    def _compiled(self, building: _Building, call: Call, seconds: float, *, from_cache: bool) -> None:
+    def _end_building(self, building: _Building, call: JaxCall, seconds: float, *, from_cache: bool) -> None:
         self._building.pop((threading.get_ident(), building.place.name), None)
         place = building.place
         self.result.compiles.append(
@@ -201,7 +201,7 @@ class _Recorder:
             )
         )
 
-    def _count(self, place: Place, kind: Kind, seconds: float, *, from_cache: bool, is_nested: bool) -> None:
+    def _count(self, place: FunctionLocation, kind: Kind, seconds: float, *, from_cache: bool, is_nested: bool) -> None:
         key = place.name, place.defined, place.is_eager
         old = self.result.counts.get(key) or FunctionCount(*key, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
         self.result.counts[key] = replace(

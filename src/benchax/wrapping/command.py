@@ -59,7 +59,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedCommand:
     """How a command ended, and what its processes left."""
 
     exit_code: int
@@ -81,7 +81,7 @@ def run(
     limit_s: float | None = None,
     cwd: str | Path | None = None,
     env: Mapping[str, str] | None = None,
-) -> Ended:
+) -> EndedCommand:
     """Runs `command` to its end.
 
     Args:
@@ -100,13 +100,13 @@ def run(
         _furnish(folder, hook, settings)
         begun = time.perf_counter()
         with _Forwarding() as forwarding:
-            program = _started(command, cwd, _environment(folder, os.environ if env is None else env))
+            program = _start(command, cwd, _environment(folder, os.environ if env is None else env))
             forwarding.to(program)
-            is_timed_out = _awaited(program, limit_s)
+            is_timed_out = _wait(program, limit_s)
         elapsed_s = time.perf_counter() - begun
         processes = _processes(folder)
     number = -program.returncode if program.returncode < 0 else None
-    return Ended(
+    return EndedCommand(
         exit_code=program.returncode if number is None else 128 + number,
         signal=number,
         is_timed_out=is_timed_out,
@@ -129,7 +129,7 @@ def _environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def _started(command: Sequence[str], cwd: str | Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], cwd: str | Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     if not command:
         raise UsageError("there is no command to run", "one, such as: python train.py")
     try:
@@ -143,7 +143,7 @@ def _started(command: Sequence[str], cwd: str | Path | None, env: Mapping[str, s
         raise UsageError(f"cannot run {command[0]!r}: {error}", "words without NUL characters") from error
 
 
-def _awaited(program: subprocess.Popen[bytes], limit_s: float | None) -> bool:
+def _wait(program: subprocess.Popen[bytes], limit_s: float | None) -> bool:
     """Waits for the end; True where the limit made it end."""
     try:
         program.wait(limit_s)
@@ -234,14 +234,14 @@ def _report(found: Mapping[str, Any]) -> Report:
 
 def _remarks(command: Sequence[str], processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not processes:
-        yield f"no Python process of {_spelt(command)} loaded our hook, because {_deaf(command)}"
+        yield f"no Python process of {_spell(command)} loaded our hook, because {_deaf(command)}"
     elif all(found["state"] == "started" for found in processes):
-        yield f"jax was never imported by {_spelt(processes[0]['argv'])}{_and_others(len(processes) - 1)}"
+        yield f"jax was never imported by {_spell(processes[0]['argv'])}{_and_others(len(processes) - 1)}"
     for found in processes:
         if found["state"] == "failed":
-            yield _failed(found)
+            yield _describe_failure(found)
         elif found["state"] == "hooked":
-            yield f"{_named(found)} left no report: {_without_report(found['pid'])}"
+            yield f"{_name_program(found)} left no report: {_without_report(found['pid'])}"
 
 
 def _deaf(command: Sequence[str]) -> str:
@@ -253,11 +253,11 @@ def _deaf(command: Sequence[str]) -> str:
     return "it started no Python, or one that has another PYTHONPATH, ignores it (-E, -I, -S), or is older than 3.7"
 
 
-def _failed(found: Mapping[str, Any]) -> str:
+def _describe_failure(found: Mapping[str, Any]) -> str:
     error: str = found["error"]
     if error.startswith("ModuleNotFoundError: No module named 'benchax"):
-        return f"{_named(found)} was not watched: benchax is not installed in its Python, {found['python']}"
-    return f"{_named(found)} left no report: our part in it failed with {error}"
+        return f"{_name_program(found)} was not watched: benchax is not installed in its Python, {found['python']}"
+    return f"{_name_program(found)} left no report: our part in it failed with {error}"
 
 
 def _without_report(pid: int) -> str:
@@ -266,13 +266,13 @@ def _without_report(pid: int) -> str:
     return "it ended by SIGKILL, a crash, os._exit or os.exec, before which nothing can be saved"
 
 
-def _named(found: Mapping[str, Any]) -> str:
-    return f"process {found['pid']} ({_spelt(found['argv'])})"
+def _name_program(found: Mapping[str, Any]) -> str:
+    return f"process {found['pid']} ({_spell(found['argv'])})"
 
 
 def _and_others(count: int) -> str:
     return {0: "", 1: " or its other Python process"}.get(count, f" or its {count} other Python processes")
 
 
-def _spelt(command: Sequence[str]) -> str:
+def _spell(command: Sequence[str]) -> str:
     return shlex.join(command)

@@ -54,7 +54,7 @@ class Process:
             module, _, function = given["hook"].partition(":")
             self.finish = getattr(importlib.import_module(module), function)(given["settings"])
         except BaseException as error:  # even SystemExit: whatever goes wrong in ours is not the program's
-            self.write("failed", error=_described(error))
+            self.write("failed", error=_describe(error))
             return
         self.write("hooked")
         atexit.register(self.end, "exit")
@@ -75,7 +75,7 @@ class Process:
         try:
             result = self.finish(how) if self.finish else None
         except BaseException as error:
-            self.write("failed", error=_described(error))
+            self.write("failed", error=_describe(error))
         else:
             self.write("finished", ended=how, wall_s=wall_s, result=result)
 
@@ -114,7 +114,7 @@ class Finder:
             loader.exec_module = exec_module
 
 
-def _described(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

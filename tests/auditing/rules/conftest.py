@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules import rules
 from benchax.case import Case, make_case
 from benchax.measuring.inputs import make_inputs
@@ -75,7 +75,7 @@ def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
 def ask_about_program() -> Asks:
     def about(rule: str, transfers: Transfers | None) -> Answered:
         findings, checked = ask(
-            rules()[rule], Evidence(program=Program("python train.py", Watch("all"), transfers=transfers))
+            rules()[rule], Evidence(program=ProgramEvidence("python train.py", Watch("all"), transfers=transfers))
         )
         return Answered(findings, checked.outcome, checked.why)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules.branch_on_value import RULE
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
@@ -95,7 +95,7 @@ def test_another_error_is_not_its_business() -> None:
 
 
 def test_a_program_is_not_its_business() -> None:
-    findings, answer = ask(RULE, Evidence(program=Program("python train.py", Watch())))
+    findings, answer = ask(RULE, Evidence(program=ProgramEvidence("python train.py", Watch())))
 
     assert (findings, answer.outcome) == ([], "not applicable")
     assert answer.why.startswith("a program is audited")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules.cache_off import RULE
 from benchax.case import make_case
 from benchax.model import Measurement, Stages
@@ -20,7 +20,7 @@ from benchax.results.watch import Watch
 
 
 def program(cache: CacheUse | None) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(program=Program("python train.py", Watch(), cache=cache)))
+    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", Watch(), cache=cache)))
 
 
 def compiled(fate: Fate, *elapsed_s: float) -> list[CachedProgram]:

@@ -1,4 +1,4 @@
-"""Arguments that outputs could take over."""
+"""Arguments that could be donated."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 ID = "donation-possible"
 
 
-def moved(params: Any, slopes: Any) -> Any:
-    return {"w": params["w"] - 0.1 * slopes}
+def moved(params: Any, grads: Any) -> Any:
+    return {"w": params["w"] - 0.1 * grads}
 
 
 PARAMS = {"w": "f32[512,1024]"}
@@ -17,7 +17,7 @@ PARAMS = {"w": "f32[512,1024]"}
 def test_what_an_output_could_take_over_is_named_with_bytes_and_time(ask_about: Any) -> None:
     answered = ask_about(ID, moved, PARAMS, "f32[512,1024]", ratio=0.5)
 
-    assert answered.one.title == "outputs could take over 2.00 MiB of its arguments"
+    assert answered.one.title == "2.00 MiB of its arguments could be donated"
     assert answered.one.seen[0] == "args[0]['w'] f32[512,1024] → result['w'], 2.00 MiB"
     assert answered.one.gain_bytes == 2 << 20
     assert answered.one.gain == (

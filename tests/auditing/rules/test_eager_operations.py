@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules.eager_operations import RULE
 from benchax.results.audit import Checked, Finding
 from benchax.results.watch import Watch
@@ -13,7 +13,7 @@ from benchax.results.watch import Watch
 
 def asked(**calls: Any) -> tuple[list[Finding], Checked]:
     seen = {"is_seen": True, "seen_s": 20.0, "jitted": 0, "eager": 0, "eager_lines": [], **calls}
-    return ask(RULE, Evidence(program=Program("python train.py", Watch("all"), facts={"calls": seen})))
+    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", Watch("all"), facts={"calls": seen})))
 
 
 def test_a_line_with_many_operations_is_a_warning() -> None:

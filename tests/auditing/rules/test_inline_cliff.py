@@ -31,7 +31,7 @@ def test_a_small_program_beyond_the_limit_is_told_with_both_times(
 
     finding = ask_about(ID, lambda a: a + 1, "f32[2000]").one
 
-    assert finding.title == "2.00 kFLOP are handed to another thread, about 48 % of the call"
+    assert finding.title == "2.00 kFLOP are dispatched to the thread pool, about 48 % of the call"
     assert finding.seen[1] == "x + 1 of 999 elements takes 4.00 µs here, of 1000 16.0 µs"
     assert finding.gain == "estimated: up to 12.0 µs per call, were it part of a larger program"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules.jit_in_loop import RULE
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
@@ -118,6 +118,6 @@ def test_a_program_is_judged_by_what_it_did() -> None:
     with benchax.watch() as seen:
         lambdas(X)
 
-    (finding,), _ = ask(RULE, Evidence(program=Program("python train.py", seen)))
+    (finding,), _ = ask(RULE, Evidence(program=ProgramEvidence("python train.py", seen)))
 
     assert finding.where == (__file__, line_of(lambdas, "jax.jit"))

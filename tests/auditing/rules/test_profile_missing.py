@@ -14,7 +14,7 @@ import pytest
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules import profile_missing
 from benchax.case import make_case
 from benchax.model import Remark
@@ -158,7 +158,7 @@ def test_where_another_recording_runs_that_is_told(project: Path, model: ModuleT
 
 
 def test_of_a_program_nothing_is_looked_for() -> None:
-    _, checked = ask(profile_missing.RULE, Evidence(program=Program("python train.py", Watch())))
+    _, checked = ask(profile_missing.RULE, Evidence(program=ProgramEvidence("python train.py", Watch())))
 
     assert checked.outcome == "not applicable"
     assert "own use of jax.profiler is not seen" in checked.why

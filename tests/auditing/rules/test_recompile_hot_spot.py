@@ -11,7 +11,7 @@ import numpy as np
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, Program
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules.recompile_hot_spot import RULE
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
@@ -22,7 +22,7 @@ def asked(program: Callable[[], Any]) -> tuple[list[Finding], Checked]:
     """Of a program that does just this."""
     with benchax.watch() as seen:
         program()
-    return ask(RULE, Evidence(program=Program("python train.py", seen)))
+    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", seen)))
 
 
 def fresh() -> Callable[..., Any]:
@@ -77,7 +77,7 @@ def test_one_recompile_counts_where_it_takes_a_large_share() -> None:
     )
 
     def shares(wall_s: float) -> list[Finding]:
-        return ask(RULE, Evidence(program=Program("", Watch("all", [slow], wall_s=wall_s))))[0]
+        return ask(RULE, Evidence(program=ProgramEvidence("", Watch("all", [slow], wall_s=wall_s))))[0]
 
     assert [f.seen[0] for f in shares(10.0)] == ["1 recompile took 2.00 s of 10.0 s (20 %), by JAX's own clock"]
     assert shares(100.0) == []

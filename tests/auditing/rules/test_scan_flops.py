@@ -13,7 +13,7 @@ def test_turns_that_xla_does_not_count_are_told(ask_about: Any) -> None:
     finding = ask_about(ID, lambda a: jax.lax.fori_loop(0, 10, lambda i, b: b @ a, a), "f32[64,64]").one
 
     assert finding.title == "XLA counts 524 kFLOP where 5.24 MFLOP are done"
-    assert "10 turns" in finding.seen[0]
+    assert "10 iterations" in finding.seen[0]
 
 
 def test_a_loop_of_unknown_length_is_counted_as_far_as_can_be(ask_about: Any) -> None:

@@ -1,4 +1,4 @@
-"""Python loops that leave every turn in the program."""
+"""Python loops that leave every iteration in the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.unrolled_loop import RULE
-from benchax.auditing.unrolled import unrolled
+from benchax.auditing.unrolled import find_unrolled
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -103,7 +103,7 @@ def test_turns_are_counted_also_where_one_line_does_the_same_twice() -> None:
     def twice(x: Any) -> Any:
         return [x := (x * 2) * 2 for _ in range(7)][-1]
 
-    (loop,) = unrolled(jax.jit(twice).trace(X).jaxpr)
+    (loop,) = find_unrolled(jax.jit(twice).trace(X).jaxpr)
 
     assert (loop.turns, loop.size, loop.kind) == (7, 14, "comprehension")
 

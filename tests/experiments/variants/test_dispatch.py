@@ -48,7 +48,7 @@ def test_the_verdict_is_of_pairs_and_when_calls_return_stands_beside_it() -> Non
 
 
 def test_on_another_back_end_there_is_no_such_setting() -> None:
-    with pytest.raises(NotAvailable, match="setting of the CPU back end, and this is gpu"):
+    with pytest.raises(NotAvailable, match="setting of the CPU backend, and this is gpu"):
         row(1.0, replace(HERE, environment=replace(HERE.environment, backend="gpu")))
 
 

@@ -17,7 +17,7 @@ from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.pool import shared_pool
 from benchax.experiments.gradients import Gradient
-from benchax.experiments.timing import Duel
+from benchax.experiments.pair_timing import Pair
 from benchax.experiments.variants.gradient_accumulation import AccumulatedGradients, MicroBatched
 
 SPECS = ({"w": "f32[64,64]", "b": "f32[64]"}, "f32[256,64]", "f32[256]")
@@ -41,7 +41,7 @@ def one_worker() -> Iterator[None]:
     shared_pool().close()
 
 
-def by_hand(duels: Sequence[Duel], *_: Any) -> dict[str, Any]:
+def by_hand(duels: Sequence[Pair], *_: Any) -> dict[str, Any]:
     return {duel.name: compared(1, 1.0) for duel in duels}
 
 

@@ -7,15 +7,15 @@ from comparisons_by_hand import compared
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.experiments.base import Seen
+from benchax.experiments.base import Observation
 from benchax.experiments.variants.jit import Eager, Jit
 from benchax.model import Memory
 
 CASE = make_case(lambda x: x + 1, ("f32[4]",))
 
 
-def seen(build_s: float | None) -> Seen:
-    return Seen("f32[4]", build_s, "", Memory(), None, "f32[4]", None, 0.0, None)
+def seen(build_s: float | None) -> Observation:
+    return Observation("f32[4]", build_s, "", Memory(), None, "f32[4]", None, 0.0, None)
 
 
 def test_compiling_pays_after_its_time_over_what_a_call_saves() -> None:

@@ -1,4 +1,4 @@
-"""A function as one turn of a loop. Looks are real, times by hand."""
+"""A function as one iteration of a loop. Looks are real, times by hand."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from benchax.case import Case, make_case
 from benchax.discovery import target_cases
 from benchax.errors import NotMeasured, UsageError
 from benchax.executors.pool import shared_pool
-from benchax.experiments.variants.loops import Loop
+from benchax.experiments.variants.loops import LoopForms
 from benchax.results.experiment import VariantRow
 
 WAYS = ["loop:inner-jit", "loop:lax-loop", "loop:unrolled", "loop:scan"]
 FILE = """
-TURNS = 2
+ITERATIONS = 2
 
 def grow(i, s):
     return s * 2 + i
@@ -37,12 +37,12 @@ def one_worker() -> Iterator[None]:
     shared_pool().close()
 
 
-def turn(i: Any, state: Any) -> Any:
+def step(i: Any, state: Any) -> Any:
     return jnp.sin(state) + i
 
 
 def measured(case: Case, told: Any, times: Times | None = None) -> dict[str, VariantRow]:
-    prepared = Loop(timed=times or Times()).prepare(case, {"loop": told, "seed": 0})
+    prepared = LoopForms(timed=times or Times()).prepare(case, {"loop": told, "seed": 0})
     assert prepared.measure is not None
     found = prepared.measure(lambda text: None)
     assert isinstance(found, tuple)
@@ -53,12 +53,12 @@ def measured(case: Case, told: Any, times: Times | None = None) -> dict[str, Var
 def test_each_way_is_a_row_beside_the_python_loop(told: Any) -> None:
     times = Times({"scan": 0.5})
 
-    rows = measured(make_case(turn, (7, "f32[8]"), static=(0,)), told, times)
+    rows = measured(make_case(step, (7, "f32[8]"), static=(0,)), told, times)
 
     assert list(rows) == ["loop:python", *WAYS]
     assert {row.status for row in rows.values()} == {"ok"}
-    assert rows["loop:python"].reason == "the others stand beside it"
-    assert "3 turns, i from 0 on" in rows["loop:python"].sentence
+    assert rows["loop:python"].reason == "the others are compared with it"
+    assert "3 iterations, i from 0 on" in rows["loop:python"].sentence
     assert rows["loop:scan"].comparison is not None
     assert rows["loop:scan"].comparison.verdict == "faster"
 
@@ -67,19 +67,19 @@ def test_the_state_that_goes_round_is_that_of_the_call() -> None:
     times = Times()
     state = np.linspace(0, 1, 4, dtype=np.float32)
 
-    measured(make_case(turn, (0, state)), 2, times)
+    measured(make_case(step, (0, state)), 2, times)
 
     expected = np.sin(np.sin(state)) + 1
     for result in times.outputs("lax-loop"):
         np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
-def test_a_jitted_turn_is_taken_out_of_its_jit() -> None:
+def test_a_jitted_step_is_taken_out_of_its_jit() -> None:
     times = Times()
 
-    measured(make_case(jax.jit(turn), (0, "f32[8]")), 2, times)
+    measured(make_case(jax.jit(step), (0, "f32[8]")), 2, times)
 
-    assert times.duels["scan"].one.fn.step is turn
+    assert times.duels["scan"].one.fn.step is step
 
 
 @pytest.mark.parametrize("told", ["code.py:unfinished", lambda s: s < 100])
@@ -96,7 +96,7 @@ def test_a_condition_is_a_function_or_the_name_of_one(told: Any, project: Path) 
     assert outputs(times.duels["lax-loop"].other) >= 100
 
 
-def test_a_turn_that_fails_is_a_row() -> None:
+def test_a_step_that_fails_is_a_row() -> None:
     rows = measured(make_case(lambda i, s: s.nothing, (0, "f32[8]")), 2)
 
     assert [row.status for row in rows.values()] == ["failed"]
@@ -105,22 +105,22 @@ def test_a_turn_that_fails_is_a_row() -> None:
 
 def test_untold_it_says_what_it_has_to_be_told() -> None:
     with pytest.raises(NotMeasured, match=r"loop=50, or a condition of the state, loop=model\.py:unfinished"):
-        Loop().prepare(make_case(turn, (0, "f32[8]")), {})
+        LoopForms().prepare(make_case(step, (0, "f32[8]")), {})
 
 
 @pytest.mark.parametrize("told", ["0", "-1", "1.5", "True", "f", "", 0, True, 2.0, None, [1]])
-def test_what_is_no_number_of_turns_is_quoted(told: Any) -> None:
-    with pytest.raises(UsageError, match="number of turns from 1 up, or a condition") as caught:
-        Loop().prepare(make_case(turn, (0, "f32[8]")), {"loop": told})
+def test_what_is_no_trip_count_is_quoted(told: Any) -> None:
+    with pytest.raises(UsageError, match="trip count from 1 up, or a condition") as caught:
+        LoopForms().prepare(make_case(step, (0, "f32[8]")), {"loop": told})
 
     assert f"loop={told!r}" in caught.value.problem
 
 
 def test_a_name_of_something_else_is_refused(project: Path) -> None:
-    (project / "code.py").write_text("TURNS = [1]\n")
+    (project / "code.py").write_text("ITERATIONS = [1]\n")
 
-    with pytest.raises(UsageError, match=r"loop='code\.py:TURNS' names an object of the type list"):
-        Loop().prepare(make_case(turn, (0, "f32[8]")), {"loop": "code.py:TURNS"})
+    with pytest.raises(UsageError, match=r"loop='code\.py:ITERATIONS' names an object of the type list"):
+        LoopForms().prepare(make_case(step, (0, "f32[8]")), {"loop": "code.py:ITERATIONS"})
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def test_a_name_of_something_else_is_refused(project: Path) -> None:
         ((True, "f32[8]"), {}),
     ],
 )
-def test_other_inputs_than_those_of_a_turn_are_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def test_other_inputs_than_those_of_a_step_are_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     case = make_case(lambda *args, **kwargs: args, args, kwargs, name="mine")
 
     with pytest.raises(UsageError, match=r"as of step\(i, state\)") as caught:
-        Loop().prepare(case, {"loop": 5})
+        LoopForms().prepare(case, {"loop": 5})
 
     assert "mine(" in caught.value.problem

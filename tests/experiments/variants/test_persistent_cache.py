@@ -11,7 +11,7 @@ import pytest
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.variants.persistent_cache import PersistentCache, Unfinished, started
+from benchax.experiments.variants.persistent_cache import PersistentCache, Unfinished, start_process
 from benchax.model import Failure
 from benchax.options import DEFAULTS
 
@@ -46,7 +46,7 @@ def row(starts: Any, pairs: str = "4") -> Any:
 
 @pytest.mark.slow
 def test_the_second_start_reads_what_the_first_one_wrote(tmp_path: Path) -> None:
-    cold, warm = (started(CASE, str(tmp_path), DEFAULTS) for _ in range(2))
+    cold, warm = (start_process(CASE, str(tmp_path), DEFAULTS) for _ in range(2))
 
     assert (cold["hits"], cold["misses"]) == (0, 1)
     assert (warm["hits"], warm["misses"]) == (1, 0)

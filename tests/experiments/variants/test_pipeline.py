@@ -39,7 +39,7 @@ def net(x: Any) -> Any:
 
 def told(raw: Any, case: Case) -> tuple[list[str], tuple[int, ...]]:
     """Names of the stages, and numbers of micro-batches."""
-    stages, numbers = Pipeline()._told(case, raw)
+    stages, numbers = Pipeline()._parse(case, raw)
     return [stage.__name__ for stage in stages], numbers
 
 

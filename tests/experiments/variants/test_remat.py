@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.pool import shared_pool
-from benchax.experiments.gradients import differentiated
-from benchax.experiments.timing import Duel
-from benchax.experiments.variants.remat import POLICIES, SEGMENTS, Checkpointed, Remat, saved
+from benchax.experiments.gradients import differentiate
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.variants.remat import POLICIES, SEGMENTS, Checkpointed, Remat, saved_residuals
 
 
 def loss(ws, x):
@@ -37,7 +37,7 @@ def one_worker() -> Iterator[None]:
     shared_pool().close()
 
 
-def by_hand(duels: Sequence[Duel], *_: Any) -> dict[str, Any]:
+def by_hand(duels: Sequence[Pair], *_: Any) -> dict[str, Any]:
     return {duel.name: compared(1, 1.25) for duel in duels}
 
 
@@ -84,13 +84,13 @@ def test_policies_are_looked_up_by_name(policy: str) -> None:
 
 
 def test_a_dtype_without_a_size_is_not_added_up() -> None:
-    plain = differentiated(make_case(lambda x, key: (jax.random.normal(key, x.shape) * x).sum(), ("f32[4]", "key")), 0)
+    plain = differentiate(make_case(lambda x, key: (jax.random.normal(key, x.shape) * x).sum(), ("f32[4]", "key")), 0)
 
     def split(x, key):
         keys = jax.random.split(key)
         return (jax.random.normal(keys[0], x.shape) * x * x).sum()
 
-    assert isinstance(saved(split, plain), tuple)
+    assert isinstance(saved_residuals(split, plain), tuple)
 
 
 def test_a_step_that_differentiates_itself_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from sweeps_by_hand import Times, swept
 
-from benchax.experiments.variants.shapes import Shapes, bucket
+from benchax.experiments.variants.shapes import ShapeBuckets, bucket
 
 
 def product(x: Any, w: Any) -> Any:
@@ -20,7 +20,7 @@ def centred(x: Any) -> Any:
 
 def test_programs_are_counted_and_wasted_operations_estimated() -> None:
     times = Times({"bucketed 5": 0.5})
-    rows, curves = swept(Shapes, "x=5,6,8", product, "f32[4,16]", "f32[16,16]", times=times)
+    rows, curves = swept(ShapeBuckets, "x=5,6,8", product, "f32[4,16]", "f32[16,16]", times=times)
 
     assert rows["shapes: exact"].sentence.startswith("3 programs for 3 sizes")
     assert rows["shapes: padded"].sentence.startswith("1 program for 3 sizes")
@@ -37,7 +37,7 @@ def test_programs_are_counted_and_wasted_operations_estimated() -> None:
 
 def test_padding_that_changes_the_useful_part_is_wrong_and_not_timed() -> None:
     times = Times()
-    rows, _ = swept(Shapes, "x=5,7", centred, "f32[4]", times=times)
+    rows, _ = swept(ShapeBuckets, "x=5,7", centred, "f32[4]", times=times)
 
     assert rows["shapes: padded"].status == "wrong_result"
     assert "needs a mask" in rows["shapes: padded"].reason
@@ -46,7 +46,7 @@ def test_padding_that_changes_the_useful_part_is_wrong_and_not_timed() -> None:
 
 
 def test_a_function_that_fails_is_a_row() -> None:
-    rows, curves = swept(Shapes, "x.1=5,7", product, "f32[4,16]", "f32[16,16]")
+    rows, curves = swept(ShapeBuckets, "x.1=5,7", product, "f32[4,16]", "f32[16,16]")
 
     assert rows["shapes: exact"].status == "failed"
     assert "TypeError" in rows["shapes: exact"].reason

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchax.case import make_case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.variants import sharding
-from benchax.experiments.variants.sharding import MEMBERS, planned
+from benchax.experiments.variants.sharding import MEMBERS, plan_sharding
 from benchax.measuring.inputs import make_inputs
 
 DEVICES, MESH = MEMBERS
@@ -24,7 +24,7 @@ def loss(weights, x, power):
     return (x**power).mean()
 
 
-# One argument is an array: it must not start the back end in the worker before there are several devices.
+# One argument is an array: it must not start the backend in the worker before there are several devices.
 CASE = make_case(loss, (["f32[64,64]", jnp.full((64, 64), 0.1)], "f32[48,64]", 2), static=(2,))
 
 
@@ -110,7 +110,7 @@ def test_a_function_that_fails_is_a_row() -> None:
 def test_every_argument_with_as_many_rows_as_the_last_is_cut() -> None:
     case = make_case(lambda w, x, y, n: w, ("f32[8]", "f32[8,2]", "f32[4,4]", 3), {"z": "f32[4]"}, static=(3,))
 
-    plan = planned(case, make_inputs(case, 0))
+    plan = plan_sharding(case, make_inputs(case, 0))
 
     assert (plan.rows, plan.batched, plan.others) == (4, (2, "z"), (0, 1))
 

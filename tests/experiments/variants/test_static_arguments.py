@@ -10,7 +10,7 @@ from sweeps_by_hand import Times, swept
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments.variants.static_arguments import Static
+from benchax.experiments.variants.static_arguments import StaticVariant
 
 
 def power(x: Any, n: int) -> Any:
@@ -27,7 +27,7 @@ def by_type(x: Any, n: Any) -> Any:
 
 def test_each_static_value_has_its_program_and_traced_they_share_one() -> None:
     times = Times({"n=3": 0.5})
-    rows, _ = swept(Static, "n=2,3,4", power, "f32[8]", 2, times=times)
+    rows, _ = swept(StaticVariant, "n=2,3,4", power, "f32[8]", 2, times=times)
 
     assert rows["static: traced"].sentence.startswith("1 program for 3 values")
     assert rows["static"].sentence.startswith("3 programs for 3 values")
@@ -41,7 +41,7 @@ def test_each_static_value_has_its_program_and_traced_they_share_one() -> None:
 
 def test_a_function_that_needs_it_static_fails_traced_with_advice_and_the_other_row_stays() -> None:
     times = Times()
-    rows, _ = swept(Static, {"n": [1, 3]}, branching, "f32[8]", 2, times=times, static=("n",))
+    rows, _ = swept(StaticVariant, {"n": [1, 3]}, branching, "f32[8]", 2, times=times, static=("n",))
 
     assert rows["static: traced"].status == "failed"
     assert "TracerBoolConversionError" in rows["static: traced"].reason
@@ -53,7 +53,7 @@ def test_a_function_that_needs_it_static_fails_traced_with_advice_and_the_other_
 
 def test_another_result_is_a_wrong_one_and_not_timed() -> None:
     times = Times()
-    rows, _ = swept(Static, "n=2", by_type, "f32[8]", 2, times=times)
+    rows, _ = swept(StaticVariant, "n=2", by_type, "f32[8]", 2, times=times)
 
     assert rows["static"].status == "wrong_result"
     assert not times.duels
@@ -62,11 +62,11 @@ def test_another_result_is_a_wrong_one_and_not_timed() -> None:
 @pytest.mark.parametrize(("told", "quoted"), [("m=1", "'m'"), ("n=", "''"), ("n", "None"), ("1,2", "''")])
 def test_what_cannot_be_read_is_quoted(told: str, quoted: str) -> None:
     with pytest.raises(UsageError) as caught:
-        swept(Static, told, power, "f32[8]", 2)
+        swept(StaticVariant, told, power, "f32[8]", 2)
 
     assert quoted in str(caught.value)
 
 
 def test_without_values_it_says_what_it_has_to_be_told() -> None:
     with pytest.raises(NotMeasured, match="static=n=1,2,3"):
-        Static().prepare(make_case(power, ("f32[8]", 2)), {})
+        StaticVariant().prepare(make_case(power, ("f32[8]", 2)), {})

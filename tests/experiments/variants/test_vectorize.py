@@ -78,7 +78,7 @@ def test_where_throughput_still_grows_there_is_no_knee() -> None:
 def test_outputs_unlike_those_of_the_loop_are_wrong() -> None:
     wrong = compared(1, 0.5, numerics=Numerics("baseline", agrees=False, why="the output at [0] differs"))
 
-    row = vectorize._judged("vmap: eager", wrong, 4)  # pyright: ignore[reportPrivateUsage]
+    row = vectorize._judge_batch("vmap: eager", wrong, 4)  # pyright: ignore[reportPrivateUsage]
 
     assert row.status == "wrong_result"
     assert "unlike the loop" in row.reason

@@ -12,7 +12,7 @@ from measurement_strategies import HOST, measured
 
 from benchax.errors import UsageError
 from benchax.model import Failure, Measurement, Opaque, Samples
-from benchax.reporting.exports.asv import COLUMNS, files, merged
+from benchax.reporting.exports.asv import COLUMNS, files, merge
 from benchax.reporting.exports.entries import entries
 
 DATES = {"c0ffee": 1_700_000_000}
@@ -125,13 +125,13 @@ def test_rows_outside_of_any_commit_are_refused() -> None:
 def test_what_the_folder_holds_already_stays() -> None:
     old, new = (files(entries([m]), DATES) for m in (f(1.0), measured("g", elapsed_s=(2.0,))))
 
-    together = {path: json.loads(merged(old[path], new[path])) for path in old}
+    together = {path: json.loads(merge(old[path], new[path])) for path in old}
 
     (path,) = (path for path in together if "c0ffee" in path)
     assert together["benchmarks.json"].keys() == {"f", "g", "version"}
     assert {name: row[0] for name, row in together[path]["results"].items()} == {"f": [1.0], "g": [2.0]}
     with pytest.raises(UsageError, match="is not JSON"):
-        merged("not", "{}")
+        merge("not", "{}")
 
 
 def test_readings_are_not_given() -> None:

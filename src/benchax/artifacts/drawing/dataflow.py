@@ -3,7 +3,7 @@
     a box      an instruction. A fusion is one box that says what is inside it, or is opened (`expand_fusions`); a loop
                or a branch is a box that holds the boxes of its computations.
     an arrow   a value. Tuples and their elements are arrows, not boxes: they move nothing.
-    in a box   the scalar constants that it reads, the operation of a reduction, the turns of a loop.
+    in a box   the scalar constants that it reads, the operation of a reduction, the trip count of a loop.
 
 A program of more than `limit` boxes is cut: the outermost computation comes first, in the order of its text, then the
 inner ones as far as the limit reaches. What was left out is counted.
@@ -35,11 +35,11 @@ class Box:
     lines: tuple[str, ...] = ()
     details: str = ""
     """Longer text, to be shown on demand."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[NestedComputation, ...] = ()
 
 
 @dataclass(frozen=True)
-class Flow:
+class Dataflow:
     """The boxes of one computation, and pairs (from, to) of places in `boxes` where a value goes."""
 
     boxes: tuple[Box, ...]
@@ -47,16 +47,16 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Part:
+class NestedComputation:
     """One computation inside of a box: the body of a loop, a branch, an opened fusion."""
 
     title: str
-    flow: Flow
+    flow: Dataflow
 
 
 @dataclass(frozen=True)
-class Program:
-    flow: Flow
+class ProgramDrawing:
+    flow: Dataflow
     instructions: int
     """In the whole text, those inside of fusions included."""
     computations: int
@@ -66,16 +66,16 @@ class Program:
     """Boxes that `limit` cut off, at least: what is inside of those is not looked at."""
 
 
-def program(hlo_text: str, *, expand_fusions: bool = False, limit: int = 2000) -> Program:
+def program(hlo_text: str, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
     """Reads the text; an empty program where it has no ENTRY computation."""
     module = hlo_module.parse(hlo_text)
-    reader = _Reader(module, frozenset(hlo.aliased_parameters(hlo_text)), expand_fusions, limit)
-    flow = reader.flow(module.entry, frozenset(), is_entry=True) if module.entry else Flow((), ())
+    reader = _DataflowReader(module, frozenset(hlo.aliased_parameters(hlo_text)), expand_fusions, limit)
+    flow = reader.flow(module.entry, frozenset(), is_entry=True) if module.entry else Dataflow((), ())
     instructions = sum(len(c.instructions) for c in module.computations.values())
-    return Program(flow, instructions, len(module.computations), reader.drawn, reader.left_out)
+    return ProgramDrawing(flow, instructions, len(module.computations), reader.drawn, reader.left_out)
 
 
-class _Reader:
+class _DataflowReader:
     def __init__(self, module: Module, reused: frozenset[int], expand_fusions: bool, limit: int) -> None:
         self.module = module
         self.reused = {f"({number})" for number in reused}
@@ -84,9 +84,9 @@ class _Reader:
         self.drawn = 0
         self.left_out = 0
 
-    def flow(self, computation: Computation, around: frozenset[str], *, is_entry: bool) -> Flow:
+    def flow(self, computation: Computation, around: frozenset[str], *, is_entry: bool) -> Dataflow:
         wiring = _Wiring(computation)
-        boxed = wiring.boxed()
+        boxed = wiring.make_boxes()
         taken = boxed[: max(self.limit - self.drawn, 0)]
         has_output = len(taken) == len(boxed) and wiring.root is not None
         self.left_out += len(boxed) - len(taken)
@@ -99,10 +99,10 @@ class _Reader:
         if has_output and wiring.root is not None:
             arrows |= {(place[s], len(boxes)): None for s in wiring.outputs() if s in place}
             boxes.append(Box(first + len(taken), "output", "output", labels.shape_lines(wiring.root.shape)))
-        return Flow(tuple(boxes), tuple(arrows))
+        return Dataflow(tuple(boxes), tuple(arrows))
 
     def box(self, found: Instruction, number: int, wiring: _Wiring, around: frozenset[str], is_entry: bool) -> Box:
-        called = [(key, c) for key, c in self.module.called(found) if c.name not in around]
+        called = [(key, c) for key, c in self.module.called_computations(found) if c.name not in around]
         label = labels.label(found, called, is_entry=is_entry, constants=wiring.constants(found))
         lines, parts = list(label.lines), ()
         if is_entry and found.opcode == "parameter" and found.operands in self.reused:
@@ -110,7 +110,9 @@ class _Reader:
         if found.opcode in self.holders and called:
             inside = sum(len(c.instructions) for _, c in called)
             if self.drawn < self.limit:
-                parts = tuple(Part(title, self.flow(c, around, is_entry=False)) for title, c in labels.parts(called))
+                parts = tuple(
+                    NestedComputation(title, self.flow(c, around, is_entry=False)) for title, c in labels.parts(called)
+                )
             else:
                 self.left_out += inside
                 lines.append(f"{inside} instructions inside, not drawn")
@@ -124,21 +126,21 @@ class _Wiring:
         self.computation = computation
         self.root = computation.root
         self.operands = {i.name: computation.operands(i) for i in computation.instructions}
-        self.plain = self._told_in_their_readers()
+        self.plain = self._described_in_readers()
         self.taken_apart = {
             operands[0].name
             for i in computation.instructions
             if i.opcode == "get-tuple-element" and (operands := self.operands[i.name])
         }
 
-    def _told_in_their_readers(self) -> set[str]:
+    def _described_in_readers(self) -> set[str]:
         small = {i.name for i in self.computation.instructions if labels.is_scalar_constant(i)}
         for reader in self.computation.instructions:
             if reader.opcode in _READ_WHOLE or reader.opcode == "get-tuple-element":
                 small -= {o.name for o in self.operands[reader.name]}
         return small - ({self.root.name} if self.root else set())
 
-    def boxed(self) -> list[Instruction]:
+    def make_boxes(self) -> list[Instruction]:
         return [i for i in self.computation.instructions if self.is_box(i)]
 
     def is_box(self, found: Instruction) -> bool:

@@ -46,16 +46,16 @@ def label(found: Instruction, called: Called, *, is_entry: bool, constants: Sequ
     """
     attributes = hlo_module.attributes(found)
     source = hlo_module.op_name(found)
-    role, title, lines = _named(found, attributes, called, source, is_entry)
+    role, title, lines = _label_of(found, attributes, called, source, is_entry)
     lines += shape_lines(found.shape)
     if told := [*constants, *_arrays_inside(found, called)]:
-        lines += (shortened(f"with {', '.join(told)}", LINE),)
+        lines += (truncate(f"with {', '.join(told)}", LINE),)
     if where := short_source(source) if role not in ("parameter", "constant") else "":
         lines += (where,)
-    return Label(role, shortened(title, TITLE), lines, _details(found, attributes, called, source))
+    return Label(role, truncate(title, TITLE), lines, _details(found, attributes, called, source))
 
 
-def _named(
+def _label_of(
     found: Instruction, attributes: dict[str, str], called: Called, source: str, is_entry: bool
 ) -> tuple[Role, str, tuple[str, ...]]:
     match found.opcode:
@@ -70,7 +70,7 @@ def _named(
             return _role(found), _target(attributes) or "custom-call", ("library call",)
         case "while":
             turns = _TURNS.search(attributes.get("backend_config", ""))
-            return "control", f"while, {turns[1]} turns" if turns else "while", ()
+            return "control", f"while, {turns[1]} iterations" if turns else "while", ()
         case _:
             return role_of(found.opcode), f"{found.opcode} {_operation(found, called)}".strip(), ()
 
@@ -96,7 +96,7 @@ def _fusion(attributes: dict[str, str], inside: Computation) -> tuple[Role, str,
     )
     role = role_of_fusion(map(_role, work))
     operations = f"{len(work)} operation{'s' * (len(work) != 1)}"
-    return role, _title_of_fusion(inside, role), (shortened(f"{kind} fusion, {operations}".strip(), LINE),)
+    return role, _title_of_fusion(inside, role), (truncate(f"{kind} fusion, {operations}".strip(), LINE),)
 
 
 def _arrays_inside(found: Instruction, called: Called) -> list[str]:
@@ -150,10 +150,10 @@ def shape_lines(shape: str) -> tuple[str, ...]:
     """Without layout; a tuple as the number of its arrays and the first of them."""
     plain = _plain(shape)
     if not plain.startswith("("):
-        return (shortened(plain, LINE),)
+        return (truncate(plain, LINE),)
     arrays = re.findall(r"[a-z]\w*\[[^\]]*\]", plain)
     return (
-        shortened(f"{len(arrays)} array{'s' * (len(arrays) != 1)}: {', '.join(arrays)}" if arrays else "nothing", LINE),
+        truncate(f"{len(arrays)} array{'s' * (len(arrays) != 1)}: {', '.join(arrays)}" if arrays else "nothing", LINE),
     )
 
 
@@ -167,10 +167,10 @@ def short_source(source: str) -> str:
     first = source.split(";")[0]
     steps = first.split("/")
     telling = [s for n, s in enumerate(steps) if not (_COMMON_STEPS.fullmatch(s) or (n == 0 and s.startswith("jit(")))]
-    return shortened("/".join(telling), LINE, keep_end=True)
+    return truncate("/".join(telling), LINE, keep_end=True)
 
 
-def shortened(text: str, length: int, *, keep_end: bool = False) -> str:
+def truncate(text: str, length: int, *, keep_end: bool = False) -> str:
     if len(text) <= length:
         return text
     return "…" + text[1 - length :] if keep_end else text[: length - 1] + "…"
@@ -183,4 +183,4 @@ def _details(found: Instruction, attributes: dict[str, str], called: Called, sou
         inside = "inside: " + ", ".join(f"{n} × {opcode}" if n > 1 else opcode for opcode, n in counts.items())
     told = [f"{k}={v}" for k, v in attributes.items() if k not in ("metadata", "calls", "backend_config")]
     lines = [f"%{found.name} = {_plain(found.shape)} {found.opcode}", inside, ", ".join(told), source]
-    return "\n".join(shortened(line, DETAILS // 2) for line in lines if line)
+    return "\n".join(truncate(line, DETAILS // 2) for line in lines if line)

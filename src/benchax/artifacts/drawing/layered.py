@@ -32,7 +32,7 @@ _WAIST, _WANDERED = 3, 0.7
 
 
 @dataclass(frozen=True)
-class Line:
+class Polyline:
     """Down through `points`; ends at a box, or where another line of the same box goes on."""
 
     points: tuple[Point, ...]
@@ -46,7 +46,7 @@ class Placed:
     width: float
     height: float
     corners: tuple[Point, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Polyline, ...]
 
 
 @dataclass
@@ -92,7 +92,7 @@ def place(sizes: Sequence[tuple[float, float]], arrows: Sequence[Arrow], layer_o
     _order(lanes)
     widths = [w for w, _ in sizes] + [LANE_WIDTH] * (sum(map(len, lanes.layers)) - len(sizes))
     centers = columns.assign(lanes.layers, lanes.above, lanes.below, widths, COLUMN_GAP, lanes.is_lane)
-    centers = _gathered(lanes, centers, widths)
+    centers = _gather(lanes, centers, widths)
     left = min(c - w / 2 for c, w in zip(centers, widths, strict=True))
     centers = [c - left for c in centers]
     tops, bottoms = _rows(lanes, sizes)
@@ -195,7 +195,7 @@ def crossings(upper: Sequence[int], lower: Sequence[int], below: dict[int, list[
     return count
 
 
-def _gathered(lanes: Lanes, centers: Sequence[float], widths: Sequence[float]) -> list[float]:
+def _gather(lanes: Lanes, centers: Sequence[float], widths: Sequence[float]) -> list[float]:
     """Undoes the drift of long programs: pieces held together by few lines come one below the other.
 
     A chain that is bypassed on the same side again and again would otherwise wander off, a box width per bypass.
@@ -243,13 +243,13 @@ class _Drawing:
     tops: Sequence[float]
     bottoms: Sequence[float]
 
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[Polyline, ...]:
         """One for each piece between two boxes, or between a box and the place where a lane forks."""
         ends = self._ends()
         starts = [n for n in self.row if not self.lanes.is_lane(n) or len(self.lanes.below[n]) > 1]
         return tuple(self._line(start, following, ends) for start in starts for following in self.lanes.below[start])
 
-    def _line(self, start: int, following: int, ends: dict[Arrow, float]) -> Line:
+    def _line(self, start: int, following: int, ends: dict[Arrow, float]) -> Polyline:
         points = [(self.centers[start], self.bottoms[self.row[start]])]
         if not self.lanes.is_lane(start):
             (_, top), (_, height) = self.boxes[start]
@@ -261,11 +261,11 @@ class _Drawing:
                 (self.centers[node], self.bottoms[self.row[node]]),
             ]
             if len(self.lanes.below[node]) != 1:
-                return Line(tuple(points), reaches_box=False)
+                return Polyline(tuple(points), reaches_box=False)
             before, node = node, self.lanes.below[node][0]
         x = ends[before, node]
         points += [(x, self.tops[self.row[node]]), (x, self.boxes[node][0][1])]
-        return Line(tuple(points), reaches_box=True)
+        return Polyline(tuple(points), reaches_box=True)
 
     def _ends(self) -> dict[Arrow, float]:
         """Where on the upper edge of its box each line ends: the straightest in the middle, the others beside it."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from html import escape
 
 from benchax.artifacts.drawing import layered
-from benchax.artifacts.drawing.dataflow import Box, Flow, Program
-from benchax.artifacts.drawing.layered import Line, Point
+from benchax.artifacts.drawing.dataflow import Box, Dataflow, ProgramDrawing
+from benchax.artifacts.drawing.layered import Point, Polyline
 from benchax.artifacts.drawing.opcodes import Role
 
 FAR, SMALL = 8, 60
@@ -58,7 +58,7 @@ _STYLE = (
 )
 
 
-def svg(program: Program, *, title: str, about: Sequence[str] = (), metadata: str = "") -> str:
+def svg(program: ProgramDrawing, *, title: str, about: Sequence[str] = (), metadata: str = "") -> str:
     """The whole picture.
 
     Args:
@@ -78,7 +78,7 @@ def svg(program: Program, *, title: str, about: Sequence[str] = (), metadata: st
     legend_at = _MARGIN + 28 + 14 * len(about)
     legend, legend_height = _legend(roles, width - 2 * _MARGIN)
     top = legend_at + legend_height + 8
-    body = [*head, *_moved(_MARGIN, legend_at, legend), *_moved((width - drawn.width) / 2, top, drawn.pieces)]
+    body = [*head, *_move(_MARGIN, legend_at, legend), *_move((width - drawn.width) / 2, top, drawn.pieces)]
     style = f"{_STYLE}{_role_styles(roles)}"
     return _document(width, top + drawn.height + _MARGIN, title, metadata, style, body)
 
@@ -87,8 +87,8 @@ def _document(width: float, height: float, title: str, metadata: str, style: str
     size = f'width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}"'
     pieces = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-        f"<title>{_escaped(title)}</title>",
-        f"<metadata>{_escaped(metadata)}</metadata>",
+        f"<title>{_escape(title)}</title>",
+        f"<metadata>{_escape(metadata)}</metadata>",
         f"<style>{style}</style>",
         _ARROWHEAD,
         '<rect width="100%" height="100%" fill="#fff"/>',
@@ -98,20 +98,20 @@ def _document(width: float, height: float, title: str, metadata: str, style: str
     return "\n".join(pieces) + "\n"
 
 
-def _moved(x: float, y: float, pieces: Iterable[str]) -> Iterator[str]:
+def _move(x: float, y: float, pieces: Iterable[str]) -> Iterator[str]:
     yield f'<g transform="translate({_n(x)} {_n(y)})">'
     yield from pieces
     yield "</g>"
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _Fragment:
     width: float
     height: float
     pieces: tuple[str, ...]
 
 
-def _flow(flow: Flow) -> _Drawn:
+def _flow(flow: Dataflow) -> _Fragment:
     ranks = layered.ranks(len(flow.boxes), flow.arrows)
     far = _far(flow, ranks)
     referred = {source for source, _ in far}
@@ -124,16 +124,16 @@ def _flow(flow: Flow) -> _Drawn:
     pieces = [_path(line) for line in placed.lines]
     for n, (box, drawn, corner) in enumerate(zip(flow.boxes, inner, placed.corners, strict=True)):
         pieces += _box(box, drawn, corner, is_referred=n in referred)
-    return _Drawn(placed.width, placed.height, tuple(pieces))
+    return _Fragment(placed.width, placed.height, tuple(pieces))
 
 
-def _far(flow: Flow, ranks: Sequence[int]) -> set[tuple[int, int]]:
+def _far(flow: Dataflow, ranks: Sequence[int]) -> set[tuple[int, int]]:
     if len(flow.boxes) <= SMALL:
         return set()
     return {(s, t) for s, t in flow.arrows if ranks[t] - ranks[s] > FAR}
 
 
-def _inside(box: Box, from_far: Sequence[int]) -> _Drawn:
+def _inside(box: Box, from_far: Sequence[int]) -> _Fragment:
     """The texts of a box and what it holds, from its upper left corner."""
     parts = [(part.title, _flow(part.flow)) for part in box.parts]
     references = _references(from_far)
@@ -153,16 +153,16 @@ def _inside(box: Box, from_far: Sequence[int]) -> _Drawn:
     if parts:
         pieces += _parts(parts, (width - held) / 2, y)
         y += max(p.height for _, p in parts) + _TITLE_STEP + 3 * _PADDING
-    return _Drawn(width, y, tuple(pieces))
+    return _Fragment(width, y, tuple(pieces))
 
 
-def _parts(parts: Sequence[tuple[str, _Drawn]], x: float, y: float) -> Iterator[str]:
+def _parts(parts: Sequence[tuple[str, _Fragment]], x: float, y: float) -> Iterator[str]:
     tallest = max(p.height for _, p in parts)
     for title, drawn in parts:
         width, height = drawn.width + 2 * _PADDING, tallest + _TITLE_STEP + 2 * _PADDING
         yield f'<rect class="p" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="4"/>'
         yield _text(x + _PADDING, y + 12, "f", title)
-        yield from _moved(x + _PADDING, y + _TITLE_STEP + _PADDING, drawn.pieces)
+        yield from _move(x + _PADDING, y + _TITLE_STEP + _PADDING, drawn.pieces)
         x += width + _PART_GAP
 
 
@@ -182,11 +182,11 @@ def _reference(x: float, y: float, words: Sequence[str]) -> str:
     return f'<text x="{_n(x)}" y="{_n(y)}" class="l" text-anchor="middle">{words[0]}{links}</text>'
 
 
-def _box(box: Box, drawn: _Drawn, corner: Point, *, is_referred: bool) -> Iterator[str]:
+def _box(box: Box, drawn: _Fragment, corner: Point, *, is_referred: bool) -> Iterator[str]:
     name = f' id="b{box.number}"' if is_referred else ""
     yield f'<g{name} transform="translate({_n(corner[0])} {_n(corner[1])})">'
     if box.details:
-        yield f"<title>{_escaped(box.details)}</title>"
+        yield f"<title>{_escape(box.details)}</title>"
     rounded = 12 if box.role in ("parameter", "output") else 3
     yield f'<rect class="{box.role}" width="{_n(drawn.width)}" height="{_n(drawn.height)}" rx="{rounded}"/>'
     yield from drawn.pieces
@@ -195,7 +195,7 @@ def _box(box: Box, drawn: _Drawn, corner: Point, *, is_referred: bool) -> Iterat
     yield "</g>"
 
 
-def _path(line: Line) -> str:
+def _path(line: Polyline) -> str:
     x, y = line.points[0]
     steps = [f"M{_n(x)} {_n(y)}"]
     for to_x, to_y in line.points[1:]:
@@ -211,7 +211,7 @@ def _path(line: Line) -> str:
     return f'<path class="e" d="{"".join(steps)}"{head}/>'
 
 
-def _all_roles(flow: Flow) -> Iterator[Role]:
+def _all_roles(flow: Dataflow) -> Iterator[Role]:
     for box in flow.boxes:
         yield box.role
         for part in box.parts:
@@ -250,10 +250,10 @@ def _width(text: str, size: float) -> float:
 
 def _text(x: float, y: float, style: str, text: str, *, middle: bool = False) -> str:
     anchor = ' text-anchor="middle"' if middle else ""
-    return f'<text x="{_n(x)}" y="{_n(y)}" class="{style}"{anchor}>{_escaped(text)}</text>'
+    return f'<text x="{_n(x)}" y="{_n(y)}" class="{style}"{anchor}>{_escape(text)}</text>'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Characters that XML does not know at all are replaced."""
     return escape(_NOT_IN_XML.sub("\ufffd", text))
 

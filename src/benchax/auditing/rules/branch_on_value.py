@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.syntax import holds, place, tree_of
 from benchax.measuring.diagnosis import user_line
@@ -38,7 +38,7 @@ class BranchOnValue:
         line = linecache.getline(*where).strip() if where else ""
         seen = [f"line {where[1]}: {line}"] if where and line else []
         seen.append(f"{type(e.error).__name__}: {str(e.error).strip().splitlines()[0]}")
-        yield found(
+        yield make_finding(
             self,
             f"{_what(node)} needs the value of {argument}, which is not known while tracing",
             seen,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import jax
 
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -70,7 +70,7 @@ class CacheOff:
 
     def _finding(self, title: str, advice: str, lost_s: float, seen: list[str]) -> Finding:
         gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start but the first, less reading the cache")
-        return found(self, title, seen, advice, gain=gain)
+        return make_finding(self, title, seen, advice, gain=gain)
 
 
 def _turn_on(cache: CacheUse, lost: list[CachedProgram]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import found
+from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -39,7 +39,7 @@ class CapturedConstants:
         kept = constants.baked_in_bytes if constants else None
         if kept is not None:
             seen.append(f"the compiled program holds {size(kept)} of constants")
-        yield found(
+        yield make_finding(
             self,
             f"closes over {len(large)} array{'s' * (len(large) > 1)} of {size(total)}",
             seen,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -43,17 +43,17 @@ class CollectivesDominate:
             raise NotMeasured("the bytes that the program reads and writes are not known")
         if sent < SHARE * touched:
             return
-        yield found(
+        yield make_finding(
             self,
             f"{size(sent)} per call come from other devices, {percent(sent / touched)} of what is read and written",
-            [*_said(collectives), "time in them was not measured: benchax profile shows it"],
+            [*_describe(collectives), "time in them was not measured: benchax profile shows it"],
             "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
             "work between two collectives.",
             where=e.def_where,
         )
 
 
-def _said(collectives: Collectives) -> Iterable[str]:
+def _describe(collectives: Collectives) -> Iterable[str]:
     """By kind, those that move most first."""
     moved: Counter[str] = Counter()
     times: Counter[str] = Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import found
+from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -44,7 +44,7 @@ class CompileShare:
             f"after the import of JAX, {seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it{again}",
             *(_cost(f) for f in e.watch.functions[:MOST_FUNCTIONS]),
         ]
-        yield found(
+        yield make_finding(
             self,
             f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
             seen,

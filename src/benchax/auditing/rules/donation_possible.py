@@ -1,13 +1,13 @@
-"""Arguments that an output could take over, were they donated."""
+"""Arguments that could be donated: an output has their shape, dtype and sharding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.trying import tried, with_bytes
+from benchax.auditing.probing import try_variant, with_bytes
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants.donate import Donate
 from benchax.inspecting.inspect import inspect_case
@@ -43,13 +43,13 @@ class DonationPossible:
             return
         seen = [f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken[:MOST_LISTED]]
         seen += [f"and {len(taken) - MOST_LISTED} more"] if len(taken) > MOST_LISTED else []
-        result = tried(e, "donated", variant)
+        result = try_variant(e, "donated", variant)
         if result.comparison is not None and result.comparison.verdict == "slower":
             return
         named = ", ".join(str(argument) for argument in variant.donate)
-        yield found(
+        yield make_finding(
             self,
-            f"outputs could take over {size(saved)} of its arguments",
+            f"{size(saved)} of its arguments could be donated",
             [*seen, result.sentence],
             f"If the caller needs them no more afterwards, donate them (arguments {named}): "
             "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -37,12 +37,12 @@ class DonationUnused:
         seen = [f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused[:MOST_LISTED]]
         seen += [f"and {len(unused) - MOST_LISTED} more"] if len(unused) > MOST_LISTED else []
         seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
-        yield found(
+        yield make_finding(
             self,
             f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",
             seen,
             "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
-            "array either way where a back end frees it, and memory is not saved.",
+            "array either way where a backend frees it, and memory is not saved.",
             where=e.def_where,
         )
 

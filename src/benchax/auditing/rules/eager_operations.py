@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import found
+from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
@@ -39,7 +39,7 @@ class EagerOperations:
         within = f"in the {seconds(calls['seen_s'])} in which calls were counted"
         seen.append(f"{calls['eager']} operations {within}, and calls of jitted functions: {calls['jitted']}")
         seen.append(f"programs for them: {len(compiled)}, compiled in {seconds(sum(c.total_s for c in compiled))}")
-        yield found(
+        yield make_finding(
             self,
             f"sends operations one at a time: {lines[0][1]} from one line",
             seen,

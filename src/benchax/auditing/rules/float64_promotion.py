@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import Step, Value, closed_jaxpr, loops_and_all, where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, loops_and_all, where_of
 from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
@@ -40,11 +40,11 @@ class Float64Promotion:
         # Where the first wide array of each chain comes from: nothing that the step reads is a wide array.
         begins = [step for step in arrays if not any(_is_wide(v) and v.shape for v in step.reads)] or arrays[:1]
         total = sum(v.size_bytes for step in arrays for v in step.makes if _is_wide(v))
-        seen = [_said(step) for step in begins[:MOST_LISTED]]
+        seen = [_describe(step) for step in begins[:MOST_LISTED]]
         seen += [f"and {len(begins) - MOST_LISTED} more"] if len(begins) > MOST_LISTED else []
         seen.append(f"{len(arrays)} of {len(steps)} equations make float64 arrays, {size(total)} as traced")
         narrow = sorted({str(aval.dtype) for aval in inputs if jnp.issubdtype(aval.dtype, jnp.inexact)})
-        yield found(
+        yield make_finding(
             self,
             f"float64 out of {' and '.join(narrow) or 'integer'} inputs",
             seen,
@@ -54,11 +54,11 @@ class Float64Promotion:
         )
 
 
-def _is_wide(value: Value) -> bool:
+def _is_wide(value: TracedValue) -> bool:
     return str(value.dtype) in WIDE
 
 
-def _said(step: Step) -> str:
+def _describe(step: TracedEquation) -> str:
     made = next(v for v in step.makes if _is_wide(v))
     at = f" at {step.line}" if step.line else ""
     return f"{step.name} makes {made.spec}{at}"

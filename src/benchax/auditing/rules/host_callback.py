@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.artifacts.jaxpr import nested_in
-from benchax.auditing.base import found
+from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.probing import try_variant
 from benchax.auditing.traced import closed_jaxpr, flow, where_of
-from benchax.auditing.trying import tried
 from benchax.errors import NotMeasured
 from benchax.experiments.rewriting import Rewritten, Without
 from benchax.model import Severity
@@ -35,13 +35,13 @@ class HostCallback:
         if not callbacks:
             return
         result = None
-        seen = [_said(p) for p in callbacks]
+        seen = [_describe(p) for p in callbacks]
         if all(p.name in DEBUGGING for p in callbacks):
             # Only in the outermost level can they be left out.
             reachable = sum(step.name in DEBUGGING for step in flow(closed_jaxpr(e)).steps)
             if reachable == sum(p.count for p in callbacks):
                 without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(DEBUGGING)))
-                result = tried(e, "without them", without)
+                result = try_variant(e, "without them", without)
                 seen.append(result.sentence)
             else:
                 seen.append("gain not measured: they stand in loops or branches")
@@ -51,7 +51,7 @@ class HostCallback:
         if is_conditional:
             seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
         line = next((p.lines[0] for p in callbacks if p.lines), "")
-        yield found(
+        yield make_finding(
             self,
             f"{sum(p.count for p in callbacks)} × Python called from compiled code",
             seen,
@@ -73,7 +73,7 @@ def _always(jaxpr: Any) -> int:
     return count
 
 
-def _said(p: Primitive) -> str:
+def _describe(p: Primitive) -> str:
     loops = f", {p.in_loops} of them in loops" if p.in_loops else ""
     at = f", at {p.lines[0]}" if p.lines else ""
     return f"{p.count} × {p.name}{loops}{at}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from benchax.auditing.base import Gain, found
+from benchax.auditing.base import Gain, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
@@ -37,7 +37,7 @@ class ImplicitTransfers:
     severity: Severity = "warning"
 
     def check(self, e: Evidence) -> Iterable[Finding]:
-        transfers, of_what = self._seen(e)
+        transfers, of_what = self._observe(e)
         if "device to host" not in transfers.sees:
             raise NotMeasured("transfers to the host cannot be seen in this JAX")
         least = OFTEN if e.is_program else 1
@@ -51,7 +51,7 @@ class ImplicitTransfers:
         for t in arrays[:MOST_LINES]:
             yield self._finding(t, f"sends {t.what} to the device for {t.by}", TO_DEVICE, of_what)
 
-    def _seen(self, e: Evidence) -> tuple[Transfers, str]:
+    def _observe(self, e: Evidence) -> tuple[Transfers, str]:
         if e.is_program:
             if e.program.transfers is None:
                 raise NotMeasured("transfers of the program were not watched")
@@ -59,9 +59,9 @@ class ImplicitTransfers:
         # What compiles is called so, for then constants are part of the program.
         call = program_of(e.case).call if e.failure is None else e.fn
         try:
-            _called(call, e)  # transfers while it compiles are no part of a call
+            _call_once(call, e)  # transfers while it compiles are no part of a call
             with watch_transfers() as transfers:
-                _called(call, e)
+                _call_once(call, e)
         except Exception as error:
             raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
         return transfers, "in one call"
@@ -73,10 +73,10 @@ class ImplicitTransfers:
             seen.append(f"the host spent {seconds(t.elapsed_s)} in them, waiting for results included")
             if t.direction == "device to host" and of_what == "in one call":
                 gain = Gain(f"estimated: at most {seconds(t.elapsed_s)} per call", t.elapsed_s)
-        return found(self, title, seen, advice, where=where_of(t.where or ""), gain=gain)
+        return make_finding(self, title, seen, advice, where=where_of(t.where or ""), gain=gain)
 
 
-def _called(call: Callable[..., Any], e: Evidence) -> None:
+def _call_once(call: Callable[..., Any], e: Evidence) -> None:
     args, kwargs = e.inputs.renewed()
     jax.block_until_ready(call(*args, **kwargs))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.source import Source
 from benchax.auditing.syntax import calls
@@ -54,7 +54,7 @@ class ImpureFunction:
             raise NotApplicable(f"it does not trace: {e.failure.message}")
         first, second = _trace(e), _trace(e)
         for name, change in changes(second.before, second.after).items():
-            yield found(
+            yield make_finding(
                 self,
                 f"changes {name!r} while it is traced, and not when it runs compiled",
                 [f"{name!r} {change} in one trace", TRACED_TWICE],
@@ -64,7 +64,7 @@ class ImpureFunction:
                 severity=severity,
             )
         if second.printed:
-            yield found(
+            yield make_finding(
                 self,
                 "prints while it is traced, and not when it runs compiled",
                 [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
@@ -74,7 +74,7 @@ class ImpureFunction:
                 severity=severity,
             )
         if (difference := _difference(first, second)) is not None:
-            yield found(
+            yield make_finding(
                 self,
                 "gives another program each time it is traced",
                 [difference, TRACED_TWICE],

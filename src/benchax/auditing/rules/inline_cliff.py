@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from benchax.api import run
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import SHORT, Evidence
 from benchax.case import make_case
 from benchax.errors import NotMeasured
@@ -55,9 +55,9 @@ class InlineCliff:
             raise NotMeasured(f"{longer}: the machine is too busy to tell")
         if share < SHARE:
             return
-        yield found(
+        yield make_finding(
             self,
-            f"{count(flops, 'FLOP')} are handed to another thread, about {percent(share)} of the call",
+            f"{count(flops, 'FLOP')} are dispatched to the thread pool, about {percent(share)} of the call",
             [
                 f"a call takes {seconds(summary.median_s)}",
                 f"x + 1 of {CLIFF_FLOPS - 1} elements takes {seconds(inline)} here, of {CLIFF_FLOPS} {seconds(handed)}",

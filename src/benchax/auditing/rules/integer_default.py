@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import Step, Value, closed_jaxpr, flow, where_of
-from benchax.auditing.trying import tried
+from benchax.auditing.probing import try_variant
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow, where_of
 from benchax.case import Case
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Severity
@@ -37,7 +37,7 @@ class IntegerDefault:
         integers = [v for v in program.inputs if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS]
         if not integers:
             raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
-        converted = _converted(program.inputs, program.steps)
+        converted = _find_conversions(program.inputs, program.steps)
         if not converted:
             return
         seen = [
@@ -46,8 +46,8 @@ class IntegerDefault:
             f"{f' at {step.line}' if step.line else ''}"
             for i, step in converted.items()
         ]
-        result = tried(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
-        yield found(
+        result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
+        yield make_finding(
             self,
             f"{len(converted)} of {len(program.inputs)} inputs are integers that become floats",
             [*seen, result.sentence],
@@ -58,17 +58,17 @@ class IntegerDefault:
         )
 
 
-def _elements(value: Value) -> int:
+def _elements(value: TracedValue) -> int:
     product = 1
     for n in value.shape:
         product *= n
     return product
 
 
-def _converted(inputs: tuple[Value, ...], steps: tuple[Step, ...]) -> dict[int, Step]:
+def _find_conversions(inputs: tuple[TracedValue, ...], steps: tuple[TracedEquation, ...]) -> dict[int, TracedEquation]:
     """Of each integer input that ends in a conversion to floats, the conversion."""
     come_from = {id(v): i for i, v in enumerate(inputs) if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS}
-    found: dict[int, Step] = {}
+    found: dict[int, TracedEquation] = {}
     for step in steps:
         origin = next((come_from[id(v)] for v in step.reads if id(v) in come_from), None)
         if origin is None:

@@ -1,4 +1,4 @@
-"""jax.jit of a function that is made anew in each turn of a loop, or in each call: compiled each time."""
+"""jax.jit of a function that is made anew in each iteration of a loop, or in each call: compiled each time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, found
+from benchax.auditing.base import Gain, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_functions, kind_of, place, tree_of
 from benchax.errors import NotMeasured
@@ -26,7 +26,7 @@ ADVICE = (
 @dataclass(frozen=True)
 class JitInLoop:
     id: str = "jit-in-loop"
-    title: str = "is a function jitted anew in each turn of a loop?"
+    title: str = "is a function jitted anew in each iteration of a loop?"
     severity: Severity = "warning"
 
     def check(self, e: Evidence) -> Iterable[Finding]:
@@ -52,7 +52,7 @@ class JitInLoop:
                 lost_s = sum(c.total_s for c in compiles)
                 where, how = _made_at(place(compiles[-1].where))
                 first = f"{len(compiles) + 1} function objects called {function}, compiled one by one"
-                yield found(
+                yield make_finding(
                     self,
                     f"{function} is made and jitted anew, and compiled each time",
                     [f"{first}; all but the first took {seconds(lost_s)}, by JAX's own clock", *how],
@@ -70,9 +70,9 @@ class JitInLoop:
             for call in jits_of_new_functions(loop):
                 if call.lineno not in told:
                     told.add(call.lineno)
-                    yield found(
+                    yield make_finding(
                         self,
-                        f"jits a new function in each turn of the {kind_of(loop)} at line {loop.lineno}",
+                        f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
                         [
                             f"line {call.lineno}: {ast.unparse(call)[:100]}",
                             "seen in the source; the calls did not show it",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import jax
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.measuring import program as programs
@@ -32,8 +32,8 @@ class LeakedTracer:
     severity: Severity = "error"
 
     def check(self, e: Evidence) -> Iterable[Finding]:
-        if (used := _used(e)) is not None:
-            yield found(self, "uses a value of a trace that is over", [used], ADVICE, where=e.def_where)
+        if (used := _find_use(e)) is not None:
+            yield make_finding(self, "uses a value of a trace that is over", [used], ADVICE, where=e.def_where)
             return
         if e.failure is not None:
             raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
@@ -44,7 +44,7 @@ class LeakedTracer:
             f"a traced value {text} is still held after the trace" for text in dict.fromkeys(_TRACED.findall(leak))
         ]
         holders = [f"held by {name}" for name in dict.fromkeys(_HOLDER.findall(leak))]
-        yield found(
+        yield make_finding(
             self,
             "keeps a traced value beyond the trace",
             [
@@ -57,7 +57,7 @@ class LeakedTracer:
         )
 
 
-def _used(e: Evidence) -> str | None:
+def _find_use(e: Evidence) -> str | None:
     """What says that it takes a value from an earlier trace. JAX makes such a value an input of its own, which only the
     call refuses; so this must be asked before anything that compiles."""
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.probing import probe
 from benchax.auditing.traced import closed_jaxpr, loops_and_all
-from benchax.auditing.trying import looked
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.judging import scientific
+from benchax.experiments.variant_rows import scientific
 from benchax.experiments.variants.accumulation import LOW, Accumulated
 from benchax.model import Severity
 from benchax.results.audit import Finding
@@ -33,7 +33,7 @@ class LowPrecisionAccumulation:
             variant = Accumulated().prepare(e.case, {"seed": e.seed}).case
         except NotAvailable as error:
             raise NotApplicable(error.problem) from error
-        now, wide = (seen.errors for seen in looked(e, "accumulated in float32", variant))
+        now, wide = (seen.errors for seen in probe(e, "accumulated in float32", variant))
         if now is None or wide is None or now.max_rel is None or wide.max_rel is None:
             raise NotMeasured("the errors against a run in float64 could not be taken")
         if now.reference != "float64":
@@ -46,7 +46,7 @@ class LowPrecisionAccumulation:
             seen.append(f"median relative error: {scientific(now.median_rel)} → {scientific(wide.median_rel)}")
         if now.overflows > wide.overflows:
             seen.append(f"infinite where float64 is finite: {now.overflows} → {wide.overflows}")
-        yield found(
+        yield make_finding(
             self,
             "sums lose digits that float32 would keep",
             seen,

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Module, attributes, parse
-from benchax.auditing.base import Gain, found
+from benchax.auditing.base import Gain, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
@@ -31,7 +31,7 @@ class MaterialisedBroadcast:
 
     def check(self, e: Evidence) -> Iterable[Finding]:
         yield from self._inputs(e)
-        yield from self._kept(e)
+        yield from self._findings(e)
 
     def _inputs(self, e: Evidence) -> Iterable[Finding]:
         args, kwargs = e.given
@@ -45,7 +45,7 @@ class MaterialisedBroadcast:
             n = leaf.shape[0]
             place = f"{'args' if i < len(jax.tree.leaves(args)) else 'kwargs'}{jax.tree_util.keystr(path)}"
             saved = leaf.nbytes - leaf.nbytes // n
-            yield found(
+            yield make_finding(
                 self,
                 f"{place} holds one array {n} times",
                 [f"{place} is {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)}, and all {n} rows are equal"],
@@ -55,7 +55,7 @@ class MaterialisedBroadcast:
                 gain=Gain(f"estimated: {size(saved)}", bytes=saved),
             )
 
-    def _kept(self, e: Evidence) -> Iterable[Finding]:
+    def _findings(self, e: Evidence) -> Iterable[Finding]:
         buffers = e.inspection.buffers
         if buffers is None or e.inspection.hlo is None:
             raise NotMeasured(e.inspection.why_absent("buffers") or "the compiled program cannot be read")
@@ -70,7 +70,7 @@ class MaterialisedBroadcast:
             for value in held[:MOST_LISTED]
         ]
         seen += [f"and {len(held) - MOST_LISTED} more"] if len(held) > MOST_LISTED else []
-        yield found(
+        yield make_finding(
             self,
             f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
             seen,
@@ -104,7 +104,7 @@ def _broadcasts(module: Module) -> set[str]:
 
 def _copies_array(module: Module, instruction: Instruction) -> bool:
     if instruction.opcode == "fusion":
-        inside = [c for key, c in module.called(instruction) if key == "calls"]
+        inside = [c for key, c in module.called_computations(instruction) if key == "calls"]
         parts = [i for c in inside for i in c.instructions if i.opcode not in ("parameter", "bitcast", "copy")]
         return len(parts) == 1 and _copies_array(module, parts[0])
     return instruction.opcode == "broadcast" and attributes(instruction).get("dimensions", "{}") != "{}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -29,7 +29,7 @@ class MeshMismatch:
         if len(e.devices) == 1:
             raise NotApplicable("there is one device")
         if e.failure is not None and "incompatible devices" in e.failure.message:
-            yield found(
+            yield make_finding(
                 self,
                 "its arguments are on different sets of devices",
                 [e.failure.message],
@@ -47,7 +47,7 @@ class MeshMismatch:
             yield from self._copies(e)
 
     def _idle(self, e: Evidence, used: int) -> Finding:
-        return found(
+        return make_finding(
             self,
             f"it runs on {used} of {len(e.devices)} devices",
             [f"{len(e.devices)} {e.devices[0].device_kind} devices are there; the program is split over {used}"],
@@ -69,7 +69,7 @@ class MeshMismatch:
                 f"{place} {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)} on each of {devices} devices",
                 f"an axis of {fits[0]} divides by {devices}" if fits else f"no axis divides by {devices}",
             ]
-            yield found(
+            yield make_finding(
                 self,
                 f"{place} is held in full by {devices} devices",
                 seen,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, found, measured_gain
+from benchax.auditing.base import NotApplicable, make_finding, measured_gain
 from benchax.auditing.evidence import Evidence
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.model import Severity
@@ -34,7 +34,7 @@ class NotJitted:
         seen = [str(of_comparison(pays.build_s, c) or pays)]
         if e.inspection.jaxpr is not None:
             seen.append(f"{e.inspection.jaxpr.equations} operations, sent to the device one by one")
-        yield found(
+        yield make_finding(
             self,
             "runs operation by operation",
             seen,

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.probing import try_variant
 from benchax.auditing.traced import where_of
-from benchax.auditing.trying import tried
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import make_inputs, static_arguments
@@ -54,7 +54,7 @@ class NumpyInputs:
                 raise NotApplicable("no input is an array of the caller's")
             return
         closed_over = e.failure is None and not e.plain_case.donate
-        result = tried(e, "inputs on the device", *_held(e)) if closed_over else None
+        result = try_variant(e, "inputs on the device", *_hold_inputs(e)) if closed_over else None
         seen = [f"{path} is a NumPy {_spec(a)}, {size(a.nbytes)}" for path, a in list(arrays.items())[:MOST_LISTED]]
         seen += [f"and {len(arrays) - MOST_LISTED} more"] if len(arrays) > MOST_LISTED else []
         wide = [path for path, a in arrays.items() if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
@@ -62,7 +62,7 @@ class NumpyInputs:
         seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
         total = sum(a.nbytes for a in arrays.values())
         is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
-        yield found(
+        yield make_finding(
             self,
             f"{count(len(arrays), 'NumPy array')} of {size(total)} among its inputs",
             seen,
@@ -87,7 +87,7 @@ class NumpyInputs:
         total = sum(t.size_bytes for t in sent)
         seen = [f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent[:MOST_LISTED]]
         seen += [f"and {len(sent) - MOST_LISTED} more shapes"] if len(sent) > MOST_LISTED else []
-        return found(
+        return make_finding(
             self,
             f"{by} takes NumPy arrays in each call: {size(total)}",
             seen,
@@ -110,7 +110,7 @@ def _spec(array: np.ndarray) -> str:
 # ---- the same call with arrays of NumPy and with arrays on the device ---------------------------------------------
 
 
-def _held(e: Evidence) -> tuple[Case, Case]:
+def _hold_inputs(e: Evidence) -> tuple[Case, Case]:
     """(on the device, as they were given): calls without arguments, which make theirs before the first."""
     inputs = _nothing
     device, host = (

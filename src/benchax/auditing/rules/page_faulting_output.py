@@ -9,7 +9,7 @@ from time import perf_counter
 
 import jax
 
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.measuring.program import program_of
@@ -51,7 +51,7 @@ class PageFaultingOutput:
         touching = _touching_s(fresh)
         run = e.measurement.summary()
         whole = "" if run is None else f", of {seconds(run.median_s)} that a call takes"
-        yield found(
+        yield make_finding(
             self,
             f"{size(fresh)} of outputs and temporaries are new pages in each call",
             [

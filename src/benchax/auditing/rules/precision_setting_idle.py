@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import jax
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import Step, closed_jaxpr, flow, loops_and_all, where_of
-from benchax.auditing.trying import looked
+from benchax.auditing.probing import probe
+from benchax.auditing.traced import TracedEquation, closed_jaxpr, flow, loops_and_all, where_of
 from benchax.errors import NotMeasured
 from benchax.experiments.rewriting import Rewritten, WithParameters
 from benchax.model import Severity
@@ -35,14 +35,14 @@ class PrecisionSettingIdle:
             raise NotMeasured("some of its products stand in loops and branches, where they cannot be changed")
         params = {name: {"precision": None} for name in PRODUCTS}
         without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, WithParameters(params)))
-        now, plain = looked(e, "without a precision", without)
+        now, plain = probe(e, "without a precision", without)
         if not now.digest or not plain.digest:
             raise NotMeasured("the compiled programs cannot be read")
         if now.digest != plain.digest:
             return
-        wanted = sorted({_wanted(step) for step in asking})
+        wanted = sorted({_requested_precision(step) for step in asking})
         lines = list(dict.fromkeys(step.line for step in asking if step.line))
-        yield found(
+        yield make_finding(
             self,
             f"precision {', '.join(wanted)} changes nothing on {e.platform}",
             [
@@ -55,17 +55,17 @@ class PrecisionSettingIdle:
         )
 
 
-def _asks(step: Step) -> bool:
+def _asks(step: TracedEquation) -> bool:
     return any(each not in PLAIN for each in _names(step))
 
 
-def _names(step: Step) -> tuple[str, ...]:
+def _names(step: TracedEquation) -> tuple[str, ...]:
     precision = step.equation.params.get("precision")
     both = precision if isinstance(precision, tuple) else (precision,)
     return tuple(p.name if isinstance(p, jax.lax.Precision) else str(p) for p in both)
 
 
-def _wanted(step: Step) -> str:
+def _requested_precision(step: TracedEquation) -> str:
     return "/".join(dict.fromkeys(name.lower() for name in _names(step)))
 
 

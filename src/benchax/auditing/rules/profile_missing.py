@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from benchax.auditing.base import NotApplicable, found, median_s
+from benchax.auditing.base import NotApplicable, make_finding, median_s
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.source import code_of
 from benchax.errors import NotMeasured
@@ -39,9 +39,9 @@ class ProfileMissing:
         folders = list(islice(_folders(Path.cwd()), MOST_FOLDERS))
         if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):
             return
-        p, runs = _profiled(e)
+        p, runs = _take_profile(e)
         hottest = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops[:3]]
-        yield found(
+        yield make_finding(
             self,
             f"no profile of it was recorded since its file was changed; the hottest operation is {hottest[0]}",
             [
@@ -81,7 +81,7 @@ def _shows(e: Evidence, trace: Path) -> bool:
         return False
 
 
-def _profiled(e: Evidence) -> tuple[Profile, int]:
+def _take_profile(e: Evidence) -> tuple[Profile, int]:
     """A short profile of the compiled function, and its runs."""
     one_s, donation = median_s(e.measurement), e.inspection.donation
     if (needed_s := 2 * one_s + (e.measurement.stages.build_s or 0.0)) > LONG_S:

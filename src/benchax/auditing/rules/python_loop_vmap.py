@@ -1,11 +1,11 @@
-"""A Python loop over the parts of an array, each turn for itself: one jax.vmap would do them all at once."""
+"""A Python loop over the parts of an array, each iteration for itself: one jax.vmap would do them all at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import found
+from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.unrolled import loops_of
 from benchax.errors import NotMeasured
@@ -31,17 +31,17 @@ class PythonLoopVmap:
             if slices is None or loop.turns < FEW or not loop.is_batch:
                 continue
             axes = "" if slices.axis == 0 else f", in_axes={slices.axis}"
-            yield found(
+            yield make_finding(
                 self,
                 f"the {loop.kind} takes an array apart and does the same with each of {loop.turns} parts",
                 [
                     f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
                     f"{loop.size} of the program's {total} operations are {loop.turns} copies of its body",
-                    "no turn needs another's result, sums apart",
+                    "no iteration needs another's result, sums apart",
                 ],
                 f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "
-                "program is then as long as one turn, and the device sees the whole batch. Sum afterwards what the "
-                "loop summed up.",
+                "program is then as long as one iteration, and the device sees the whole batch. Sum afterwards what "
+                "the loop summed up.",
                 where=loop.where,
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, found
+from benchax.auditing.base import Gain, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.syntax import place
 from benchax.model import Severity
@@ -51,7 +51,7 @@ class RecompileHotSpot:
         seen += [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles[:SHOWN]]
         seen += [f"and {len(compiles) - SHOWN} more"] if len(compiles) > SHOWN else []
         kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
-        return found(
+        return make_finding(
             self,
             f"{function} was compiled again {len(compiles)} time{'s' * (len(compiles) > 1)}",
             seen,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import Step, Value, closed_jaxpr, flow
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow
 from benchax.errors import NotMeasured
 from benchax.model import Severity
 from benchax.results.audit import Finding
@@ -43,7 +43,7 @@ class ResidualsDominate:
         seen.append(f"as traced, {size(total)} are kept from the forward to the backward pass")
         seen.append(f"the compiled program has {size(temp)} of temporaries; it may keep less and compute some again")
         most = min(total, temp)
-        yield found(
+        yield make_finding(
             self,
             f"{size(total)} of residuals in {size(temp)} of temporaries",
             seen,
@@ -54,7 +54,7 @@ class ResidualsDominate:
         )
 
 
-def residuals(steps: tuple[Step, ...]) -> list[tuple[Value, Step]]:
+def residuals(steps: tuple[TracedEquation, ...]) -> list[tuple[TracedValue, TracedEquation]]:
     """What steps of the forward pass make and steps of the backward pass read; largest first."""
     backward = {id(value) for step in steps if "transpose(" in step.scope for value in step.reads}
     forward = [step for step in steps if "transpose(" not in step.scope]
@@ -62,7 +62,7 @@ def residuals(steps: tuple[Step, ...]) -> list[tuple[Value, Step]]:
     return sorted(kept, key=lambda pair: -pair[0].size_bytes)
 
 
-def _at(step: Step) -> str:
+def _at(step: TracedEquation) -> str:
     return f" at {step.line}" if step.line else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, found
+from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -19,7 +19,7 @@ LEAST_RATIO = 1.1
 @dataclass(frozen=True)
 class ScanFlops:
     id: str = "scan-flops"
-    title: str = "does XLA's FLOP count leave out turns of loops?"
+    title: str = "does XLA's FLOP count leave out iterations of loops?"
     severity: Severity = "info"
 
     def check(self, e: Evidence) -> Iterable[Finding]:
@@ -34,7 +34,7 @@ class ScanFlops:
             return
         unknown = [loop for loop in counts.loops if loop.trips is None]
         least = "at least " if unknown or not counts.is_exact else ""
-        yield found(
+        yield make_finding(
             self,
             f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
             [*_loops(counts), f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says"],
@@ -47,7 +47,7 @@ class ScanFlops:
 def _loops(counts: Counts) -> Iterable[str]:
     for loop in counts.loops[:5]:
         trips = "an unknown number of" if loop.trips is None else count(loop.trips)
-        yield f"{loop.name}: {trips} turns{f' ({loop.op_name})' if loop.op_name else ''}"
+        yield f"{loop.name}: {trips} iterations{f' ({loop.op_name})' if loop.op_name else ''}"
     if len(counts.loops) > 5:
         yield f"and {len(counts.loops) - 5} more loops"
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.case import Case
 from benchax.errors import NotMeasured
@@ -19,7 +19,7 @@ from benchax.results.audit import Finding
 from benchax.units import number, percent, seconds
 
 SHORT_S = 100e-6
-"""In shorter calls the hand-over to another thread decides, whose time depends on what else runs."""
+"""In shorter calls the dispatch to the thread pool decides, whose time depends on what else runs."""
 LONG_S = 0.1
 """A call of this length has enough to do."""
 LITTLE = 1.4
@@ -48,10 +48,10 @@ class SmallBatch:
         c = e.compare(f"batch {2 * n}", doubled, case)
         if c.verdict == "unclear" or c.ratio is None or (c.high or c.ratio) > LITTLE:
             return
-        yield found(
+        yield make_finding(
             self,
             f"a batch of {2 * n} takes {number(c.ratio)} times as long as one of {n}",
-            [_said(n, c), f"{percent(1 - c.ratio / 2)} less time for each element of the batch"],
+            [_describe(n, c), f"{percent(1 - c.ratio / 2)} less time for each element of the batch"],
             "Put more into one call, if the elements need not be answered one by one.",
             where=e.def_where,
             gain=_gain(n, c),
@@ -65,7 +65,7 @@ def _gain(n: int, c: Comparison) -> Gain | None:
     return Gain(f"measured: {seconds(now / n)} → {seconds(then / n)} per element of the batch", now - then)
 
 
-def _said(n: int, c: Comparison) -> str:
+def _describe(n: int, c: Comparison) -> str:
     around = f", {number(c.low)} – {number(c.high)}" if c.low and c.high else ""
     return f"batch {n}: {seconds(c.baseline_value or 0.0)} per call; batch {2 * n}: {number(c.ratio or 0.0)}×{around}"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, found
+from benchax.auditing.base import Gain, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.syntax import place
 from benchax.model import Severity
@@ -46,7 +46,7 @@ class StaticChurn:
         seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
         seen += [f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles[:SHOWN]]
         seen += [f"and {len(recompiles) - SHOWN} more"] if len(recompiles) > SHOWN else []
-        return found(
+        return make_finding(
             self,
             f"static argument {argument} of {function} took {values} values",
             seen,

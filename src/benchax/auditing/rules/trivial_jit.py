@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, found, measured_gain
+from benchax.auditing.base import NotApplicable, make_finding, measured_gain
 from benchax.auditing.evidence import Evidence
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.errors import NotMeasured
@@ -33,11 +33,11 @@ class TrivialJit:
         # The two medians are of different moments; only pairs can say that so little is saved, or nothing.
         c = e.compare("no jit", e.eager_case)
         if c.verdict == "unclear":
-            raise NotMeasured(f"the comparison with the un-jitted function is unclear: {c.why}")
+            raise NotMeasured(f"the comparison with the eager function is unclear: {c.why}")
         calls = fewest_calls(pays.build_s, c)
         if calls is not None and calls <= MANY_CALLS:
             return
-        yield found(
+        yield make_finding(
             self,
             f"compiling pays from {calls:,} calls on at best" if calls else "compiling never pays",
             [str(of_comparison(pays.build_s, c, is_eager_baseline=False) or pays)],
@@ -51,10 +51,10 @@ def fewest_calls(build_s: float, c: Comparison) -> int | None:
     """Until compiling pays, by the end of the interval that speaks for it; None: never.
 
     Args:
-        c: of the un-jitted function against the jitted one.
+        c: of the eager function against the jitted one.
     """
     if c.baseline_value is None or c.high is None:
-        raise NotMeasured("the comparison with the un-jitted function has no interval")
+        raise NotMeasured("the comparison with the eager function has no interval")
     saved_s = c.baseline_value * (c.high - 1)
     return math.ceil(build_s / saved_s) if saved_s > 0 else None
 

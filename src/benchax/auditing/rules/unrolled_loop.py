@@ -1,11 +1,11 @@
-"""A Python loop whose turns all stand in the program one behind the other, so that each is compiled."""
+"""A Python loop whose iterations all stand in the program one behind the other, so that each is compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, NotApplicable, found
+from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
@@ -23,7 +23,7 @@ LARGE_SHARE = 0.5
 @dataclass(frozen=True)
 class UnrolledLoop:
     id: str = "unrolled-loop"
-    title: str = "is a Python loop written out turn by turn?"
+    title: str = "is a Python loop written out iteration by iteration?"
     severity: Severity = "warning"
 
     def check(self, e: Evidence) -> Iterable[Finding]:
@@ -42,13 +42,13 @@ class UnrolledLoop:
         seen = [f"its body was traced {loop.turns} times: {part}"]
         if build_s is not None:
             seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")
-        return found(
+        return make_finding(
             self,
             f"the {loop.kind} is unrolled {loop.turns} times",
             seen,
-            "Use jax.lax.fori_loop, or jax.lax.scan where each turn has its own data (stack the layers' parameters "
-            "along a new first axis). The program is then as long as one turn. An unrolled loop may run faster: scan "
-            "has unroll= to write out a few turns; compare both before you decide.",
+            "Use jax.lax.fori_loop, or jax.lax.scan where each iteration has its own data (stack the layers' "
+            "parameters along a new first axis). The program is then as long as one iteration. An unrolled loop may "
+            "run faster: scan has unroll= to write out a few iterations; compare both before you decide.",
             where=loop.where,
             gain=_shorter(build_s, share, loop.turns),
         )

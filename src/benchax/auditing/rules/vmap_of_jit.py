@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from benchax.auditing.base import NotApplicable, found, measured_gain, median_s
+from benchax.auditing.base import NotApplicable, make_finding, measured_gain, median_s
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.not_jitted import WORTH_ASKING
-from benchax.auditing.syntax import called, calls
+from benchax.auditing.syntax import callee_name, calls
 from benchax.model import Severity
 from benchax.results.audit import Finding, Where
 
@@ -36,7 +36,7 @@ class VmapOfJit:
         gain = measured_gain(e.compare("jax.jit", e.case, e.eager_case))
         if gain is None:
             return
-        yield found(
+        yield make_finding(
             self,
             "maps a jitted function with vmap, and is not jitted itself",
             [
@@ -58,7 +58,7 @@ def _mapped_jit(e: Evidence) -> Where | None:
     names = _names(e.fn)
     for call in calls(e.source.tree, "vmap"):
         target = call.args[0] if call.args else None
-        is_call = isinstance(target, ast.Call) and called(target) == "jit"
+        is_call = isinstance(target, ast.Call) and callee_name(target) == "jit"
         if is_call or (isinstance(target, ast.Name) and _is_jitted(names.get(target.id))):
             return e.source.file, call.lineno
     return None

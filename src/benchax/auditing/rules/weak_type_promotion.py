@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from benchax.auditing.base import found
+from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.traced import Step, Value, closed_jaxpr, is_asked_for, loops_and_all, where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, is_asked_for, loops_and_all, where_of
 from benchax.errors import NotMeasured
 from benchax.model import Severity
 from benchax.results.audit import Finding
@@ -31,10 +31,10 @@ class WeakTypePromotion:
         steps = list(loops_and_all(closed_jaxpr(e)))
         widened = list(_widened_by_scalars(steps))
         if widened:
-            yield self._widened(e, widened)
+            yield self._describe_widened(e, widened)
         yield from self._fed_back(e)
 
-    def _widened(self, e: Evidence, widened: list[tuple[Step, Step]]) -> Finding:
+    def _describe_widened(self, e: Evidence, widened: list[tuple[TracedEquation, TracedEquation]]) -> Finding:
         seen = [
             f"{converts.reads[0].spec} becomes {converts.makes[0].spec} for {meets.name} with a strongly typed scalar"
             f"{f' at {meets.line}' if meets.line else ''}"
@@ -42,7 +42,7 @@ class WeakTypePromotion:
         ]
         added = sum(c.makes[0].size_bytes - c.reads[0].size_bytes for c, _ in widened)
         seen.append(f"{size(added)} more are computed with, as traced")
-        return found(
+        return make_finding(
             self,
             f"a scalar widens {widened[0][0].reads[0].spec} to {widened[0][0].makes[0].dtype}",
             seen,
@@ -59,7 +59,7 @@ class WeakTypePromotion:
         weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
         if weak:
             seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
-            yield found(
+            yield make_finding(
                 self,
                 f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
                 seen[:MOST_LISTED],
@@ -70,7 +70,7 @@ class WeakTypePromotion:
             )
 
 
-def _widened_by_scalars(steps: list[Step]) -> Iterable[tuple[Step, Step]]:
+def _widened_by_scalars(steps: list[TracedEquation]) -> Iterable[tuple[TracedEquation, TracedEquation]]:
     """(the conversion of an array, the operation with a scalar that it is made for)"""
     made = {id(value): step for step in steps for value in step.makes}
     for step in steps:
@@ -84,12 +84,12 @@ def _widened_by_scalars(steps: list[Step]) -> Iterable[tuple[Step, Step]]:
                     yield source, step
 
 
-def _widens(step: Step) -> bool:
+def _widens(step: TracedEquation) -> bool:
     is_array = step.name == "convert_element_type" and bool(step.reads[0].shape)
     return is_array and str(step.reads[0].dtype) in LOW and str(step.makes[0].dtype) not in LOW
 
 
-def _is_wide_scalar(value: Value, made: dict[int, Step]) -> bool:
+def _is_wide_scalar(value: TracedValue, made: dict[int, TracedEquation]) -> bool:
     while id(value) in made and made[id(value)].name in SCALAR_PASSES:
         value = made[id(value)].reads[0]
     return not value.shape and value.is_of(jnp.floating) and str(value.dtype) not in LOW

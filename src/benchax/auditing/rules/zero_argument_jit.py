@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchax.auditing.base import found
+from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.model import Severity
@@ -29,10 +29,10 @@ class ZeroArgumentJit:
             raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
         if jaxpr.inputs or not jaxpr.equations:
             return
-        yield found(
+        yield make_finding(
             self,
             "has no arguments: what it computes is known before it runs",
-            [f"none of its {jaxpr.equations} operations depends on an input", *_left(e.inspection)],
+            [f"none of its {jaxpr.equations} operations depends on an input", *_describe_remainder(e.inspection)],
             "Pass the data as arguments. XLA may work out at compile time all that depends on none: the time of a "
             "call then says nothing about the computation, and the result is held by the compiled program. If that "
             "is what you want, compute it once and keep the array.",
@@ -40,7 +40,7 @@ class ZeroArgumentJit:
         )
 
 
-def _left(i: Inspection) -> list[str]:
+def _describe_remainder(i: Inspection) -> list[str]:
     """What the compiler made of it."""
     seen: list[str] = []
     if i.counts is not None:

@@ -2,7 +2,7 @@
 
 The function is traced and run again operation by operation: products of bf16 or f16 are asked for in float32 and
 rounded once, and sums are made of float32. Bodies of loops and branches stay as they are, which the row says. Whether
-it changes anything is measured: some back ends accumulate so anyway.
+it changes anything is measured: some backends accumulate so anyway.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable
-from benchax.experiments.base import Facts, Prepared, Seen
+from benchax.experiments.base import Facts, Observation, PreparedVariant
 from benchax.experiments.functions import plain
-from benchax.experiments.rewriting import Evaluate, Rewritten, called
+from benchax.experiments.rewriting import Evaluate, Rewritten, inner_program
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
@@ -36,23 +36,23 @@ class Accumulated:
     title: str = "products and sums of bf16 and f16 accumulated in float32"
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         seed = given.get("seed", 0)
         unjitted = plain(case, seed)
         inputs = make_inputs(unjitted, seed)
         traced = programs.trace(program_of(replace(unjitted, jit=True)), inputs.args, inputs.kwargs)
-        reached, others = _counted(traced.jaxpr.jaxpr)
+        reached, others = _count_widened(traced.jaxpr.jaxpr)
         if not reached:
             where = f"; {others} stand in loops and branches, which are left as they are" if others else ""
             raise NotAvailable(f"it has no product and no sum of bf16 or f16{where}")
-        return Prepared(
+        return PreparedVariant(
             replace(unjitted, fn=Rewritten(unjitted.fn, _widen)),
             facts=lambda before, now, c: _facts(reached, others, before, now, c),
         )
 
 
 def _widen(eqn: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
-    return _widened(eqn, operands) if _is_low(eqn) else evaluate(eqn)
+    return _widen_operands(eqn, operands) if _is_low(eqn) else evaluate(eqn)
 
 
 def _is_low(eqn: Any) -> bool:
@@ -60,7 +60,7 @@ def _is_low(eqn: Any) -> bool:
     return name in (*PRODUCTS, *SUMS) and str(getattr(out, "dtype", "")) in LOW
 
 
-def _widened(eqn: Any, operands: list[Any]) -> list[Any]:
+def _widen_operands(eqn: Any, operands: list[Any]) -> list[Any]:
     dtype = eqn.outvars[0].aval.dtype
     if eqn.primitive.name in SUMS:
         return [eqn.primitive.bind(operands[0].astype(jnp.float32), **eqn.params).astype(dtype)]
@@ -68,14 +68,14 @@ def _widened(eqn: Any, operands: list[Any]) -> list[Any]:
     return [eqn.primitive.bind(*operands, **params).astype(dtype)]
 
 
-def _counted(jaxpr: Any, is_reached: bool = True) -> tuple[int, int]:
+def _count_widened(jaxpr: Any, is_reached: bool = True) -> tuple[int, int]:
     """(operations of low precision that are reached, those in loops and branches)"""
     reached = others = 0
     for eqn in jaxpr.eqns:
-        inner = [(inside, is_reached and called(eqn) is not None) for inside in _inside(eqn)]
+        inner = [(inside, is_reached and inner_program(eqn) is not None) for inside in _inside(eqn)]
         own = int(_is_low(eqn))
         reached, others = reached + own * is_reached, others + own * (not is_reached)
-        for one, two in (_counted(inside, still) for inside, still in inner):
+        for one, two in (_count_widened(inside, still) for inside, still in inner):
             reached, others = reached + one, others + two
     return reached, others
 
@@ -85,7 +85,7 @@ def _inside(eqn: Any) -> list[Any]:
     return [getattr(each, "jaxpr", each) for each in held if isinstance(each, core.ClosedJaxpr | core.Jaxpr)]
 
 
-def _facts(reached: int, others: int, before: Seen, now: Seen, c: Comparison | None) -> Facts:
+def _facts(reached: int, others: int, before: Observation, now: Observation, c: Comparison | None) -> Facts:
     left = f"; {others} more in loops and branches are as they were" if others else ""
     facts = [("changed", f"{reached} products and sums{left}")]
     if before.errors and now.errors and None not in (before.errors.median_rel, now.errors.median_rel):

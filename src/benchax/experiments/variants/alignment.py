@@ -12,12 +12,12 @@ from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments.asked import Axis, arguments, array_leaves, axes, halves, sizes, value_of
-from benchax.experiments.base import Prepared, Tell
+from benchax.experiments.base import PreparedVariant, Tell
 from benchax.experiments.functions import plain
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.parsing import CommonAxis, arguments, array_leaves, axes, halves, sizes, value_of
 from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import Half, Means, Reading, failure, means, ratio, reading
-from benchax.experiments.timing import Duel
+from benchax.experiments.sweeping import Half, Reading, SweepSettings, failure, means, ratio, reading
 from benchax.experiments.variants.shapes import bucket
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Comparison
@@ -33,9 +33,9 @@ class Alignment:
     name: str = "alignment"
     title: str = "sizes n-1, n, n+1, padded to 128 and to a power of two (alignment=x.0=1000)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], Means] = means
+    means: Callable[[Mapping[str, Any]], SweepSettings] = means
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
             raise NotMeasured("it has to be told which axes: alignment=x.0+w.0, or with a size: alignment=x.0=1000")
         text, listed = halves(self.name, given[self.name])
@@ -44,15 +44,15 @@ class Alignment:
         inputs = make_inputs(unjitted, seed)
         over = axes(self.name, text or _first(unjitted, inputs), unjitted, inputs)
         size = _size(self.name, listed, over, inputs)
-        sweep = _Sweep(unjitted, seed, over, text, size, self.means(given))
-        return Prepared(unjitted, measure=sweep.curve, combines=False)
+        sweep = _AlignmentSweep(unjitted, seed, over, text, size, self.means(given))
+        return PreparedVariant(unjitted, measure=sweep.curve, combines=False)
 
 
 def _first(case: Case, inputs: Inputs) -> str:
     return next(iter(arguments(case, inputs)), "")
 
 
-def _size(name: str, listed: Any, over: tuple[Axis, ...], inputs: Inputs) -> int:
+def _size(name: str, listed: Any, over: tuple[CommonAxis, ...], inputs: Inputs) -> int:
     if listed is None:
         return array_leaves(value_of(inputs, over[0].argument))[0].shape[over[0].axis]
     found = sizes(name, listed)
@@ -73,20 +73,20 @@ def targets(size: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class _Sweep:
+class _AlignmentSweep:
     case: Case
     seed: int
-    axes: tuple[Axis, ...]
+    axes: tuple[CommonAxis, ...]
     text: str
     size: int
-    means: Means
+    means: SweepSettings
 
     def curve(self, tell: Tell) -> Curve:
         useful = around(self.size)
         cases = {size: self._case(size) for size in useful}
         others = [size for size in useful if size != self.size]
-        duels = [Duel(str(size), str(self.size), cases[self.size], str(size), cases[size]) for size in others]
-        found = self.means.duels(duels, tell)
+        duels = [Pair(str(size), str(self.size), cases[self.size], str(size), cases[size]) for size in others]
+        found = self.means.time_pairs_of_sweep(duels, tell)
         beside: list[tuple[Comparison | None, Half]] = [(c, "baseline") for c in found.values()]
         own = reading(*beside)
         listed = [self._point(size, useful[size], found.get(str(size)), own) for size in sorted(useful)]

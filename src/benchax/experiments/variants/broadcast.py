@@ -11,12 +11,12 @@ from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments import judging
-from benchax.experiments.base import Facts, Prepared, Seen, Tell
+from benchax.experiments import variant_rows
+from benchax.experiments.base import Facts, Observation, PreparedVariant, Tell
 from benchax.experiments.batching import Batching, Vmapped, batching
-from benchax.experiments.study import Side, Study, study
-from benchax.experiments.sweeping import Means, means
-from benchax.experiments.timing import Duel
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.study import Study, StudySide, study
+from benchax.experiments.sweeping import SweepSettings, means
 from benchax.model import Absent
 from benchax.results.experiment import VariantRow
 from benchax.units import size as bytes_text
@@ -29,10 +29,10 @@ class InAxes:
     name: str = "in_axes"
     title: str = "vmap with shared arguments (in_axes=None), or with copies of them (in_axes=x=64)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], Means] = means
+    means: Callable[[Mapping[str, Any]], SweepSettings] = means
     study: Callable[..., Study] = study
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
             raise NotMeasured("it has to be told which arguments have a batch axis, and its size: in_axes=x=64")
         asked = batching(self.name, case, given)
@@ -46,16 +46,16 @@ class InAxes:
             )
         if all(asked.is_mapped):
             raise NotAvailable("every argument has a batch axis, so that none is shared")
-        pair = _Pair(_copied(asked), _shared(asked), self.means(given), self.study)
-        return Prepared(asked.given, measure=pair.row, combines=False)
+        pair = _Pair(_copy_batched(asked), _share_batched(asked), self.means(given), self.study)
+        return PreparedVariant(asked.given, measure=pair.row, combines=False)
 
 
-def _copied(asked: Batching) -> Case:
+def _copy_batched(asked: Batching) -> Case:
     fn = Vmapped(asked.alone.fn, (True,) * len(asked.is_mapped))
     return replace(asked.alone, fn=fn, inputs=asked.inputs(asked.sizes[0], is_spread=True))
 
 
-def _shared(asked: Batching) -> Case:
+def _share_batched(asked: Batching) -> Case:
     fn = Vmapped(asked.alone.fn, asked.is_mapped)
     return replace(asked.alone, fn=fn, inputs=asked.inputs(asked.sizes[0]))
 
@@ -64,28 +64,32 @@ def _shared(asked: Batching) -> Case:
 class _Pair:
     copied: Case
     shared: Case
-    means: Means
+    means: SweepSettings
     study: Callable[..., Study]
 
     def row(self, tell: Tell) -> tuple[VariantRow, ...]:
-        sides = [Side(COPIED, self.copied), Side(SHARED, self.shared)]
+        sides = [StudySide(COPIED, self.copied), StudySide(SHARED, self.shared)]
         looked = self.study(self.means.pool(), sides, self.means.options, tell)
         titles = {COPIED: "copies for each example", SHARED: "shared, in_axes=None"}
-        failed = {name: judging.failed_row(name, titles[name], failure) for name, failure in looked.failures.items()}
-        rows = {name: judging.seen_row(name, titles[name], seen) for name, seen in looked.seen.items()} | failed
+        failed = {
+            name: variant_rows.failed_row(name, titles[name], failure) for name, failure in looked.failures.items()
+        }
+        rows = {name: variant_rows.seen_row(name, titles[name], seen) for name, seen in looked.seen.items()} | failed
         if failed or len(rows) < 2:
             return tuple(rows.values())
         seen = looked.seen
-        if why := judging.wrongness(Prepared(self.shared), seen[SHARED], seen[COPIED]):
-            return (rows[COPIED], judging.wrong(rows[SHARED], why))
-        duel = Duel("in_axes", COPIED, self.copied, SHARED, self.shared)
-        row = judging.compared(rows[SHARED], self.means.duels([duel], tell)[duel.name], rows[COPIED])
+        if why := variant_rows.wrongness(PreparedVariant(self.shared), seen[SHARED], seen[COPIED]):
+            return (rows[COPIED], variant_rows.wrong(rows[SHARED], why))
+        duel = Pair("in_axes", COPIED, self.copied, SHARED, self.shared)
+        row = variant_rows.add_comparison(
+            rows[SHARED], self.means.time_pairs_of_sweep([duel], tell)[duel.name], rows[COPIED]
+        )
         absent = (*rows[COPIED].absent, Absent("comparison", f"the row {SHARED!r} is compared with it"))
         first = replace(rows[COPIED], reason=f"{SHARED} is compared with it", absent=absent)
         return (replace(first, facts=_facts(seen[COPIED])), replace(row, facts=_facts(seen[SHARED])))
 
 
-def _facts(seen: Seen) -> Facts:
+def _facts(seen: Observation) -> Facts:
     held = seen.plan.argument_bytes
     return (("inputs", seen.signature), *((("input bytes", bytes_text(held)),) if held is not None else ()))
 

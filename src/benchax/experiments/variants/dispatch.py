@@ -19,9 +19,9 @@ from benchax.errors import NotAvailable, NotMeasured
 from benchax.executors.isolated import Isolated
 from benchax.executors.pool import Pool
 from benchax.executors.settings import jax_settings
-from benchax.experiments.base import Facts, Prepared, Tell
-from benchax.experiments.judging import compared, failed_row
+from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.processes import Condition, pairs
+from benchax.experiments.variant_rows import add_comparison, failed_row
 from benchax.model import Comparison, Measurement, Options
 from benchax.options import resolve
 from benchax.pairing.process_pairs import compared as by_pairs
@@ -41,7 +41,7 @@ def alone(case: Case, condition: Condition, options: Options) -> Measurement:
 
 @contextmanager
 def _set(value: bool) -> Iterator[None]:
-    """What this program starts meanwhile has that setting. Its own back end has read it long before."""
+    """What this program starts meanwhile has that setting. Its own backend has read it long before."""
     before = jax_settings()[SETTING]
     jax.config.update(SETTING, value)
     try:
@@ -54,14 +54,14 @@ def _set(value: bool) -> Iterator[None]:
 class Synchronous:
     name: str = "sync"
     title: str = "each call waits for its result: asynchronous dispatch off"
-    needs: str = "the CPU back end"
+    needs: str = "the CPU backend"
     pairs: Callable[..., list[Comparison]] = by_pairs
     alone: Callable[[Case, Condition, Options], Measurement] = alone
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if not given.get("asked", True):
             raise NotMeasured("it starts many processes: ask for it by name")
-        return Prepared(case, measure=lambda tell: self._row(case, given, tell), combines=False)
+        return PreparedVariant(case, measure=lambda tell: self._row(case, given, tell), combines=False)
 
     def _row(self, case: Case, given: Mapping[str, Any], tell: Tell) -> VariantRow:
         seed = given.get("seed", 0)
@@ -72,13 +72,13 @@ class Synchronous:
             if found.failure is not None:
                 return failed_row(self.name, self.title, found.failure)
         if one.environment.backend != "cpu":
-            raise NotAvailable(f"{SETTING} is a setting of the CPU back end, and this is {one.environment.backend}")
+            raise NotAvailable(f"{SETTING} is a setting of the CPU backend, and this is {one.environment.backend}")
         effort = given.get("effort")
         judged = pairs(case, (ASYNC, SYNC), seed, effort.max_time_s if effort else None, tell, self.pairs)
         facts = (TIMED, *_returns("asynchronous", one), *_returns("synchronous", other))
         row = VariantRow(self.name, self.title, facts=facts)
         run = next(c for c in judged if c.metric == "run")
-        return compared(row, run, VariantRow("baseline", "asynchronous dispatch"))
+        return add_comparison(row, run, VariantRow("baseline", "asynchronous dispatch"))
 
 
 def _returns(label: str, m: Measurement) -> Facts:

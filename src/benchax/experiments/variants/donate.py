@@ -15,7 +15,7 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.base import Facts, Prepared, Seen
+from benchax.experiments.base import Facts, Observation, PreparedVariant
 from benchax.experiments.functions import argument_name, plain
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring import program as programs
@@ -31,19 +31,19 @@ class Donate:
     title: str = "arguments donated, so that outputs reuse their memory"
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if not case.jit:
             raise NotAvailable("only a jitted function can donate its arguments")
         unjitted = plain(case, given.get("seed", 0))
         if unjitted.donate:
             raise NotMeasured("it donates arguments as it is")
         inputs = abstract_inputs(unjitted)
-        chosen = _asked(given[self.name], inputs) if self.name in given else _donatable(unjitted, inputs)
+        chosen = _parse_positions(given[self.name], inputs) if self.name in given else _donatable(unjitted, inputs)
         names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)
-        return Prepared(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
+        return PreparedVariant(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
 
 
-def _asked(text: str, inputs: Inputs) -> Positions:
+def _parse_positions(text: str, inputs: Inputs) -> Positions:
     """ "0,2" or "state" as positions and names."""
     found = [int(word) if word.isdecimal() else word for word in map(str.strip, str(text).split(","))]
     permitted = [i for i in range(len(inputs.args)) if i not in inputs.static]
@@ -81,7 +81,7 @@ def _takes(tree: Any, free: Counter[Any]) -> bool:
     return bool(taken)
 
 
-def _facts(names: tuple[str, ...], now: Seen, c: Comparison | None) -> Facts:
+def _facts(names: tuple[str, ...], now: Observation, c: Comparison | None) -> Facts:
     reused = "" if now.plan.alias_bytes is None else f", of which outputs reuse {size(now.plan.alias_bytes)}"
     return (
         ("donated", ", ".join(names) + reused),

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.base import Prepared
-from benchax.experiments.beside import Entry, Means, Timed, means, rows_beside
-from benchax.experiments.gradients import Differentiated, Gradient, differentiated
-from benchax.experiments.judging import refused_row
-from benchax.experiments.timing import timed
+from benchax.experiments.base import PreparedVariant
+from benchax.experiments.gradients import Differentiated, Gradient, differentiate
+from benchax.experiments.lab import Candidate, Lab, PairTimer, measure_baseline_group, read_lab
+from benchax.experiments.pair_timing import time_pairs
+from benchax.experiments.variant_rows import refused_row
 from benchax.results.experiment import VariantRow
 
 USUAL = (4,)
@@ -31,20 +31,20 @@ class AccumulatedGradients:
     name: str = "accumulate-gradients"
     title: str = "gradient as the mean over micro-batches, one after the other"
     needs: str = ""
-    timed: Timed = timed
+    timed: PairTimer = time_pairs
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
-        counts, seed = _asked(given.get(self.name)), given.get("seed", 0)
-        whole = differentiated(case, seed)
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
+        counts, seed = _parse_counts(given.get(self.name)), given.get("seed", 0)
+        whole = differentiate(case, seed)
         rows, batched = _batch(whole)
-        return Prepared(
+        return PreparedVariant(
             case,
-            measure=lambda tell: _rows(self, whole, rows, batched, counts, means(given, tell, self.timed)),
+            measure=lambda tell: _rows(self, whole, rows, batched, counts, read_lab(given, tell, self.timed)),
             combines=False,
         )
 
 
-def _asked(text: Any) -> tuple[int, ...]:
+def _parse_counts(text: Any) -> tuple[int, ...]:
     if text is None:
         return USUAL
     words = [word.strip() for word in str(text).split(",")]
@@ -81,7 +81,7 @@ class MicroBatched:
     batched: tuple[int, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        parts = {i: jax.tree.map(self._cut, args[i]) for i in self.batched}
+        parts = {i: jax.tree.map(self._split_leaf, args[i]) for i in self.batched}
 
         def of(part: dict[int, Any]) -> Any:
             return self.gradient(*(part.get(i, value) for i, value in enumerate(args)), **kwargs)
@@ -94,7 +94,7 @@ class MicroBatched:
         total, _ = jax.lax.scan(step, zeros, parts)
         return jax.tree.map(lambda leaf: leaf / self.count, total)
 
-    def _cut(self, leaf: Any) -> Any:
+    def _split_leaf(self, leaf: Any) -> Any:
         return leaf.reshape(self.count, leaf.shape[0] // self.count, *leaf.shape[1:])
 
 
@@ -104,9 +104,9 @@ def _rows(
     rows: int,
     batched: tuple[int, ...],
     counts: tuple[int, ...],
-    how: Means,
+    lab: Lab,
 ) -> tuple[VariantRow, ...]:
-    entries: list[Entry] = []
+    candidates: list[Candidate] = []
     refused: list[VariantRow] = []
     batch = f"{rows} rows of {', '.join(whole.names[i] for i in batched)}"
     for count in counts:
@@ -117,10 +117,12 @@ def _rows(
             continue
         facts = (("batch", f"{batch}, in {count} parts"), ("equal", "only where the loss is a mean over the rows"))
         case = whole.with_gradient(MicroBatched(whole.gradient, count, batched))
-        entries.append(Entry(name, variant.title, Prepared(case, facts=lambda *_, facts=facts: facts), has_loop=True))
-    if not entries:
+        candidates.append(
+            Candidate(name, variant.title, PreparedVariant(case, facts=lambda *_, facts=facts: facts), has_loop=True)
+        )
+    if not candidates:
         return tuple(refused)
-    return (*rows_beside(f"{variant.name}:1", whole.title, whole.case, entries, how), *refused)
+    return (*measure_baseline_group(f"{variant.name}:1", whole.title, whole.case, candidates, lab), *refused)
 
 
 MEMBERS = (AccumulatedGradients(),)

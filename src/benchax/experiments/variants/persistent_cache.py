@@ -25,8 +25,8 @@ from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Ended, Job
 from benchax.executors.pool import Pool
-from benchax.experiments.base import Prepared, Tell
-from benchax.experiments.judging import failed_row, speedup
+from benchax.experiments.base import PreparedVariant, Tell
+from benchax.experiments.variant_rows import failed_row, speedup
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
@@ -50,7 +50,7 @@ class Unfinished(Exception):
         self.failure = failure
 
 
-def started(case: Case, folder: str, options: Options) -> dict[str, Any]:
+def start_process(case: Case, folder: str, options: Options) -> dict[str, Any]:
     """What a new process with its cache in that folder tells."""
     job = Job(
         ENTRY,
@@ -71,19 +71,19 @@ class PersistentCache:
     name: str = "cache"
     title: str = "a start with a filled persistent compilation cache, beside one with an empty cache"
     needs: str = ""
-    started: Callable[[Case, str, Options], dict[str, Any]] = started
+    started: Callable[[Case, str, Options], dict[str, Any]] = start_process
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if not given.get("asked", True):
             raise NotMeasured("it starts many processes: ask for it by name")
         if program_of(case).kind not in ("plain", "jit"):
             raise NotAvailable("only a jitted function is compiled as a whole, and kept in the cache")
-        pairs = _asked(given.get(self.name))
+        pairs = _parse_count(given.get(self.name))
         options = given.get("options") or resolve({"seed": given.get("seed", 0)})
-        return Prepared(case, measure=lambda tell: _row(self, case, pairs, options, tell), combines=False)
+        return PreparedVariant(case, measure=lambda tell: _row(self, case, pairs, options, tell), combines=False)
 
 
-def _asked(text: Any) -> int:
+def _parse_count(text: Any) -> int:
     if text is None:
         return USUAL_PAIRS
     word = str(text).strip()
@@ -96,13 +96,15 @@ def _row(variant: PersistentCache, case: Case, pairs: int, options: Options, tel
     try:
         first = _pairs(variant, case, pairs, options, tell)
         again = (
-            _pairs(variant, case, pairs, options, tell) if _judged(case, first).verdict in ("faster", "slower") else []
+            _pairs(variant, case, pairs, options, tell)
+            if _judge_starts(case, first).verdict in ("faster", "slower")
+            else []
         )
     except Unfinished as ended:
         return failed_row(variant.name, variant.title, ended.failure)
-    comparison = _judged(case, first)
+    comparison = _judge_starts(case, first)
     if again:
-        comparison = confirmed(comparison, _judged(case, again, CONFIRMING_ALPHA))
+        comparison = confirmed(comparison, _judge_starts(case, again, CONFIRMING_ALPHA))
     return VariantRow(
         variant.name,
         variant.title,
@@ -130,7 +132,7 @@ def _pairs(variant: PersistentCache, case: Case, count: int, options: Options, t
     return found
 
 
-def _judged(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:
+def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:
     blocks = [Block(i, (cold["build_s"],), (warm["build_s"],)) for i, (cold, warm) in enumerate(pairs)]
     matter = Matter(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
     return timed(matter, "compile", blocks, alpha)
@@ -147,8 +149,8 @@ def _facts(pairs: Sequence[Pair], c: Comparison) -> tuple[tuple[str, str], ...]:
         ("to build, empty cache", _spread([each["build_s"] for each in cold])),
         ("to build, filled cache", _spread([each["build_s"] for each in warm])),
         ("the verdict", f"{c.verdict}{', confirmed' if c.confirmed else ''}{f': {c.why}' if c.why else ''}"),
-        ("empty cache", f"{_counted(cold, 'hits')} hits, {_counted(cold, 'misses')} misses"),
-        ("filled cache", f"{_counted(warm, 'hits')} hits, {_counted(warm, 'misses')} misses"),
+        ("empty cache", f"{_describe_count(cold, 'hits')} hits, {_describe_count(cold, 'misses')} misses"),
+        ("filled cache", f"{_describe_count(warm, 'hits')} hits, {_describe_count(warm, 'misses')} misses"),
         ("on disk", kept),
         (
             "threshold",
@@ -161,7 +163,7 @@ def _spread(values: Sequence[float]) -> str:
     return f"{seconds(median(values))} ({seconds_range(min(values), max(values))} in {len(values)} processes)"
 
 
-def _counted(told: Sequence[Mapping[str, Any]], what: str) -> str:
+def _describe_count(told: Sequence[Mapping[str, Any]], what: str) -> str:
     """2; or 1 to 2, where processes differ."""
     low, high = min(each[what] for each in told), max(each[what] for each in told)
     return str(low) if low == high else f"{low} to {high}"

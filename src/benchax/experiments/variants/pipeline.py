@@ -23,9 +23,9 @@ from benchax.executors import pickling
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
-from benchax.experiments import asked
-from benchax.experiments.base import Prepared, Tell
-from benchax.experiments.judging import failed_row, refused_row
+from benchax.experiments import parsing
+from benchax.experiments.base import PreparedVariant, Tell
+from benchax.experiments.variant_rows import failed_row, refused_row
 from benchax.experiments.variants.sharding import MOST_DEVICES
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -73,25 +73,25 @@ class Pipeline:
     title: str = f"{TITLE} (pipeline=model.py:STAGES=1,2,4)"
     needs: str = "several devices; on a CPU they are fake"
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
             raise NotMeasured(
                 "it has to be told the stages, which are not to be seen from a program: pipeline=model.py:STAGES, "
                 "a list of functions y = stage(x)"
             )
-        stages, numbers = self._told(case, given[self.name])
+        stages, numbers = self._parse(case, given[self.name])
         seed = given.get("seed", 0)
         piped = Piped(case, _batch(case, make_inputs(case, seed)), stages, numbers)
         options = given.get("options") or resolve({"seed": seed})
-        return Prepared(case, measure=lambda tell: self._curve(piped, options, tell), combines=False)
+        return PreparedVariant(case, measure=lambda tell: self._curve(piped, options, tell), combines=False)
 
-    def _told(self, case: Case, raw: Any) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
+    def _parse(self, case: Case, raw: Any) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
         """Stages and numbers of micro-batches. Raises `UsageError` for what is no such thing."""
         said = f"{self.name}={raw!r}"
         if isinstance(raw, str):
             names, numbers = _halves(raw)
             counts = MICRO_BATCHES if numbers is None else literal(f"({numbers},)")
-            stages = _flat(asked.named_objects(self.name, _names(names), case))
+            stages = _flat(parsing.named_objects(self.name, _names(names), case))
             return checked_stages(f"{said} names {_kinds(stages)}", stages), checked_numbers(said, counts)
         is_both = isinstance(raw, Sequence) and len(raw) == 2 and isinstance(raw[0], Sequence)
         stages, counts = raw if is_both else (raw, MICRO_BATCHES)
@@ -142,8 +142,8 @@ def _kinds(found: Sequence[Any]) -> str:
 
 def _batch(case: Case, inputs: Inputs) -> int | str:
     """The one argument with arrays. Raises `UsageError` where there are several, or none."""
-    named = asked.arguments(case, inputs)
-    found = {name: key for name, key in named.items() if asked.array_leaves(asked.value_of(inputs, key))}
+    named = parsing.arguments(case, inputs)
+    found = {name: key for name, key in named.items() if parsing.array_leaves(parsing.value_of(inputs, key))}
     if len(found) != 1:
         raise UsageError(
             f"pipeline cannot feed stages with {case.id.label}({inputs.signature}): "
@@ -201,8 +201,8 @@ def _point(number: int, told: Told) -> Point:
 
 
 def _sentence(told: Told) -> str:
-    if told["hindrance"]:
-        return f"{told['hindrance']}: results and bytes are real; times, busy and idle devices are not measured"
+    if told["skip_reason"]:
+        return f"{told['skip_reason']}: results and bytes are real; times, busy and idle devices are not measured"
     where = f"{told['devices']} fake devices with a thread each; " if told["is_fake"] else ""
     return f"{where}times are of one process, one after the other, and no comparison in pairs"
 

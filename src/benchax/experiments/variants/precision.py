@@ -15,7 +15,7 @@ import jax
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.base import Facts, Prepared, Seen
+from benchax.experiments.base import Facts, Observation, PreparedVariant
 from benchax.experiments.functions import Converted, is_float, plain
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Comparison
@@ -24,14 +24,14 @@ from benchax.specs import long_dtype
 
 
 @dataclass(frozen=True)
-class Inputs:
+class InputPrecision:
     """Float inputs in `name`, a short dtype."""
 
     name: str
     title: str
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         seed, dtype = given.get("seed", 0), long_dtype(self.name)
         unjitted = plain(case, seed)
         inputs = make_inputs(unjitted, seed)
@@ -42,7 +42,7 @@ class Inputs:
             raise NotAvailable("no input is a float array")
         if all(leaf.dtype == dtype for leaf in floats):
             raise NotMeasured(f"all float inputs are {self.name} as they are")
-        return Prepared(
+        return PreparedVariant(
             replace(unjitted, inputs=Converted(unjitted, seed, dtype)),
             tolerance=tolerance(dtype),
             facts=_facts,
@@ -51,7 +51,7 @@ class Inputs:
         )
 
 
-def _facts(before: Seen, now: Seen, c: Comparison | None) -> Facts:
+def _facts(before: Observation, now: Observation, c: Comparison | None) -> Facts:
     return (("inputs", now.signature), ("outputs", now.outputs))
 
 
@@ -66,9 +66,9 @@ class Multiplied:
     dtype: str = "bfloat16"
     """The coarsest that this permits, on any device."""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         unjitted = plain(case, given.get("seed", 0))
-        return Prepared(
+        return PreparedVariant(
             replace(unjitted, fn=_With(unjitted.fn, self.precision)), tolerance=tolerance(self.dtype), family="matmul"
         )
 
@@ -86,10 +86,10 @@ class _With:
 
 
 MEMBERS = (
-    Inputs("bf16", "float inputs in bfloat16"),
-    Inputs("f16", "float inputs in float16"),
-    Inputs("f32", "float inputs in float32"),
-    Inputs("f64", "float inputs in float64, with x64 mode on for both sides"),
+    InputPrecision("bf16", "float inputs in bfloat16"),
+    InputPrecision("f16", "float inputs in float16"),
+    InputPrecision("f32", "float inputs in float32"),
+    InputPrecision("f64", "float inputs in float64, with x64 mode on for both sides"),
     Multiplied("default", "matrix products in the device's default precision", "default"),
     Multiplied("tf32", "matrix products in tensorfloat32, where the device has it", "tensorfloat32"),
     Multiplied("high", "matrix products in high precision (3 passes on a TPU)", "high"),

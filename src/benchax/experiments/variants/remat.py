@@ -21,12 +21,12 @@ import jax.ad_checkpoint
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.base import Facts, Prepared
-from benchax.experiments.beside import Entry, Means, Timed, means, rows_beside
-from benchax.experiments.gradients import Differentiated, differentiated, of_arrays
-from benchax.experiments.judging import refused_row
+from benchax.experiments.base import Facts, PreparedVariant
+from benchax.experiments.gradients import Differentiated, differentiate, of_arrays
+from benchax.experiments.lab import Candidate, Lab, PairTimer, measure_baseline_group, read_lab
+from benchax.experiments.pair_timing import time_pairs
 from benchax.experiments.segments import Segmented
-from benchax.experiments.timing import timed
+from benchax.experiments.variant_rows import refused_row
 from benchax.results.experiment import VariantRow
 from benchax.units import size
 
@@ -48,17 +48,19 @@ class Remat:
     name: str = "remat"
     title: str = "gradient with jax.checkpoint: recomputed in the backward pass, not kept"
     needs: str = ""
-    timed: Timed = timed
+    timed: PairTimer = time_pairs
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
-        policies, seed = _asked(given.get(self.name)), given.get("seed", 0)
-        plain = differentiated(case, seed)
-        return Prepared(
-            case, measure=lambda tell: _rows(self, plain, policies, means(given, tell, self.timed)), combines=False
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
+        policies, seed = _parse_policies(given.get(self.name)), given.get("seed", 0)
+        plain = differentiate(case, seed)
+        return PreparedVariant(
+            case,
+            measure=lambda tell: _rows(self, plain, policies, read_lab(given, tell, self.timed)),
+            combines=False,
         )
 
 
-def _asked(text: str | None) -> tuple[str, ...]:
+def _parse_policies(text: str | None) -> tuple[str, ...]:
     if text is None:
         return USUAL
     names = tuple(word.strip() for word in str(text).split(","))
@@ -80,34 +82,34 @@ class Checkpointed:
         return jax.checkpoint(call, policy=getattr(jax.checkpoint_policies, self.policy))(*arrays)
 
 
-def _rows(variant: Remat, plain: Differentiated, policies: tuple[str, ...], how: Means) -> tuple[VariantRow, ...]:
-    entries: list[Entry] = []
+def _rows(variant: Remat, plain: Differentiated, policies: tuple[str, ...], lab: Lab) -> tuple[VariantRow, ...]:
+    candidates: list[Candidate] = []
     refused: list[VariantRow] = []
     for policy in policies:
         name = f"{variant.name}:{policy}"
         try:
-            entries.append(_entry(name, plain, policy))
+            candidates.append(_entry(name, plain, policy))
         except NotAvailable as error:
             refused.append(refused_row(name, variant.title, "not_available", error.problem))
-    rows = rows_beside(f"{variant.name}:none", plain.title, plain.case, entries, how)
+    rows = measure_baseline_group(f"{variant.name}:none", plain.title, plain.case, candidates, lab)
     return (_with_kept(rows[0], plain), *rows[1:], *refused)
 
 
-def _entry(name: str, plain: Differentiated, policy: str) -> Entry:
+def _entry(name: str, plain: Differentiated, policy: str) -> Candidate:
     loss: Callable[..., Any] = plain.gradient.loss
     loss = Segmented(loss) if policy == SEGMENTS else Checkpointed(loss, policy)
-    kept = saved(loss, plain)
+    kept = saved_residuals(loss, plain)
     title = "gradient with a checkpoint around " + (
         "each of sqrt(n) segments" if policy == SEGMENTS else f"the whole function, policy {policy}"
     )
-    return Entry(name, title, Prepared(plain.with_loss(loss), facts=lambda before, now, c: kept))
+    return Candidate(name, title, PreparedVariant(plain.with_loss(loss), facts=lambda before, now, c: kept))
 
 
 def _with_kept(row: VariantRow, plain: Differentiated) -> VariantRow:
-    return row if row.status != "ok" else replace(row, facts=saved(plain.gradient.loss, plain))
+    return row if row.status != "ok" else replace(row, facts=saved_residuals(plain.gradient.loss, plain))
 
 
-def saved(loss: Callable[..., Any], plain: Differentiated) -> Facts:
+def saved_residuals(loss: Callable[..., Any], plain: Differentiated) -> Facts:
     """What the forward pass keeps for the backward one, by JAX's own list; arguments, which are there anyway, apart.
 
     Empty where JAX prints what cannot be read (0.6 to 0.12 print alike).

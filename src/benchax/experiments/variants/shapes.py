@@ -13,14 +13,14 @@ from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments import judging
-from benchax.experiments.asked import Axis, axes, halves, sizes
-from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments import variant_rows
+from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import plain
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.parsing import CommonAxis, axes, halves, sizes
 from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import Means, in_words, ladder, means, points
-from benchax.experiments.timing import Duel
+from benchax.experiments.sweeping import SweepSettings, in_words, ladder, means, points
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import Curve, VariantRow
@@ -35,13 +35,13 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Shapes:
+class ShapeBuckets:
     name: str = "shapes"
     title: str = "inputs of many sizes: exact, padded, in buckets (shapes=x.0=100,130,200)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], Means] = means
+    means: Callable[[Mapping[str, Any]], SweepSettings] = means
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
             raise NotMeasured("it has to be told which axes, and which sizes: shapes=x.0=100,130,200")
         if not case.jit:
@@ -51,7 +51,7 @@ class Shapes:
         unjitted = plain(case, seed)
         over = axes(self.name, text, unjitted, make_inputs(unjitted, seed))
         sweep = Sweep(unjitted, seed, over, text, chosen, self.means(given))
-        return Prepared(unjitted, measure=sweep.measured, combines=False)
+        return PreparedVariant(unjitted, measure=sweep.measure_buckets, combines=False)
 
 
 def bucket(size: int) -> int:
@@ -63,12 +63,12 @@ def bucket(size: int) -> int:
 class Sweep:
     case: Case
     seed: int
-    axes: tuple[Axis, ...]
+    axes: tuple[CommonAxis, ...]
     text: str
     sizes: Sequence[int]
-    means: Means
+    means: SweepSettings
 
-    def measured(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
+    def measure_buckets(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
         ways = {
             EXACT: [self._case(size, size) for size in self.sizes],
             PADDED: [self._case(size, max(self.sizes)) for size in self.sizes],
@@ -76,7 +76,7 @@ class Sweep:
         }
         found = self.means.count(ways, tell)
         labels = [f"{self.text}={size}" for size in self.sizes]
-        times = self.means.duels([*ladder(labels, ways[EXACT]), *self._duels(ways, found)], tell)
+        times = self.means.time_pairs_of_sweep([*ladder(labels, ways[EXACT]), *self._pairs(ways, found)], tell)
         rows = [self._row(way, found, times) for way in ways]
         if found[EXACT].failure is not None:
             return tuple(rows)
@@ -86,33 +86,33 @@ class Sweep:
     def _case(self, size: int, padded: int) -> Case:
         return replace(self.case, inputs=Resized(self.case, self.seed, self.axes, size, padded))
 
-    def _duels(self, ways: Mapping[str, Sequence[Case]], found: Mapping[str, Counted]) -> list[Duel]:
+    def _pairs(self, ways: Mapping[str, Sequence[Case]], found: Mapping[str, Counted]) -> list[Pair]:
         """Of the two ways to pad with the exact size, where they do pad and are right."""
         if found[EXACT].failure is not None:
             return []
-        duels: list[Duel] = []
+        duels: list[Pair] = []
         for way in (PADDED, BUCKETED):
             if found[way].failure is None and not found[way].disagreement:
                 duels += [
-                    Duel(f"{way} {size}", EXACT, ways[EXACT][i], way, ways[way][i])
+                    Pair(f"{way} {size}", EXACT, ways[EXACT][i], way, ways[way][i])
                     for i, size in enumerate(self.sizes)
-                    if self._padded(way, size) != size
+                    if self._padded_size(way, size) != size
                 ]
         return duels
 
-    def _padded(self, way: str, size: int) -> int:
+    def _padded_size(self, way: str, size: int) -> int:
         return {EXACT: size, PADDED: max(self.sizes), BUCKETED: bucket(size)}[way]
 
     def _row(self, way: str, found: Mapping[str, Counted], times: Mapping[str, Comparison]) -> VariantRow:
         one, name = found[way], f"shapes: {way}"
         if one.failure is not None:
-            return judging.failed_row(name, TITLES[way], one.failure)
+            return variant_rows.failed_row(name, TITLES[way], one.failure)
         row = VariantRow(name, TITLES[way])
         if one.disagreement:
             why = f"zeros at the end change the useful part, so it needs a mask: {one.disagreement}"
-            return judging.wrong(row, why)
+            return variant_rows.wrong(row, why)
         own = {size: times[f"{way} {size}"] for size in self.sizes if f"{way} {size}" in times}
-        wasted = self._wasted(way, found)
+        wasted = self._describe_waste(way, found)
         lost = f"which cost {seconds(one.lost_s)} in first calls"
         programs = f"{count(one.programs)} program{'s' * (one.programs != 1)} for {len(self.sizes)} sizes"
         reason = "size by size, below" if own else "the others are compared with it, where they pad"
@@ -134,22 +134,22 @@ class Sweep:
             listed.append((f"{self.text}={size}", in_words(c) + each))
         return tuple(listed)
 
-    def _wasted(self, way: str, found: Mapping[str, Counted]) -> str:
+    def _describe_waste(self, way: str, found: Mapping[str, Counted]) -> str:
         """Operations on padding, by XLA's estimates for the programs."""
         if way == EXACT or found[EXACT].failure is not None:
             return ""
         exact = dict(zip(self.sizes, (call.flops for call in found[EXACT].calls), strict=True))
         programs = {
-            self._padded(way, size): call.flops
+            self._padded_size(way, size): call.flops
             for size, call in zip(self.sizes, found[way].calls, strict=True)
             if call.programs
         }
         needed = [exact[size] for size in self.sizes]
-        spent = [programs.get(self._padded(way, size)) for size in self.sizes]
+        spent = [programs.get(self._padded_size(way, size)) for size in self.sizes]
         if None in needed or None in spent or not sum(n or 0 for n in needed):
             return "wasted operations not known: XLA gives no estimate, or counts bodies of loops once"
         more = sum(s or 0 for s in spent) / sum(n or 0 for n in needed) - 1
         return f"{percent(more)} more operations than needed, by XLA's estimate" if more > 0 else ""
 
 
-MEMBERS = (Shapes(),)
+MEMBERS = (ShapeBuckets(),)

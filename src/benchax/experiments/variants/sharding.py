@@ -3,10 +3,10 @@
     devices=1,2,4,8      the batch cut over so many devices (data parallel)
     mesh=4x2,8x1         the batch over the first axis, the last axis of the other float matrices over the second
 
-The batch is the rows in front of the last argument that is an array; every other argument with as many rows is cut
-alike. XLA inserts the communication (jit with sharded inputs, automatic axes). Where there are too few real devices
-and the back end is the CPU, one process pretends to have as many as are needed: counts and bytes of its programs are
-those of the real thing, times are not, and are not told. Results are compared with those of one device.
+The batch is the rows in front of the last argument that is an array; every other argument with as many rows is
+sharded with it. XLA inserts the communication (jit with sharded inputs, automatic axes). Where there are too few
+real devices and the backend is the CPU, one process pretends to have as many as are needed: counts and bytes of its
+programs are those of the real thing, times are not, and are not told. Results are compared with those of one device.
 
 Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
 over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other:
@@ -39,10 +39,10 @@ from benchax.executors import pickling
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
-from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.exchanging import seen_communication
 from benchax.experiments.functions import argument_name, is_float, plain
-from benchax.experiments.judging import failed_row
+from benchax.experiments.variant_rows import failed_row
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
@@ -74,7 +74,7 @@ class Sharded:
     is_mesh: bool
     needs: str = "several devices; on a CPU they are fake"
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if not given.get("asked", True):
             raise NotMeasured("it needs a process with other devices: ask for it by name")
         if not case.jit:
@@ -82,9 +82,11 @@ class Sharded:
         shapes = self.shapes(given.get(self.name, self.usual))
         seed = given.get("seed", 0)
         unjitted = plain(case, seed)
-        plan = planned(unjitted, make_inputs(unjitted, seed))
+        plan = plan_sharding(unjitted, make_inputs(unjitted, seed))
         options = given.get("options") or resolve({"seed": seed})
-        return Prepared(case, measure=lambda tell: self._curve(unjitted, plan, shapes, options, tell), combines=False)
+        return PreparedVariant(
+            case, measure=lambda tell: self._curve(unjitted, plan, shapes, options, tell), combines=False
+        )
 
     def shapes(self, text: Any) -> tuple[Shape, ...]:
         """Raises `UsageError` for what is no list of numbers of devices, or of meshes."""
@@ -96,7 +98,7 @@ class Sharded:
         return tuple(dict.fromkeys(shape for shape in found if shape))
 
     def _curve(
-        self, case: Case, plan: Plan, shapes: tuple[Shape, ...], options: Options, tell: Tell
+        self, case: Case, plan: ShardingPlan, shapes: tuple[Shape, ...], options: Options, tell: Tell
     ) -> Curve | VariantRow:
         job = Job(
             ENTRY,
@@ -132,8 +134,8 @@ def _shape(word: str, is_mesh: bool) -> Shape | None:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is cut over which axis."""
+class ShardingPlan:
+    """Which array is sharded over which axis."""
 
     rows: int
     batched: tuple[int | str, ...]
@@ -144,7 +146,7 @@ class Plan:
     """Arguments of which the float matrices are cut over "model", by their last axis."""
 
 
-def planned(case: Case, inputs: Inputs) -> Plan:
+def plan_sharding(case: Case, inputs: Inputs) -> ShardingPlan:
     """Raises `NotAvailable` where no argument is an array."""
     arguments: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
     dynamic = {key: value for key, value in arguments.items() if key not in inputs.static}
@@ -154,7 +156,7 @@ def planned(case: Case, inputs: Inputs) -> Plan:
         raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
     batched = tuple(key for key, count in fronts.items() if count == rows)
     names = tuple(argument_name(case.fn, key) for key in batched)
-    return Plan(rows, batched, names, tuple(key for key in dynamic if key not in batched))
+    return ShardingPlan(rows, batched, names, tuple(key for key in dynamic if key not in batched))
 
 
 def front(tree: Any) -> int | None:
@@ -164,7 +166,7 @@ def front(tree: Any) -> int | None:
     return fronts.pop() if len(fronts) == 1 else None
 
 
-def _sentence(plan: Plan, told: Mapping[str, Any]) -> str:
+def _sentence(plan: ShardingPlan, told: Mapping[str, Any]) -> str:
     cut = f"cut are the {plan.rows} rows of {', '.join(plan.names)}"
     if not told["is_fake"]:
         return f"{cut}; times are of one process, one after the other, and no comparison in pairs"
@@ -178,7 +180,7 @@ def _sentence(plan: Plan, told: Mapping[str, Any]) -> str:
 
 
 def try_meshes(
-    argument: tuple[bytes, Plan, tuple[Shape, ...], int], say: Callable[..., None]
+    argument: tuple[bytes, ShardingPlan, tuple[Shape, ...], int], say: Callable[..., None]
 ) -> tuple[dict[str, Any], list[Any]]:
     content, plan, shapes, seed = argument
     pretend(max(map(math.prod, shapes)))
@@ -192,7 +194,7 @@ def try_meshes(
         for shape in shapes:
             say(f"mesh {'x'.join(map(str, shape))}", again=True)
             try:
-                found.append(_tried(case, plan, shape, inputs, expected, is_timed=not is_fake))
+                found.append(_try_mesh(case, plan, shape, inputs, expected, is_timed=not is_fake))
             except NotAvailable as error:
                 found.append({"why": error.problem})
             except Exception as error:
@@ -201,7 +203,7 @@ def try_meshes(
 
 
 def pretend(devices: int) -> None:
-    """Gives the CPU so many devices. To be called before the back end starts, as reviving any array does."""
+    """Gives the CPU so many devices. To be called before the backend starts, as reviving any array does."""
     # The flag says the same in an older way, and JAX takes no two answers.
     os.environ["XLA_FLAGS"] = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
     jax.config.update("jax_num_cpu_devices", devices)
@@ -212,22 +214,24 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _tried(case: Case, plan: Plan, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool) -> dict[str, Any]:
+def _try_mesh(
+    case: Case, plan: ShardingPlan, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool
+) -> dict[str, Any]:
     mesh = _mesh(shape, plan)
-    args, kwargs = _placed(mesh, plan, inputs)
+    args, kwargs = _place_inputs(mesh, plan, inputs)
     program = program_of(dataclasses.replace(case, donate=()))
     compiled = program.call.lower(*args, **kwargs).compile()
     outputs = jax.block_until_ready(program.call(*args, **kwargs))
-    exchanged = _exchanged(compiled.as_text() or "")
-    facts = (*exchanged, *_held(compiled), *_agreement(outputs, expected))
+    exchanged = _collective_facts(compiled.as_text() or "")
+    facts = (*exchanged, *_memory_facts(compiled), *_agreement(outputs, expected))
     if not is_timed:
         return {"facts": facts, "time": (None, None, None)}
     call = functools.partial(program.call, *args, **kwargs)
     seen = () if NOTHING in exchanged else seen_communication(call, mesh.devices.flatten().tolist())
-    return {"facts": (*seen, *facts), "time": timed(call)}
+    return {"facts": (*seen, *facts), "time": time_calls(call)}
 
 
-def _mesh(shape: Shape, plan: Plan) -> Mesh:
+def _mesh(shape: Shape, plan: ShardingPlan) -> Mesh:
     """Raises `NotAvailable` where it does not fit the devices, or the batch."""
     wanted, there = math.prod(shape), len(jax.devices())
     if wanted > there:
@@ -238,7 +242,7 @@ def _mesh(shape: Shape, plan: Plan) -> Mesh:
     return jax.make_mesh(shape, AXES, axis_types=automatic, devices=jax.devices()[:wanted])
 
 
-def _placed(mesh: Mesh, plan: Plan, inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _place_inputs(mesh: Mesh, plan: ShardingPlan, inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     columns = mesh.shape["model"]
 
     def leaf_spec(key: int | str, leaf: Any) -> PartitionSpec:
@@ -261,7 +265,7 @@ def _placed(mesh: Mesh, plan: Plan, inputs: Inputs) -> tuple[tuple[Any, ...], di
     return args, {name: place(name, value) for name, value in inputs.kwargs.items()}
 
 
-def _exchanged(hlo_text: str) -> Facts:
+def _collective_facts(hlo_text: str) -> Facts:
     module = hlo_module.parse(hlo_text)
     found, counted = collectives(module), counts(hlo_text, module)
     total = found.bytes_per_call
@@ -270,7 +274,7 @@ def _exchanged(hlo_text: str) -> Facts:
         return (NOTHING, ("computes", work))
     opcodes = Counter(call.opcode for call in found.calls)
     listed = ", ".join(f"{n} {opcode}" for opcode, n in sorted(opcodes.items()))
-    exchanged = f"{listed}, {'of unknown turns' if total is None else size(total)} per device"
+    exchanged = f"{listed}, {'of unknown trip count' if total is None else size(total)} per device"
     return (("exchanged:", exchanged), ("computes", work))
 
 
@@ -284,7 +288,7 @@ def _work(flops: float | None, exchanged_bytes: int | None, *, is_exact: bool) -
     return f"{done} for {size(exchanged_bytes)} exchanged: {count(flops / exchanged_bytes, 'FLOP/B')}"
 
 
-def _held(compiled: Any) -> Facts:
+def _memory_facts(compiled: Any) -> Facts:
     plan = memory_plan(compiled)
     if plan.argument_bytes is None or plan.temp_bytes is None:
         return ()
@@ -297,7 +301,7 @@ def _agreement(outputs: Any, expected: Any) -> Facts:
     return (("wrong result:", found.why),) if found.why else ()
 
 
-def timed(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
+def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
     """(median, low, high) of a call and the wait for its result, in seconds.
 
     Args:

@@ -13,14 +13,14 @@ from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments import judging
-from benchax.experiments.asked import halves, named, values
-from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments import variant_rows
+from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import argument_name, plain
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.parsing import find_argument, halves, values
 from benchax.experiments.resized import With
-from benchax.experiments.sweeping import Means, in_words, means
-from benchax.experiments.timing import Duel
+from benchax.experiments.sweeping import SweepSettings, in_words, means
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import VariantRow
@@ -30,13 +30,13 @@ TRACED, STATIC = "traced", "static"
 
 
 @dataclass(frozen=True)
-class Static:
+class StaticVariant:
     name: str = "static"
     title: str = "an argument static, or traced, over a list of its values (static=n=1,2,3)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], Means] = means
+    means: Callable[[Mapping[str, Any]], SweepSettings] = means
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
             raise NotMeasured("it has to be told which argument, and which values: static=n=1,2,3")
         if not case.jit:
@@ -46,23 +46,23 @@ class Static:
         unjitted = plain(case, given.get("seed", 0))
         key = _argument(text, unjitted, make_inputs(unjitted, given.get("seed", 0)))
         label = argument_name(unjitted.fn, key)
-        sweep = _Sweep(unjitted, key, label, chosen, self.means(given))
-        return Prepared(unjitted, measure=sweep.rows, combines=False)
+        sweep = _StaticSweep(unjitted, key, label, chosen, self.means(given))
+        return PreparedVariant(unjitted, measure=sweep.rows, combines=False)
 
 
 def _argument(text: str, case: Case, inputs: Inputs) -> int | str:
     """Its position or name in the call."""
     keys: list[int | str] = [*range(len(inputs.args)), *inputs.kwargs]
-    return named("static", text, {argument_name(case.fn, key): key for key in keys})
+    return find_argument("static", text, {argument_name(case.fn, key): key for key in keys})
 
 
 @dataclass(frozen=True)
-class _Sweep:
+class _StaticSweep:
     case: Case
     key: int | str
     label: str
     values: Sequence[Any]
-    means: Means
+    means: SweepSettings
 
     def rows(self, tell: Tell) -> tuple[VariantRow, ...]:
         traced, static = zip(*map(self._pair, self.values), strict=True)
@@ -71,7 +71,7 @@ class _Sweep:
         if not any(one.failure or one.disagreement for one in found.values()):
             names = [self._name(value) for value in self.values]
             pairs = zip(names, traced, static, strict=True)
-            times = self.means.duels([Duel(name, TRACED, a, STATIC, b) for name, a, b in pairs], tell)
+            times = self.means.time_pairs_of_sweep([Pair(name, TRACED, a, STATIC, b) for name, a, b in pairs], tell)
         return (
             self._row("static: traced", f"{self.label} traced", found[TRACED], {}, ""),
             self._row("static", f"{self.label} static", found[STATIC], times, _why_untimed(found)),
@@ -89,11 +89,11 @@ class _Sweep:
 
     def _row(self, name: str, title: str, one: Counted, times: Mapping[str, Comparison], why: str) -> VariantRow:
         if one.failure is not None:
-            row = judging.failed_row(name, title, one.failure)
+            row = variant_rows.failed_row(name, title, one.failure)
             return replace(row, facts=(("what to do", one.failure.advice),) if one.failure.advice else ())
         row = VariantRow(name, title, facts=self._facts(one, times))
         if one.disagreement:
-            return judging.wrong(row, one.disagreement)
+            return variant_rows.wrong(row, one.disagreement)
         sentence = "; ".join(filter(None, (_programs(one), self._verdicts(times))))
         reason = why or ("value by value, below" if times else f"the row {STATIC!r} is compared with it")
         absent = Absent("comparison", reason)
@@ -125,7 +125,7 @@ def _pays_off(one: Counted, c: Comparison) -> str:
     """Of a program that is compiled for one value, by what it saves in a call."""
     if c.verdict != "faster" or not c.ratio or not c.baseline_value or not one.programs:
         return ""
-    calls = math.ceil(one.lost_s / one.programs / judging.saved_s(c, c.ratio))
+    calls = math.ceil(one.lost_s / one.programs / variant_rows.saved_s(c, c.ratio))
     return f"; a program of its own pays after about {count(calls)} calls with this value"
 
 
@@ -136,4 +136,4 @@ def _why_untimed(found: Mapping[str, Counted]) -> str:
     return ""
 
 
-MEMBERS = (Static(),)
+MEMBERS = (StaticVariant(),)

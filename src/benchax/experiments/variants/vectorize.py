@@ -18,12 +18,12 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.experiments import judging
-from benchax.experiments.base import Facts, Prepared, Tell
+from benchax.experiments import variant_rows
+from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.batching import Batching, Vmapped, batching
+from benchax.experiments.pair_timing import Pair
 from benchax.experiments.resized import Batched
-from benchax.experiments.sweeping import Means, in_words, ladder, means, points, ratio
-from benchax.experiments.timing import Duel
+from benchax.experiments.sweeping import SweepSettings, in_words, ladder, means, points, ratio
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import Curve, VariantRow
 from benchax.units import percent, rate
@@ -61,32 +61,32 @@ class Vectorize:
     name: str = "vmap"
     title: str = "batches of examples: loop, vmap, jit(vmap), vmap(jit), throughput (vmap=x=1..256)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], Means] = means
+    means: Callable[[Mapping[str, Any]], SweepSettings] = means
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
             raise NotMeasured("it has to be told the batch sizes: vmap=x=1..256, where x is what gets a batch axis")
-        sweep = _Sweep(batching(self.name, case, given), self.means(given))
-        return Prepared(sweep.asked.given, measure=sweep.measured, combines=False)
+        sweep = _BatchSweep(batching(self.name, case, given), self.means(given))
+        return PreparedVariant(sweep.asked.given, measure=sweep.measure_sizes, combines=False)
 
 
 @dataclass(frozen=True)
-class _Sweep:
+class _BatchSweep:
     asked: Batching
-    means: Means
+    means: SweepSettings
     _inputs: dict[int, Batched] = field(default_factory=dict[int, Batched], repr=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return self.asked.sizes
 
-    def measured(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
+    def measure_sizes(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
         beside = beside_each_other(self.sizes)
         ways = {size: self._ways(size) for size in beside}
         labels = [f"batch {size}" for size in self.sizes]
-        steps = ladder(labels, [self._vmapped(size) for size in self.sizes])
+        steps = ladder(labels, [self._vmap(size) for size in self.sizes])
         duels = [duel for size in beside for duel in _four(size, ways[size])]
-        found = self.means.duels([*steps, *duels], tell)
+        found = self.means.time_pairs_of_sweep([*steps, *duels], tell)
         if len(self.sizes) == 1:  # no ladder: it ran beside the loop
             found = {**found, labels[0]: found[_name("vmap: jit(vmap)", self.sizes[0])]}
         return (*self._rows(beside, found), self._curve(labels, found))
@@ -96,7 +96,7 @@ class _Sweep:
         inputs = self._inputs.setdefault(size, self.asked.inputs(size))
         return replace(self.asked.alone, fn=fn, inputs=inputs, jit=jit)
 
-    def _vmapped(self, size: int) -> Case:
+    def _vmap(self, size: int) -> Case:
         return self._case(Vmapped(self.asked.alone.fn, self.asked.is_mapped), size, jit=True)
 
     def _ways(self, size: int) -> dict[str, Case]:
@@ -104,7 +104,7 @@ class _Sweep:
         return {
             LOOP: self._case(Looped(fn, is_mapped, size), size, jit=False),
             "vmap: eager": self._case(Vmapped(fn, is_mapped), size, jit=False),
-            "vmap: jit(vmap)": self._vmapped(size),
+            "vmap: jit(vmap)": self._vmap(size),
             "vmap: vmap(jit)": self._case(Vmapped(fn, is_mapped, is_inner_jitted=True), size, jit=False),
         }
 
@@ -113,7 +113,7 @@ class _Sweep:
         absent = Absent("comparison", "the others are compared with it")
         rows = [VariantRow(LOOP, TITLES[LOOP], reason=absent.why, sentence=absent.why, absent=(absent,))]
         for name in list(TITLES)[1:]:
-            row = _judged(name, found[_name(name, beside[-1])], beside[-1])
+            row = _judge_batch(name, found[_name(name, beside[-1])], beside[-1])
             facts = [(f"batch {size}", in_words(found[_name(name, size)])) for size in beside[:-1]]
             if name == "vmap: vmap(jit)":
                 facts += [(f"{ORDER}, batch {size}", in_words(found[_name(ORDER, size)])) for size in beside]
@@ -132,7 +132,7 @@ class _Sweep:
 
         listed = points(self.sizes, labels, found, facts)
         at = knee(self.sizes, [gain[0] if gain else None for gain in gains])
-        sentence = _said(self.sizes, gains, at)
+        sentence = _describe_gains(self.sizes, gains, at)
         return Curve("vmap", "jit(vmap) by batch size", "batch size", listed, at, sentence)
 
 
@@ -145,18 +145,18 @@ def _name(way: str, size: int) -> str:
     return f"{way}, batch {size}"
 
 
-def _four(size: int, ways: Mapping[str, Case]) -> list[Duel]:
-    others = [Duel(_name(name, size), LOOP, ways[LOOP], name, case) for name, case in ways.items() if name != LOOP]
+def _four(size: int, ways: Mapping[str, Case]) -> list[Pair]:
+    others = [Pair(_name(name, size), LOOP, ways[LOOP], name, case) for name, case in ways.items() if name != LOOP]
     one, other = "vmap: jit(vmap)", "vmap: vmap(jit)"
-    return [*others, Duel(_name(ORDER, size), one, ways[one], other, ways[other])]
+    return [*others, Pair(_name(ORDER, size), one, ways[one], other, ways[other])]
 
 
-def _judged(name: str, c: Comparison, size: int) -> VariantRow:
+def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
     """Beside the loop. Outputs of a pair are compared wherever both have run."""
     row = VariantRow(name, TITLES[name])
     if c.numerics is not None and not c.numerics.agrees:
-        return judging.wrong(row, f"unlike the loop: {c.numerics.why}")
-    row = judging.compared(row, c, VariantRow(LOOP, TITLES[LOOP]))
+        return variant_rows.wrong(row, f"unlike the loop: {c.numerics.why}")
+    row = variant_rows.add_comparison(row, c, VariantRow(LOOP, TITLES[LOOP]))
     return replace(row, sentence=f"batch {size}, beside the loop: {row.sentence}") if row.status == "ok" else row
 
 
@@ -191,7 +191,7 @@ def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
     return None
 
 
-def _said(sizes: Sequence[int], gains: Sequence[Gain | None], at: int | None) -> str:
+def _describe_gains(sizes: Sequence[int], gains: Sequence[Gain | None], at: int | None) -> str:
     if not gains:
         return ""
     if None in gains:

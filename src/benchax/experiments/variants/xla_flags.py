@@ -17,10 +17,10 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
 from benchax.executors.pool import Pool
-from benchax.experiments import judging
-from benchax.experiments.base import Prepared, Seen, Tell
+from benchax.experiments import variant_rows
+from benchax.experiments.base import Observation, PreparedVariant, Tell
 from benchax.experiments.processes import Condition, pairs
-from benchax.experiments.study import Side, Study, study
+from benchax.experiments.study import Study, StudySide, study
 from benchax.model import Comparison, Failure, Options
 from benchax.options import resolve
 from benchax.pairing.process_pairs import compared as by_pairs
@@ -31,12 +31,12 @@ XLA_FLAGS = "XLA_FLAGS"
 
 def looked_at(case: Case, flags: str, options: Options, tell: Tell) -> Study:
     """A look at the case in a process that is born with these flags."""
-    with born_with(flags), Pool(start="spawn", warm=False, reuse=False) as pool:
-        return study(pool, [Side(flags, case)], options, tell)
+    with with_env(flags), Pool(start="spawn", warm=False, reuse=False) as pool:
+        return study(pool, [StudySide(flags, case)], options, tell)
 
 
 @contextmanager
-def born_with(flags: str) -> Iterator[None]:
+def with_env(flags: str) -> Iterator[None]:
     """What this program starts meanwhile has these flags; this program has read its own long before."""
     before = os.environ.get(XLA_FLAGS)
     os.environ[XLA_FLAGS] = flags
@@ -57,11 +57,11 @@ class Flags:
     pairs: Callable[..., list[Comparison]] = by_pairs
     look: Callable[[Case, str, Options, Tell], Study] = looked_at
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> Prepared:
+    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
             raise NotMeasured("it has to be told the flags: flags=--xla_cpu_enable_fast_math=true")
-        flags = _asked(str(given[self.name]))
-        return Prepared(case, measure=lambda tell: self._row(case, flags, given, tell), combines=False)
+        flags = _parse_flags(str(given[self.name]))
+        return PreparedVariant(case, measure=lambda tell: self._row(case, flags, given, tell), combines=False)
 
     def _row(self, case: Case, flags: str, given: Mapping[str, Any], tell: Tell) -> VariantRow:
         seed, effort = given.get("seed", 0), given.get("effort")
@@ -71,21 +71,21 @@ class Flags:
         tell(f"trying {flags}")
         after = self.look(case, asked, options, tell)
         if asked not in after.seen:
-            return judging.failed_row(self.name, flags, _of_xla(after.failures[asked]))
+            return variant_rows.failed_row(self.name, flags, _of_xla(after.failures[asked]))
         before = self.look(case, usual, options, tell)
         if usual not in before.seen:
-            return judging.failed_row(self.name, flags, before.failures[usual])
-        row = judging.seen_row(self.name, flags, after.seen[asked])
-        if why := judging.wrongness(Prepared(case), after.seen[asked], before.seen[usual]):
-            return judging.wrong(row, why)
+            return variant_rows.failed_row(self.name, flags, before.failures[usual])
+        row = variant_rows.seen_row(self.name, flags, after.seen[asked])
+        if why := variant_rows.wrongness(PreparedVariant(case), after.seen[asked], before.seen[usual]):
+            return variant_rows.wrong(row, why)
         sides = (Condition("as it is", environ={XLA_FLAGS: usual}), Condition(flags, environ={XLA_FLAGS: asked}))
         found = pairs(case, sides, seed, effort.max_time_s if effort else None, tell, self.pairs)
         run = next(c for c in found if c.metric == "run")
-        row = judging.compared(row, run, judging.seen_row("baseline", "as it is", before.seen[usual]))
+        row = variant_rows.add_comparison(row, run, variant_rows.seen_row("baseline", "as it is", before.seen[usual]))
         return _with_flags(row, flags, before.seen[usual], after.seen[asked])
 
 
-def _asked(text: str) -> str:
+def _parse_flags(text: str) -> str:
     try:
         words = shlex.split(text)
     except ValueError:  # a quotation that does not end
@@ -104,7 +104,7 @@ def _of_xla(failure: Failure) -> Failure:
     return Failure("crashed", "start", f"XLA ended the process: {said[-1]}", failure.advice, failure.traceback)
 
 
-def _with_flags(row: VariantRow, flags: str, before: Seen, after: Seen) -> VariantRow:
+def _with_flags(row: VariantRow, flags: str, before: Observation, after: Observation) -> VariantRow:
     is_same = bool(before.digest) and before.digest == after.digest
     program = "the same after optimisation; the flags can still change the machine code" if is_same else "another one"
     return VariantRow(**{**vars(row), "facts": (("flags", flags), ("program", program))})

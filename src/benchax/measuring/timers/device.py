@@ -29,7 +29,7 @@ from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.measuring.timers import cupti
 from benchax.measuring.timers.base import Prepared, Subject
 from benchax.profiling import events
-from benchax.profiling.runs import STATS, Run, device_runs
+from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
 from benchax.units import percent, seconds
 
@@ -69,8 +69,8 @@ class Device:
 
 
 def _prepared(subject: Subject, cost: EventCost) -> Prepared:
-    recorded: list[Run] = []
-    ahead: list[Run] = []
+    recorded: list[ProgramRun] = []
+    ahead: list[ProgramRun] = []
 
     def take(iterations: int, count: int) -> list[int]:
         wanted = iterations * count
@@ -100,7 +100,7 @@ def _prepared(subject: Subject, cost: EventCost) -> Prepared:
     )
 
 
-def _lengths(subject: Subject, recorded: list[Run]) -> tuple[int, int]:
+def _lengths(subject: Subject, recorded: list[ProgramRun]) -> tuple[int, int]:
     """(calls that wake the threads, calls of a recording)"""
     if not recorded or subject.needs_renewal:  # each would need inputs of its own
         return 1, 1
@@ -115,7 +115,7 @@ def _parts(subject: Subject, calls: int) -> list[int]:
     return [min(most, calls - begin) for begin in range(0, calls, most)]
 
 
-def _check_share(cost: EventCost, recorded: list[Run]) -> None:
+def _check_share(cost: EventCost, recorded: list[ProgramRun]) -> None:
     busy_s = median(run.busy_s for run in recorded)
     share = median(cost.of(run) for run in recorded) / busy_s
     if share > MOST_SHARE:
@@ -126,14 +126,14 @@ def _check_share(cost: EventCost, recorded: list[Run]) -> None:
         )
 
 
-def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[Run]:
+def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
     """One run for each of that many calls, after `cold` others: of a call that runs several programs, all of them
     together.
 
     Raises:
         NotMeasured: they could not be recorded, or not be told apart.
     """
-    found: list[Run] = []
+    found: list[ProgramRun] = []
     for attempt in range(ATTEMPTS):
         # The end of the last call is not always recorded, so that from the second attempt on there is one more.
         extra = 1 if attempt else 0
@@ -144,7 +144,7 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[Run]:
     raise NotMeasured(f"in {ATTEMPTS} recordings the profiler did not say when each operation ended")
 
 
-def _recorded_calls(subject: Subject, calls: int) -> list[Run]:
+def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
     prepared = [subject.ready() for _ in range(calls)]
 
     def work() -> None:
@@ -163,7 +163,7 @@ def _recorded_calls(subject: Subject, calls: int) -> list[Run]:
     return [_together(runs[i * each : (i + 1) * each]) for i in range(calls)]
 
 
-def _runs(work: Callable[[], None]) -> list[Run]:
+def _runs(work: Callable[[], None]) -> list[ProgramRun]:
     """The runs of a recording of `work`. What does not let itself be recorded, or read, is a reason."""
     try:
         with session() as recording:
@@ -173,9 +173,9 @@ def _runs(work: Callable[[], None]) -> list[Run]:
         raise NotMeasured(error.problem) from error
 
 
-def _together(runs: list[Run]) -> Run:
+def _together(runs: list[ProgramRun]) -> ProgramRun:
     start_ps, busy_s, outer, inner, is_whole = zip(*runs, strict=True)
-    return Run(min(start_ps), sum(busy_s), sum(outer), sum(inner), all(is_whole))
+    return ProgramRun(min(start_ps), sum(busy_s), sum(outer), sum(inner), all(is_whole))
 
 
 class EventCost(NamedTuple):
@@ -186,7 +186,7 @@ class EventCost(NamedTuple):
     inner_s: float
     """Where it runs inside a loop, whose interval contains all of the cost."""
 
-    def of(self, run: Run) -> float:
+    def of(self, run: ProgramRun) -> float:
         return self.outer_s * run.outer + self.inner_s * run.inner
 
 
@@ -224,7 +224,7 @@ def _loop() -> Callable[[], Any]:
     return lambda: compiled(x)
 
 
-def _recorded(call: Callable[[], Any], times: int) -> tuple[list[Run], list[float]]:
+def _recorded(call: Callable[[], Any], times: int) -> tuple[list[ProgramRun], list[float]]:
     """(runs, seconds of each call); the first, a cold one, is left out."""
     jax.block_until_ready(call())
     timed_s: list[float] = []

@@ -27,7 +27,7 @@ from typing import Any
 import jax
 
 from benchax.artifacts import census, hlo_module
-from benchax.artifacts.census import Difference, Tally
+from benchax.artifacts.census import ProgramDifference, Tally
 from benchax.artifacts.hlo_module import Computation, Module
 from benchax.clock.branch import run_in_branch
 from benchax.errors import NotMeasured
@@ -74,7 +74,7 @@ def compile_proven(
         NotMeasured: no form agrees; says which operations are missing, or added.
     """
     arguments = tuple(arguments)
-    differences: list[Difference] = []
+    differences: list[ProgramDifference] = []
     for form, run in FORMS.items():
         compiled = jax.jit(make(run)).lower(*arguments).compile()
         text = compiled.as_text() or ""
@@ -90,7 +90,7 @@ def compile_proven(
     raise NotMeasured(explain(min(differences, key=lambda each: each.missing + each.added)))
 
 
-def explain(difference: Difference) -> str:
+def explain(difference: ProgramDifference) -> str:
     """Why a region is not the function, in a sentence."""
     if difference.missing > census.MOST_MISSING:
         return f"inside a loop XLA does only {census.describe_missing(difference)} operations every time"

@@ -19,9 +19,9 @@ from benchax.reporting.exports import (
     markdown,
     pytest_benchmark,
 )
-from benchax.reporting.exports.entries import Entry
+from benchax.reporting.exports.entries import ExportedCase
 
-FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {
+FORMATS: dict[str, Callable[[Sequence[ExportedCase]], str]] = {
     "bencher": bencher.text,
     "csv": csv_table.text,
     "github-action": github_action.text,

@@ -25,7 +25,7 @@ from typing import Any
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Environment, Opaque
-from benchax.reporting.exports.entries import Entry, known
+from benchax.reporting.exports.entries import ExportedCase, drop_unknown
 from benchax.stats.intervals import between_interval, median_interval
 
 LEVEL = 0.99
@@ -39,7 +39,7 @@ ABSENT = "-"
 """The value of a parameter that a case does not have."""
 
 
-def files(found: Sequence[Entry], dates: Mapping[str, int]) -> dict[str, str]:
+def files(found: Sequence[ExportedCase], dates: Mapping[str, int]) -> dict[str, str]:
     """Texts by their paths.
 
     Args:
@@ -55,7 +55,7 @@ def files(found: Sequence[Entry], dates: Mapping[str, int]) -> dict[str, str]:
             )
     groups = _by_name(found)
     grids = {name: grid_of([entry.m.case for entry in group]) for name, group in groups.items()}
-    written = {"benchmarks.json": _json({name: _described(name, grid) for name, grid in grids.items()}, 2)}
+    written = {"benchmarks.json": _json({name: _describe(name, grid) for name, grid in grids.items()}, 2)}
     for (machine, stem), rows in _by_file(found).items():
         env = rows[0].m.environment
         written[f"{machine}/machine.json"] = _json(_machine(env), 1)
@@ -63,7 +63,7 @@ def files(found: Sequence[Entry], dates: Mapping[str, int]) -> dict[str, str]:
     return written
 
 
-def merged(old: str, new: str) -> str:
+def merge(old: str, new: str) -> str:
     """What a file of the folder holds already stays, but for the benchmarks that are written anew.
 
     Raises:
@@ -74,15 +74,15 @@ def merged(old: str, new: str) -> str:
     except ValueError as error:
         raise UsageError("a file in the folder is not JSON", "an empty folder, or one of asv") from error
     if "results" in after:
-        return _dumped(after | {"results": before.get("results", {}) | after["results"]})
-    return _dumped(before | after)
+        return _dump(after | {"results": before.get("results", {}) | after["results"]})
+    return _dump(before | after)
 
 
 # ---- benchmarks and their grids ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Grid:
+class AsvGrid:
     """The parameters of one benchmark. asv wants all values as texts."""
 
     names: tuple[str, ...]
@@ -109,13 +109,13 @@ class Grid:
         return tuple(_text(params[name]) if name in params else ABSENT for name in self.names)
 
 
-def grid_of(cases: Sequence[CaseId]) -> Grid:
+def grid_of(cases: Sequence[CaseId]) -> AsvGrid:
     names = tuple(dict.fromkeys(key for case in cases for key, _ in case.params))
-    combinations = [Grid(names, ()).cell(case) for case in cases]
+    combinations = [AsvGrid(names, ()).cell(case) for case in cases]
     values = tuple(tuple(dict.fromkeys(column)) for column in zip(*combinations, strict=True))
     if math.prod(map(len, values)) > SPARSE * len(cases):
-        return Grid(names, tuple(combinations), is_joined=True)
-    return Grid(names, values)
+        return AsvGrid(names, tuple(combinations), is_joined=True)
+    return AsvGrid(names, values)
 
 
 def _text(value: Any) -> str:
@@ -123,8 +123,8 @@ def _text(value: Any) -> str:
     return f"<{value.type} {value.text}>" if isinstance(value, Opaque) else repr(value)
 
 
-def _by_name(found: Sequence[Entry]) -> dict[str, list[Entry]]:
-    groups: dict[str, list[Entry]] = {}
+def _by_name(found: Sequence[ExportedCase]) -> dict[str, list[ExportedCase]]:
+    groups: dict[str, list[ExportedCase]] = {}
     for entry in found:
         case = entry.m.case
         name = CaseId(case.name, variant=case.variant, tag=case.tag).label or "(no name)"
@@ -132,7 +132,7 @@ def _by_name(found: Sequence[Entry]) -> dict[str, list[Entry]]:
     return groups
 
 
-def _described(name: str, grid: Grid) -> dict[str, Any]:
+def _describe(name: str, grid: AsvGrid) -> dict[str, Any]:
     names, values = grid.axes
     about = {"code": "", "type": "time", "unit": "seconds", "version": VERSION}
     return {"name": name, "param_names": names, "params": values} | about
@@ -141,8 +141,8 @@ def _described(name: str, grid: Grid) -> dict[str, Any]:
 # ---- results ----------------------------------------------------------------------------------------------------
 
 
-def _by_file(found: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    groups: dict[tuple[str, str], list[Entry]] = {}
+def _by_file(found: Sequence[ExportedCase]) -> dict[tuple[str, str], list[ExportedCase]]:
+    groups: dict[tuple[str, str], list[ExportedCase]] = {}
     for entry in found:
         env = entry.m.environment
         stem = f"{(env.commit or '')[:8]}-{_environment(env)}"
@@ -165,14 +165,14 @@ def _machine(env: Environment) -> dict[str, Any]:
     cores = str(env.cores) if env.cores is not None else None
     ram = str(env.memory_bytes // 1024) if env.memory_bytes is not None else None
     facts = {"machine": _machine_name(env), "os": env.os, "cpu": env.processor, "num_cpu": cores, "ram": ram}
-    return known(facts)
+    return drop_unknown(facts)
 
 
-def _results(rows: Sequence[Entry], grids: Mapping[str, Grid], date_ms: int) -> dict[str, Any]:
+def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms: int) -> dict[str, Any]:
     env = rows[0].m.environment
-    versions = known({"jax": env.jax, "jaxlib": env.jaxlib, "numpy": env.numpy})
+    versions = drop_unknown({"jax": env.jax, "jaxlib": env.jaxlib, "numpy": env.numpy})
     state = {"is_dirty": "yes"} if env.is_dirty else {}
-    device = known({"backend": env.backend, "device_kind": env.device_kind})
+    device = drop_unknown({"backend": env.backend, "device_kind": env.device_kind})
     return {
         "commit_hash": env.commit,
         "env_name": _environment(env),
@@ -187,7 +187,7 @@ def _results(rows: Sequence[Entry], grids: Mapping[str, Grid], date_ms: int) -> 
     }
 
 
-def _columns(group: Sequence[Entry], grid: Grid) -> list[Any]:
+def _columns(group: Sequence[ExportedCase], grid: AsvGrid) -> list[Any]:
     """Of one benchmark, in the order of COLUMNS."""
     there = {grid.cell(entry.m.case): entry for entry in group}
     found = [there.get(cell) for cell in grid.cells]
@@ -197,14 +197,14 @@ def _columns(group: Sequence[Entry], grid: Grid) -> list[Any]:
     return [result, grid.axes[1], VERSION, started, None, *([each.get(name) for each in stats] for name in STATS)]
 
 
-def _result(entry: Entry | None) -> float | None:
+def _result(entry: ExportedCase | None) -> float | None:
     """NaN: skipped. None: failed."""
     if entry is not None and entry.summary is not None:
         return entry.summary.median_s
     return None if entry is not None and entry.m.failure else math.nan
 
 
-def _stats(entry: Entry) -> dict[str, Any]:
+def _stats(entry: ExportedCase) -> dict[str, Any]:
     if entry.samples is None or entry.summary is None:
         return {}
     series = [samples.per_call_s for samples in entry.m.series_of(entry.samples.timer)]
@@ -221,9 +221,9 @@ def _milliseconds(started_at: str) -> int:
 
 
 def _json(document: dict[str, Any], version: int) -> str:
-    return _dumped(document | {"version": version})
+    return _dump(document | {"version": version})
 
 
-def _dumped(document: Any) -> str:
+def _dump(document: Any) -> str:
     """NaN and infinities stand as asv writes and reads them."""
     return json.dumps(document, indent=1, sort_keys=True) + "\n"

@@ -10,13 +10,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from benchax.reporting.exports.entries import Entry, known, nanoseconds, strict_json
+from benchax.reporting.exports.entries import ExportedCase, drop_unknown, nanoseconds, strict_json
 
 LONGEST_NAME = 1024
 """Bytes; Bencher refuses the whole report for a longer one (bencher_valid/src/benchmark_name.rs)."""
 
 
-def text(found: Sequence[Entry]) -> str:
+def text(found: Sequence[ExportedCase]) -> str:
     report = {name(entry.label): measures for entry in found if (measures := _measures(entry))}
     return strict_json(report)
 
@@ -30,11 +30,11 @@ def name(label: str) -> str:
     return raw[: LONGEST_NAME - len(digest.encode())].decode(errors="ignore") + digest
 
 
-def _measures(entry: Entry) -> dict[str, Any]:
+def _measures(entry: ExportedCase) -> dict[str, Any]:
     measures: dict[str, Any] = {}
     if s := entry.summary:
         bounds = {"lower_value": s.low_s, "upper_value": s.high_s}
-        measures["latency"] = {k: nanoseconds(v) for k, v in known({"value": s.median_s} | bounds).items()}
+        measures["latency"] = {k: nanoseconds(v) for k, v in drop_unknown({"value": s.median_s} | bounds).items()}
     if entry.compile_s is not None:
         measures["build-time"] = {"value": entry.compile_s}
     for what, value in entry.counted.items():

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from benchax.reporting.exports.entries import Entry, plain
+from benchax.reporting.exports.entries import ExportedCase, plain
 
 COLUMNS: tuple[str, ...] = (
     "name", "params", "variant", "tag", "run_id", "started_at", "commit", "is_dirty", "host", "backend", "device_kind",
@@ -19,7 +19,7 @@ COLUMNS: tuple[str, ...] = (
 )  # fmt: skip
 
 
-def text(found: Sequence[Entry]) -> str:
+def text(found: Sequence[ExportedCase]) -> str:
     target = io.StringIO()
     writer = csv.DictWriter(target, COLUMNS, restval="", lineterminator="\r\n")
     writer.writeheader()
@@ -34,12 +34,12 @@ def _field(value: Any) -> Any:
     return "" if value is None else repr(value) if isinstance(value, float) else value
 
 
-def record(entry: Entry) -> dict[str, Any]:
+def record(entry: ExportedCase) -> dict[str, Any]:
     """The fields of one line; None was not measured."""
     return _identity(entry) | _numbers(entry) | _comparison(entry) | {"why": entry.why}
 
 
-def _identity(entry: Entry) -> dict[str, Any]:
+def _identity(entry: ExportedCase) -> dict[str, Any]:
     m, env = entry.m, entry.m.environment
     params = {key: plain(value) for key, value in m.case.params}
     return {
@@ -61,7 +61,7 @@ def _identity(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _numbers(entry: Entry) -> dict[str, Any]:
+def _numbers(entry: ExportedCase) -> dict[str, Any]:
     found: dict[str, Any] = {"compile_s": entry.compile_s} | entry.counted
     if entry.samples and (s := entry.summary):
         found |= {"timer": entry.samples.timer, "n": s.n, "iterations": entry.samples.iterations}
@@ -69,7 +69,7 @@ def _numbers(entry: Entry) -> dict[str, Any]:
     return found
 
 
-def _comparison(entry: Entry) -> dict[str, Any]:
+def _comparison(entry: ExportedCase) -> dict[str, Any]:
     """Of run times."""
     c = entry.run
     if c is None:

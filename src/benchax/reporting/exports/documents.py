@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchax.codec import encode_comparison, to_document
-from benchax.reporting.exports.entries import Entry, strict_json
+from benchax.reporting.exports.entries import ExportedCase, strict_json
 
 
-def text(found: Sequence[Entry]) -> str:
+def text(found: Sequence[ExportedCase]) -> str:
     comparisons = [json.loads(encode_comparison(c)) for entry in found for c in entry.comparisons]
     measurements = [_document(entry) for entry in found]
     return strict_json({"measurements": measurements, "comparisons": comparisons}, indent=None)
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def _document(entry: ExportedCase) -> dict[str, Any]:
     summary = dataclasses.asdict(entry.summary) if entry.summary else None
     timer = {"timer": entry.samples.timer} if entry.samples else {"why": entry.why}
     return to_document(entry.m) | {"label": entry.label, "summary": summary, **timer}

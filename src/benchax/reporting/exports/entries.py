@@ -26,7 +26,7 @@ LEAST_S, GREATEST_S = 1e-18, 1e18
 
 
 @dataclass(frozen=True)
-class Entry:
+class ExportedCase:
     """A case, as exports tell of it."""
 
     label: str
@@ -87,7 +87,7 @@ class Entry:
 
 def entries(
     measurements: Sequence[Measurement], comparisons: Sequence[Comparison] = (), timer: str | None = None
-) -> list[Entry]:
+) -> list[ExportedCase]:
     """One for each measurement, in their order, with the comparisons of its case.
 
     Args:
@@ -103,7 +103,7 @@ def entries(
         )
     labels = unique([m.case for m in measurements])
     return [
-        Entry(label, m, *_times(m, timer), tuple(c for c in comparisons if c.case == m.case))
+        ExportedCase(label, m, *_times(m, timer), tuple(c for c in comparisons if c.case == m.case))
         for label, m in zip(labels, measurements, strict=True)
     ]
 
@@ -167,7 +167,7 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType]
 
 
-def known(facts: Mapping[str, Any]) -> dict[str, Any]:
+def drop_unknown(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Without those that are None."""
     return {name: value for name, value in facts.items() if value is not None}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchax.reporting.exports.entries import Entry, nanoseconds, strict_json
+from benchax.reporting.exports.entries import ExportedCase, nanoseconds, strict_json
 from benchax.units import seconds_range
 
 COUNTED = {
@@ -21,11 +21,11 @@ COUNTED = {
 """In words, and the unit."""
 
 
-def text(found: Sequence[Entry]) -> str:
+def text(found: Sequence[ExportedCase]) -> str:
     return strict_json([each for entry in found for each in _metrics(entry)])
 
 
-def _metrics(entry: Entry) -> Iterator[dict[str, Any]]:
+def _metrics(entry: ExportedCase) -> Iterator[dict[str, Any]]:
     if s := entry.summary:
         # Not "± x": the interval is not symmetric, and the action would scale x alone when units change.
         has_interval = s.low_s is not None and s.high_s is not None
@@ -38,7 +38,7 @@ def _metrics(entry: Entry) -> Iterator[dict[str, Any]]:
         yield {"name": f"{entry.label} · {words}", "value": value, "unit": unit}
 
 
-def _extra(entry: Entry) -> str:
+def _extra(entry: ExportedCase) -> str:
     env = entry.m.environment
     where = [env.device_kind if env.backend != "cpu" else env.processor, f"jax {env.jax}" if env.jax else ""]
     return "\n".join([entry.detail, *(part for part in where if part)])

@@ -13,12 +13,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from benchax.reporting.exports.entries import Entry, common_environment, known, nanoseconds
+from benchax.reporting.exports.entries import ExportedCase, common_environment, drop_unknown, nanoseconds
 
 NOT_MEASURED = math.nan
 
 
-def text(found: Sequence[Entry]) -> str:
+def text(found: Sequence[ExportedCase]) -> str:
     return (
         json.dumps(
             {"context": _context(found), "benchmarks": [_row(entry, i) for i, entry in enumerate(found)]}, indent=2
@@ -27,7 +27,7 @@ def text(found: Sequence[Entry]) -> str:
     )
 
 
-def _context(found: Sequence[Entry]) -> dict[str, Any]:
+def _context(found: Sequence[ExportedCase]) -> dict[str, Any]:
     env = common_environment([entry.m for entry in found])
     date = min((entry.m.started_at for entry in found), default=None)
     context = {
@@ -38,10 +38,10 @@ def _context(found: Sequence[Entry]) -> dict[str, Any]:
         "json_schema_version": 1,
     }
     facts = ("benchax", "jax", "jaxlib", "backend", "device_kind", "processor", "commit")  # free keys are texts
-    return known(context | {name: str(env[name]) for name in facts if name in env})
+    return drop_unknown(context | {name: str(env[name]) for name in facts if name in env})
 
 
-def _row(entry: Entry, index: int) -> dict[str, Any]:
+def _row(entry: ExportedCase, index: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": entry.label,
         "family_index": index,
@@ -55,7 +55,7 @@ def _row(entry: Entry, index: int) -> dict[str, Any]:
     return row | _times(entry) | _counters(entry)
 
 
-def _times(entry: Entry) -> dict[str, Any]:
+def _times(entry: ExportedCase) -> dict[str, Any]:
     unit = {"time_unit": "ns", "label": entry.detail}
     if entry.samples is None or entry.summary is None:
         why = {"error_occurred": True, "error_message": entry.why}
@@ -64,7 +64,7 @@ def _times(entry: Entry) -> dict[str, Any]:
     return {"iterations": calls, "real_time": nanoseconds(entry.summary.median_s), "cpu_time": NOT_MEASURED} | unit
 
 
-def _counters(entry: Entry) -> dict[str, Any]:
+def _counters(entry: ExportedCase) -> dict[str, Any]:
     s = entry.summary
     times = {"low_95_s": s.low_s, "high_95_s": s.high_s} if s else {}
-    return known(times | {"compile_s": entry.compile_s} | entry.counted)
+    return drop_unknown(times | {"compile_s": entry.compile_s} | entry.counted)

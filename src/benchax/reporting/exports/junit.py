@@ -14,13 +14,13 @@ from xml.etree.ElementTree import Element, SubElement
 
 from benchax.model import Comparison, Failure
 from benchax.reporting.comparisons import sentence
-from benchax.reporting.exports.entries import Entry, common_environment, is_alarm, known
+from benchax.reporting.exports.entries import ExportedCase, common_environment, drop_unknown, is_alarm
 
 # Everything outside of Char in XML 1.0, 2.2.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def text(found: Sequence[Entry]) -> str:
+def text(found: Sequence[ExportedCase]) -> str:
     root = Element("testsuites", name="benchax")
     suite = SubElement(root, "testsuite", name="benchax")
     env = common_environment([entry.m for entry in found])
@@ -50,13 +50,13 @@ def _count(suite: Element) -> None:
         suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
 
 
-def _case(entry: Entry) -> Element:
+def _case(entry: ExportedCase) -> Element:
     case = Element("testcase", classname=xml_text(entry.m.case.name), name=xml_text(entry.label))
     if entry.summary:
         case.set("time", f"{entry.summary.median_s:.9f}")
     _properties(case, entry)
     if entry.m.failure:
-        _failed(case, entry.m.failure)
+        _add_failure(case, entry.m.failure)
     elif alarms := [c for c in entry.comparisons if is_alarm(c)]:
         _slower(case, alarms)
     elif entry.samples is None:
@@ -65,7 +65,7 @@ def _case(entry: Entry) -> Element:
     return case
 
 
-def _failed(case: Element, failure: Failure) -> None:
+def _add_failure(case: Element, failure: Failure) -> None:
     tag = "skipped" if failure.kind == "not_run" else "error"
     found = SubElement(case, tag, type=failure.kind, message=xml_text(f"in {failure.stage}: {failure.message}"))
     found.text = xml_text("\n".join(part for part in (failure.advice, failure.traceback) if part))
@@ -77,10 +77,10 @@ def _slower(case: Element, alarms: Sequence[Comparison]) -> None:
     SubElement(case, "failure", type="slower", message=xml_text(said[0])).text = xml_text("\n".join(said))
 
 
-def _properties(case: Element, entry: Entry) -> None:
+def _properties(case: Element, entry: ExportedCase) -> None:
     s = entry.summary
     times = {"median_s": s.median_s, "low_95_s": s.low_s, "high_95_s": s.high_s} if s else {}
-    numbers = known(times | {"compile_s": entry.compile_s} | entry.counted)
+    numbers = drop_unknown(times | {"compile_s": entry.compile_s} | entry.counted)
     if numbers:
         properties = SubElement(case, "properties")
         for name, value in numbers.items():

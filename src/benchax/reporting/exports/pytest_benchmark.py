@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchax.model import Measurement, Samples
-from benchax.reporting.exports.entries import Entry, common_environment, known, plain, strict_json
+from benchax.reporting.exports.entries import ExportedCase, common_environment, drop_unknown, plain, strict_json
 
 VERSION = "5.3.1"
 """Whose keys are written."""
 
 
-def text(found: Sequence[Entry]) -> str:
+def text(found: Sequence[ExportedCase]) -> str:
     rows = [entry.m for entry in found if entry.samples]
     env = common_environment(rows)
     document = {
@@ -38,10 +38,10 @@ def _machine(env: dict[str, Any]) -> dict[str, Any]:
         "processor": env.get("processor"),
         "system": env.get("os"),
         "python_version": env.get("python"),
-        "cpu": known({"brand_raw": env.get("processor"), "count": env.get("cores")}),
+        "cpu": drop_unknown({"brand_raw": env.get("processor"), "count": env.get("cores")}),
     }
     jax = {name: env.get(name) for name in ("benchax", "jax", "jaxlib", "backend", "device_kind")}
-    return known(facts | jax)
+    return drop_unknown(facts | jax)
 
 
 def _commit(env: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _commit(env: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _benchmark(entry: Entry, samples: Samples) -> dict[str, Any]:
+def _benchmark(entry: ExportedCase, samples: Samples) -> dict[str, Any]:
     m = entry.m
     params = {key: plain(value) for key, value in m.case.params}
     readings = [value for each in m.series_of(samples.timer) for value in each.per_call_s]
@@ -71,11 +71,11 @@ def _benchmark(entry: Entry, samples: Samples) -> dict[str, Any]:
     }
 
 
-def _extra(entry: Entry) -> dict[str, Any]:
+def _extra(entry: ExportedCase) -> dict[str, Any]:
     m, s = entry.m, entry.summary
     times = {"median_low_95_s": s.low_s, "median_high_95_s": s.high_s} if s else {}
     what = {"case": m.case.name, "variant": m.case.variant or None, "signature": m.signature or None}
-    return known(what | times | {"compile_s": entry.compile_s} | entry.counted | _where(m))
+    return drop_unknown(what | times | {"compile_s": entry.compile_s} | entry.counted | _where(m))
 
 
 def _where(m: Measurement) -> dict[str, Any]:

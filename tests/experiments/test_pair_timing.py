@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from benchax.case import make_case
 from benchax.experiments.functions import Converted
-from benchax.experiments.timing import Duel, timed
+from benchax.experiments.pair_timing import Pair, time_pairs
 from benchax.options import resolve
 from benchax.pairing.session import Effort
 
@@ -19,7 +19,7 @@ def test_inputs_that_cannot_be_laid_beside_others_are_a_failure_and_no_exception
     case = make_case(compiled, ("f32[3]",), name="built")
     other = replace(case, inputs=Converted(case, 0, "bfloat16"))
 
-    found = timed([Duel("bf16", "baseline", case, "bf16", other)], resolve(), Effort(), lambda text: None)
+    found = time_pairs([Pair("bf16", "baseline", case, "bf16", other)], resolve(), Effort(), lambda text: None)
 
     assert found["bf16"].failure is not None
     assert "cannot be reached" in found["bf16"].why
@@ -27,4 +27,4 @@ def test_inputs_that_cannot_be_laid_beside_others_are_a_failure_and_no_exception
 
 
 def test_nothing_to_compare_starts_nothing() -> None:
-    assert timed([], resolve(), Effort(), lambda text: None) == {}
+    assert time_pairs([], resolve(), Effort(), lambda text: None) == {}

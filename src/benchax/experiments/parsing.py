@@ -32,7 +32,7 @@ MOST_VALUES = 64
 
 
 @dataclass(frozen=True)
-class Axis:
+class CommonAxis:
     """An axis of every array in an argument."""
 
     argument: int | str
@@ -96,7 +96,7 @@ def sizes(variant: str, given: Any) -> tuple[int, ...]:
     """
     words = given.split(",") if isinstance(given, str) else given
     try:
-        found = {size for word in words for size in _doubled(str(word).strip())}
+        found = {size for word in words for size in _double(str(word).strip())}
     except (TypeError, ValueError):
         raise UsageError(
             f"{variant} is given the sizes {given!r}", "whole numbers from 1 up: 100,130,200 or 1..256"
@@ -105,7 +105,7 @@ def sizes(variant: str, given: Any) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _doubled(word: str) -> list[int]:
+def _double(word: str) -> list[int]:
     first, dots, last = word.partition("..")
     low, high = int(first), int(last if dots else first)
     if not 1 <= low <= high < 2**31:
@@ -124,7 +124,7 @@ def arguments(case: Case, inputs: Inputs) -> dict[str, int | str]:
     return {argument_name(case.fn, key): key for key in keys if key not in inputs.static}
 
 
-def axes(variant: str, text: str, case: Case, inputs: Inputs) -> tuple[Axis, ...]:
+def axes(variant: str, text: str, case: Case, inputs: Inputs) -> tuple[CommonAxis, ...]:
     """x.0+w.1 as axes; x alone is its first one.
 
     Raises:
@@ -134,20 +134,20 @@ def axes(variant: str, text: str, case: Case, inputs: Inputs) -> tuple[Axis, ...
     return tuple(_axis(variant, word.strip(), permitted, inputs) for word in text.split("+"))
 
 
-def _axis(variant: str, word: str, permitted: Mapping[str, int | str], inputs: Inputs) -> Axis:
+def _axis(variant: str, word: str, permitted: Mapping[str, int | str], inputs: Inputs) -> CommonAxis:
     name, dot, number = word.rpartition(".")
     name, number = (name, number) if dot else (word, "0")
-    key = named(variant, name, permitted)
+    key = find_argument(variant, name, permitted)
     if not number.isdecimal():
         raise UsageError(f"{variant} is given {word!r}", "an argument, or one with the number of an axis: x.1")
     axis = int(number) if len(number) < 4 else 1000
     leaves = array_leaves(value_of(inputs, key))
     if not leaves or any(leaf.ndim <= axis for leaf in leaves):
         raise UsageError(f"{variant} is given {word!r}: {name!r} has no axis {number}", "an axis that its arrays have")
-    return Axis(key, axis)
+    return CommonAxis(key, axis)
 
 
-def named(variant: str, word: str, permitted: Mapping[str, int | str]) -> int | str:
+def find_argument(variant: str, word: str, permitted: Mapping[str, int | str]) -> int | str:
     """The argument of that name, or at that position.
 
     Raises:

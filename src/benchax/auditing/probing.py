@@ -10,9 +10,9 @@ from benchax.auditing.evidence import Evidence
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.executors.pool import Pool
-from benchax.experiments.base import Seen
-from benchax.experiments.judging import speedup
-from benchax.experiments.study import Side, study
+from benchax.experiments.base import Observation
+from benchax.experiments.study import StudySide, study
+from benchax.experiments.variant_rows import speedup
 from benchax.model import Comparison
 from benchax.options import resolve
 
@@ -27,16 +27,16 @@ class Tried(NamedTuple):
     comparison: Comparison | None
 
 
-def tried(e: Evidence, name: str, variant: Case, baseline: Case | None = None) -> Tried:
+def try_variant(e: Evidence, name: str, variant: Case, baseline: Case | None = None) -> Tried:
     """Compares run times. Nothing measured is a sentence here, for the finding stands on other evidence."""
     try:
         comparison = e.compare(name, variant, baseline)
     except NotMeasured as error:
         return Tried(None, f"{name}: gain not measured, because {error.problem}", None)
-    return Tried(measured_gain(comparison), f"{name}: {_said(comparison)}", comparison)
+    return Tried(measured_gain(comparison), f"{name}: {_describe(comparison)}", comparison)
 
 
-def _said(c: Comparison) -> str:
+def _describe(c: Comparison) -> str:
     if c.verdict == "unclear":
         return f"time unclear{f': {c.why}' if c.why else ''}"
     if c.verdict == "same":
@@ -52,7 +52,7 @@ def with_bytes(gain: Gain | None, size_bytes: int, text: str) -> Gain:
     return replace(gain, text=f"{gain.text}; {added[2] if gain.text.startswith(added[0]) else text}", bytes=size_bytes)
 
 
-def looked(e: Evidence, name: str, variant: Case) -> tuple[Seen, Seen]:
+def probe(e: Evidence, name: str, variant: Case) -> tuple[Observation, Observation]:
     """(the function, the variant), each built and run once in another process, with their errors against float64.
 
     Raises:
@@ -63,7 +63,7 @@ def looked(e: Evidence, name: str, variant: Case) -> tuple[Seen, Seen]:
     options = resolve(
         {"store": "off", "memory": False, "seed": e.seed, "timeout_s": e.timeout_s}, project=e.case.folder
     )
-    sides = [Side("as it is", e.plain_case), Side(name, variant)]
+    sides = [StudySide("as it is", e.plain_case), StudySide(name, variant)]
     with Pool() as pool:
         found = study(pool, sides, options, lambda text: None)
     for side in sides:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchax.case import make_case
 from benchax.discovery import resolve_target
 from benchax.errors import UsageError
-from benchax.experiments.asked import Axis, arguments, axes, halves, named_objects, sizes, values
+from benchax.experiments.parsing import CommonAxis, arguments, axes, halves, named_objects, sizes, values
 from benchax.measuring.inputs import make_inputs
 
 
@@ -77,8 +77,8 @@ def test_arguments_go_by_name_or_position_and_static_ones_have_no_axes() -> None
     inputs = make_inputs(case, 0)
 
     assert arguments(case, inputs) == {"x": 0, "w": "w"}
-    assert axes("shapes", "x.1+w", case, inputs) == (Axis(0, 1), Axis("w", 0))
-    assert axes("shapes", "0", case, inputs) == (Axis(0, 0),)
+    assert axes("shapes", "x.1+w", case, inputs) == (CommonAxis(0, 1), CommonAxis("w", 0))
+    assert axes("shapes", "0", case, inputs) == (CommonAxis(0, 0),)
     with pytest.raises(UsageError, match="'n'"):
         axes("shapes", "n", case, inputs)
     with pytest.raises(UsageError, match="has no axis 2"):

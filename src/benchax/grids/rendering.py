@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchax.model import Absent
 from benchax.reporting import heatmap, terminal
 from benchax.reporting.estimates import estimate
-from benchax.reporting.tables import Grid, Style
+from benchax.reporting.tables import Style, TextGrid
 from benchax.units import number
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ _FAULTS = ("crashed", "error", "wrong_shape", "out_of_memory")
 
 def text(g: GridResult) -> str:
     """As wide as it needs to be; no row is broken."""
-    return terminal.to_text(rendered(g))
+    return terminal.to_text(render(g))
 
 
-def rendered(g: GridResult) -> RenderableType:
+def render(g: GridResult) -> RenderableType:
     """For a console."""
     from rich.console import Group  # noqa: PLC0415 - only what is shown needs it
 
@@ -39,12 +39,12 @@ def rendered(g: GridResult) -> RenderableType:
     return Group(*parts)
 
 
-def table(g: GridResult) -> Grid:
+def table(g: GridResult) -> TextGrid:
     """A line per data point, a column per function."""
     functions, labels = g.functions[:MOST_FUNCTIONS], g.data[:MOST_POINTS]
     lines = [(_one_line(str(d)), *(cell_text(g.by_key[f, d]) for f in functions)) for d in labels]
     styles: tuple[Style, ...] = tuple(_style([g.by_key[f, d] for f in functions]) for d in labels)
-    return Grid((g.axis, *map(_one_line, functions)), tuple(lines), styles)
+    return TextGrid((g.axis, *map(_one_line, functions)), tuple(lines), styles)
 
 
 def _style(cells: Iterable[Cell]) -> Style:
@@ -66,10 +66,10 @@ def cell_text(cell: Cell) -> str:
 
 def remarks(g: GridResult) -> list[str]:
     """The sentences below the table."""
-    return [line for line in (_cut(g), _words(g), _differences(g), total(g)) if line]
+    return [line for line in (_describe_omitted(g), _words(g), _differences(g), total(g)) if line]
 
 
-def _cut(g: GridResult) -> str:
+def _describe_omitted(g: GridResult) -> str:
     parts = []
     if len(g.data) > MOST_POINTS:
         parts.append(f"{MOST_POINTS} of {len(g.data)} data points")
@@ -83,7 +83,7 @@ def _words(g: GridResult) -> str:
     said: dict[tuple[str, str], list[str]] = {}
     for cell in g.cells:
         if cell.status not in ("ok", "not_run"):
-            said.setdefault((cell.function, _shortened(cell.message)), []).append(str(cell.data))
+            said.setdefault((cell.function, _truncate(cell.message)), []).append(str(cell.data))
     lines = [f"{function}[{_points(g, at)}]  {what}" for (function, what), at in said.items()]
     if len(lines) > MOST_WORDS:
         lines = [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
@@ -95,7 +95,7 @@ def _words(g: GridResult) -> str:
 def _points(g: GridResult, labels: list[str]) -> str:
     if len(labels) == len(g.data) > 1:
         return f"all {g.axis}"
-    return f"{g.axis}={_shortened(', '.join(labels), 60)}"
+    return f"{g.axis}={_truncate(', '.join(labels), 60)}"
 
 
 def _differences(g: GridResult) -> str:
@@ -167,6 +167,6 @@ def _one_line(label: str) -> str:
     return " ".join(label.split()) or label
 
 
-def _shortened(words: str, most: int = LONGEST_WORD) -> str:
+def _truncate(words: str, most: int = LONGEST_WORD) -> str:
     flat = " ".join(words.split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"

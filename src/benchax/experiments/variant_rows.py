@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchax.experiments.base import Prepared, Seen
+from benchax.experiments.base import Observation, PreparedVariant
 from benchax.model import Absent, Comparison, Failure
 from benchax.results.experiment import Contribution, Errors, Status, VariantRow
 from benchax.units import number, percent, seconds, seconds_range, size
@@ -14,7 +14,7 @@ COMPARED_ELSEWHERE = ("outputs-differ",)
 """Remarks of a comparison that say, by other rules, what the errors say."""
 
 
-def seen_row(name: str, title: str, seen: Seen) -> VariantRow:
+def seen_row(name: str, title: str, seen: Observation) -> VariantRow:
     """All but verdicts."""
     build = () if seen.build_s is not None else (Absent("compile_s", "nothing is compiled as a whole"),)
     plan = () if seen.plan.predicted_peak_bytes is not None else (Absent("peak_bytes", "there is no compiler's plan"),)
@@ -40,7 +40,7 @@ def refused_row(name: str, title: str, status: Status, reason: str) -> VariantRo
     return VariantRow(name, title, status, reason, sentence=reason, absent=(Absent("comparison", reason),))
 
 
-def wrongness(prepared: Prepared, seen: Seen, baseline: Seen) -> str:
+def wrongness(prepared: PreparedVariant, seen: Observation, baseline: Observation) -> str:
     """Why the results are wrong; empty where they are not. The baseline's own error is no fault of a variant."""
     found, own = seen.errors, baseline.errors or Errors("baseline", 0.0, 0.0)
     if found is None:
@@ -68,7 +68,7 @@ def same_program(row: VariantRow) -> VariantRow:
     return replace(row, reason="same program", sentence=SAME_PROGRAM, absent=(*row.absent, absent))
 
 
-def compared(row: VariantRow, comparison: Comparison, baseline: VariantRow) -> VariantRow:
+def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow) -> VariantRow:
     """With its verdict, or why there is none."""
     kept = tuple(remark for remark in comparison.remarks if remark.code not in COMPARED_ELSEWHERE)
     comparison = replace(comparison, remarks=kept, numerics=None)
@@ -147,7 +147,13 @@ def contribution(name: str, comparison: Comparison | None, everything: VariantRo
         for ratio in (comparison.ratio, comparison.low, comparison.high)
     )
     return Contribution(
-        name, comparison, middle, low, high, saved_bytes, _contributed(comparison, middle, low, high, saved_bytes)
+        name,
+        comparison,
+        middle,
+        low,
+        high,
+        saved_bytes,
+        _describe_contribution(comparison, middle, low, high, saved_bytes),
     )
 
 
@@ -155,7 +161,7 @@ def _in_order(a: float, b: float) -> tuple[float, float]:
     return min(a, b), max(a, b)
 
 
-def _contributed(
+def _describe_contribution(
     c: Comparison, saved: float | None, low: float | None, high: float | None, saved_bytes: int | None
 ) -> str:
     words = {"slower": "saves", "faster": "costs", "same": "makes no difference", "unclear": "unclear"}

@@ -77,9 +77,9 @@ def differences(
     """
     if other.startswith("ref:"):
         with _of_commit(other.removeprefix("ref:"), asked) as (label, found):
-            return _paired(cases, found, label)
+            return _pair(cases, found, label)
     if version := _VERSION.fullmatch(other):
-        return _paired(cases, _of_version(version[1], asked, say), f"jax {version[1]}")
+        return _pair(cases, _of_version(version[1], asked, say), f"jax {version[1]}")
     one = _only(cases, other)
     mine, theirs = inspect_case(one), inspect_case(_other_case(asked, other))
     return [difference(mine, theirs)]
@@ -153,7 +153,7 @@ def inspected_by(launch: Launch, asked: Asked) -> list[Inspection]:
     return [codec.decode_inspection(line) for line in done.stdout.splitlines()]
 
 
-def _paired(cases: Sequence[Case], found: Sequence[Inspection], label: str) -> list[Difference]:
+def _pair(cases: Sequence[Case], found: Sequence[Inspection], label: str) -> list[Difference]:
     """The other side first, by name."""
     theirs = {each.name: each for each in found}
     pairs = [(case, theirs[case.id.label]) for case in cases if case.id.label in theirs]
@@ -161,8 +161,10 @@ def _paired(cases: Sequence[Case], found: Sequence[Inspection], label: str) -> l
         names = ", ".join(repr(case.id.label) for case in cases)
         raise UsageError(f"{label} has none of the cases {names}", "a case of one name on both sides")
     found_here = [(other, inspect_case(case)) for case, other in pairs]
-    return [difference(other, mine, (_called(label, other), _called("now", mine))) for other, mine in found_here]
+    return [
+        difference(other, mine, (_call_label(label, other), _call_label("now", mine))) for other, mine in found_here
+    ]
 
 
-def _called(label: str, found: Inspection) -> str:
+def _call_label(label: str, found: Inspection) -> str:
     return f"{label}: {found.name}({found.signature})"

@@ -15,9 +15,10 @@ import benchax
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.pool import shared_pool
-from benchax.experiments import run as runs
-from benchax.experiments.base import Prepared
-from benchax.experiments.timing import Duel
+from benchax.experiments.base import PreparedVariant
+from benchax.experiments.experiment import run_experiment
+from benchax.experiments.lab import Lab
+from benchax.experiments.pair_timing import Pair
 from benchax.experiments.variants import VARIANTS
 from benchax.model import Version
 from benchax.options import resolve
@@ -35,9 +36,9 @@ class Times:
 
     def __init__(self, **ratios: float) -> None:
         self.ratios = ratios
-        self.duels: list[Duel] = []
+        self.duels: list[Pair] = []
 
-    def __call__(self, duels: Sequence[Duel], *_: Any) -> dict[str, Any]:
+    def __call__(self, duels: Sequence[Pair], *_: Any) -> dict[str, Any]:
         self.duels += duels
         return {
             duel.name: by_hand(
@@ -51,8 +52,8 @@ class Times:
 
 
 def tried(fn: Any, *args: Any, variants: Sequence[str] | None, times: Times | None = None, **more: Any) -> Experiment:
-    request = runs.Request(resolve(), more.pop("given", {}), timed=times or Times())
-    return runs.run(make_case(fn, args), variants, request, **more)
+    request = Lab(resolve(), more.pop("given", {}), timed=times or Times())
+    return run_experiment(make_case(fn, args), variants, request, **more)
 
 
 def test_a_variant_is_looked_at_compared_and_told_in_a_sentence() -> None:
@@ -201,13 +202,13 @@ class Sweep:
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome
 
-    def prepare(self, case: Any, given: Any) -> Prepared:
+    def prepare(self, case: Any, given: Any) -> PreparedVariant:
         def measure(tell: Any) -> Any:
             if isinstance(self.outcome, Exception):
                 raise self.outcome
             return self.outcome
 
-        return Prepared(case, measure=measure)
+        return PreparedVariant(case, measure=measure)
 
 
 def test_a_variant_that_measures_by_itself_gives_its_own_curve(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import pytest
 from comparisons_by_hand import compared as by_hand
 
 from benchax.case import make_case
-from benchax.experiments import judging
-from benchax.experiments.base import Prepared, Seen
+from benchax.experiments import variant_rows
+from benchax.experiments.base import Observation, PreparedVariant
 from benchax.model import Failure, Memory, Remark
 from benchax.results.experiment import Errors, VariantRow
 
@@ -15,9 +15,9 @@ MIB = 2**20
 CASE = make_case(abs, (1,))
 
 
-def seen(errors: Errors | None = None, peak: int | None = 2 * MIB, bound: float = 3.5e-4) -> Seen:
+def seen(errors: Errors | None = None, peak: int | None = 2 * MIB, bound: float = 3.5e-4) -> Observation:
     plan = Memory(predicted_peak_bytes=peak, temp_bytes=0)
-    return Seen("f32[8]", 0.1, "digest", plan, None, "f32[8]", errors, bound, None)
+    return Observation("f32[8]", 0.1, "digest", plan, None, "f32[8]", errors, bound, None)
 
 
 def float64(max_rel: float | None, **more: int) -> Errors:
@@ -25,7 +25,7 @@ def float64(max_rel: float | None, **more: int) -> Errors:
 
 
 def row(peak: int | None, max_rel: float = 1e-7, name: str = "bf16") -> VariantRow:
-    return judging.seen_row(name, "title", seen(float64(max_rel), peak))
+    return variant_rows.seen_row(name, "title", seen(float64(max_rel), peak))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def row(peak: int | None, max_rel: float = 1e-7, name: str = "bf16") -> VariantR
 def test_results_are_wrong_beyond_the_tolerance_and_the_error_of_the_function_itself(
     tolerance, now, before, why
 ) -> None:
-    found = judging.wrongness(Prepared(CASE, tolerance), seen(now), seen(before))
+    found = variant_rows.wrongness(PreparedVariant(CASE, tolerance), seen(now), seen(before))
 
     assert found.startswith(why)
     assert bool(found) == bool(why)
@@ -60,13 +60,13 @@ def test_results_are_wrong_beyond_the_tolerance_and_the_error_of_the_function_it
     ],
 )
 def test_a_sentence_says_gains_losses_and_errors(ratio, peak, max_rel, expected) -> None:
-    found = judging.compared(row(peak, max_rel), by_hand(1, ratio), row(2 * MIB))
+    found = variant_rows.add_comparison(row(peak, max_rel), by_hand(1, ratio), row(2 * MIB))
 
     assert found.sentence.startswith(expected)
 
 
 def test_an_unclear_verdict_claims_no_time() -> None:
-    found = judging.compared(row(None), by_hand(1, 0.9, verdict="unclear", why="too few samples"), row(None))
+    found = variant_rows.add_comparison(row(None), by_hand(1, 0.9, verdict="unclear", why="too few samples"), row(None))
 
     assert found.sentence == "time unclear: too few samples; equal results"
 
@@ -74,7 +74,7 @@ def test_an_unclear_verdict_claims_no_time() -> None:
 def test_a_side_that_failed_while_it_was_timed_is_a_failed_row() -> None:
     failure = Failure("out_of_memory", "rounds", "no memory left")
 
-    found = judging.compared(row(None), by_hand(1, None, failure=failure), row(None))
+    found = variant_rows.add_comparison(row(None), by_hand(1, None, failure=failure), row(None))
 
     assert (found.status, found.reason) == ("failed", "out of memory in rounds: no memory left")
 
@@ -82,7 +82,7 @@ def test_a_side_that_failed_while_it_was_timed_is_a_failed_row() -> None:
 def test_other_dtypes_of_outputs_are_told_by_the_errors_and_not_by_the_comparison() -> None:
     remark = Remark("outputs-differ", "error", "bf16 gives another result")
 
-    found = judging.compared(row(None), by_hand(1, 0.5, remarks=(remark,)), row(None))
+    found = variant_rows.add_comparison(row(None), by_hand(1, 0.5, remarks=(remark,)), row(None))
 
     assert found.comparison is not None
     assert found.comparison.remarks == ()
@@ -93,15 +93,15 @@ def test_other_dtypes_of_outputs_are_told_by_the_errors_and_not_by_the_compariso
     [(2.0, "saves 10.0 µs (9.80 – 10.2 µs)"), (0.5, "costs 5.00 µs (4.95 – 5.05 µs)"), (1.0, "makes no difference")],
 )
 def test_what_is_slower_without_a_variant_is_what_the_variant_saves(ratio, expected) -> None:
-    found = judging.contribution("donate", by_hand(1, ratio), row(1 * MIB), row(3 * MIB))
+    found = variant_rows.contribution("donate", by_hand(1, ratio), row(1 * MIB), row(3 * MIB))
 
     assert found.sentence == f"{expected}; saves 2.00 MiB"
     assert found.saved_bytes == 2 * MIB
 
 
 def test_a_contribution_that_was_not_measured_has_no_number() -> None:
-    failed = judging.refused_row("all but f16", "", "not_available", "the others cannot be on without it")
+    failed = variant_rows.refused_row("all but f16", "", "not_available", "the others cannot be on without it")
 
-    found = judging.contribution("f16", None, row(1 * MIB), failed)
+    found = variant_rows.contribution("f16", None, row(1 * MIB), failed)
 
     assert (found.saved_s, found.saved_bytes, found.sentence) == (None, None, "the others cannot be on without it")

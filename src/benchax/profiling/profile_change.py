@@ -24,7 +24,7 @@ _NO_VERDICT = Remark(
 )
 
 
-def compared(before: Profile, after: Profile) -> ProfileChange:
+def compare_profiles(before: Profile, after: Profile) -> ProfileChange:
     """What changed from `before` to `after`, per run of the programs where both profiles know their runs."""
     per: Per = "run" if before.runs and after.runs else "call"
     old, new = _by_origin(before), _by_origin(after)

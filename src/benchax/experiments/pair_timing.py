@@ -19,7 +19,7 @@ from benchax.pairing.session import Effort, Step
 
 
 @dataclass(frozen=True)
-class Duel:
+class Pair:
     """A pair; the comparison is of `other` against `one`."""
 
     name: str
@@ -30,8 +30,8 @@ class Duel:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def timed(
-    duels: Sequence[Duel], options: Options, effort: Effort, tell: Callable[[str], None]
+def time_pairs(
+    duels: Sequence[Pair], options: Options, effort: Effort, tell: Callable[[str], None]
 ) -> dict[str, Comparison]:
     """The comparison of run times of each duel, by its name."""
     found: dict[str, Comparison] = {}
@@ -41,7 +41,7 @@ def timed(
             with under(duel.settings):
                 contest = _contest(duel, options)
         except Exception as error:  # its inputs cannot be laid beside the others: a row says so
-            found[duel.name] = _failed(duel, error)
+            found[duel.name] = _fail(duel, error)
         else:
             contests.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = contest
     for settings, group in contests.items():
@@ -52,22 +52,22 @@ def timed(
     return found
 
 
-def _contest(duel: Duel, options: Options) -> Contest:
+def _contest(duel: Pair, options: Options) -> Contest:
     one, other = side_by_side(duel.one, duel.other, options.seed)
     sides = (Side(duel.one_label, one), Side(duel.other_label, other))
-    return Contest(_named(duel), sides, (Version(duel.one_label), Version(duel.other_label)), options)
+    return Contest(_pair_id(duel), sides, (Version(duel.one_label), Version(duel.other_label)), options)
 
 
-def _named(duel: Duel) -> CaseId:
+def _pair_id(duel: Pair) -> CaseId:
     """With the variant in its name, which progress shows."""
     return CaseId(duel.one.id.name, duel.one.id.params, duel.name, duel.one.id.tag)
 
 
-def _failed(duel: Duel, error: BaseException) -> Comparison:
+def _fail(duel: Pair, error: BaseException) -> Comparison:
     failure = diagnose(error, "preparing")
     versions = Version(duel.one_label), Version(duel.other_label)
     problem = error.problem if isinstance(error, BenchaxError) else failure.message
-    return Comparison(_named(duel), "run", *versions, "unclear", problem, failure=failure)
+    return Comparison(_pair_id(duel), "run", *versions, "unclear", problem, failure=failure)
 
 
 def _steps(tell: Callable[[str], None]) -> Callable[[Step], None]:

@@ -1,4 +1,4 @@
-"""`auditing/met.py`: real compilations, heard as JAX tells of them."""
+"""`auditing/recorder.py`: real compilations, heard as JAX tells of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.auditing.met import MOST_KEPT, Functions, Met
+from benchax.auditing.recorder import MOST_KEPT, FunctionRecorder, RecordedFunction
 
 
 @pytest.fixture
-def heard() -> Iterator[Callable[[], list[Met]]]:
-    functions = Functions()
+def heard() -> Iterator[Callable[[], list[RecordedFunction]]]:
+    functions = FunctionRecorder()
     yield functions.close
     functions.close()
 
 
-def test_shapes_and_static_values_are_kept_and_no_array(heard: Callable[[], list[Met]]) -> None:
+def test_shapes_and_static_values_are_kept_and_no_array(heard: Callable[[], list[RecordedFunction]]) -> None:
     @partial(jax.jit, static_argnames="times", donate_argnums=0)
     def step(state: Any, x: Any, scale: Any, times: int) -> Any:
         return jax.tree.map(lambda s: s * scale + times, state), x.sum()
@@ -37,7 +37,7 @@ def test_shapes_and_static_values_are_kept_and_no_array(heard: Callable[[], list
     assert met.why_not == ""
 
 
-def test_those_that_took_longest_to_compile_are_kept(heard: Callable[[], list[Met]]) -> None:
+def test_those_that_took_longest_to_compile_are_kept(heard: Callable[[], list[RecordedFunction]]) -> None:
     def long(x: Any) -> Any:
         for _ in range(200):
             x = jnp.sin(x) @ jnp.cos(x)
@@ -54,14 +54,14 @@ def test_those_that_took_longest_to_compile_are_kept(heard: Callable[[], list[Me
     assert [met.compile_s for met in kept] == sorted((met.compile_s for met in kept), reverse=True)
 
 
-def test_functions_that_one_line_makes_again_and_again_are_one(heard: Callable[[], list[Met]]) -> None:
+def test_functions_that_one_line_makes_again_and_again_are_one(heard: Callable[[], list[RecordedFunction]]) -> None:
     for turn in range(MOST_KEPT + 2):
         jax.jit(lambda x, turn=turn: x * turn)(jnp.ones(3))
 
     assert len(heard()) == 1
 
 
-def test_operations_and_what_runs_inside_a_function_are_not_kept(heard: Callable[[], list[Met]]) -> None:
+def test_operations_and_what_runs_inside_a_function_are_not_kept(heard: Callable[[], list[RecordedFunction]]) -> None:
     inner = jax.jit(lambda x: x * 3)
 
     @jax.jit
@@ -73,7 +73,7 @@ def test_operations_and_what_runs_inside_a_function_are_not_kept(heard: Callable
     assert [met.place.name for met in heard()] == ["outer"]
 
 
-def test_shardings_of_its_own_are_a_reason_not_to_look(heard: Callable[[], list[Met]]) -> None:
+def test_shardings_of_its_own_are_a_reason_not_to_look(heard: Callable[[], list[RecordedFunction]]) -> None:
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     jax.jit(lambda x: x + 4, in_shardings=here)(jnp.ones(3))
 
@@ -82,7 +82,7 @@ def test_shardings_of_its_own_are_a_reason_not_to_look(heard: Callable[[], list[
 
 
 def test_after_the_end_nothing_is_kept() -> None:
-    functions = Functions()
+    functions = FunctionRecorder()
     functions.close()
 
     jax.jit(lambda x: x - 5)(jnp.ones(3))

@@ -1,0 +1,146 @@
+"""A loop in five ways: Python, Python with a jitted body, a loop of XLA, unrolled, scan.
+
+The body is a function, `step(i, state)`. Used by `benchax.experiments.loops` and by the variant `loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from benchax.case import Case
+from benchax.errors import NotAvailable, UsageError
+from benchax.experiments import variant_rows
+from benchax.experiments.base import PreparedVariant
+from benchax.experiments.lab import BASELINE, Lab, judge_variants, without_flops
+from benchax.experiments.study import StudySide
+from benchax.results.experiment import Experiment, VariantRow
+
+MOST_UNROLLED = 1000
+LoopBody = Callable[[Any, Any], Any]
+Condition = Callable[[Any], Any]
+
+PLAIN = "a Python loop, operation by operation"
+TRIP_COUNT = "a trip count from 1 up, or a condition of the state"
+HOW_TO_GIVE = f"{TRIP_COUNT}: loop=50, loop=model.py:unfinished"
+
+
+@dataclass(frozen=True, eq=False)
+class InPython:
+    """The loop in Python. While it is traced (for the run in float64) it is a loop of XLA: nothing is unrolled."""
+
+    step: LoopBody
+    n: int | Condition
+    is_body_jitted: bool = False
+    is_unrolled: bool = False
+
+    def __call__(self, state: Any) -> Any:
+        is_traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(state))
+        if is_traced and not self.is_unrolled:
+            return InXla(self.step, self.n)(state)
+        i = 0
+        while self.n(state) if callable(self.n) else i < self.n:
+            state = self._body(i, state)
+            i += 1
+        return state
+
+    @cached_property
+    def _body(self) -> LoopBody:
+        return jax.jit(self.step) if self.is_body_jitted else self.step
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_body"}
+
+
+@dataclass(frozen=True, eq=False)
+class InXla:
+    """`fori_loop`, or `while_loop` for a condition."""
+
+    step: LoopBody
+    n: int | Condition
+
+    def __call__(self, state: Any) -> Any:
+        if not callable(self.n):
+            return jax.lax.fori_loop(0, self.n, self.step, state)
+        n = self.n
+        counted = jax.lax.while_loop(lambda s: n(s[1]), lambda s: (s[0] + 1, self.step(s[0], s[1])), (0, state))
+        return counted[1]
+
+
+@dataclass(frozen=True, eq=False)
+class InScan:
+    step: LoopBody
+    n: int
+
+    def __call__(self, state: Any) -> Any:
+        return jax.lax.scan(lambda s, i: (self.step(i, s), None), state, jax.numpy.arange(self.n))[0]
+
+
+@dataclass(frozen=True)
+class LoopForm:
+    """One way to write the loop, under a name."""
+
+    name: str
+    title: str
+
+    def apply(self, case: Case, step: LoopBody, n: int | Condition) -> PreparedVariant:
+        """Raises `NotAvailable` where the loop cannot be written so."""
+        whole = replace(case, jit=True, id=replace(case.id, variant=""))
+        if self.name == "inner-jit":
+            return PreparedVariant(replace(case, fn=InPython(step, n, is_body_jitted=True)))
+        if self.name == "lax-loop":
+            return PreparedVariant(replace(whole, fn=InXla(step, n)))
+        if callable(n):
+            raise NotAvailable("the trip count is not known while tracing")
+        if self.name == "scan":
+            return PreparedVariant(replace(whole, fn=InScan(step, n)))
+        if n > MOST_UNROLLED:
+            raise NotAvailable(f"more than {MOST_UNROLLED} iterations are not unrolled here; it has {n}")
+        return PreparedVariant(replace(whole, fn=InPython(step, n, is_unrolled=True)))
+
+
+LOOP_FORMS = (
+    LoopForm("inner-jit", "the Python loop with a jitted body"),
+    LoopForm("lax-loop", "jitted as a whole: jax.lax.fori_loop or while_loop"),
+    LoopForm("unrolled", "jitted as a whole: Python unrolls it while tracing"),
+    LoopForm("scan", "jitted as a whole: jax.lax.scan"),
+)
+
+
+def check_trip_count(said: str, n: Any, expected: str) -> int | Condition:
+    """Raises `UsageError`, which begins with `said`, for what is neither a trip count nor a condition."""
+    if callable(n) or (type(n) is int and n > 0):
+        return n
+    raise UsageError(said, expected)
+
+
+def measure_loop(case: Case, step: LoopBody, n: int | Condition, lab: Lab) -> Experiment:
+    """The loop of `case`, in Python, and its other forms, compared with it."""
+    titles = {form.name: form.title for form in LOOP_FORMS}
+    prepared: dict[str, PreparedVariant] = {}
+    rows: dict[str, VariantRow] = {}
+    for form in LOOP_FORMS:
+        try:
+            prepared[form.name] = form.apply(case, step, n)
+        except NotAvailable as error:
+            rows[form.name] = variant_rows.refused_row(form.name, form.title, "not_available", error.problem)
+    looked = lab.study_sides(
+        [StudySide(BASELINE, case), *(StudySide(form, one.case) for form, one in prepared.items())]
+    )
+    if BASELINE not in looked.seen:
+        row = variant_rows.failed_row(BASELINE, PLAIN, looked.failures[BASELINE])
+        return Experiment(case.id.label, "", row, environment=looked.environment)
+    seen = looked.seen[BASELINE]
+    baseline = variant_rows.seen_row(BASELINE, PLAIN, seen)
+    rows |= judge_variants(case, titles, prepared, looked, baseline, lab)
+    listed = tuple(
+        # Unrolled there is no loop, so that XLA counts all of it.
+        rows[form.name] if form.name == "unrolled" else without_flops(rows[form.name])
+        for form in LOOP_FORMS
+    )
+    return Experiment(case.id.label, seen.signature, baseline, listed, environment=looked.environment)
