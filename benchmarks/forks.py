@@ -23,7 +23,7 @@ from report import header, load, note, table
 from benchax.case import Case
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
-from benchax.measuring.paired import ENTRY, Request, Side
+from benchax.measuring.paired import ENTRY, PairedRequest, Side
 from benchax.model import CaseId
 
 KINDS = ("fork", "new process")
@@ -40,7 +40,7 @@ def one_process(pool: Pool, kernels: list[str], order: random.Random) -> dict[st
     found: dict[str, float] = {}
     for name in order.sample(kernels, len(kernels)):
         sides = (side("a", name), side("b", name))
-        ended = pool.run(Job(ENTRY, Request(sides, order_seed=order.randrange(2**31))))
+        ended = pool.run(Job(ENTRY, PairedRequest(sides, order_seed=order.randrange(2**31))))
         ns = ended.arrays[0]
         found[name] = float(np.median(np.log(ns[:, :, 1] / ns[:, :, 0])))
     return found

@@ -3,13 +3,13 @@ took?
 
 Claimed: from 1 MiB up within 0.5 MiB or 3 % of the truth, whichever is greater, one case after another in one process.
 Below about 0.5 MiB benchax says "not measured" and gives no number. What speaks against the claim is counted, not
-hidden: an un-jitted call may show more, since glibc can keep arrays below 32 MiB that were freed on the way
+hidden: an eager call may show more, since glibc can keep arrays below 32 MiB that were freed on the way
 (`replaced`).
 
 Each case (`memory_cases.py` argues the truth) is measured by `benchax.bench` several times over, all sizes in turns, so
 that every measurement finds the heap as another one left it. `error` is the worst repeat. Beside it, for one call each:
 
-    plan           JAX's memory_analysis: temporaries + outputs (knows no un-jitted call)
+    plan           JAX's memory_analysis: temporaries + outputs (knows no eager call)
     JAX peak       its peak_memory_in_bytes less the arguments
     RSS, maxrss    rise of psutil's RSS with the result still held, and of ru_maxrss: medians, in a process without
     benchax ptjb           what pytest-jax-bench stores, less the arguments; -1 is its "unknown"
@@ -178,7 +178,7 @@ def report(found: dict[Key, Found]) -> None:
     rows = [(name, f"{size:g}", *_cells(one)) for (name, size), one in found.items()]
     print("MiB above the input; benchax: median of the repeats, error: the worst of them")
     table(columns, rows)
-    for kind, is_jitted in (("compiled", True), ("un-jitted", False)):
+    for kind, is_jitted in (("compiled", True), ("eager", False)):
         names = {case.name for case in CASES if case.is_jitted is is_jitted}
         _judge(kind, {key: one for key, one in found.items() if key[0] in names and one.truth >= FROM_MIB})
 

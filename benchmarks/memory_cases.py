@@ -8,7 +8,7 @@ it (run-ahead), and how many exist at once would be a matter of luck. An array l
 until XLA gives it back.
 
     out, temp, temp+out, 2temp+out      compiled
-    held, replaced, reduced, returned   un-jitted
+    held, replaced, reduced, returned   eager
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The suite runs as `benchax run --processes 1` runs it: default options, every ro
 timed by a wrapper around it, exclusively (what a step calls and is listed itself is not counted twice). Groups:
 
     asked     tracing, lowering and compiling the function; building the programs that time it; the first run; warming
-              up; the time inside samples; the un-jitted run that the result is compared with
+              up; the time inside samples; the eager run that the result is compared with
     shown     further readings that have their own place in the row: memory, transfers, dispatch, the comparison of the
               results, the compiler's plan. They can be judged by what they cost here
     own       the rest: finding how many calls make a sample, deciding when to stop, noise, environment, remarks, store
@@ -51,7 +51,7 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("asked", "first run", stages, "first_run"),
     ("asked", "warm-up", engine, "warm_up"),
     ("asked", "warm-up", engine, "call_again"),
-    ("asked", "un-jitted run", verification, "_run"),
+    ("asked", "eager run", verification, "_run"),
     ("shown", "comparison of results", engine, "verify"),
     ("shown", "memory", engine, "_memory"),
     ("shown", "transfers", engine, "_transfers"),
@@ -64,8 +64,8 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("own", "when to stop", sampling, "decide"),
     ("own", "garbage collection", gc, "collect"),
     ("own", BETWEEN, engine, "collect"),
-    ("own", "prepare timers", loop.Loop, "prepare"),
-    ("own", "prepare timers", in_graph.InGraph, "prepare"),
+    ("own", "prepare timers", loop.LoopTimer, "prepare"),
+    ("own", "prepare timers", in_graph.InGraphTimer, "prepare"),
     ("own", "interval above zero?", engine, "believable"),
     ("own", "noise", noise, "start"),
     ("own", "noise", noise, "finish"),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import benchax
-from benchax.api import Outcome, run
+from benchax.api import RunOutcome, run
 from benchax.case import Case, make_case
 from benchax.errors import UsageError
 from benchax.model import Measurement
@@ -165,7 +165,7 @@ def test_the_reason_for_each_missing_stage_fits_what_was_given() -> None:
     eager = short(double, "f32[8]", jit=False)
 
     assert built.why_absent("stages.trace_s") == "it was given as a Compiled, which is built already"
-    assert eager.why_absent("stages.trace_s") == "it is measured un-jitted, operation by operation"
+    assert eager.why_absent("stages.trace_s") == "it is measured eagerly, operation by operation"
     assert eager.case.variant == "eager"
 
 
@@ -309,7 +309,7 @@ def cases(*fns: Callable[..., Any]) -> list[Case]:
 
 
 def test_a_row_is_stored_before_the_next_case_begins(project: Path) -> None:
-    outcome = Outcome()
+    outcome = RunOutcome()
     rows = run(cases(double, jnp.sin), call=SHORT | {"store": "rows"}, outcome=outcome)
 
     first = next(rows)
@@ -334,7 +334,7 @@ def test_rows_of_one_run_share_its_id_and_no_other() -> None:
 
 def test_rows_that_cannot_be_stored_are_given_out_and_listed(project: Path) -> None:
     (project / "taken").write_text("a file")
-    outcome = Outcome()
+    outcome = RunOutcome()
 
     rows = list(run(cases(broken, broken), call=SHORT | {"store": "taken"}, outcome=outcome))
 

@@ -47,26 +47,7 @@ NAMES = {
 }
 
 # Files that still have the word. The list only shrinks: a file that no longer has its word must leave it.
-EXCEPTIONS: dict[str, set[str]] = {
-    "benchax/executors/conversation.py": {"def drawn|shown|told|said"},
-    "benchax/measuring/diagnosis.py": {"un-jitted"},
-    "benchax/measuring/engine.py": {"un-jitted"},
-    "benchax/measuring/floor.py": {"un-jitted"},
-    "benchax/measuring/memory.py": {"un-jitted"},
-    "benchax/measuring/paired.py": {"un-jitted"},
-    "benchax/measuring/program.py": {"un-jitted"},
-    "benchax/measuring/purity.py": {"un-jitted"},
-    "benchax/measuring/remarks.py": {"un-jitted", "handed to another thread"},
-    "benchax/measuring/timers/embedding.py": {"un-jitted"},
-    "benchax/measuring/verification.py": {"un-jitted"},
-    "benchax/pairing/partners.py": {"def drawn|shown|told|said"},
-    "benchax/pairing/remarks.py": {"un-jitted", "handed to another thread"},
-    "benchax/stats/changepoints.py": {"moods"},
-    "benchax/store/schema.py": {"def drawn|shown|told|said"},
-    "pytest_jax_bench/plots.py": {"def drawn|shown|told|said"},
-    "pytest_jax_bench/plotting/custom.py": {"def drawn|shown|told|said"},
-    "pytest_jax_bench/plotting/drawing.py": {"def drawn|shown|told|said"},
-}
+EXCEPTIONS: dict[str, set[str]] = {}
 
 
 def _strings(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -100,7 +100,7 @@ def bench(
     otherwise = "; for benchax: set the option in [tool.benchax]"
     refuse_ambiguous("bench", fn, {**given, **named}, otherwise)
     case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit)
-    outcome = Outcome()
+    outcome = RunOutcome()
     (row,) = run([case], call=given, outcome=outcome)
     for problem in outcome.unstored:
         warnings.warn(f"the row was measured but not stored: {problem.error}", stacklevel=2)
@@ -116,7 +116,7 @@ class Unstored:
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What `run` could not put into its rows."""
 
     unstored: list[Unstored] = field(default_factory=list)
@@ -131,7 +131,7 @@ def run(
     command_line: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
     progress: Callable[[Case], Progress] = lambda case: quiet,
-    outcome: Outcome | None = None,
+    outcome: RunOutcome | None = None,
     run_id: str | None = None,
     keep: Callable[[Measurement, Options], None] | None = None,
 ) -> Iterator[Measurement]:
@@ -149,7 +149,7 @@ def run(
         UsageError: an option that is not permitted; before anything is measured.
     """
     listed = list(cases)
-    outcome = outcome if outcome is not None else Outcome()
+    outcome = outcome if outcome is not None else RunOutcome()
     options = [resolve(call, case.options, command_line, project=case.folder, defaults=defaults) for case in listed]
     for each in options:
         timers.parse(each.timer or "auto")
@@ -165,9 +165,9 @@ def run(
         yield row
 
 
-def store_together(rows: Sequence[tuple[Measurement, Options]]) -> Outcome:
+def store_together(rows: Sequence[tuple[Measurement, Options]]) -> RunOutcome:
     """Stores rows that belong together in a third of the time; positions in the outcome are those in `rows`."""
-    outcome = Outcome()
+    outcome = RunOutcome()
     with ExitStack() as stack:
         for where in dict.fromkeys(options.store for _, options in rows if options.store not in (None, "off")):
             stack.enter_context(opened(where).held_open())
@@ -180,7 +180,7 @@ def store_together(rows: Sequence[tuple[Measurement, Options]]) -> Outcome:
 opened = lru_cache(maxsize=4)(open_store)
 
 
-def _store(row: Measurement, options: Options, position: int, outcome: Outcome) -> None:
+def _store(row: Measurement, options: Options, position: int, outcome: RunOutcome) -> None:
     if options.store in (None, "off"):
         return
     try:

@@ -26,7 +26,7 @@ from benchax.measuring.stages import trace_only
 from benchax.measuring.timers.base import Subject
 from benchax.model import Comparison, Measurement, Metric
 from benchax.pairing import session
-from benchax.pairing.contest import Contest
+from benchax.pairing.contest import PairedRun
 from benchax.pairing.stored import with_rows
 from benchax.reporting.comparisons import interval, verdict
 from benchax.store.database import DatabaseStore
@@ -91,7 +91,7 @@ def _refuse(against: str, why: str) -> GateResult:
 # ---- what is compared -------------------------------------------------------------------------------------------
 
 
-def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: Case | None) -> Contest:
+def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: Case | None) -> PairedRun:
     """Raises `NotMeasured` where there is none, which says why."""
     if new is None or case is None:
         raise NotMeasured("only jitted functions have a program that could run again")
@@ -144,7 +144,7 @@ def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
 # ---- and how ----------------------------------------------------------------------------------------------------
 
 
-def compare_programs(contest: Contest, limits: Limits) -> list[Comparison]:
+def compare_programs(contest: PairedRun, limits: Limits) -> list[Comparison]:
     """Until the run time is clear, and compiling where it has a limit; changes of them are confirmed."""
     metrics: frozenset[Metric] = frozenset({*session.RUN, "compile"}) if "compile" in limits else session.RUN
     (found,) = session.compared([contest], session.Effort(metrics=metrics))

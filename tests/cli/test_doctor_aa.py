@@ -11,7 +11,7 @@ from comparisons_by_hand import compared
 
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.pairing import protocol
-from benchax.pairing.session import Progress, Step
+from benchax.pairing.session import Progress, SessionStep
 
 Doctor = Callable[..., Done]
 TRIALS = (Trial("steps", 0.0, compared(0, 1.0)), Trial("steps", 0.05, compared(1, 1.05)))
@@ -31,7 +31,7 @@ def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float
         def made_up(max_time_s: float, progress: Progress) -> Iterator[ErrorRates]:
             limits.append(max_time_s)
             for n in range(1, rounds + 1):
-                progress(Step(0, "steps", "rounds", 2, 2))
+                progress(SessionStep(0, "steps", "rounds", 2, 2))
                 yield ErrorRates(TRIALS * n, 4.0 * n)
             if is_stopped:
                 raise KeyboardInterrupt

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.comparing.judging import Evidence, Matter, change, confirmed, counted, judged, timed
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, change, confirmed, counted, judged, timed
 from benchax.model import Block, CaseId, Comparison, Failure, Remark, Version
 from benchax.stats.verdicts import CONFIRMING_ALPHA
 
-MATTER = Matter(
+MATTER = ComparisonContext(
     CaseId("f", (("n", 8),)), Version("old", "c0ffee"), Version("new"), remarks=(Remark("x", "info", "so it was"),)
 )
 
@@ -73,7 +73,7 @@ def test_the_candidates_time_is_the_baselines_times_the_ratio_whatever_its_own_m
 
 
 def test_one_program_is_the_same_without_a_number() -> None:
-    (found,) = judged(MATTER, Evidence(is_same_program=True))
+    (found,) = judged(MATTER, ComparisonEvidence(is_same_program=True))
 
     assert (found.verdict, found.method, found.why) == ("same", "same program", "the same program: nothing was timed")
     assert (found.ratio, found.low, found.candidate_value, found.blocks) == (None, None, None, ())
@@ -188,7 +188,7 @@ def test_what_the_compiler_does_not_say_is_not_compared(before: float | None, af
 
 
 def test_there_is_one_comparison_for_each_metric_of_which_something_is_known() -> None:
-    evidence = Evidence(blocks(1.0), blocks(1.5), {"peak": (8, 9), "flops": (None, None)})
+    evidence = ComparisonEvidence(blocks(1.0), blocks(1.5), {"peak": (8, 9), "flops": (None, None)})
 
     found = {c.metric: c.verdict for c in judged(MATTER, evidence)}
 
@@ -196,7 +196,7 @@ def test_there_is_one_comparison_for_each_metric_of_which_something_is_known() -
 
 
 def test_run_times_are_told_of_even_where_there_are_none() -> None:
-    (found,) = judged(MATTER, Evidence())
+    (found,) = judged(MATTER, ComparisonEvidence())
 
     assert (found.metric, found.verdict, found.why) == ("run", "unclear", "nothing was timed")
 
@@ -204,7 +204,7 @@ def test_run_times_are_told_of_even_where_there_are_none() -> None:
 def test_a_failure_is_the_only_comparison_and_no_number_beside_it() -> None:
     failure = Failure("out_of_memory", "build", "no 3 TiB here", "buy memory")
 
-    (found,) = judged(MATTER, Evidence(blocks(1.0), blocks(1.0), {"peak": (8, 9)}, failure))
+    (found,) = judged(MATTER, ComparisonEvidence(blocks(1.0), blocks(1.0), {"peak": (8, 9)}, failure))
 
     assert (found.metric, found.verdict, found.failure) == ("run", "unclear", failure)
     assert found.why == "out of memory in build: no 3 TiB here"
@@ -236,7 +236,7 @@ def test_a_change_that_new_data_do_not_show_loses_its_name(again: float, said: s
 
 
 def test_a_change_whose_second_measurement_failed_is_not_confirmed() -> None:
-    (failed,) = judged(MATTER, Evidence(failure=Failure("timeout", "rounds", "too long")))
+    (failed,) = judged(MATTER, ComparisonEvidence(failure=Failure("timeout", "rounds", "too long")))
 
     assert confirmed(named(1.1), failed).why.endswith("not confirmed (no ratio)")
 

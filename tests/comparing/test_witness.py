@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from comparisons_by_hand import HOST
 
-from benchax.comparing.judging import Matter, confirmed, timed
+from benchax.comparing.judging import ComparisonContext, confirmed, timed
 from benchax.model import Block, CaseId, Comparison, Environment, Version
 
 CPU = replace(HOST, backend="cpu", cores=2)
@@ -42,7 +42,9 @@ def blocks(
 
 
 def judge(found: list[Block], environment: Environment | None = CPU, resolution: float = 0.05) -> Comparison:
-    matter = Matter(CaseId("f"), Version("old"), Version("new"), environment=environment, resolution=resolution)
+    matter = ComparisonContext(
+        CaseId("f"), Version("old"), Version("new"), environment=environment, resolution=resolution
+    )
     return timed(matter, "run", found)
 
 

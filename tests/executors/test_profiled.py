@@ -11,7 +11,7 @@ import pytest
 
 from benchax.case import make_case
 from benchax.executors.pool import Pool
-from benchax.executors.profiled import LEAST_RUNS, MOST_RUNS, RENEWED_RUNS, Outcome, Request, record
+from benchax.executors.profiled import LEAST_RUNS, MOST_RUNS, RENEWED_RUNS, ProfilingOutcome, ProfilingRequest, record
 from benchax.profiling.program import ProgramRequest
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
@@ -24,20 +24,24 @@ def pool():
 
 
 @pytest.fixture
-def recorded(pool: Pool, tmp_path: Path) -> Callable[..., Outcome]:
-    def run(fn: Callable[..., Any], *args: Any, donate: Any = (), runs: int | None = None, **wish: Any) -> Outcome:
+def recorded(pool: Pool, tmp_path: Path) -> Callable[..., ProfilingOutcome]:
+    def run(
+        fn: Callable[..., Any], *args: Any, donate: Any = (), runs: int | None = None, **wish: Any
+    ) -> ProfilingOutcome:
         case = make_case(fn, args, name="case", donate=donate)
-        return record(Request(case, ProgramRequest(**{"folder": str(tmp_path), **wish}), runs=runs), 30.0, pool)
+        return record(
+            ProfilingRequest(case, ProgramRequest(**{"folder": str(tmp_path), **wish}), runs=runs), 30.0, pool
+        )
 
     return run
 
 
-def read(outcome: Outcome) -> Profile:
+def read(outcome: ProfilingOutcome) -> Profile:
     assert outcome.recorded.xplane is not None, outcome
     return profile_of(Path(outcome.recorded.xplane).read_bytes())
 
 
-def test_runs_that_were_asked_for_are_recorded_and_no_other(recorded: Callable[..., Outcome]) -> None:
+def test_runs_that_were_asked_for_are_recorded_and_no_other(recorded: Callable[..., ProfilingOutcome]) -> None:
     outcome = recorded(lambda x: jnp.sin(x) @ x, "f32[32,32]", runs=7)
 
     found = read(outcome)
@@ -48,21 +52,23 @@ def test_runs_that_were_asked_for_are_recorded_and_no_other(recorded: Callable[.
     assert found.compile_s is None
 
 
-def test_without_a_wish_there_are_some_runs_and_not_too_many(recorded: Callable[..., Outcome]) -> None:
+def test_without_a_wish_there_are_some_runs_and_not_too_many(recorded: Callable[..., ProfilingOutcome]) -> None:
     outcome = recorded(lambda x: x + 1, "f32[8]")
 
     assert LEAST_RUNS <= outcome.runs <= MOST_RUNS
     assert len(read(outcome).steps) == outcome.runs
 
 
-def test_a_case_that_takes_its_buffers_runs_on_copies_that_are_not_recorded(recorded: Callable[..., Outcome]) -> None:
+def test_a_case_that_takes_its_buffers_runs_on_copies_that_are_not_recorded(
+    recorded: Callable[..., ProfilingOutcome],
+) -> None:
     outcome = recorded(lambda x: x + 1, "f32[1000]", donate=0)
 
     assert outcome.runs == RENEWED_RUNS
     assert {run.module for run in read(outcome).runs} == {"jit_case"}
 
 
-def test_recording_ends_when_its_time_is_over_and_so_do_the_runs(recorded: Callable[..., Outcome]) -> None:
+def test_recording_ends_when_its_time_is_over_and_so_do_the_runs(recorded: Callable[..., ProfilingOutcome]) -> None:
     outcome = recorded(lambda x: jnp.sin(x) @ x, "f32[32,32]", runs=10_000_000, duration_s=0.1)
 
     assert outcome.recorded.stopped_by == "duration"
@@ -70,14 +76,16 @@ def test_recording_ends_when_its_time_is_over_and_so_do_the_runs(recorded: Calla
     assert len(read(outcome).runs) >= outcome.runs
 
 
-def test_a_memory_profile_is_kept_on_request(recorded: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_a_memory_profile_is_kept_on_request(recorded: Callable[..., ProfilingOutcome], tmp_path: Path) -> None:
     recorded(lambda x: x + 1, "f32[8]", runs=3, keeps_memory=True)
 
     (file,) = tmp_path.rglob("memory.prof")
     assert file.read_bytes()[:2] == b"\x1f\x8b"  # gzip
 
 
-def test_a_function_that_fails_is_a_failure_without_a_trace(recorded: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_a_function_that_fails_is_a_failure_without_a_trace(
+    recorded: Callable[..., ProfilingOutcome], tmp_path: Path
+) -> None:
     def fails(x):
         raise ValueError("öops")
 
@@ -91,7 +99,7 @@ def test_a_function_that_fails_is_a_failure_without_a_trace(recorded: Callable[.
 
 
 def test_a_profiler_that_does_not_start_is_a_failure_that_says_why(
-    recorded: Callable[..., Outcome], tmp_path: Path
+    recorded: Callable[..., ProfilingOutcome], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.executors.staleness import Imported
+from benchax.executors.staleness import ImportedModules
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def module(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_has_changed_while_nothing_changes(module: Path) -> None:
-    imported = Imported()
+    imported = ImportedModules()
     importlib.import_module(module.stem)
     imported.look()
 
@@ -31,7 +31,7 @@ def test_nothing_has_changed_while_nothing_changes(module: Path) -> None:
 
 @pytest.mark.parametrize("change", [lambda file: os.utime(file, ns=(1, 1)), Path.unlink])
 def test_an_edited_or_removed_file_is_named(change, module: Path) -> None:
-    imported = Imported()
+    imported = ImportedModules()
     importlib.import_module(module.stem)
     imported.look()
     change(module)
@@ -41,7 +41,7 @@ def test_an_edited_or_removed_file_is_named(change, module: Path) -> None:
 
 def test_what_was_there_at_the_start_does_not_count(module: Path) -> None:
     importlib.import_module(module.stem)
-    imported = Imported()
+    imported = ImportedModules()
     imported.look()
     module.unlink()
 

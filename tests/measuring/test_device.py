@@ -159,7 +159,7 @@ def test_inputs_of_a_donating_function_are_not_all_made_at_once(subject: Make, m
 
 @pytest.mark.parametrize("jit", [True, False])
 def test_several_programs_of_one_call_count_together(jit: bool, subject: Make) -> None:
-    """An un-jitted call runs one program for each operation."""
+    """An eager call runs one program for each operation."""
     made = subject(lambda x: spinning(100_000)(spinning(100_000)(x)), jnp.ones(4), jit=jit)
 
     readings = taken(TIMERS["device"].prepare(made), 10)

@@ -15,7 +15,7 @@ from benchax.environment import Machine
 from benchax.errors import UsageError
 from benchax.measuring import doctor
 from benchax.measuring.doctor import Clock, CompiledClock, Diagnosis, Interpreter, Sources, advise, examine
-from benchax.measuring.noise import Gaps, Reading, Spread
+from benchax.measuring.noise import Gaps, Reading, ReadingSpread
 from benchax.model import Environment, Noise
 
 HOST = Environment(host="h", os="Linux", python="3.11.7", cores=4, affinity=(0, 1, 2, 3))
@@ -27,7 +27,7 @@ HEALTHY = Diagnosis(
     compiled_clock=CompiledClock("prebuilt", 1e-7),
     noise=Noise(load_1m=0.5, others_share=0.01, steal_share=0.0),
     gaps=Gaps(watched_s=1.0, count=250, lost_s=0.002, longest_s=20e-6),
-    spread=Spread(median_s=1e-4, relative_iqr=0.01, p99_over_median=1.1),
+    spread=ReadingSpread(median_s=1e-4, relative_iqr=0.01, p99_over_median=1.1),
     smallest_effect=0.002,
 )
 
@@ -58,7 +58,7 @@ class TestExamine:
 
         assert found.clock == Clock(resolution_s=50e-9, reading_s=50e-9)
         assert (found.gaps.count, found.gaps.watched_s) == (0, pytest.approx(0.001))
-        assert found.spread == Spread(median_s=50e-9, relative_iqr=0.0, p99_over_median=1.0)
+        assert found.spread == ReadingSpread(median_s=50e-9, relative_iqr=0.0, p99_over_median=1.0)
         assert found.noise == HEALTHY.noise
         assert found.machine == HEALTHY.machine
 
@@ -151,7 +151,7 @@ class TestAdvice:
             ("busy", "warning", replace(HEALTHY, noise=Noise(9.0, 0.3, 0.0))),
             ("loaded", "warning", replace(HEALTHY, noise=Noise(9.0, 0.0, 0.0))),
             ("gaps", "warning", replace(HEALTHY, gaps=Gaps(1.0, 40, 0.05, 0.008))),
-            ("unsteady", "warning", replace(HEALTHY, spread=Spread(1e-4, 0.2, 3.0))),
+            ("unsteady", "warning", replace(HEALTHY, spread=ReadingSpread(1e-4, 0.2, 3.0))),
             ("noise-floor", "warning", replace(HEALTHY, smallest_effect=0.08)),
             ("quota", "warning", replace(HEALTHY, machine=Machine(cpu_quota=1.5))),
             ("confined", "info", with_environment(affinity=(0, 1))),

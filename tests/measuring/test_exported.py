@@ -23,7 +23,7 @@ from benchax.executors.pool import Pool
 from benchax.measuring import exported as exporting
 from benchax.measuring import stages
 from benchax.measuring.engine import measure, quiet
-from benchax.measuring.exported import Imported, exported, leaves_of
+from benchax.measuring.exported import ImportedProgram, exported, leaves_of
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.timers.base import Subject
@@ -103,7 +103,7 @@ def test_the_program_gives_what_the_function_gives(name: str) -> None:
 
     program = exported(subject)
     assert program.content is not None
-    imported, leaves = Imported(program.content), leaves_of(subject)
+    imported, leaves = ImportedProgram(program.content), leaves_of(subject)
 
     assert_same(imported(*leaves.args), subject.call())
     assert_same(imported.program().call(*leaves.args), subject.call())
@@ -120,7 +120,7 @@ def test_static_arguments_by_position_and_name_are_part_of_the_program() -> None
     for subject in (declared, known):
         program = exported(subject)
         assert program.content is not None
-        assert_same(Imported(program.content)(*leaves_of(subject).args), X**3)
+        assert_same(ImportedProgram(program.content)(*leaves_of(subject).args), X**3)
         assert leaves_of(subject).signature == "f32[4,6]"
 
 
@@ -130,7 +130,7 @@ def test_keyword_arguments_are_leaves_like_others() -> None:
     program = exported(subject)
 
     assert program.content is not None
-    assert_same(Imported(program.content)(*leaves_of(subject).args), normalized(X, eps=0.5))
+    assert_same(ImportedProgram(program.content)(*leaves_of(subject).args), normalized(X, eps=0.5))
 
 
 def test_an_equinox_module_and_its_wrapper_are_exported() -> None:
@@ -141,7 +141,7 @@ def test_an_equinox_module_and_its_wrapper_are_exported() -> None:
     program = exported(subject)
 
     assert program.content is not None
-    assert_same(Imported(program.content)(*leaves_of(subject).args), model(X[0]))
+    assert_same(ImportedProgram(program.content)(*leaves_of(subject).args), model(X[0]))
 
 
 def test_a_flax_module_and_its_wrapper_are_exported() -> None:
@@ -152,14 +152,14 @@ def test_a_flax_module_and_its_wrapper_are_exported() -> None:
     program = exported(subject)
 
     assert program.content is not None
-    assert_same(Imported(program.content)(*leaves_of(subject).args), model(X))
+    assert_same(ImportedProgram(program.content)(*leaves_of(subject).args), model(X))
 
 
 def test_a_program_says_what_it_wants() -> None:
     program = exported(built(lambda x, key, n: x[0] * n + jax.random.uniform(key), X, jax.random.key(0), 2.0))
 
     assert program.content is not None
-    specs = Imported(program.content).specs
+    specs = ImportedProgram(program.content).specs
 
     assert [(s.shape, str(s.dtype)) for s in specs] == [((4, 6), "float32"), ((), "key<fry>"), ((), "float32")]
 
@@ -167,7 +167,7 @@ def test_a_program_says_what_it_wants() -> None:
 @pytest.mark.parametrize("content", [b"", b"nothing of the kind", bytes(100)])
 def test_bytes_that_are_no_program_are_refused(content: bytes) -> None:
     with pytest.raises(Exception):  # noqa: B017, PT011  # whatever flatbuffers makes of them; `paired` tells whose they are
-        Imported(content)
+        ImportedProgram(content)
 
 
 # ---- the same program, the same bytes ---------------------------------------------------------------------------
@@ -238,9 +238,9 @@ def printing(x: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[], Subject], str]] = {
-    "un-jitted": (
+    "eager": (
         lambda: built(lambda x: x + 1, X, jit=False),
-        "a function that is given un-jitted cannot be called inside another compiled program",
+        "a function that is given without jit cannot be called inside another compiled program",
     ),
     "a Compiled": (
         lambda: built(jax.jit(lambda x: x + 1).lower(X).compile(), X),
@@ -317,7 +317,7 @@ def test_a_row_that_will_be_stored_has_its_program() -> None:
     assert found.program is not None
     assert found.program.content is not None
     assert found.why_absent("program") is None
-    assert_same(Imported(found.program.content)(X), X @ X.T)
+    assert_same(ImportedProgram(found.program.content)(X), X @ X.T)
 
 
 def test_a_row_that_is_not_stored_says_so(short: Any) -> None:
@@ -359,4 +359,4 @@ def test_the_program_comes_back_from_a_worker_process() -> None:
     assert found.failure is None
     assert found.program is not None
     assert found.program.content is not None
-    assert_same(Imported(found.program.content)(X), jnp.cos(X) * 3)
+    assert_same(ImportedProgram(found.program.content)(X), jnp.cos(X) * 3)

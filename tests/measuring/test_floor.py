@@ -75,7 +75,7 @@ def test_an_unjitted_function_has_no_floor(subject):
     made = subject(lambda x: x + 1, "f32[8]")
     eager = replace(made, program=replace(made.program, kind="eager"))
 
-    with pytest.raises(NotMeasured, match="un-jitted, where each operation is a call"):
+    with pytest.raises(NotMeasured, match="eagerly, where each operation is a call"):
         call_floor(eager, 1e-5, 8.0)
 
 
@@ -86,7 +86,7 @@ def test_a_row_holds_its_floor_or_the_reason(bench):
 
     eager = bench(lambda x: x + 1, "f32[8]", jit=False)
     assert eager.stages.call_floor_s is None
-    assert "un-jitted" in eager.why_absent("stages.call_floor")
+    assert "eagerly" in eager.why_absent("stages.call_floor")
 
 
 def test_a_small_call_is_said_to_be_bound_by_dispatch(bench):

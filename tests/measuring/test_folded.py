@@ -14,7 +14,7 @@ from benchax.artifacts.cost import cost, lowered_flops
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.measuring.remarks import Evidence, folded
+from benchax.measuring.remarks import RowEvidence, folded
 from benchax.measuring.sampling import NO_WARMUP
 from benchax.measuring.stages import build
 from benchax.model import Memory, Noise, Stages
@@ -92,12 +92,12 @@ NOT_DONE = {
 }
 
 
-def evidence_of(function, *args) -> Evidence:
+def evidence_of(function, *args) -> RowEvidence:
     case = make_case(jax.jit(function), args)
     program, inputs = program_of(case), make_inputs(case, 0)
     built = build(program, inputs, lambda stage: None)
     text = built.compiled.as_text()
-    return Evidence(
+    return RowEvidence(
         platform="cpu", program=program, inputs=inputs, built=built, stages=Stages(), samples=(), warmup=NO_WARMUP,
         compiles_while_timed=0, has_data=True, output_bytes=0, memory=Memory(), cost=cost(built.compiled, text),
         lowered_flops=lowered_flops(built.lowered), inline_flops=None, hlo=text, numerics=None, noise=Noise(),

@@ -69,7 +69,7 @@ def test_a_call_that_takes_nothing_is_a_reason_not_a_zero():
 
 @linux
 def test_a_call_that_compiles_each_time_is_a_reason():
-    """An un-jitted fori_loop over a new lambda compiles in every call, and that memory is not its own."""
+    """An eager fori_loop over a new lambda compiles in every call, and that memory is not its own."""
     x = jnp.ones(MIB)
 
     with pytest.raises(NotMeasured, match=r"each call compiles \(1 program this time\)"):

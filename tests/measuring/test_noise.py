@@ -210,7 +210,7 @@ class TestSpread:
     def test_of_known_numbers(self) -> None:
         found = spread([float(n) for n in range(101)], step_s=1e-9)
 
-        assert found == noise.Spread(median_s=50.0, relative_iqr=1.0, p99_over_median=99 / 50)
+        assert found == noise.ReadingSpread(median_s=50.0, relative_iqr=1.0, p99_over_median=99 / 50)
 
     def test_below_one_step_of_the_clock_there_is_none(self) -> None:
         assert spread([0.0, 0.0, 1e-3], step_s=1e-3) is None

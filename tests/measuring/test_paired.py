@@ -15,10 +15,10 @@ from benchax.case import make_case
 from benchax.measuring import paired, stages
 from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, Request, Side, take_blocks
+from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, PairedRequest, Side, take_blocks
 from benchax.measuring.program import program_of
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.measuring.timers.wall import Wall
+from benchax.measuring.timers.wall import WallTimer
 
 # Times are taken, and none is looked at: alone, so that a sample that waits for others does not make the tests long.
 pytestmark = pytest.mark.serial
@@ -62,7 +62,7 @@ def program(fn: Any, *args: Any) -> bytes:
 
 
 def taken(*sides: Side, blocks: int = 1, **request: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
-    return take_blocks(Request(sides, blocks=blocks, **request), lambda stage, **facts: None)
+    return take_blocks(PairedRequest(sides, blocks=blocks, **request), lambda stage, **facts: None)
 
 
 def failure(*sides: Side) -> tuple[int, dict[str, Any]]:
@@ -156,7 +156,7 @@ def test_versions_that_take_long_to_build_are_built_once(monkeypatch: pytest.Mon
 
 def test_a_stage_is_told_of_before_it_begins_and_builds_name_their_side() -> None:
     told: list[str] = []
-    request = Request((native("a", sine), native("b", sine)), blocks=1)
+    request = PairedRequest((native("a", sine), native("b", sine)), blocks=1)
 
     take_blocks(request, lambda stage, **facts: told.append(stage))
 
@@ -220,7 +220,7 @@ def test_programs_may_be_given_their_leaves() -> None:
 UNEXPORTED = {
     "calls back": (native("now", host_sine), "it cannot be exported (NotImplementedError: "),
     "donates": (native("now", sine, donate=[0]), "it donates its arguments, which an exported program cannot"),
-    "un-jitted": (native("now", sine, jit=False), "a function that is given un-jitted cannot be called inside"),
+    "eager": (native("now", sine, jit=False), "a function that is given without jit cannot be called inside"),
     "a Compiled": (
         native("now", jax.jit(sine).lower(jax.ShapeDtypeStruct((64,), "float32")).compile()),
         "a function that is given as a Compiled cannot be called inside",
@@ -411,14 +411,14 @@ def pointers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Where the first input of each side lies when it is timed. The arrays are held, so that no place is used twice."""
     seen: list[int] = []
     held: list[Any] = []
-    prepare = Wall.prepare
+    prepare = WallTimer.prepare
 
-    def looking(self: Wall, subject: Subject) -> Prepared:
+    def looking(self: WallTimer, subject: Subject) -> Prepared:
         held.append(subject.inputs.args[0])
         seen.append(held[-1].unsafe_buffer_pointer())
         return prepare(self, subject)
 
-    monkeypatch.setattr(Wall, "prepare", looking)
+    monkeypatch.setattr(WallTimer, "prepare", looking)
     return seen
 
 
@@ -438,13 +438,13 @@ def test_buffers_are_shared_by_the_sides_and_new_in_each_block(kind: str, pointe
 
 def test_the_data_are_the_same_in_all_processes_and_the_order_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     data: list[np.ndarray] = []
-    prepare = Wall.prepare
+    prepare = WallTimer.prepare
 
-    def looking(self: Wall, subject: Subject) -> Prepared:
+    def looking(self: WallTimer, subject: Subject) -> Prepared:
         data.append(np.asarray(subject.inputs.args[0]))
         return prepare(self, subject)
 
-    monkeypatch.setattr(Wall, "prepare", looking)
+    monkeypatch.setattr(WallTimer, "prepare", looking)
     for order_seed in (1, 2):
         taken(native("a", sine), native("b", sine), order_seed=order_seed)
 

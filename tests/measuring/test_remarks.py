@@ -12,9 +12,9 @@ import pytest
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.measuring.remarks import Evidence, remarks
+from benchax.measuring.remarks import RowEvidence, remarks
 from benchax.measuring.sampling import Warmup
-from benchax.measuring.stages import Built
+from benchax.measuring.stages import BuiltProgram
 from benchax.model import CallFloor, Cost, Memory, Noise, Samples, Stages, Transfer
 
 MIB = 2**20
@@ -24,11 +24,11 @@ MIB = 2**20
 def evidence():
     """That of a quiet, jitted, well-behaved function of 100 µs: nothing to remark."""
     case = make_case(jax.jit(lambda x: x), (jnp.ones(3),))
-    return Evidence(
+    return RowEvidence(
         platform="cpu",
         program=program_of(case),
         inputs=make_inputs(case, 0),
-        built=Built(),
+        built=BuiltProgram(),
         stages=Stages(),
         samples=(samples("wall", 300e-6), samples("loop", 250e-6)),
         warmup=Warmup(10, True, 0, 300e-6, (3e-4, 3e-4)),
@@ -203,7 +203,7 @@ def test_crossing_the_inline_limit(evidence):
     )
     assert "µs" not in said(above)["inline-limit"]
     measured = said(with_floor(above, [21e-6] * 3, [90e-6] * 3))["inline-limit"]
-    assert "handed to another thread: a call that does next to nothing there takes 21 µs here;" in measured
+    assert "dispatched to the thread pool: a call that does next to nothing there takes 21 µs here;" in measured
     assert "inline-limit" not in said(replace(above, is_dispatch_async=False))
     assert "inline-limit" not in said(replace(above, inline_flops=999.0))
     assert "inline-limit" not in said(replace(above, platform="gpu"))

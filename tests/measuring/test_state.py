@@ -17,8 +17,8 @@ from benchax.experiments.functions import plain
 from benchax.grids import compiled_functions
 from benchax.grids.compiled_result import Status
 from benchax.measuring import state, timers
-from benchax.measuring.exported import Imported, exported, leaves_of
-from benchax.measuring.state import Outcome
+from benchax.measuring.exported import ImportedProgram, exported, leaves_of
+from benchax.measuring.state import CallOutcome
 from benchax.measuring.timers.embedding import function_of_leaves
 from benchax.measuring.verification import Notes, verify
 
@@ -75,7 +75,7 @@ def dots(fn: Callable[..., Any], *args: Any) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", [nnx.jit, lambda f: f], ids=["nnx.jit", "un-jitted"])
+@pytest.mark.parametrize("jit", [nnx.jit, lambda f: f], ids=["nnx.jit", "eager"])
 def test_the_timed_program_holds_the_backward_pass_of_a_step_that_returns_only_its_loss(jit, subject) -> None:
     net = model()
     opt = optimizer(net)
@@ -92,7 +92,7 @@ def test_the_timed_program_holds_the_backward_pass_of_a_step_that_returns_only_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", [nnx.jit, lambda f: f], ids=["nnx.jit", "un-jitted"])
+@pytest.mark.parametrize("jit", [nnx.jit, lambda f: f], ids=["nnx.jit", "eager"])
 def test_a_step_that_changes_its_arguments_agrees_with_its_reference(jit, bench) -> None:
     net = model()
 
@@ -288,7 +288,7 @@ def test_the_exported_program_takes_and_gives_the_state(subject) -> None:
 
     program = exported(made)
 
-    given = Imported(program.content)(*leaves_of(made).args)
+    given = ImportedProgram(program.content)(*leaves_of(made).args)
     expected = jax.tree.leaves(made.outputs)
     assert len(given) == len(expected) > 20
     assert all(np.allclose(one, other, atol=1e-5) for one, other in zip(given, expected, strict=True))
@@ -340,11 +340,11 @@ def test_what_has_no_state_is_called_with_the_same_arrays(subject) -> None:
     made = subject(lambda x: x + 1, X)
 
     assert made.calls(2)[0][0][0] is made.calls(2)[1][0][0]
-    assert not isinstance(made.outputs, Outcome)
+    assert not isinstance(made.outputs, CallOutcome)
 
 
 @needs_refs
-@pytest.mark.parametrize("jit", [jax.jit, lambda f: f], ids=["jit", "un-jitted"])
+@pytest.mark.parametrize("jit", [jax.jit, lambda f: f], ids=["jit", "eager"])
 def test_a_reference_that_is_closed_over_and_changed_is_refused_by_name_and_put_back(jit, bench) -> None:
     total = jax.new_ref(jnp.zeros(()))
 

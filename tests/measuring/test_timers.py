@@ -206,7 +206,7 @@ def test_a_donating_function_gets_fresh_buffers_for_every_call(name, subject):
             lambda x: x + 1,
             ("f32[8]",),
             {"jit": False},
-            "given un-jitted cannot be called inside another compiled program",
+            "given eager cannot be called inside another compiled program",
         ),
         (lambda x: jnp.ones(3) * 2, ("f32[8]",), {}, "does not depend on its inputs"),
         (lambda x: x * 2, ("c64[2]",), {}, r"complex64\[2\] gives it nothing to tie one trip to the next"),
@@ -311,7 +311,7 @@ def test_pipelined_refuses_outputs_that_cannot_be_queued(subject, monkeypatch):
     monkeypatch.setattr(pipelined, "QUEUED_BYTES", 16 * 1024)
 
     with pytest.raises(NotMeasured, match=r"8 queued calls would hold 32.0 KiB at once, more than 16.0 KiB"):
-        pipelined.Pipelined().prepare(made)
+        pipelined.PipelinedTimer().prepare(made)
 
 
 def test_calibration_makes_samples_of_about_the_asked_length(timer, subject):

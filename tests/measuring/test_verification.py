@@ -49,12 +49,12 @@ def test_float64_finds_a_result_that_f16_ruins(subject):
     ("fn", "of_the_case", "mode", "why"),
     [
         (lambda x: x, {}, "off", "verification is switched off"),
-        (lambda x: x, {"jit": False}, "eager", "it is the un-jitted function that others are compared with"),
+        (lambda x: x, {"jit": False}, "eager", "it is the eager function that others are compared with"),
         (
             lambda x: x if is_traced(x) else 1 / 0,
             {},
             "eager",
-            r"the un-jitted call failed \(ZeroDivisionError: division by zero\)",
+            r"the eager call failed \(ZeroDivisionError: division by zero\)",
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_what_cannot_be_compared_says_why(fn, of_the_case, mode, why, subject):
 def test_a_compiled_has_nothing_to_compare_with(subject):
     made = subject(jax.jit(lambda x: x + 1).lower(jnp.ones(3)).compile(), jnp.ones(3))
 
-    with pytest.raises(NotMeasured, match="there is no un-jitted function behind it"):
+    with pytest.raises(NotMeasured, match="there is no eager function behind it"):
         verify(made, "eager")
 
 
@@ -85,7 +85,7 @@ def test_wrong_reductions_of_xla_are_noticed(bench):
     assert bool(said) == (not measurement.numerics.agrees)
     assert measurement.numerics.agrees or is_wrong_here
     if is_wrong_here and all(abs(value - 2.56) > 0.01 for value in outputs):
-        assert "differs from the un-jitted one" in said[0].message
+        assert "differs from the eager one" in said[0].message
         assert said[0].severity == "error"
 
 

@@ -20,8 +20,8 @@ from benchax.errors import UsageError
 from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
 from benchax.pairing.compare import _ranking
-from benchax.pairing.contest import Answer, Contest, Taken
-from benchax.pairing.session import Step
+from benchax.pairing.contest import Answer, PairedRun, PairedSamples
+from benchax.pairing.session import SessionStep
 
 pytestmark = pytest.mark.serial
 
@@ -140,7 +140,7 @@ def test_all_of_it_can_be_read(several: Comparisons) -> None:
 
 
 def test_no_process_is_begun_after_the_time_limit() -> None:
-    told: list[Step] = []
+    told: list[SessionStep] = []
 
     found = benchax.compare(
         [jax.jit(plain), wrapped(plain)], X, baseline="other", name="both", max_time_s=0.01, progress=told.append
@@ -246,7 +246,7 @@ def crashing_late(x: Any) -> Any:
 # ---- by hand-made answers ---------------------------------------------------------------------------------------
 
 
-def taken_of(us: dict[str, float], wrong: str = "") -> Taken:
+def taken_of(us: dict[str, float], wrong: str = "") -> PairedSamples:
     """Two processes, in which each function took so many microseconds, and noise of 1 %."""
     dice = np.random.default_rng(0)
     labels = list(us)
@@ -256,10 +256,10 @@ def taken_of(us: dict[str, float], wrong: str = "") -> Taken:
     facts = [{"sha256": None, "builds": [{"trace": 0.1}], "agreement": agreements[label]} for label in labels]
     ns = np.array(list(us.values())) * 1e3 * np.exp(0.01 * dice.standard_normal((2, 3, 25, len(us))))
     answers = [Answer(process, 1, ns[process].astype(np.int64), facts) for process in range(2)]
-    return Taken(Contest(CaseId("f"), (), tuple(map(Version, labels)), resolve({})), answers=answers)
+    return PairedSamples(PairedRun(CaseId("f"), (), tuple(map(Version, labels)), resolve({})), answers=answers)
 
 
-def places(taken: Taken, **unconfirmed: bool) -> dict[str, int]:
+def places(taken: PairedSamples, **unconfirmed: bool) -> dict[str, int]:
     found = [replace(c, confirmed=False) if unconfirmed.get(c.candidate.label) else c for c in taken.comparisons()]
     return {rank.label: rank.place for rank in _ranking(taken, found)}
 
@@ -297,7 +297,7 @@ def test_two_that_are_not_the_baseline_are_told_apart_where_both_measurements_sa
     assert [(c.baseline.label, c.candidate.label, c.verdict) for c in rivals(once)] == [("b", "c", "slower")]
 
 
-def rivals(taken: Taken) -> list[Comparison]:
+def rivals(taken: PairedSamples) -> list[Comparison]:
     return replace(taken, contest=replace(taken.contest, ranks=True)).rivals()
 
 

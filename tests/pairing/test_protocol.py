@@ -17,7 +17,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison
 from benchax.pairing import protocol
-from benchax.pairing.contest import Contest
+from benchax.pairing.contest import PairedRun
 from benchax.pairing.session import Effort, Progress
 
 
@@ -26,17 +26,17 @@ class Judge:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.contests: list[Contest] = []
+        self.contests: list[PairedRun] = []
 
     def clock(self) -> float:
         return self.now_s
 
-    def __call__(self, contests: Sequence[Contest], effort: Effort, progress: Progress) -> list[list[Comparison]]:
+    def __call__(self, contests: Sequence[PairedRun], effort: Effort, progress: Progress) -> list[list[Comparison]]:
         self.now_s += 10.0
         self.contests += contests
         return [self.judged(contest) for contest in contests]
 
-    def judged(self, contest: Contest) -> list[Comparison]:
+    def judged(self, contest: PairedRun) -> list[Comparison]:
         verdict = "same" if contest.versions[1].label == "unchanged" else "slower"
         run = Comparison(contest.case, "run", *contest.versions, verdict)
         return [run, replace(run, metric="compile")]

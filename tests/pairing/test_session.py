@@ -12,12 +12,12 @@ import pytest
 
 from benchax.executors.jobs import Ended, Job
 from benchax.executors.pool import Pool
-from benchax.measuring.paired import Request, Side
+from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
 from benchax.pairing import session
-from benchax.pairing.contest import Contest
-from benchax.pairing.session import Effort, Step
+from benchax.pairing.contest import PairedRun
+from benchax.pairing.session import Effort, SessionStep
 
 Times = Callable[[int, np.random.Generator], float]
 """(number of the process, dice) -> how many times as long the candidate takes there, in one pair."""
@@ -33,7 +33,7 @@ class Workers:
         self.times = times
         self.ended = ended or {}
         self.processes = 0
-        self.asked: list[tuple[int, str, Request]] = []
+        self.asked: list[tuple[int, str, PairedRequest]] = []
         self.dice = np.random.default_rng(5)
 
     @contextmanager
@@ -42,13 +42,13 @@ class Workers:
         yield self
 
     def run(self, job: Job, on_message: Callable[[dict[str, Any]], None]) -> Ended:
-        request: Request = job.argument
+        request: PairedRequest = job.argument
         label = request.sides[-1].label
         self.asked.append((self.processes, label, request))
         on_message({"stage": "rounds"})
         return self.ended.get(label) or self.answer(self.times[label], request)
 
-    def answer(self, times: Times, request: Request) -> Ended:
+    def answer(self, times: Times, request: PairedRequest) -> Ended:
         if request.skips_equal and request.sides[-1].label.startswith("one program"):
             return Ended(SAME | {"sides": [{"sha256": "f", "builds": []}] * 2}, (np.zeros((0, 0, 2), np.int64),))
         ns = np.full((request.blocks, 25, 2), 100_000, np.int64)
@@ -64,9 +64,9 @@ def steady(factor: float, scatter: float = 0.02) -> Times:
     return lambda process, dice: factor * float(np.exp(scatter * dice.standard_normal()))
 
 
-def contest(label: str) -> Contest:
+def contest(label: str) -> PairedRun:
     versions = (Version("baseline"), Version(label))
-    return Contest(CaseId(label), (Side("baseline", program=b""), Side(label, program=b"")), versions, DEFAULTS)
+    return PairedRun(CaseId(label), (Side("baseline", program=b""), Side(label, program=b"")), versions, DEFAULTS)
 
 
 def verdicts(workers: Workers, effort: Effort = Effort(), **more: Any) -> dict[str, str]:  # noqa: B008
@@ -261,17 +261,17 @@ def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -
 
 
 def test_progress_is_told_before_each_stage() -> None:
-    workers, steps = Workers({"equal": steady(1.0)}), list[Step]()
+    workers, steps = Workers({"equal": steady(1.0)}), list[SessionStep]()
 
     session.compared([contest("equal")], Effort(), steps.append, workers.start)
 
-    assert steps[0] == Step(0, "equal", "rounds", 1, 1)
+    assert steps[0] == SessionStep(0, "equal", "rounds", 1, 1)
 
 
 def test_ctrl_c_passes_through() -> None:
     workers = Workers({"equal": steady(1.0)})
 
-    def interrupted(step: Step) -> None:
+    def interrupted(step: SessionStep) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -292,7 +292,7 @@ def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
     """0.1 s against 0.2 s in every process, and a little scatter."""
 
     class Compiling(Workers):
-        def answer(self, times: Times, request: Request) -> Ended:
+        def answer(self, times: Times, request: PairedRequest) -> Ended:
             ended = super().answer(times, request)
             for side, seconds in zip((0, 1), (0.1, 0.2), strict=True):
                 builds = [{"compile": seconds * float(np.exp(0.01 * self.dice.standard_normal()))} for _ in range(3)]

@@ -14,9 +14,9 @@ from measuring.conftest import SHORT
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.measuring.engine import measure
-from benchax.measuring.paired import Request, take_blocks
+from benchax.measuring.paired import PairedRequest, take_blocks
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
-from benchax.pairing.contest import Contest
+from benchax.pairing.contest import PairedRun
 from benchax.pairing.stored import with_cases, with_rows
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
@@ -45,8 +45,8 @@ def kept(store: DatabaseStore, *cases: Case, change: Callable[[Measurement], Mea
     return by_case(store.query())
 
 
-def blocks_of(contest: Contest) -> dict[str, Any]:
-    document, _ = take_blocks(Request(contest.sides, blocks=1), lambda stage, **facts: None)
+def blocks_of(contest: PairedRun) -> dict[str, Any]:
+    document, _ = take_blocks(PairedRequest(contest.sides, blocks=1), lambda stage, **facts: None)
     return document
 
 

@@ -75,7 +75,7 @@ def test_the_package_of_the_other_commit_is_what_is_built(project: Path) -> None
     assert git(project, "status", "--porcelain") == "M src/doubling.py"
 
 
-def worktrees_program(other: worktrees.Built) -> bytes:
+def worktrees_program(other: worktrees.BuiltCheckout) -> bytes:
     from benchax.store.baselines import program
 
     (row,) = other.rows.values()

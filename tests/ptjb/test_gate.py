@@ -12,7 +12,7 @@ from benchax.comparing.gate import parse
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Version
 from benchax.options import resolve
-from benchax.pairing.contest import Answer, Contest, Taken
+from benchax.pairing.contest import Answer, PairedRun, PairedSamples
 from pytest_jax_bench import gate
 
 PLANTED = """
@@ -92,7 +92,7 @@ def test_a_greater_program_fails_the_session_from_any_process(how: list[str], pt
 
 
 VERSIONS = (Version("old"), Version("new"))
-CONTEST = Contest(CaseId("f"), tuple(Side(v.label) for v in VERSIONS), VERSIONS, resolve({}))
+CONTEST = PairedRun(CaseId("f"), tuple(Side(v.label) for v in VERSIONS), VERSIONS, resolve({}))
 
 
 def compiles_in(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
@@ -101,11 +101,11 @@ def compiles_in(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     each, known = iter(seconds), dict[int, float]()
     ns = 1_000_000 + np.arange(3 * 25 * 2).reshape(3, 25, 2) % 7 * 1000
 
-    def take(taken: Taken, pool: Any, process: int, *_: Any) -> None:
+    def take(taken: PairedSamples, pool: Any, process: int, *_: Any) -> None:
         compile_s = known[id(taken)] = known.get(id(taken)) or next(each)
         taken.answers.append(Answer(process, 1, ns, [built_in(0.1), built_in(compile_s + process / 1000)]))
 
-    monkeypatch.setattr(Taken, "take", take)
+    monkeypatch.setattr(PairedSamples, "take", take)
 
 
 def built_in(compile_s: float) -> dict[str, Any]:

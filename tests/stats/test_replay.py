@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchax.comparing.judging import Matter, timed
+from benchax.comparing.judging import ComparisonContext, timed
 from benchax.environment import capture
 from benchax.model import Block, CaseId, Comparison, Version
 from benchax.pairing.session import CONFIRMING, Effort, confirming, effort_for
@@ -165,7 +165,7 @@ def by_session(
 def by_looks(
     recording: np.ndarray, effort: Effort, factor: float, dice: np.random.Generator, hears: bool
 ) -> Comparison:
-    matter = Matter(
+    matter = ComparisonContext(
         CaseId("f"), Version("a"), Version("b"),
         environment=ENVIRONMENT if hears else None, resolution=effort.resolution,
     )  # fmt: skip

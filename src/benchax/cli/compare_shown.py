@@ -9,7 +9,7 @@ from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.comparing.ranking import Comparisons
-    from benchax.pairing.session import Step
+    from benchax.pairing.session import SessionStep
 
 
 class ComparisonProgress:
@@ -41,7 +41,7 @@ class ComparisonProgress:
         else:
             note(text)
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: SessionStep) -> None:
         if not step.total:  # something is prepared
             self.say(step.stage)
             return

@@ -14,7 +14,7 @@ from benchax.errors import UsageError
 if TYPE_CHECKING:
     from benchax.comparing.error_rates import ErrorRates
     from benchax.measuring.doctor import Diagnosis
-    from benchax.pairing.session import Step
+    from benchax.pairing.session import SessionStep
     from benchax.reporting.tables import Section, TextRow
 
 
@@ -100,7 +100,7 @@ class _Progress:
     def __init__(self) -> None:
         self.last = (-1, -1)
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: SessionStep) -> None:
         from benchax.cli.console import note
 
         if (step.process, step.total) != self.last:

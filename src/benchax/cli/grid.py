@@ -106,7 +106,7 @@ def _is_meant(name: str, value: Any) -> bool:
 
 def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: bool = False) -> tuple[int, GridResult]:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
-    from benchax.api import Outcome, Unstored
+    from benchax.api import RunOutcome, Unstored
     from benchax.cli.console import note, print_json, show
     from benchax.cli.run import rescue
     from benchax.executors.pool import shared_pool
@@ -125,7 +125,7 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
         else:
             show(rendering.render(result))
     finally:  # also when stdout is closed or full
-        rescue(Outcome([Unstored(row, error) for row, error in run.unstored]))
+        rescue(RunOutcome([Unstored(row, error) for row, error in run.unstored]))
     if interrupted:
         finished = sum(cell.status not in ("not_run", "interrupted") for cell in result.cells)
         stored = f"; go on with: --resume {run.run_id[:12]}" if run.store is not None else ""

@@ -21,7 +21,7 @@ from benchax.errors import UsageError
 if TYPE_CHECKING:
     from benchax.case import Case
     from benchax.cli.profile_shown import Wanted
-    from benchax.executors.profiled import Outcome, Request
+    from benchax.executors.profiled import ProfilingOutcome, ProfilingRequest
     from benchax.profiling.program import ProgramRequest
     from benchax.results.profile import Profile
 
@@ -206,16 +206,16 @@ def profile_cases(
 ) -> int:
     """Records each in a worker, shows it, and returns the exit code."""
     from benchax.cli.profile_shown import show_all
-    from benchax.executors.profiled import Request
+    from benchax.executors.profiled import ProfilingRequest
 
     code = 0
     for case in cases:
-        found, has_failed = _record(Request(case, wish, seed, runs), limit_s, wanted)
+        found, has_failed = _record(ProfilingRequest(case, wish, seed, runs), limit_s, wanted)
         code = max(code, show_all([found] if found else [], wanted), 2 if has_failed else 0)
     return code
 
 
-def _record(request: Request, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
+def _record(request: ProfilingRequest, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
     """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
     from benchax.cli.console import note
     from benchax.cli.profile_shown import RecordingFolder, folder_for, profile_of_file
@@ -239,7 +239,7 @@ def _record(request: Request, limit_s: float | None, wanted: Wanted) -> tuple[Pr
     return profile_of_file(files[0], title, _remarks(outcome)) if files else None, outcome.failure is not None
 
 
-def _remarks(outcome: Outcome) -> list[str]:
+def _remarks(outcome: ProfilingOutcome) -> list[str]:
     from benchax.units import seconds
 
     remarks = list(outcome.recorded.remarks)
@@ -254,9 +254,9 @@ def _remarks(outcome: Outcome) -> list[str]:
 def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
     """In a process that nsys has started."""
     from benchax.cli.console import note
-    from benchax.executors.profiled import Request, run_for_nsys
+    from benchax.executors.profiled import ProfilingRequest, run_for_nsys
     from benchax.profiling.program import ProgramRequest
 
     for case in cases:
-        note(f"{case.id.label}: {run_for_nsys(Request(case, ProgramRequest(''), seed, runs))} runs")
+        note(f"{case.id.label}: {run_for_nsys(ProfilingRequest(case, ProgramRequest(''), seed, runs))} runs")
     return 0

@@ -15,7 +15,7 @@ import typer
 from benchax.units import seconds
 
 if TYPE_CHECKING:
-    from benchax.api import Outcome
+    from benchax.api import RunOutcome
     from benchax.case import Case
     from benchax.discovery import Broken
     from benchax.model import CaseId, Comparison, Measurement
@@ -136,12 +136,12 @@ def measure(
     pairs: Mapping[CaseId, tuple[Case, Case]] | None = None,
 ) -> int:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
-    from benchax.api import Outcome
+    from benchax.api import RunOutcome
     from benchax.api import run as run_cases
     from benchax.cli.console import CaseReporter, note, print_json
 
     rows: list[Measurement] = []
-    outcome, interrupted = Outcome(), False
+    outcome, interrupted = RunOutcome(), False
     try:
         try:
             with CaseReporter(len(cases), has_bar=not as_json) as reporter:
@@ -231,7 +231,7 @@ def show_broken(broken: Sequence[Broken]) -> None:
         note(f"error: {each.failure.message}\n{each.failure.traceback}")
 
 
-def rescue(outcome: Outcome) -> None:
+def rescue(outcome: RunOutcome) -> None:
     """Rows that the store would not take are written to a file of their own, and the user told where."""
     if not outcome.unstored:
         return

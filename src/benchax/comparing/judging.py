@@ -19,7 +19,7 @@ BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN = 0.05, 0.20
 
 
 @dataclass(frozen=True)
-class Matter:
+class ComparisonContext:
     """What is compared: all that the comparisons of two versions of a case have in common."""
 
     case: CaseId
@@ -42,7 +42,7 @@ class Matter:
 
 
 @dataclass
-class Evidence:
+class ComparisonEvidence:
     """What has been seen of two versions so far."""
 
     run: list[Block] = field(default_factory=list[Block])
@@ -55,7 +55,7 @@ class Evidence:
     """Both programs are one, so that nothing was timed."""
 
 
-def timed(matter: Matter, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
+def timed(matter: ComparisonContext, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
     """Run times, or times to build."""
     if not blocks:
         return matter.comparison(metric, "unclear", "nothing was timed")
@@ -106,7 +106,7 @@ def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
     return f"a change below {percent(ratio.smallest_effect)} could have been missed"
 
 
-def counted(matter: Matter, metric: Metric, before: float | None, after: float | None) -> Comparison:
+def counted(matter: ComparisonContext, metric: Metric, before: float | None, after: float | None) -> Comparison:
     """Bytes and operations, which the compiler counts: equal or not."""
     matter = replace(matter, method="counted")
     if before is None or after is None:
@@ -119,7 +119,7 @@ def counted(matter: Matter, metric: Metric, before: float | None, after: float |
     return replace(matter.comparison(metric, found), ratio=ratio, baseline_value=before, candidate_value=after)
 
 
-def judged(matter: Matter, evidence: Evidence, alpha: float = ALPHA) -> list[Comparison]:
+def judged(matter: ComparisonContext, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
     """One comparison for each metric of which anything is known; of a failure, just one."""
     if evidence.failure is not None:
         why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"

@@ -149,7 +149,7 @@ class Conversation:
                 message = self.worker.channel.pop()
                 if message is None:
                     return None
-                said = self._said(message)
+                said = self._read_announcement(message)
                 if said is None and self._is_answer(message.document):
                     return self._answered(message)
             except (Garbled, ValueError, KeyError, TypeError):
@@ -165,7 +165,7 @@ class Conversation:
         self.has_begun |= is_ours
         return is_ours and "begun" not in document
 
-    def _said(self, message: Message) -> dict[str, Any] | None:
+    def _read_announcement(self, message: Message) -> dict[str, Any] | None:
         """An announcement, already counted; None for anything else, such as words of a process that an earlier job
         forked."""
         document = message.document

@@ -40,7 +40,7 @@ _SHARE = 0.8
 
 
 @dataclass(frozen=True)
-class Request:
+class ProfilingRequest:
     """What is recorded, and how."""
 
     case: Case
@@ -51,7 +51,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProfilingOutcome:
     """What came of a request. A failure leaves what had been recorded until then in the folder of the wish."""
 
     recorded: Recorded = field(default_factory=Recorded)
@@ -61,8 +61,8 @@ class Outcome:
 
 
 def record(
-    request: Request, limit_s: float, pool: Pool, progress: Callable[[str], None] = lambda stage: None
-) -> Outcome:
+    request: ProfilingRequest, limit_s: float, pool: Pool, progress: Callable[[str], None] = lambda stage: None
+) -> ProfilingOutcome:
     """Records `request.case` in a worker; no stage takes longer than `limit_s`."""
     wish = replace(request.wish, duration_s=min(request.wish.duration_s, _SHARE * limit_s))
     job = Job(
@@ -73,11 +73,11 @@ def record(
     )
     ended = pool.run(job, lambda message: progress(message["stage"]))
     if ended.document is None:
-        return Outcome(failure=ended.failure or Failure("crashed", ended.stage, "the process gave no answer"))
-    return Outcome(Recorded(**ended.document["recorded"]), ended.document["runs"])
+        return ProfilingOutcome(failure=ended.failure or Failure("crashed", ended.stage, "the process gave no answer"))
+    return ProfilingOutcome(Recorded(**ended.document["recorded"]), ended.document["runs"])
 
 
-def record_case(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+def record_case(request: ProfilingRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """In the worker."""
     subject = _built(request, say)
     say("warm-up")
@@ -92,7 +92,7 @@ def record_case(request: Request, say: Callable[..., None]) -> tuple[dict[str, A
     return {"recorded": asdict(recorder.found), "runs": done}, []
 
 
-def _built(request: Request, say: Callable[..., None]) -> Subject:
+def _built(request: ProfilingRequest, say: Callable[..., None]) -> Subject:
     say("inputs")
     inputs = make_inputs(request.case, request.seed)
     program = program_of(request.case, inputs)
@@ -103,7 +103,7 @@ def _built(request: Request, say: Callable[..., None]) -> Subject:
     return subject
 
 
-def _calls(subject: Subject, request: Request) -> Iterator[Callable[[], Any]]:
+def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[], Any]]:
     """The calls, after a warm-up: as many as were asked for, else until LEAST_S have passed."""
     warm_up(subject.ready, WARMUP_S)
     if subject.needs_renewal:
@@ -134,7 +134,7 @@ def _run(calls: Iterator[Callable[[], Any]], recorder: Recorder) -> int:
     return done
 
 
-def run_for_nsys(request: Request) -> int:
+def run_for_nsys(request: ProfilingRequest) -> int:
     """In a process that nsys has started: runs the case inside the region that nsys waits for; returns how often.
 
     Raises:

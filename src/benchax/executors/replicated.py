@@ -120,8 +120,8 @@ def sample_case(replica: Replica, say: Callable[..., None]) -> tuple[dict[str, A
 
 def _move_memory() -> list[Any]:
     """Takes some memory of random size from both places that it comes from, so that what follows lies elsewhere."""
-    dice = random.SystemRandom()
-    return [bytearray(dice.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * dice.randrange(1, 512))]
+    rng = random.SystemRandom()
+    return [bytearray(rng.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * rng.randrange(1, 512))]
 
 
 def _gather(m: Measurement, ended: Sequence[Ended]) -> Measurement:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 
-class Imported:
+class ImportedModules:
     def __init__(self) -> None:
         self.known = set(sys.modules)
         self.stamps: dict[str, tuple[int, int] | None] = {}

@@ -36,7 +36,7 @@ import numpy as np
 from benchax.executors import arrays, blas, pickling, process_tree
 from benchax.executors.channel import Channel, Closed, Message
 from benchax.executors.settings import apply_settings
-from benchax.executors.staleness import Imported
+from benchax.executors.staleness import ImportedModules
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure
 
@@ -92,7 +92,7 @@ def _most_fds() -> int:
 
 
 def serve(channel: Channel) -> None:
-    imported, idleness = Imported(), Idleness()
+    imported, idleness = ImportedModules(), Idleness()
     for number in itertools.count(1):
         try:
             message = channel.receive()
@@ -134,7 +134,7 @@ def _collect(number: int) -> None:
 class Running:
     """A job, while it runs."""
 
-    def __init__(self, channel: Channel, number: int, pid: int, imported: Imported) -> None:
+    def __init__(self, channel: Channel, number: int, pid: int, imported: ImportedModules) -> None:
         self.channel = channel
         self.number = number
         self.pid = pid

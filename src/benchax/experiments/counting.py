@@ -22,7 +22,7 @@ from benchax.executors.pool import Pool
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.paired import without_cache
-from benchax.measuring.program import Program, program_of
+from benchax.measuring.program import CallableProgram, program_of
 from benchax.model import Failure, Options
 from benchax.numerics import compare
 from benchax.watching.watch import watch
@@ -116,7 +116,9 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Callable[.
     return found, []
 
 
-def _call_program(program: Program, case: Case, seed: int, outputs: list[Any], right: Sequence[Any]) -> CountedCall:
+def _call_program(
+    program: CallableProgram, case: Case, seed: int, outputs: list[Any], right: Sequence[Any]
+) -> CountedCall:
     inputs = make_inputs(case, seed)
 
     def call() -> tuple[Any, float]:
@@ -134,7 +136,7 @@ def _call_program(program: Program, case: Case, seed: int, outputs: list[Any], r
     return CountedCall(programs, first_s, again_s, flops, wrong)
 
 
-def _flops(program: Program, args: Any, kwargs: Any) -> float | None:
+def _flops(program: CallableProgram, args: Any, kwargs: Any) -> float | None:
     compiled = program.call.lower(*args, **kwargs).compile()
     found = cost(compiled, compiled.as_text() or "")
     return None if found is None or found.has_loops else found.flops

@@ -14,8 +14,8 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.pairing import session
-from benchax.pairing.contest import Contest
-from benchax.pairing.session import Effort, Step
+from benchax.pairing.contest import PairedRun
+from benchax.pairing.session import Effort, SessionStep
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def time_pairs(
 ) -> dict[str, Comparison]:
     """The comparison of run times of each duel, by its name."""
     found: dict[str, Comparison] = {}
-    contests: dict[tuple[tuple[str, Any], ...], dict[str, Contest]] = {}
+    contests: dict[tuple[tuple[str, Any], ...], dict[str, PairedRun]] = {}
     for duel in duels:
         try:
             with under(duel.settings):
@@ -52,10 +52,10 @@ def time_pairs(
     return found
 
 
-def _contest(duel: Pair, options: Options) -> Contest:
+def _contest(duel: Pair, options: Options) -> PairedRun:
     one, other = side_by_side(duel.one, duel.other, options.seed)
     sides = (Side(duel.one_label, one), Side(duel.other_label, other))
-    return Contest(_pair_id(duel), sides, (Version(duel.one_label), Version(duel.other_label)), options)
+    return PairedRun(_pair_id(duel), sides, (Version(duel.one_label), Version(duel.other_label)), options)
 
 
 def _pair_id(duel: Pair) -> CaseId:
@@ -70,11 +70,11 @@ def _fail(duel: Pair, error: BaseException) -> Comparison:
     return Comparison(_pair_id(duel), "run", *versions, "unclear", problem, failure=failure)
 
 
-def _steps(tell: Callable[[str], None]) -> Callable[[Step], None]:
+def _steps(tell: Callable[[str], None]) -> Callable[[SessionStep], None]:
     """Once for each process, and case in it."""
     last: list[tuple[int, str]] = [(-1, "")]
 
-    def step(now: Step) -> None:
+    def step(now: SessionStep) -> None:
         if (now.process, now.case) != last[0]:
             last[0] = (now.process, now.case)
             tell(f"process {now.process + 1}: {now.undecided} of {now.total} undecided · {now.case}")

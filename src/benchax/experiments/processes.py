@@ -24,7 +24,7 @@ from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.model import Comparison, Version
 from benchax.pairing.partners import Chosen, Launch
 from benchax.pairing.process_pairs import compared
-from benchax.pairing.session import Step
+from benchax.pairing.session import SessionStep
 
 FILE = "bench_revived.py"
 _BENCH = """
@@ -134,10 +134,10 @@ def revive(folder: Path) -> Benchmark:
     return pickling.loads(content)
 
 
-def _steps(tell: Tell) -> Callable[[Step], None]:
+def _steps(tell: Tell) -> Callable[[SessionStep], None]:
     last = [-1]
 
-    def step(now: Step) -> None:
+    def step(now: SessionStep) -> None:
         if now.process != last[0]:
             last[0] = now.process
             tell(f"pair {now.process + 1} of processes")

@@ -32,7 +32,7 @@ from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, signature, static_arguments, undeclared_static
 from benchax.measuring.program import program_of
-from benchax.measuring.stages import Built
+from benchax.measuring.stages import BuiltProgram
 from benchax.model import Absent, Remark
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
 from benchax.specs import is_spec, parse_spec
@@ -108,7 +108,7 @@ def _abstract(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype)))
 
 
-def _build(case: Case, inputs: Inputs) -> tuple[Built, tuple[str, ...]]:
+def _build(case: Case, inputs: Inputs) -> tuple[BuiltProgram, tuple[str, ...]]:
     """The stages of JAX, and what it warned of while it made them.
 
     Raises:
@@ -133,7 +133,7 @@ def _build(case: Case, inputs: Inputs) -> tuple[Built, tuple[str, ...]]:
 class _InspectionReader:
     """Reads the parts of one built program, and notes why those that are missing are missing."""
 
-    def __init__(self, case: Case, inputs: Inputs, built: Built, hlo_text: str | None) -> None:
+    def __init__(self, case: Case, inputs: Inputs, built: BuiltProgram, hlo_text: str | None) -> None:
         self.case, self.inputs, self.built, self.hlo_text = case, inputs, built, hlo_text
         self.module = hlo_module.parse(hlo_text) if hlo_text else None
         self.static = _static(case, inputs, built)
@@ -231,7 +231,7 @@ class _InspectionReader:
         return "this wrapper keeps the compiled program where it cannot be reached"
 
 
-def _static(case: Case, inputs: Inputs, built: Built) -> tuple[int | str, ...]:
+def _static(case: Case, inputs: Inputs, built: BuiltProgram) -> tuple[int | str, ...]:
     """Which arguments are static: declared, or as a jitted function's own tree tells."""
     stage = built.traced or built.lowered
     if stage is None or program_of(case).kind != "jit":

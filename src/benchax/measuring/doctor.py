@@ -20,7 +20,7 @@ from itertools import repeat
 from benchax.environment import Machine, capture, machine
 from benchax.errors import NotAvailable, UsageError
 from benchax.measuring import noise
-from benchax.measuring.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, Spread
+from benchax.measuring.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread
 from benchax.model import Environment, Noise, Remark, Severity
 from benchax.units import number, percent, seconds
 
@@ -75,7 +75,7 @@ class Diagnosis:
     compiled_clock: CompiledClock
     noise: Noise
     gaps: Gaps
-    spread: Spread | None
+    spread: ReadingSpread | None
     """Of a fixed piece of pure Python, 200 samples of about 0.1 ms. None: the clock is too coarse."""
     smallest_effect: float | None
     """A share; what it means is said by `noise.smallest_effect`. None: the clock is too coarse."""

@@ -37,9 +37,9 @@ from benchax.measuring.floor import call_floor
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.purity import Purity
-from benchax.measuring.remarks import Evidence, remarks
+from benchax.measuring.remarks import RowEvidence, remarks
 from benchax.measuring.sampling import NO_WARMUP, Warmup, believable, call_again, collect, warm_up
-from benchax.measuring.stages import Built
+from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.stopping import PROCESSES, count_processes, share_time
 from benchax.measuring.surroundings import remember
 from benchax.measuring.timers.base import Ready, Subject
@@ -196,7 +196,7 @@ def _measure(case: Case, options: Options, record: Record, reading: Any, cold: C
 
 
 def _look_for_impurity(
-    record: Record, case: Case, subject: Subject, built: Built, put_back: Callable[[], None]
+    record: Record, case: Case, subject: Subject, built: BuiltProgram, put_back: Callable[[], None]
 ) -> Subject:
     record.enter("trace")
     with record.or_absent("purity"):
@@ -219,7 +219,7 @@ _LEFT_OUT = (
 )
 
 
-def _stages(built: Built, cold: Cold) -> Stages:
+def _stages(built: BuiltProgram, cold: Cold) -> Stages:
     seconds = built.seconds
     return Stages(
         trace_s=seconds.get("trace"),
@@ -249,7 +249,7 @@ def _called(record: Record, case: Case, subject: Subject, options: Options) -> S
 def _first_run(record: Record, subject: Subject) -> Subject:
     record.enter("first run")
     is_eager = subject.program.kind == "eager"
-    # What an un-jitted function donates only shows in what it leaves of its arguments, so it is given copies.
+    # What an eager function donates only shows in what it leaves of its arguments, so it is given copies.
     ready = Ready(subject, subject.program.call, *(subject.inputs.renewed() if is_eager else subject.calls(1)[0]))
     with _device_memory(record, "eager_rise_bytes" if is_eager else "compiled_rise_bytes"), watch_compiles() as log:
         result, first_run_s = stages.first_run(ready)
@@ -271,7 +271,7 @@ def _called_and_observed(
 ) -> tuple[Subject, float | None]:
     """First run, verification and memory with as few calls as can be; and the seconds of the last call.
 
-    Of an un-jitted function on CPU the first run is the one that goes before a reading of memory.
+    Of an eager function on CPU the first run is the one that goes before a reading of memory.
     """
     if subject.program.kind != "eager" or not options.memory or jax.default_backend() != "cpu":
         subject = _called(record, case, subject, options)
@@ -317,7 +317,7 @@ def _transfers(record: Record, subject: Subject) -> None:
         record.absent.append(Absent("stages.transfer_out", "there are no output arrays"))
 
 
-def _dispatch(record: Record, subject: Subject, built: Built, warmup: Warmup) -> None:
+def _dispatch(record: Record, subject: Subject, built: BuiltProgram, warmup: Warmup) -> None:
     record.enter("dispatch")
     record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.ready))
     with record.or_absent("stages.call_floor"):
@@ -384,7 +384,7 @@ def _export(record: Record, subject: Subject, options: Options) -> None:
         record.program = exported(subject)
 
 
-def _artifacts(record: Record, built: Built) -> str:
+def _artifacts(record: Record, built: BuiltProgram) -> str:
     """Reads the compiler's plan and cost; returns the optimised HLO, empty where there is none."""
     record.enter("artifacts")
     record.absent += built.absent
@@ -435,7 +435,7 @@ def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable
 
 
 def _eager_has_run(record: Record, subject: Subject) -> bool:
-    """Was the un-jitted call run before? Compiling its operations would be taken for memory of the call."""
+    """Was the eager call run before? Compiling its operations would be taken for memory of the call."""
     if record.numerics is not None or record.undecided:
         return True
     record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
@@ -459,8 +459,8 @@ def _device_memory(record: Record, name: str) -> Iterator[None]:
             record.memory = replace(record.memory, method="memory_stats", **{name: rise})
 
 
-def _evidence(record: Record, subject: Subject, built: Built, warmup: Warmup, compiles: int) -> Evidence:
-    return Evidence(
+def _evidence(record: Record, subject: Subject, built: BuiltProgram, warmup: Warmup, compiles: int) -> RowEvidence:
+    return RowEvidence(
         platform=jax.default_backend(),
         program=subject.program,
         inputs=subject.inputs,

@@ -92,11 +92,11 @@ def is_same_program(one: bytes, other: bytes) -> bool:
 
 def _text(content: bytes) -> str:
     """StableHLO without locations."""
-    found = Imported(content)
+    found = ImportedProgram(content)
     return programs.trace(found.program(), found.specs, {}).lower().as_text()
 
 
-class Imported:
+class ImportedProgram:
     """A program that was exported. Raises `ValueError` (of jax.export) for bytes that are none."""
 
     def __init__(self, content: bytes) -> None:
@@ -110,7 +110,7 @@ class Imported:
         """What it must be given."""
         return tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in self._exported.in_avals)
 
-    def program(self) -> programs.Program:
+    def program(self) -> programs.CallableProgram:
         """As something that can be built and timed; of a new function each time, so that it is compiled anew."""
         call = self._exported.call
-        return programs.Program("plain", jax.jit(lambda *leaves: call(*leaves)), None, None)
+        return programs.CallableProgram("plain", jax.jit(lambda *leaves: call(*leaves)), None, None)

@@ -48,7 +48,7 @@ def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> C
         NotMeasured: there is nothing to compare with, or a call is so long that its floor does not matter.
     """
     if subject.program.kind == "eager":
-        raise NotMeasured("it is measured un-jitted, where each operation is a call")
+        raise NotMeasured("it is measured eagerly, where each operation is a call")
     if subject.inputs.is_stateful:
         raise NotMeasured("it changes its arguments in place, which a program that does next to nothing would not")
     if call_s > LONGEST_CALL_S:

@@ -169,7 +169,7 @@ def _call_without_compiling(call: Callable[[], Any]) -> None:
 
 
 def _refuse_compiling(compiles: int) -> None:
-    """As un-jitted loops over lambdas do in every call."""
+    """As eager loops over lambdas do in every call."""
     if compiles:
         raise NotMeasured(
             f"each call compiles ({compiles} program{'s' * (compiles > 1)} this time), and the memory of the "

@@ -218,7 +218,7 @@ def _timed(work: Callable[[], object], clock: Callable[[], int]) -> float:
 
 
 @dataclass(frozen=True)
-class Spread:
+class ReadingSpread:
     """How much a fixed piece of work varies."""
 
     median_s: float
@@ -227,11 +227,11 @@ class Spread:
     p99_over_median: float
 
 
-def spread(times_s: Sequence[float], step_s: float) -> Spread | None:
+def spread(times_s: Sequence[float], step_s: float) -> ReadingSpread | None:
     """None where the median is below `step_s`, one step of the clock: then it is the clock that varies."""
     ordered = sorted(times_s)
     q25, middle, q75, p99 = (quantile(ordered, q) for q in (0.25, 0.5, 0.75, 0.99))
-    return Spread(middle, (q75 - q25) / middle, p99 / middle) if middle >= step_s else None
+    return ReadingSpread(middle, (q75 - q25) / middle, p99 / middle) if middle >= step_s else None
 
 
 def smallest_effect(pairs: Sequence[Pair], step_s: float) -> float | None:

@@ -34,13 +34,13 @@ from benchax.environment import jax_config, jax_facts
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.exported import Imported, exported, is_same_program, leaves_of
+from benchax.measuring.exported import ImportedProgram, exported, is_same_program, leaves_of
 from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, static_arguments
 from benchax.measuring.noise import paused_gc
-from benchax.measuring.program import Program, program_of
+from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.measuring.timers.wall import Wall
+from benchax.measuring.timers.wall import WallTimer
 from benchax.numerics import compare
 
 ENTRY = "benchax.measuring.paired:take_blocks"
@@ -71,7 +71,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Request:
+class PairedRequest:
     """What one process is asked for."""
 
     sides: tuple[Side, ...]
@@ -97,11 +97,11 @@ class Unfit(Exception):
 
 
 @dataclass
-class Version:
+class BuildableVersion:
     """A side, ready to be built."""
 
     label: str
-    make: Callable[[], Program]
+    make: Callable[[], CallableProgram]
     inputs: Inputs
     is_program: bool
     sha256: str | None = None
@@ -109,7 +109,7 @@ class Version:
     """Of a program."""
 
 
-def take_blocks(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
     The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, builds,
@@ -135,9 +135,9 @@ def without_cache() -> Iterator[None]:
         jax.config.update("jax_enable_compilation_cache", was_on)
 
 
-def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     say("inputs")
-    dice = random.Random(request.order_seed)
+    rng = random.Random(request.order_seed)
     versions, why = _versions(request)
     facts: list[dict[str, Any]] = [{"is_program": v.is_program, "sha256": v.sha256, "builds": []} for v in versions]
     if request.skips_equal and _are_one(versions):
@@ -149,10 +149,10 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
     subjects: dict[int, Subject] = {}
     for block in range(request.blocks):
         gc.collect(1)  # of all objects of JAX it would take 20 ms
-        versions, _padding = _renewed(versions, dice)
+        versions, _padding = _renewed(versions, rng)
         if took_ns < REBUILD_NS:
             begun = perf_counter_ns()
-            _build_anew(subjects, _due(block, len(versions), dice), versions, facts, say)
+            _build_anew(subjects, _due(block, len(versions), rng), versions, facts, say)
             took_ns = perf_counter_ns() - begun
         subjects = {i: replace(subjects[i], inputs=version.inputs) for i, version in enumerate(versions)}
         say("warm-up", again=True)
@@ -161,7 +161,7 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
             iterations, call_ns = calibrated(timers)
         say("rounds", again=True)
         count = rounds(len(timers), max(call_ns * iterations, SAMPLE_NS), request.patience)
-        blocks.append(_rounds(timers, subjects, iterations, count, call_ns < WAKING_NS, dice))
+        blocks.append(_rounds(timers, subjects, iterations, count, call_ns < WAKING_NS, rng))
     _compare_outputs(subjects, facts)
     for i, subject in subjects.items():  # last of all: it calls the user's Python once more
         if subject.program.kind == "eager":
@@ -170,14 +170,14 @@ def _take(request: Request, say: Callable[..., None]) -> tuple[dict[str, Any], l
     return _document(versions, facts, why, iterations, False), [wall, processor]
 
 
-def _are_one(versions: Sequence[Version]) -> bool:
+def _are_one(versions: Sequence[BuildableVersion]) -> bool:
     """Are all of them programs, and the same? What functions do in Python is in no program."""
     first, *others = (version.content for version in versions)
     return first is not None and all(each is not None and is_same_program(first, each) for each in others)
 
 
 def _document(
-    versions: Sequence[Version],
+    versions: Sequence[BuildableVersion],
     facts: list[dict[str, Any]],
     not_exported: list[str | None],
     iterations: int,
@@ -197,7 +197,7 @@ def _document(
 # ---- versions ---------------------------------------------------------------------------------------------------
 
 
-def _versions(request: Request) -> tuple[list[Version], list[str | None]]:
+def _versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str | None]]:
     """The sides as versions, and per side why it runs natively beside a program.
 
     Where all are cases they run as they are. Where one is a program, the others are exported too: then nothing but
@@ -233,20 +233,20 @@ def _content(side: Side) -> bytes:
     return side.program
 
 
-def native(side: Side, inputs: Inputs) -> Version:
+def native(side: Side, inputs: Inputs) -> BuildableVersion:
     case = _case(side)
     # The same buffers for all: `_renewed` tells by the tuple.
     static = static_arguments(case, inputs.args, inputs.kwargs)
     given = replace(inputs, static=static)
-    return Version(side.label, lambda: program_of(case, given), given, False)
+    return BuildableVersion(side.label, lambda: program_of(case, given), given, False)
 
 
-def _inputs_of_programs(request: Request) -> Inputs:
+def _inputs_of_programs(request: PairedRequest) -> Inputs:
     leaves = next((side.leaves for side in request.sides if side.leaves is not None), None)
     if leaves is None:
-        dice = np.random.default_rng(request.seed)
-        specs = _guarded(0, "import", lambda: Imported(_content(request.sides[0])).specs)
-        leaves = tuple(make_like(spec, dice) for spec in specs)
+        rng = np.random.default_rng(request.seed)
+        specs = _guarded(0, "import", lambda: ImportedProgram(_content(request.sides[0])).specs)
+        leaves = tuple(make_like(spec, rng) for spec in specs)
     return Inputs(leaves, {}, (), signature(leaves, {}, ()))
 
 
@@ -255,14 +255,14 @@ def _unbuilt(case: Case, inputs: Inputs) -> Subject:
     static = static_arguments(case, inputs.args, inputs.kwargs)
     try:
         traced = stages.trace_only(program, replace(inputs, static=static))
-    except NotMeasured:  # un-jitted, or built already: it runs as it is, and `exported` says why
+    except NotMeasured:  # eager, or built already: it runs as it is, and `exported` says why
         return Subject(program, inputs, None, static)
     return Subject(program, inputs, None, traced.static, traced.donates)
 
 
 def _as_program(
     i: int, side: Side, subject: Subject | None, inputs: Inputs, leaves: Inputs
-) -> tuple[Version, str | None]:
+) -> tuple[BuildableVersion, str | None]:
     if subject is None:
         return _imported(i, side.label, _content(side), leaves), None
     try:
@@ -272,13 +272,13 @@ def _as_program(
     return _imported(i, side.label, program.content or b"", leaves), None
 
 
-def _imported(i: int, label: str, content: bytes, leaves: Inputs) -> Version:
-    found = _guarded(i, "import", lambda: Imported(content))
+def _imported(i: int, label: str, content: bytes, leaves: Inputs) -> BuildableVersion:
+    found = _guarded(i, "import", lambda: ImportedProgram(content))
     _guarded(i, "inputs", lambda: _check_inputs(found, leaves))
-    return Version(label, found.program, leaves, True, hashlib.sha256(content).hexdigest(), content)
+    return BuildableVersion(label, found.program, leaves, True, hashlib.sha256(content).hexdigest(), content)
 
 
-def _check_inputs(found: Imported, leaves: Inputs) -> None:
+def _check_inputs(found: ImportedProgram, leaves: Inputs) -> None:
     given = [jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf for leaf in leaves.args]
     wanted = signature(found.specs, {}, ())
     if [(a.shape, a.dtype) for a in given] != [(s.shape, s.dtype) for s in found.specs]:
@@ -295,9 +295,9 @@ def _guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
 # ---- a block ----------------------------------------------------------------------------------------------------
 
 
-def _renewed(versions: Sequence[Version], dice: random.Random) -> tuple[list[Version], np.ndarray]:
+def _renewed(versions: Sequence[BuildableVersion], rng: random.Random) -> tuple[list[BuildableVersion], np.ndarray]:
     """On new buffers, behind a padding of random size so that they lie elsewhere; equal inputs stay shared."""
-    padding = np.ones(dice.randrange(1, PADDING_BYTES), np.uint8)
+    padding = np.ones(rng.randrange(1, PADDING_BYTES), np.uint8)
     calls = {id(v.inputs.args): v.inputs.renewed() for v in {id(v.inputs.args): v for v in versions}.values()}
     renewed = [
         replace(v.inputs, args=args, kwargs=kwargs) for v in versions for args, kwargs in [calls[id(v.inputs.args)]]
@@ -305,17 +305,17 @@ def _renewed(versions: Sequence[Version], dice: random.Random) -> tuple[list[Ver
     return [replace(v, inputs=inputs) for v, inputs in zip(versions, renewed, strict=True)], padding
 
 
-def _due(block: int, count: int, dice: random.Random) -> list[int]:
+def _due(block: int, count: int, rng: random.Random) -> list[int]:
     """Which versions are built for this block: all at first, then every other one. So the executables that meet are
     others in each block, for two thirds of the builds."""
     due = [i for i in range(count) if block == 0 or (i + block) % 2 == 0]
-    return dice.sample(due, len(due))
+    return rng.sample(due, len(due))
 
 
 def _build_anew(
     subjects: dict[int, Subject],
     due: Sequence[int],
-    versions: Sequence[Version],
+    versions: Sequence[BuildableVersion],
     facts: list[dict[str, Any]],
     say: Callable[..., None],
 ) -> None:
@@ -324,7 +324,7 @@ def _build_anew(
         subjects[i] = _guarded(i, "build", lambda i=i: build(versions[i], facts[i]))
 
 
-def build(version: Version, facts: dict[str, Any]) -> Subject:
+def build(version: BuildableVersion, facts: dict[str, Any]) -> Subject:
     program = version.make()
     built = stages.build(program, version.inputs, lambda stage: None)
     facts["builds"].append(built.seconds)
@@ -339,10 +339,10 @@ def build(version: Version, facts: dict[str, Any]) -> Subject:
 
 
 def _operations(subject: Subject) -> int | None:
-    """How many programs an un-jitted call runs, at most: its operations, of which a call of a jitted function is one.
+    """How many programs an eager call runs, at most: its operations, of which a call of a jitted function is one.
     None where it cannot be traced."""
     call = subject.program.call
-    traced = Program("plain", jax.jit(lambda *args, **kwargs: call(*args, **kwargs)), None, None)
+    traced = CallableProgram("plain", jax.jit(lambda *args, **kwargs: call(*args, **kwargs)), None, None)
     try:
         found = stages.trace_only(traced, subject.inputs).traced
         return None if found is None else len(found.jaxpr.eqns)
@@ -352,7 +352,7 @@ def _operations(subject: Subject) -> int | None:
 
 def _ready(i: int, subject: Subject) -> Prepared:
     _guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S))
-    return Wall().prepare(subject)
+    return WallTimer().prepare(subject)
 
 
 def calibrated(timers: Sequence[Prepared]) -> tuple[int, int]:
@@ -383,13 +383,13 @@ def _rounds(
     iterations: int,
     count: int,
     wakes: bool,
-    dice: random.Random,
+    rng: random.Random,
 ) -> np.ndarray:
     """int64[2, round, side]: wall time, and processor time of all threads."""
     taken = np.zeros((2, count, len(timers)), np.int64)
     places = list(range(len(timers)))
     for r in range(count):
-        dice.shuffle(places)
+        rng.shuffle(places)
         for i in places:
             if wakes:
                 jax.block_until_ready(subjects[i].call())

@@ -1,9 +1,9 @@
 """One face for everything that can be measured: plain functions, jitted ones, `Compiled`s, wrappers that hold a jit.
 
-A `Program` says how to call it, how to call it un-jitted, and how to build it stage by stage. It decides nothing about
-time. What JAX's caches hold matters here: they are global and keyed on the function object, so a plain function is
-wrapped in a new one (nothing of it is cached) and a jitted one drops its own cache (`clear_cache`, which leaves other
-functions' compiled programs alone). Inner jits and jnp's own jaxprs stay warm; only a fresh process has none.
+A `CallableProgram` says how to call it, how to call it eagerly, and how to build it stage by stage. It decides nothing
+about time. What JAX's caches hold matters here: they are global and keyed on the function object, so a plain function
+is wrapped in a new one (nothing of it is cached) and a jitted one drops its own cache (`clear_cache`, which leaves
+other functions' compiled programs alone). Inner jits and jnp's own jaxprs stay warm; only a fresh process has none.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -47,10 +47,10 @@ _keep_our_lines_out()
 
 
 @dataclass(frozen=True)
-class Program:
+class CallableProgram:
     """What is measured.
 
-    `call` is what the user's code would call. `eager` is the un-jitted function, None where there is none to be had.
+    `call` is what the user's code would call. `eager` is the eager function, None where there is none to be had.
     `inner` is traceable inside another jit; None where it is not.
     """
 
@@ -64,7 +64,7 @@ class Program:
     """What a function that was not is measured under."""
 
 
-def program_of(case: Case, inputs: Inputs | None = None) -> Program:
+def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
     """Tells the five kinds apart, by documented attributes only.
 
     Args:
@@ -73,20 +73,20 @@ def program_of(case: Case, inputs: Inputs | None = None) -> Program:
     """
     fn = case.fn
     if not case.jit:
-        return Program("eager", fn, fn, None, hasattr(fn, "lower"))
+        return CallableProgram("eager", fn, fn, None, hasattr(fn, "lower"))
     if isinstance(fn, jax.stages.Compiled):
-        return Program("compiled", fn, None, None)
+        return CallableProgram("compiled", fn, None, None)
     # A method bound to an instance shows the attributes of the jit that it is made of, which knows no instance.
     is_method = isinstance(fn, types.MethodType)
     if hasattr(fn, "trace") and hasattr(fn, "lower") and not is_method:
-        return Program("jit", fn, getattr(fn, "__wrapped__", None), fn)
+        return CallableProgram("jit", fn, getattr(fn, "__wrapped__", None), fn)
     if hasattr(fn, "lower") and not is_method:
-        return Program("wrapper", fn, getattr(fn, "__wrapped__", None), fn)
+        return CallableProgram("wrapper", fn, getattr(fn, "__wrapped__", None), fn)
     if inputs is not None and holds_objects((inputs.args, inputs.kwargs)):
         call = _jitted(case, sys.modules["flax.nnx"].jit)
         kind = "jit" if hasattr(call, "trace") else "wrapper"
-        return Program(kind, call, fn, fn, hasattr(fn, "lower"), "flax.nnx.jit")
-    return Program("plain", _jitted(case), fn, fn, hasattr(fn, "lower"))
+        return CallableProgram(kind, call, fn, fn, hasattr(fn, "lower"), "flax.nnx.jit")
+    return CallableProgram("plain", _jitted(case), fn, fn, hasattr(fn, "lower"))
 
 
 def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]:
@@ -110,20 +110,20 @@ def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]
     )
 
 
-def forget(program: Program) -> None:
+def forget(program: CallableProgram) -> None:
     """Makes the next build of this program, and of no other, start from nothing, where JAX lets us."""
     if program.kind == "jit" and hasattr(program.call, "clear_cache"):
         program.call.clear_cache()
 
 
-def trace(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> jax.stages.Traced:
+def trace(program: CallableProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> jax.stages.Traced:
     """Raises `NotMeasured` where there is no separate step of tracing."""
     if program.kind in ("plain", "jit"):
         return program.call.trace(*args, **kwargs)
     raise NotMeasured(_no_stage(program.kind, "trace"))
 
 
-def lower(program: Program, traced: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def lower(program: CallableProgram, traced: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`traced.lower()`, or the wrapper's own `lower`, which then contains the tracing."""
     if traced is not None:
         return traced.lower()
@@ -136,7 +136,7 @@ def _no_stage(kind: Kind, stage: str) -> str:
     if kind == "compiled":
         return "it was given as a Compiled, which is built already"
     if kind == "eager":
-        return "it is measured un-jitted, operation by operation"
+        return "it is measured eagerly, operation by operation"
     return f"this wrapper has no .{stage}(); its tracing is inside the time to lower"
 
 

@@ -22,7 +22,7 @@ from benchax.artifacts.jaxpr import user_line
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.jaxpr_difference import difference
 from benchax.measuring.mutation import is_carried
-from benchax.measuring.stages import Built
+from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.surroundings import changes, state_of, values_of
 from benchax.measuring.timers.base import Subject
 from benchax.units import seconds
@@ -42,8 +42,8 @@ class Purity:
     """What a trace changes beside its result, by name, in words."""
 
 
-def check(subject: Subject, built: Built, name: str, put_back: Callable[[], None]) -> Purity:
-    """Traces the function again, un-jitted, so that JAX's caches do not answer for it.
+def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[], None]) -> Purity:
+    """Traces the function again, without jit, so that JAX's caches do not answer for it.
 
     Args:
         name: of the function.
@@ -88,7 +88,7 @@ def _trace(subject: Subject, fn: Callable[..., Any]) -> Any:
         return jax.make_jaxpr(arrays)(*subject.dynamic_leaves)
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"its un-jitted function does not trace ({type(error).__name__}: {first_line})") from error
+        raise NotMeasured(f"its eager function does not trace ({type(error).__name__}: {first_line})") from error
 
 
 def _holds_tracers(value: Any, depth: int = DEPTH) -> bool:

@@ -16,10 +16,10 @@ from benchax.artifacts.counts import least_operations
 from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
-from benchax.measuring.program import Program
+from benchax.measuring.program import CallableProgram
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import Warmup
-from benchax.measuring.stages import Built
+from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.verification import Notes
 from benchax.model import Cost, Memory, Noise, Numerics, Remark, Samples, Severity, Stages
 from benchax.stats.summary import Summary
@@ -40,13 +40,13 @@ CONTRADICTION = 1.1
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RowEvidence:
     """Everything that was learnt about one case."""
 
     platform: str
-    program: Program
+    program: CallableProgram
     inputs: Inputs
-    built: Built
+    built: BuiltProgram
     stages: Stages
     samples: tuple[Samples, ...]
     warmup: Warmup
@@ -80,25 +80,25 @@ class Evidence:
         return next((s.summary for s in self.samples if s.timer == timer), None)
 
 
-def remarks(evidence: Evidence) -> tuple[Remark, ...]:
+def remarks(evidence: RowEvidence) -> tuple[Remark, ...]:
     """All that apply, errors first."""
     found = [remark for rule in RULES if (remark := rule(evidence))]
     order: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda remark: order[remark.severity]))
 
 
-def wrong_result(e: Evidence) -> Remark | None:
+def wrong_result(e: RowEvidence) -> Remark | None:
     if e.numerics is None or e.numerics.agrees:
         return None
-    reference = {"eager": "un-jitted", "float64": "float64"}[e.numerics.reference]
+    reference = {"eager": "eager", "float64": "float64"}[e.numerics.reference]
     return Remark("wrong-result", "error", f"the compiled result differs from the {reference} one: {e.numerics.why}")
 
 
-def not_verified(e: Evidence) -> Remark | None:
+def not_verified(e: RowEvidence) -> Remark | None:
     return Remark("not-verified", "warning", f"the result was not verified: {e.undecided}") if e.undecided else None
 
 
-def recompiled(e: Evidence) -> Remark | None:
+def recompiled(e: RowEvidence) -> Remark | None:
     n = e.compiles_while_timed
     if not n:
         return None
@@ -110,7 +110,7 @@ def recompiled(e: Evidence) -> Remark | None:
     )
 
 
-def not_steady(e: Evidence) -> Remark | None:
+def not_steady(e: RowEvidence) -> Remark | None:
     if e.warmup.is_steady or len(e.warmup.windows_s) < 2:
         return None
     return Remark(
@@ -121,7 +121,7 @@ def not_steady(e: Evidence) -> Remark | None:
     )
 
 
-def numpy_inputs(e: Evidence) -> Remark | None:
+def numpy_inputs(e: RowEvidence) -> Remark | None:
     if not e.inputs.numpy_bytes:
         return None
     transfer = e.stages.transfer_in
@@ -135,14 +135,14 @@ def numpy_inputs(e: Evidence) -> Remark | None:
     )
 
 
-def narrowed(e: Evidence) -> Remark | None:
+def narrowed(e: RowEvidence) -> Remark | None:
     if not e.inputs.narrowed:
         return None
     what = ", ".join(e.inputs.narrowed)
     return Remark("narrowed", "warning", f"inputs were narrowed from {what}: JAX's 64-bit mode (jax_enable_x64) is off")
 
 
-def no_inputs(e: Evidence) -> Remark | None:
+def no_inputs(e: RowEvidence) -> Remark | None:
     if e.has_data or e.program.kind == "eager":
         return None
     return Remark(
@@ -153,7 +153,7 @@ def no_inputs(e: Evidence) -> Remark | None:
     )
 
 
-def folded(e: Evidence) -> Remark | None:
+def folded(e: RowEvidence) -> Remark | None:
     """The compiled program does next to nothing of what was written: folded into constants, or unused.
 
     XLA's counts are a first look: they take a cumulative sum of n for n² operations as it is written, and for n as it
@@ -178,18 +178,18 @@ def folded(e: Evidence) -> Remark | None:
     )
 
 
-def not_jitted(e: Evidence) -> Remark | None:
+def not_jitted(e: RowEvidence) -> Remark | None:
     if e.program.was_jitted or e.program.kind == "eager":
         return None
     return Remark(
         "not-jitted",
         "info",
-        f"given un-jitted and measured as {e.program.jitted_by}(f); --eager (jit=False) measures the call as it stands "
-        "and says from how many calls on compiling pays",
+        f"given without jit and measured as {e.program.jitted_by}(f); --eager (jit=False) measures the call as it "
+        "stands and says from how many calls on compiling pays",
     )
 
 
-def impure(e: Evidence) -> Remark | None:
+def impure(e: RowEvidence) -> Remark | None:
     if not e.purity.difference:
         return None
     return Remark(
@@ -201,7 +201,7 @@ def impure(e: Evidence) -> Remark | None:
     )
 
 
-def changed_by_tracing(e: Evidence) -> Remark | None:
+def changed_by_tracing(e: RowEvidence) -> Remark | None:
     if not e.purity.changed:
         return None
     listed = _listed([f"{name!r} ({change})" for name, change in e.purity.changed.items()])
@@ -212,7 +212,7 @@ def changed_by_tracing(e: Evidence) -> Remark | None:
     )
 
 
-def stateful(e: Evidence) -> Remark | None:
+def stateful(e: RowEvidence) -> Remark | None:
     if not e.mutated:
         return None
     return Remark(
@@ -223,25 +223,25 @@ def stateful(e: Evidence) -> Remark | None:
     )
 
 
-def state_dropped(e: Evidence) -> Remark | None:
+def state_dropped(e: RowEvidence) -> Remark | None:
     if not e.notes.dropped:
         return None
     return Remark(
         "state-dropped",
         "error",
-        f"un-jitted, a call changes {_listed(e.notes.dropped)} in place; compiled, it does not, and neither does it do "
-        "the work that leads there. jax.jit takes objects of Flax NNX for trees of arrays: use flax.nnx.jit, or return "
-        "the new state",
+        f"called eagerly, it changes {_listed(e.notes.dropped)} in place; compiled, it does not, and neither does it "
+        "do the work that leads there. jax.jit takes objects of Flax NNX for trees of arrays: use flax.nnx.jit, or "
+        "return the new state",
     )
 
 
-def undetermined_state(e: Evidence) -> Remark | None:
+def undetermined_state(e: RowEvidence) -> Remark | None:
     if not e.notes.undetermined:
         return None
     return Remark(
         "undetermined-state",
         "warning",
-        f"{_listed(e.notes.undetermined)} cannot be verified: the compiled and the un-jitted run differ, and by as "
+        f"{_listed(e.notes.undetermined)} cannot be verified: the compiled and the eager run differ, and by as "
         "much as rounding alone changes it. So it is where an optimizer divides a gradient of zero by its own size",
     )
 
@@ -251,7 +251,7 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
-def dispatch_bound(e: Evidence) -> Remark | None:
+def dispatch_bound(e: RowEvidence) -> Remark | None:
     """By the floor, in turns with calls of the function: medians taken apart differ by what the machine did."""
     floor = e.stages.call_floor
     if not floor or floor.share < DISPATCH_SHARE:
@@ -266,7 +266,7 @@ def dispatch_bound(e: Evidence) -> Remark | None:
     )
 
 
-def resident_far_below_wall(e: Evidence) -> Remark | None:
+def resident_far_below_wall(e: RowEvidence) -> Remark | None:
     """Of long calls only, beside which calling costs little; by the least of them, which load does not raise."""
     wall = e.summary("wall")
     name, resident = next(((n, s) for n in ("in_graph", "loop") if (s := e.summary(n))), ("", None))
@@ -281,12 +281,12 @@ def resident_far_below_wall(e: Evidence) -> Remark | None:
     )
 
 
-def _wrapper(e: Evidence) -> str:
+def _wrapper(e: RowEvidence) -> str:
     """A wrapper's own Python can be most of a call: flax.nnx.jit takes 0.2 to 3 ms for a small model and Adam."""
     return "the Python of the wrapper around it, " if e.mutated else ""
 
 
-def more_than_a_call(e: Evidence) -> Remark | None:
+def more_than_a_call(e: RowEvidence) -> Remark | None:
     """Part of a call cannot take longer than the call: then it was another machine, or another program."""
     wall = e.summary("wall")
     if not wall:
@@ -309,7 +309,7 @@ def more_than_a_call(e: Evidence) -> Remark | None:
     )
 
 
-def inline_limit(e: Evidence) -> Remark | None:
+def inline_limit(e: RowEvidence) -> Remark | None:
     wall = e.summary("wall")
     if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
         return None
@@ -320,12 +320,12 @@ def inline_limit(e: Evidence) -> Remark | None:
     return Remark(
         "inline-limit",
         "info",
-        f"{count(e.inline_flops, 'FLOP')} is at or above XLA:CPU's limit of {INLINE_FLOPS}, so each call is handed "
-        f"to another thread{cost}; below the limit it would run on the calling thread",
+        f"{count(e.inline_flops, 'FLOP')} is at or above XLA:CPU's limit of {INLINE_FLOPS}, so each call is "
+        f"dispatched to the thread pool{cost}; below the limit it would run on the calling thread",
     )
 
 
-def page_faults(e: Evidence) -> Remark | None:
+def page_faults(e: RowEvidence) -> Remark | None:
     biggest = max(e.output_bytes, e.memory.temp_bytes or 0)
     if e.platform != "cpu" or biggest < MAPPED_BYTES or not e.has_glibc:
         return None
@@ -340,7 +340,7 @@ def page_faults(e: Evidence) -> Remark | None:
     )
 
 
-def donation_unused(e: Evidence) -> Remark | None:
+def donation_unused(e: RowEvidence) -> Remark | None:
     if not e.built.donates or not e.hlo or aliased_parameters(e.hlo):
         return None
     return Remark(
@@ -350,7 +350,7 @@ def donation_unused(e: Evidence) -> Remark | None:
     )
 
 
-def loops_counted_once(e: Evidence) -> Remark | None:
+def loops_counted_once(e: RowEvidence) -> Remark | None:
     if not e.cost or not e.cost.has_loops or e.cost.flops is None:
         return None
     return Remark(
@@ -360,7 +360,7 @@ def loops_counted_once(e: Evidence) -> Remark | None:
     )
 
 
-def busy(e: Evidence) -> Remark | None:
+def busy(e: RowEvidence) -> Remark | None:
     others, steal = e.noise.others_share or 0.0, e.noise.steal_share or 0.0
     parts = [f"other processes used {percent(others)} of the CPU"] if others > BUSY_SHARE else []
     parts += [f"the hypervisor took {percent(steal)}"] if steal > STEAL_SHARE else []
@@ -371,7 +371,7 @@ def busy(e: Evidence) -> Remark | None:
     )
 
 
-def coarse_clock(e: Evidence) -> Remark | None:
+def coarse_clock(e: RowEvidence) -> Remark | None:
     for s in e.samples:
         sample = s.summary.median_s * s.iterations
         if s.resolution_s and 0 < sample < s.resolution_s / COARSE_SHARE:
@@ -384,7 +384,7 @@ def coarse_clock(e: Evidence) -> Remark | None:
     return None
 
 
-RULES: tuple[Callable[[Evidence], Remark | None], ...] = (
+RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     wrong_result,
     not_verified,
     recompiled,

@@ -22,7 +22,7 @@ from benchax.environment import jax_config
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Inputs, is_data, undeclared_static
-from benchax.measuring.program import Program
+from benchax.measuring.program import CallableProgram
 from benchax.model import Absent, Cache, Transfer
 from benchax.watching.compiles import CompileLog, watch_compiles
 
@@ -32,7 +32,7 @@ DISPATCH_TIME_NS = 20_000_000
 
 
 @dataclass
-class Built:
+class BuiltProgram:
     """What building left behind: the stages of JAX, the seconds each took, and why some are missing."""
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, (perf_counter_ns() - start) / 1e9
 
 
-def build(program: Program, inputs: Inputs, enter: Callable[[str], None]) -> Built:
+def build(program: CallableProgram, inputs: Inputs, enter: Callable[[str], None]) -> BuiltProgram:
     """Trace, lower, compile, each timed, from nothing.
 
     Args:
@@ -61,7 +61,7 @@ def build(program: Program, inputs: Inputs, enter: Callable[[str], None]) -> Bui
     Raises:
         whatever JAX raises for a function that does not trace or compile.
     """
-    built = Built(static=inputs.static)
+    built = BuiltProgram(static=inputs.static)
     # Tracing leaves objects as they were; what a wrapper makes of them is its own affair.
     args, kwargs = inputs.renewed(copy=False)
     programs.forget(program)
@@ -81,9 +81,9 @@ def build(program: Program, inputs: Inputs, enter: Callable[[str], None]) -> Bui
     return built
 
 
-def trace_only(program: Program, inputs: Inputs) -> Built:
+def trace_only(program: CallableProgram, inputs: Inputs) -> BuiltProgram:
     """What tracing tells, where compiling is of no interest."""
-    built = Built(static=inputs.static)
+    built = BuiltProgram(static=inputs.static)
     traced = _step(built, "trace", lambda stage: None, lambda: programs.trace(program, *inputs.renewed(copy=False)))
     if traced is None:
         built.lowered = programs.unwrapped(
@@ -94,7 +94,7 @@ def trace_only(program: Program, inputs: Inputs) -> Built:
     return built
 
 
-def _step(built: Built, name: str, enter: Callable[[str], None], call: Callable[[], Any]) -> Any:
+def _step(built: BuiltProgram, name: str, enter: Callable[[str], None], call: Callable[[], Any]) -> Any:
     enter(name)
     try:
         result, built.seconds[name] = timed(call)
@@ -104,7 +104,7 @@ def _step(built: Built, name: str, enter: Callable[[str], None], call: Callable[
     return result
 
 
-def _judge_cache(built: Built, log: CompileLog) -> None:
+def _judge_cache(built: BuiltProgram, log: CompileLog) -> None:
     """Says what the persistent cache did, and withdraws a time to compile that was a look-up in memory."""
     if not log.was_asked:
         built.cache = "warm"
@@ -124,7 +124,7 @@ def _persistent_cache_is_on() -> bool:
     )
 
 
-def _read_arguments(built: Built, program: Program, inputs: Inputs) -> None:
+def _read_arguments(built: BuiltProgram, program: CallableProgram, inputs: Inputs) -> None:
     """Which arguments are donated and which are static, as far as JAX publishes it."""
     stage = built.traced or built.lowered
     if stage is None:

@@ -29,7 +29,7 @@ Values = dict[str, Any]
 
 @partial(jax.tree_util.register_dataclass, data_fields=["outputs", "state"], meta_fields=[])
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """All that a call of a stateful function gives: what it returns, and what it has changed."""
 
     outputs: Any

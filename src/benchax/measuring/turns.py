@@ -21,7 +21,7 @@ from benchax.measuring import paired
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Prepared, Subject
-from benchax.measuring.timers.wall import Wall
+from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Numerics
 from benchax.numerics import compare
 
@@ -82,6 +82,6 @@ def prepare(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     subject = paired.build(paired.native(paired.Side(case.id.label, case), inputs), facts)
     enter("warm-up")
     warm_up(subject.ready, paired.WARMUP_S)
-    timer = Wall().prepare(subject)
+    timer = WallTimer().prepare(subject)
     iterations, call_ns = paired.calibrated([timer])
     return Turns(subject, timer, facts, iterations, call_ns)

@@ -38,7 +38,7 @@ Alignment = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Spread:
+class RoundingSpread:
     """A leaf in runs that were rounded by chance, and in the two that were rounded up and down."""
 
     runs: Sequence[Any]
@@ -46,7 +46,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LeafVerdict:
     state: State
     allowed: float = 0.0
     """The share of the reference's largest value that rounding explains."""
@@ -56,7 +56,7 @@ class Verdict:
     """The compiled leaf as it was judged, where its columns or rows were turned to the signs of the reference."""
 
 
-def judge(leaf: LeafComparison, spread: Spread, reference_error: Any = None) -> Verdict:
+def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = None) -> LeafVerdict:
     """Whether `spread` explains the difference of a leaf.
 
     Args:
@@ -66,17 +66,19 @@ def judge(leaf: LeafComparison, spread: Spread, reference_error: Any = None) -> 
     a = leaf.compiled
     every = [np.asarray(run) for run in (*spread.runs, *spread.directed)]
     if any(run.shape != a.shape for run in every):
-        return Verdict("undecided", why="its shape depends on rounding")
+        return LeafVerdict("undecided", why="its shape depends on rounding")
     beside = every if reference_error is None else [*every, np.asarray(reference_error)]
     if all(_same(run, beside[0]) for run in every) and (_is_exact(a) or leaf.numerics.nonfinite):
-        return Verdict("differs")
+        return LeafVerdict("differs")
     if leaf.numerics.nonfinite:
         return _nonfinite(beside)
     with np.errstate(all="ignore"):
         return _judge(leaf, spread, reference_error, lambda x, reference: x)
 
 
-def judge_with_free_signs(leaf: LeafComparison, plain: Spread, free: Spread, reference_error: Any = None) -> Verdict:
+def judge_with_free_signs(
+    leaf: LeafComparison, plain: RoundingSpread, free: RoundingSpread, reference_error: Any = None
+) -> LeafVerdict:
     """As `judge`, where in the runs of `free` the signs of eigenvectors and singular vectors were drawn by chance.
 
     What they explain is judged again with each column, or row, turned by the sign or phase that brings it nearest.
@@ -98,14 +100,14 @@ def judge_with_free_signs(leaf: LeafComparison, plain: Spread, free: Spread, ref
     return best if agreeing or best.allowed < WEAK else found
 
 
-def _nonfinite(runs: Sequence[np.ndarray]) -> Verdict:
+def _nonfinite(runs: Sequence[np.ndarray]) -> LeafVerdict:
     patterns = [np.isfinite(run) for run in runs]
     if all(np.array_equal(pattern, patterns[0]) for pattern in patterns):
-        return Verdict("differs")
-    return Verdict("undecided", why="rounding alone decides which of its values are finite")
+        return LeafVerdict("differs")
+    return LeafVerdict("undecided", why="rounding alone decides which of its values are finite")
 
 
-def _judge(leaf: LeafComparison, spread: Spread, reference_error: Any, align: Alignment) -> Verdict:
+def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, align: Alignment) -> LeafVerdict:
     reference = np.asarray(leaf.reference)
     compiled, *rest = (_flat(align(np.asarray(x), reference)) for x in (leaf.compiled, *spread.runs, *spread.directed))
     runs, directed, base = rest[: len(spread.runs)], rest[len(spread.runs) :], _flat(reference)
@@ -113,7 +115,7 @@ def _judge(leaf: LeafComparison, spread: Spread, reference_error: Any, align: Al
     finite = np.all([np.isfinite(x) for x in (compiled, base, eager, *rest)], axis=0)
     known = np.isfinite(compiled) & np.isfinite(base)
     if (known & ~finite).any():
-        return Verdict("undecided", math.inf, "rounding alone decides which of its values are finite")
+        return LeafVerdict("undecided", math.inf, "rounding alone decides which of its values are finite")
     compiled, base, eager = compiled[finite], base[finite], eager[finite]
     runs, directed = [x[finite] for x in runs], [x[finite] for x in directed]
     scale = _most(base)
@@ -121,18 +123,18 @@ def _judge(leaf: LeafComparison, spread: Spread, reference_error: Any, align: Al
     measured = [norm(compiled - base) for norm in (_most, _rms)]
     share = permitted[0] / scale if scale else math.inf
     if measured[0] > permitted[0]:
-        return Verdict("differs", share)
+        return LeafVerdict("differs", share)
     if measured[1] > permitted[1]:
         root = _rms(base) or 1.0
         far, allowed = measured[1] / root, permitted[1] / root
-        return Verdict(
+        return LeafVerdict(
             "differs", share, f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
         )
     if measured[0] > max(WEAK, 2 * _eps(leaf)) * scale:
-        return Verdict(
+        return LeafVerdict(
             "undecided", share, f"it differs by {_times(measured[0], scale)}, and by as much by rounding alone"
         )
-    return Verdict("agrees", share)
+    return LeafVerdict("agrees", share)
 
 
 def _permitted(

@@ -28,9 +28,9 @@ from benchax.clock import survey
 from benchax.errors import NotMeasured
 from benchax.measuring.jaxprs import TracedCall, trace_call
 from benchax.measuring.rounding_noise import SIGNS_ARE_FREE, Rounding, is_narrow
-from benchax.measuring.state import Outcome, Values, data_of
+from benchax.measuring.state import CallOutcome, Values, data_of
 from benchax.measuring.timers.base import Ready, Subject
-from benchax.measuring.verdicts import Spread, Verdict, judge, judge_with_free_signs, quick_bound
+from benchax.measuring.verdicts import LeafVerdict, RoundingSpread, judge, judge_with_free_signs, quick_bound
 from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
 from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of
@@ -39,7 +39,7 @@ RUNS, LEAST_RUNS = 8, 4
 ENOUGH_S = 30.0
 """After so many seconds of runs, LEAST_RUNS of them have to do."""
 _STATE = ".state["
-"""Begins the path of what a call has changed, in an `Outcome`."""
+"""Begins the path of what a call has changed, in an `CallOutcome`."""
 
 
 class Undecided(NotMeasured):
@@ -51,7 +51,7 @@ class Notes:
     """What was seen of a stateful function beside its verdict, by name."""
 
     dropped: list[str] = field(default_factory=list)
-    """What the un-jitted call changes in place and the compiled one does not."""
+    """What the eager call changes in place and the compiled one does not."""
     undetermined: list[str] = field(default_factory=list)
     """New state that rounding alone decides, and that the verdict does not speak of."""
 
@@ -73,7 +73,7 @@ def verify(
     if mode == "off":
         raise NotMeasured("verification is switched off")
     if subject.program.kind == "eager":
-        raise NotMeasured("it is the un-jitted function that others are compared with")
+        raise NotMeasured("it is the eager function that others are compared with")
     notes = Notes() if notes is None else notes
     expected = _expected(subject, reference, notes)
     roundings = _Roundings(subject)
@@ -94,14 +94,14 @@ def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Note
     if subject.impure:
         raise NotMeasured(f"two traces of it differ, so that no other run of it is a reference: {subject.impure}")
     if subject.program.eager is None:
-        raise NotMeasured("there is no un-jitted function behind it to compare with")
+        raise NotMeasured("there is no eager function behind it to compare with")
     ready = subject.ready(subject.program.eager)
     outcome = ready.outcome(_run(ready))
-    if not isinstance(outcome, Outcome):
+    if not isinstance(outcome, CallOutcome):
         return outcome
     notes.dropped += _changed_besides(subject, ready)
     now = ready.state()
-    return Outcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
+    return CallOutcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
 
 
 def _run(ready: Ready) -> Any:
@@ -109,11 +109,11 @@ def _run(ready: Ready) -> Any:
         return jax.block_until_ready(ready())
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"the un-jitted call failed ({type(error).__name__}: {first_line})") from error
+        raise NotMeasured(f"the eager call failed ({type(error).__name__}: {first_line})") from error
 
 
 def _changed_besides(subject: Subject, ready: Ready) -> list[str]:
-    """What the un-jitted call has changed and the compiled one leaves as it was."""
+    """What the eager call has changed and the compiled one leaves as it was."""
     before: Values = subject.inputs.parts.values
     now = {name: value for name, value in ready.state().items() if name not in subject.outputs.state}
     return [name for name, value in now.items() if name not in before or not _is_same(value, before[name])]
@@ -197,7 +197,7 @@ def _judged(
     return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
 
 
-def _settled(leaf: LeafComparison, verdict: Verdict) -> LeafComparison:
+def _settled(leaf: LeafComparison, verdict: LeafVerdict) -> LeafComparison:
     if verdict.compiled is not None:
         leaf = leaf.turned(verdict.compiled)
     if verdict.state == "differs" and leaf.numerics.nonfinite:
@@ -218,7 +218,7 @@ def _places(outputs: Any) -> list[int]:
     return found
 
 
-def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> Verdict:
+def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> LeafVerdict:
     own_error = None if eager is None else _plain(jax.tree.leaves(eager)[place])
     spread = _at(place, roundings.runs, roundings.directed)
     found = judge(leaf, spread, own_error)
@@ -228,10 +228,10 @@ def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any
     return judge_with_free_signs(leaf, spread, free, own_error)
 
 
-def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) -> Spread:
+def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) -> RoundingSpread:
     if any(place >= len(run) for run in runs):
         raise NotMeasured("what is traced has other outputs than the call")
-    return Spread(*([_plain(run[place]) for run in each] for each in (runs, directed)))
+    return RoundingSpread(*([_plain(run[place]) for run in each] for each in (runs, directed)))
 
 
 def _plain(leaf: Any) -> np.ndarray:

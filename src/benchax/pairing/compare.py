@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchax.case import Case, make_case, name_of
-from benchax.comparing.judging import Evidence, confirmed, judged
+from benchax.comparing.judging import ComparisonEvidence, confirmed, judged
 from benchax.comparing.ranking import Comparisons, Rank, names, ranked, without_place
 from benchax.comparing.resolution import resolution_of
 from benchax.errors import UsageError
@@ -16,7 +16,7 @@ from benchax.measuring.paired import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
 from benchax.options import resolve
 from benchax.pairing import session
-from benchax.pairing.contest import Contest, Taken
+from benchax.pairing.contest import PairedRun, PairedSamples
 from benchax.pairing.session import Effort, Progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
 
@@ -89,7 +89,7 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, pr
         labels = list(left)
         notes = () if labels[0] == first else (_replaced(first, labels[0]),)
         sides = tuple(Side(label, case) for label, case in left.items())
-        contest = Contest(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
+        contest = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
         taken, found = _settled(contest, effort, progress)
         if not _baseline_failed(taken):
             return _result(taken, found, failures)
@@ -112,15 +112,15 @@ def _sent(label: str, case: Case) -> Failure | None:
     return None
 
 
-def _settled(contest: Contest, effort: Effort, progress: Progress) -> tuple[Taken, Sequence[Comparison]]:
+def _settled(contest: PairedRun, effort: Effort, progress: Progress) -> tuple[PairedSamples, Sequence[Comparison]]:
     """One that is left over has nothing to be compared with, and is not run."""
     if len(contest.versions) == 1:
-        return Taken(contest), ()
+        return PairedSamples(contest), ()
     (settled,) = session.settled([contest], effort, progress)
     return settled
 
 
-def _baseline_failed(taken: Taken) -> bool:
+def _baseline_failed(taken: PairedSamples) -> bool:
     """By itself, that is: a crash of which no side is named may be that of any, and spoils all comparisons."""
     return 0 in taken.failures and names(taken.failures[0], taken.contest.versions[0].label)
 
@@ -129,10 +129,12 @@ def _replaced(failed: str, baseline: str) -> Remark:
     return Remark("baseline-failed", "warning", f"{failed} failed, and the baseline is {baseline} in its place")
 
 
-def _result(taken: Taken, found: Sequence[Comparison], failures: Mapping[str, Failure]) -> Comparisons:
+def _result(taken: PairedSamples, found: Sequence[Comparison], failures: Mapping[str, Failure]) -> Comparisons:
     """With a comparison for each baseline that failed, and for what failed beside it."""
     matters = {label: replace(taken.matter(0), candidate=Version(label)) for label in failures}
-    failed = [c for label, matter in matters.items() for c in judged(matter, Evidence(failure=failures[label]))]
+    failed = [
+        c for label, matter in matters.items() for c in judged(matter, ComparisonEvidence(failure=failures[label]))
+    ]
     labels = (*(version.label for version in taken.contest.versions), *failures)
     return Comparisons((*found, *failed), _ranking(taken, found), labels)
 
@@ -161,7 +163,7 @@ def _baseline(labelled: Mapping[str, Any], baseline: str | None) -> str:
     return baseline
 
 
-def _ranking(taken: Taken, found: Sequence[Comparison]) -> tuple[Rank, ...]:
+def _ranking(taken: PairedSamples, found: Sequence[Comparison]) -> tuple[Rank, ...]:
     """Of the versions that ran and gave the baseline's result. Where a difference from the baseline was not confirmed,
     they share a place."""
     if not taken.answers or 0 in taken.failures:
@@ -181,7 +183,7 @@ def _ranking(taken: Taken, found: Sequence[Comparison]) -> tuple[Rank, ...]:
     return ranked({labels[0]: base_s} | {c.candidate.label: c.candidate_value or 0.0 for c in known}, against)
 
 
-def _between(taken: Taken, one: str, other: str) -> Comparison:
+def _between(taken: PairedSamples, one: str, other: str) -> Comparison:
     """A difference of two that are not the baseline has a name where the second measurement shows it, too."""
     found = taken.between(one, other)
     is_with_baseline = taken.contest.versions[0].label in (one, other)

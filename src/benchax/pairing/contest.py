@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchax.comparing.judging import Evidence, Matter, judged, timed
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judged, timed
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
 from benchax.executors.isolated import limit
@@ -23,7 +23,7 @@ from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 
 
 @dataclass(frozen=True)
-class Contest:
+class PairedRun:
     """Versions of one case. The first is the baseline of the others."""
 
     case: CaseId
@@ -64,10 +64,10 @@ class Answer:
 
 
 @dataclass
-class Taken:
+class PairedSamples:
     """All answers about one contest."""
 
-    contest: Contest
+    contest: PairedRun
     method: Method = "one process"
     answers: list[Answer] = field(default_factory=list[Answer])
     failures: dict[int, Failure] = field(default_factory=dict[int, Failure])
@@ -77,7 +77,7 @@ class Taken:
     resolution: float = SAME_WITHIN
     is_same_program: bool = False
     """The sides are one program, so that nothing was timed."""
-    second: Taken | None = None
+    second: PairedSamples | None = None
     """The measurement that confirms what this one saw, where it saw a change."""
 
     def take(
@@ -93,7 +93,7 @@ class Taken:
         while len(sides := self.running) > 1 and 0 in sides:
             chosen = tuple(self.contest.sides[i] for i in sides)
             order = random.randrange(2**31)
-            request = paired.Request(chosen, blocks, self.contest.options.seed, order, patience, skips_equal)
+            request = paired.PairedRequest(chosen, blocks, self.contest.options.seed, order, patience, skips_equal)
             if self._has_run(pool, process, sides, request, say):
                 return
 
@@ -103,7 +103,7 @@ class Taken:
         return [i for i in range(len(self.contest.versions)) if i not in self.failures]
 
     def _has_run(
-        self, pool: Pool, process: int, sides: Sequence[int], request: paired.Request, say: Callable[[str], None]
+        self, pool: Pool, process: int, sides: Sequence[int], request: paired.PairedRequest, say: Callable[[str], None]
     ) -> bool:
         contest = self.contest
         job = Job(
@@ -172,9 +172,9 @@ class Taken:
         one, other = (answers[0].facts(i) for i in (baseline, candidate))
         return counts(one, other)
 
-    def evidence(self, candidate: int, baseline: int = 0) -> Evidence:
+    def evidence(self, candidate: int, baseline: int = 0) -> ComparisonEvidence:
         failure = self.failures.get(baseline) or self.failures.get(candidate)
-        return Evidence(
+        return ComparisonEvidence(
             self.blocks(baseline, candidate),
             self._builds(baseline, candidate),
             self._counts(baseline, candidate),
@@ -212,9 +212,9 @@ class Taken:
         matter = self.matter(where[other], where[one])
         return timed(matter, "run", self.blocks(where[one], where[other]), alpha)
 
-    def matter(self, candidate: int, baseline: int = 0) -> Matter:
+    def matter(self, candidate: int, baseline: int = 0) -> ComparisonContext:
         agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None
-        return Matter(
+        return ComparisonContext(
             self.contest.case,
             self._as_it_ran(baseline),
             self._as_it_ran(candidate),

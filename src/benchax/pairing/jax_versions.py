@@ -13,7 +13,7 @@ from benchax.model import Comparison, Version
 from benchax.pairing.environments import check, environment
 from benchax.pairing.partners import Chosen, Launch
 from benchax.pairing.process_pairs import compared
-from benchax.pairing.session import Progress, Step, quiet
+from benchax.pairing.session import Progress, SessionStep, quiet
 
 
 def compare_versions(
@@ -53,5 +53,5 @@ def labels(versions: Sequence[str]) -> list[str]:
 
 def launch(version: str, label: str, progress: Progress) -> Launch:
     """How processes with that JAX are started; makes its environment if there is none."""
-    python = environment(version, lambda text: progress(Step(0, "", text, 0, 0)))
+    python = environment(version, lambda text: progress(SessionStep(0, "", text, 0, 0)))
     return Launch(Version(label, jax=version), str(python), Path.cwd())

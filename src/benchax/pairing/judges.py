@@ -16,12 +16,12 @@ from benchax.model import CaseId, Comparison, Options, Version
 from benchax.options import resolve
 from benchax.pairing import session, worktrees
 from benchax.pairing.bisect import Judge
-from benchax.pairing.contest import Contest
+from benchax.pairing.contest import PairedRun
 from benchax.pairing.environments import available, order
 from benchax.pairing.jax_versions import compare_versions
 from benchax.pairing.partners import Chosen
 from benchax.pairing.session import Effort, Progress, quiet
-from benchax.pairing.worktrees import Built, built
+from benchax.pairing.worktrees import BuiltCheckout, built
 from benchax.stats.verdicts import Verdict
 from benchax.store.baselines import program
 
@@ -93,7 +93,7 @@ def of_commits(
         yield judge
 
 
-def _with_programs(baseline: Built) -> list[CaseId]:
+def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
     """Raises `UsageError` where no case has one."""
     found = [case for case in baseline.rows if _content(baseline, case) is not None]
     if not found:
@@ -103,25 +103,27 @@ def _with_programs(baseline: Built) -> list[CaseId]:
     return found
 
 
-def _programs(built: Built, cases: Sequence[CaseId]) -> tuple[str, ...]:
+def _programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
     """What runs there of these cases; empty texts where there is nothing."""
     rows = [built.rows.get(case) for case in cases]
     return tuple(row.program.sha256 if row is not None and row.program else "" for row in rows)
 
 
-def _content(built: Built, case: CaseId) -> bytes | None:
+def _content(built: BuiltCheckout, case: CaseId) -> bytes | None:
     row = built.rows.get(case)
     return None if row is None else program(built.store, row)
 
 
-def _contests(baseline: Built, candidate: Built, cases: Sequence[CaseId], options: Options) -> list[Contest]:
-    found: list[Contest] = []
+def _contests(
+    baseline: BuiltCheckout, candidate: BuiltCheckout, cases: Sequence[CaseId], options: Options
+) -> list[PairedRun]:
+    found: list[PairedRun] = []
     for case in cases:
         contents = (_content(baseline, case), _content(candidate, case))
         if all(contents):
             names = (baseline.commit[:8], candidate.commit[:8])
             sides = tuple(Side(name, program=content) for name, content in zip(names, contents, strict=True))
-            found.append(Contest(case, sides, tuple(map(Version, names)), options))
+            found.append(PairedRun(case, sides, tuple(map(Version, names)), options))
     return found
 
 

@@ -105,7 +105,7 @@ class Partner:
         try:
             with theirs, os.fdopen(writing, "wb") as printed:
                 self.process = subprocess.Popen(
-                    [launch.python, "-P", "-c", BOOT, json.dumps(_told(launch, chosen, core))],
+                    [launch.python, "-P", "-c", BOOT, json.dumps(_make_argument(launch, chosen, core))],
                     stdin=theirs.fileno(),
                     stdout=printed,
                     stderr=printed,
@@ -217,7 +217,7 @@ class Partner:
         self.output.close()
 
 
-def _told(launch: Launch, chosen: Chosen, core: int | None) -> dict[str, Any]:
+def _make_argument(launch: Launch, chosen: Chosen, core: int | None) -> dict[str, Any]:
     return {
         "core": core,
         "parent": os.getpid(),

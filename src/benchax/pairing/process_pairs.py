@@ -20,14 +20,14 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from benchax.comparing.judging import Evidence, Matter, confirmed, judged
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, confirmed, judged
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark
 from benchax.pairing.contest import counts
 from benchax.pairing.partners import Chosen, Launch, Listing, Lost, Partner, started
 from benchax.pairing.remarks import remarks
-from benchax.pairing.session import Effort, Progress, Step, quiet
+from benchax.pairing.session import Effort, Progress, SessionStep, quiet
 from benchax.stats.verdicts import CONFIRMING_ALPHA
 
 PAIRS = Effort((8, 12, 16), alpha=0.01)
@@ -83,7 +83,7 @@ class Seen:
     """What the pairs told about one case."""
 
     case: CaseId
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: ComparisonEvidence = field(default_factory=ComparisonEvidence)
     iterations: int = 0
     environment: Environment | None = None
     numerics: Numerics | None = None
@@ -110,7 +110,7 @@ class Pairs:
         self.sides, self.chosen, self.effort, self.progress = sides, chosen, effort, progress
         self.seen = {case: Seen(case) for case in cases or ()}
         self.knows_cases = cases is not None
-        self.dice = random.Random(begun)
+        self.rng = random.Random(begun)
         self.count = 0
         self.cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
@@ -126,7 +126,7 @@ class Pairs:
         versions = (self.sides[0].version, self.sides[1].version)
         notes = (ONE_CORE if self.cores else NOT_PINNED, *seen.notes)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        matter = Matter(seen.case, *versions, "process pairs", seen.numerics, notes, seen.environment, now)
+        matter = ComparisonContext(seen.case, *versions, "process pairs", seen.numerics, notes, seen.environment, now)
         found = judged(matter, seen.evidence, self.effort.alpha)
         pairs, least = len(seen.evidence.run), self.effort.looks[0]
         if seen.evidence.failure is not None or pairs >= least:
@@ -147,11 +147,11 @@ class Pairs:
 
     def _pair(self) -> None:
         """Two processes for all cases; two more go on where a crash has ended one of them."""
-        core = self.dice.choice(self.cores) if self.cores else None
+        core = self.rng.choice(self.cores) if self.cores else None
         left = self._shuffled() if self.knows_cases else None
         while left is None or left:
             self._say("", "start")
-            order = self.dice.sample((0, 1), 2)
+            order = self.rng.sample((0, 1), 2)
             with started([self.sides[i] for i in order], self.chosen, core) as listed:
                 partners = [listed[order.index(i)] for i in (0, 1)]
                 listings = [partner.listing() for partner in partners]
@@ -170,7 +170,7 @@ class Pairs:
 
     def _shuffled(self) -> list[CaseId]:
         undecided = self._undecided()
-        return self.dice.sample(undecided, len(undecided))
+        return self.rng.sample(undecided, len(undecided))
 
     def _cases(self, left: list[CaseId], partners: list[Partner], listings: list[Listing]) -> None:
         """Takes cases from `left` for as long as both are alive."""
@@ -190,7 +190,7 @@ class Pairs:
     def _take(self, seen: Seen, partners: list[Partner], listings: list[Listing]) -> None:
         limit_s = listings[0].cases[seen.case][1]
         prepared: dict[int, dict[str, Any]] = {}
-        for i in self.dice.sample((0, 1), 2):
+        for i in self.rng.sample((0, 1), 2):
             request = {"do": "prepare", "case": listings[i].cases[seen.case][0]}
             answer = partners[i].ask(request, (), limit_s, lambda stage: self._say(seen.case.label, stage))
             prepared[i] = answer.document
@@ -212,7 +212,7 @@ class Pairs:
         unused = UNUSED_ROUNDS if call_ns <= ROUNDS[1][0] else 0
         taken: tuple[list[int], list[int]] = ([], [])
         for _ in range(unused + count):
-            for i in self.dice.sample((0, 1), 2):
+            for i in self.rng.sample((0, 1), 2):
                 answer = partners[i].ask({"do": "sample", "iterations": iterations}, (), limit_s)
                 taken[i].append(answer.document["ns"])
         return taken[0][unused:], taken[1][unused:]
@@ -248,7 +248,7 @@ class Pairs:
 
     def _say(self, case: str, stage: str) -> None:
         undecided = len(self._undecided()) if self.knows_cases else 0
-        self.progress(Step(self.count, case, stage, undecided, len(self.seen)))
+        self.progress(SessionStep(self.count, case, stage, undecided, len(self.seen)))
 
 
 def _build(pair: int, prepared: dict[int, dict[str, Any]]) -> list[Block]:

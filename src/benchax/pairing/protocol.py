@@ -21,13 +21,13 @@ from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
 from benchax.pairing import session
-from benchax.pairing.contest import Contest
+from benchax.pairing.contest import PairedRun
 from benchax.pairing.session import Effort, Progress, quiet
 
 PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
 """Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""
 MAX_TIME_S = 180.0
-Judge = Callable[[Sequence[Contest], Effort, Progress], list[list[Comparison]]]
+Judge = Callable[[Sequence[PairedRun], Effort, Progress], list[list[Comparison]]]
 
 
 def rounds(
@@ -61,10 +61,10 @@ def rounds(
         yield ErrorRates(tuple(trials), elapsed_s, noise.finish(machine))
 
 
-def _contest(kernel: Kernel, planted: float) -> Contest:
+def _contest(kernel: Kernel, planted: float) -> PairedRun:
     versions = {"as it is": kernel.slower(UNCHANGED), planted_name(planted): kernel.slower(planted)}
     cases = {label: make_case(fn, kernel.specs, name=kernel.name) for label, fn in versions.items()}
-    return Contest(
+    return PairedRun(
         cases["as it is"].id,
         tuple(Side(label, case) for label, case in cases.items()),
         tuple(Version(label) for label in cases),

@@ -41,7 +41,7 @@ def _unlike(document: Mapping[str, Any], labels: Sequence[str]) -> list[Remark]:
 
 
 def _one_operation(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> Remark | None:
-    """An un-jitted function of one operation, or of one call of a jitted function, runs what its jitted form runs."""
+    """An eager function of one operation, or of one call of a jitted function, runs what its jitted form runs."""
     if len(sides) != 2 or {side.get("operations") for _, side in sides} != {None, 1}:
         return None
     label = next(label for label, side in sides if side.get("operations") == 1)
@@ -62,6 +62,6 @@ def _inline(document: Mapping[str, Any], sides: Sequence[tuple[str, Mapping[str,
     return Remark(
         "inline-limit",
         "warning",
-        f"they lie on different sides of XLA:CPU's limit of {INLINE_FLOPS} FLOP, above which a call is handed to "
-        f"another thread: {listed}",
+        f"they lie on different sides of XLA:CPU's limit of {INLINE_FLOPS} FLOP, above which a call is "
+        f"dispatched to the thread pool: {listed}",
     )

@@ -18,7 +18,7 @@ from time import monotonic
 from benchax.comparing.judging import confirmed
 from benchax.executors.pool import Pool
 from benchax.model import Comparison, Metric
-from benchax.pairing.contest import Contest, Taken
+from benchax.pairing.contest import PairedRun, PairedSamples
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, SAME_WITHIN
 
 LOOKS = (2, 3, 4, 6, 8)
@@ -51,7 +51,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Step:
+class SessionStep:
     """How far a session is, for a progress display."""
 
     process: int
@@ -74,11 +74,11 @@ PRELOAD = ("benchax.measuring.paired", "scipy.linalg")
 
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
 """Of a change: a measurement of its own."""
-Progress = Callable[[Step], None]
+Progress = Callable[[SessionStep], None]
 Start = Callable[[], AbstractContextManager[Pool]]
 
 
-def quiet(step: Step) -> None:
+def quiet(step: SessionStep) -> None:
     """No progress."""
 
 
@@ -103,10 +103,10 @@ def fresh_processes() -> Generator[Start, None, None]:
 
 
 @dataclass
-class Part:
+class Stage:
     """One measurement of a contest."""
 
-    taken: Taken
+    taken: PairedSamples
     effort: Effort
     processes: int = 0
 
@@ -124,15 +124,15 @@ class Part:
         return is_over or self.processes >= self.effort.looks[-1] or is_decided(self.taken, self.processes, self.effort)
 
 
-class Course:
+class SequentialTest:
     """A contest on its way to a verdict."""
 
-    def __init__(self, contest: Contest, effort: Effort) -> None:
-        self.first = Part(Taken(contest, resolution=effort.resolution), effort)
-        self.second: Part | None = None
+    def __init__(self, contest: PairedRun, effort: Effort) -> None:
+        self.first = Stage(PairedSamples(contest, resolution=effort.resolution), effort)
+        self.second: Stage | None = None
         """Of a change."""
 
-    def due(self, is_over: bool) -> Part | None:
+    def due(self, is_over: bool) -> Stage | None:
         """What is to be gone on with. A change is measured a second time whatever the hour."""
         if self.second is None:
             if not self.first.is_done(is_over):
@@ -141,8 +141,8 @@ class Course:
             if not any(is_change(c, effort.metrics) for c in (*taken.comparisons(), *taken.rivals())):
                 return None
             known = dict(taken.failures)  # who ran into a limit once need not do so again
-            again = Taken(taken.contest, failures=known, resolution=effort.resolution)
-            self.second, taken.second = Part(again, confirming(effort)), again
+            again = PairedSamples(taken.contest, failures=known, resolution=effort.resolution)
+            self.second, taken.second = Stage(again, confirming(effort)), again
         return None if self.second.is_done(False) else self.second
 
     def comparisons(self) -> list[Comparison]:
@@ -153,7 +153,7 @@ class Course:
         return unasked(found, metrics)
 
 
-def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
+def is_decided(taken: PairedSamples, processes: int, effort: Effort) -> bool:
     """Is there nothing to be learned from another process?"""
     if taken.is_same_program:
         return True
@@ -164,7 +164,7 @@ def is_decided(taken: Taken, processes: int, effort: Effort) -> bool:
 
 
 def compared(
-    contests: Sequence[Contest],
+    contests: Sequence[PairedRun],
     effort: Effort,
     progress: Progress = quiet,
     start: Start | None = None,
@@ -174,12 +174,12 @@ def compared(
 
 
 def settled(
-    contests: Sequence[Contest],
+    contests: Sequence[PairedRun],
     effort: Effort,
     progress: Progress = quiet,
     start: Start | None = None,
     clock: Callable[[], float] = monotonic,
-) -> list[tuple[Taken, list[Comparison]]]:
+) -> list[tuple[PairedSamples, list[Comparison]]]:
     """(evidence, comparisons) of each contest, in their order.
 
     Args:
@@ -188,8 +188,8 @@ def settled(
     Raises:
         KeyboardInterrupt: passes through, and leaves no process.
     """
-    begun, dice = clock(), random.Random(0)
-    courses = [Course(contest, effort) for contest in contests]
+    begun, rng = clock(), random.Random(0)
+    courses = [SequentialTest(contest, effort) for contest in contests]
     on_their_way = courses
     with ExitStack() as stack:
         begin = start or stack.enter_context(fresh_processes())
@@ -200,11 +200,11 @@ def settled(
                 break
             on_their_way = [course for course, _ in due]
             with begin() as pool:
-                for _, part in dice.sample(due, len(due)):
+                for _, part in rng.sample(due, len(due)):
                     label = part.taken.contest.case.label
 
                     def say(stage: str, label: str = label, left: int = len(due), process: int = process) -> None:
-                        progress(Step(process, label, stage, left, len(courses)))
+                        progress(SessionStep(process, label, stage, left, len(courses)))
 
                     part.take(pool, say)
     return [(course.first.taken, course.comparisons()) for course in courses]
@@ -234,7 +234,7 @@ def is_change(comparison: Comparison, metrics: frozenset[Metric]) -> bool:
     return comparison.metric in metrics and comparison.verdict in ("slower", "faster")
 
 
-def confirmed_by(first: Sequence[Comparison], second: Taken, metrics: frozenset[Metric]) -> list[Comparison]:
+def confirmed_by(first: Sequence[Comparison], second: PairedSamples, metrics: frozenset[Metric]) -> list[Comparison]:
     """`first`, its changes checked against new data."""
     again = {(c.metric, c.candidate.label): c for c in second.comparisons(CONFIRMING_ALPHA)}
     return [

@@ -33,7 +33,7 @@ PREFIX = "benchax-worktree-"
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltCheckout:
     """The rows of another commit, whose programs are in `store`."""
 
     label: str
@@ -48,7 +48,7 @@ class Built:
 @contextmanager
 def built(
     ref: str, what: Sequence[str], pattern: str = "", params: Sequence[str] = (), own_benchmarks: bool = False
-) -> Generator[Built, None, None]:
+) -> Generator[BuiltCheckout, None, None]:
     """What `ref` makes of the benchmarks; removed afterwards.
 
     Args:
@@ -74,7 +74,7 @@ def built(
         if own_benchmarks and (problem := _run(arguments, top, tree, folder)):
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
         rows = by_case(store.query())
-        yield Built(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
+        yield BuiltCheckout(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ neighbours are tested anew. (Without these the points were the same in 60 simula
 `jump` asks only of the newest value whether it is far above those before it, which needs no later ones.
 
 Both expect values whose noise is alike from one to the next, such as logarithms of ratios taken in pairs. On raw
-times of different sessions they find the machine's moods.
+times of different sessions they find the machine's drift.
 """
 
 from __future__ import annotations

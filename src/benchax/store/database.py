@@ -31,7 +31,7 @@ from benchax.store.schema import (
     cases,
     measurements,
     migrate,
-    said_version,
+    read_version,
     samples,
     version,
 )
@@ -44,7 +44,7 @@ FILE_NAME = "benchax.db"
 SUFFIXES = (".db", ".sqlite")
 
 
-class Place(Protocol):
+class DatabaseLocation(Protocol):
     """Where the tables are: runs work in transactions and puts errors into words."""
 
     where: str
@@ -91,7 +91,7 @@ def _server(text: str) -> Server:
 class DatabaseStore:
     """A `Store` in a database; see `base.Store` for what its methods promise."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseLocation) -> None:
         self.place = place
         self._current_mark: int | None = None
         """That of tables which are up to date."""
@@ -144,7 +144,7 @@ class DatabaseStore:
 
     def _migrate(self, connection: Connection) -> None:
         mark = self.place.tables_mark(connection)
-        if mark is None or mark != self._current_mark or said_version(connection) != SCHEMA:
+        if mark is None or mark != self._current_mark or read_version(connection) != SCHEMA:
             migrate(connection, self.where)
             self._current_mark = self.place.tables_mark(connection)
 

@@ -214,7 +214,7 @@ def version(connection: Connection, where: str) -> int:
             f"database {where} belongs to something else: its only tables of benchax are {', '.join(sorted(present))}",
             "a database of benchax, or a place where there is none yet",
         )
-    found = said_version(connection)
+    found = read_version(connection)
     if found > SCHEMA:
         raise StoreError(
             f"database {where} was written by a newer benchax (schema {found}; this one knows {SCHEMA})",
@@ -223,6 +223,6 @@ def version(connection: Connection, where: str) -> int:
     return found
 
 
-def said_version(connection: Connection) -> int:
+def read_version(connection: Connection) -> int:
     """What `meta` says, which must be there."""
     return int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())

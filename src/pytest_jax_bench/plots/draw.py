@@ -164,7 +164,7 @@ def _failures(axes: Any, picture: Picture) -> None:
     """Marks at the edge of the first panel, where there is no value to stand for."""
     failed = [i for i, kind in enumerate(picture.failures) if kind]
     if picture.axis.are_names:
-        failed = _said_in_words(axes, picture, failed)
+        failed = _describe_in_words(axes, picture, failed)
     if failed:
         label = FAILED + ", ".join(dict.fromkeys(picture.failures[i] for i in failed))
         at, edge = picture.axis.positions[failed], [0.045] * len(failed)
@@ -174,7 +174,7 @@ def _failures(axes: Any, picture: Picture) -> None:
         axes.plot(x, y, "X", color=RED, markersize=7, clip_on=False, transform=transform, label=plain(label), zorder=5)
 
 
-def _said_in_words(axes: Any, picture: Picture, failed: Sequence[int]) -> list[int]:
+def _describe_in_words(axes: Any, picture: Picture, failed: Sequence[int]) -> list[int]:
     """Says in the line of a name why it is empty.
 
     Returns:

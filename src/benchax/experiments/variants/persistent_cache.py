@@ -20,7 +20,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from benchax.case import Case
-from benchax.comparing.judging import Matter, confirmed, timed
+from benchax.comparing.judging import ComparisonContext, confirmed, timed
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Ended, Job
@@ -134,7 +134,7 @@ def _pairs(variant: PersistentCache, case: Case, count: int, options: Options, t
 
 def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:
     blocks = [Block(i, (cold["build_s"],), (warm["build_s"],)) for i, (cold, warm) in enumerate(pairs)]
-    matter = Matter(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
+    matter = ComparisonContext(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
     return timed(matter, "compile", blocks, alpha)
 
 

@@ -12,15 +12,17 @@ import jax
 
 from benchax.errors import UsageError, one_of
 from benchax.measuring.timers.base import Timer
-from benchax.measuring.timers.device import Device
-from benchax.measuring.timers.in_graph import InGraph
-from benchax.measuring.timers.loop import Loop
-from benchax.measuring.timers.pipelined import Pipelined
-from benchax.measuring.timers.wall import Wall
+from benchax.measuring.timers.device import DeviceTimer
+from benchax.measuring.timers.in_graph import InGraphTimer
+from benchax.measuring.timers.loop import LoopTimer
+from benchax.measuring.timers.pipelined import PipelinedTimer
+from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Samples
 from benchax.units import seconds
 
-TIMERS: dict[str, Timer] = {timer.name: timer for timer in (InGraph(), Wall(), Pipelined(), Loop(), Device())}
+TIMERS: dict[str, Timer] = {
+    timer.name: timer for timer in (InGraphTimer(), WallTimer(), PipelinedTimer(), LoopTimer(), DeviceTimer())
+}
 
 AUTO_LIMIT_S = 10e-3
 """Calls longer than this are timed by `wall` alone: dispatch is below 1 % of them."""

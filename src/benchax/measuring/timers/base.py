@@ -17,8 +17,8 @@ import jax
 from benchax.measuring import state
 from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import changed_names, is_carried
-from benchax.measuring.program import Program
-from benchax.measuring.state import Outcome, Parts, Values, data_of
+from benchax.measuring.program import CallableProgram
+from benchax.measuring.state import CallOutcome, Parts, Values, data_of
 from benchax.model import Census
 
 
@@ -26,10 +26,10 @@ from benchax.model import Census
 class Subject:
     """A built program and its inputs: all that a timer needs to know."""
 
-    program: Program
+    program: CallableProgram
     inputs: Inputs
     outputs: Any
-    """Of one call; for their types and sizes. An `Outcome` where calls change their arguments."""
+    """Of one call; for their types and sizes. An `CallOutcome` where calls change their arguments."""
     static: tuple[int | str, ...] = ()
     donates: bool = False
     hlo: str = ""
@@ -61,14 +61,14 @@ class Subject:
         return self.ready()()
 
     def outcome(self) -> Any:
-        """What one ordinary call gives, waited for: its outputs, or an `Outcome`."""
+        """What one ordinary call gives, waited for: its outputs, or an `CallOutcome`."""
         ready = self.ready()
         return ready.outcome(jax.block_until_ready(ready()))
 
     @property
     def returned(self) -> Any:
         """What the function returned, without what it changed."""
-        return self.outputs.outputs if isinstance(self.outputs, Outcome) else self.outputs
+        return self.outputs.outputs if isinstance(self.outputs, CallOutcome) else self.outputs
 
     @property
     def dynamic(self) -> Call:
@@ -103,9 +103,9 @@ class Subject:
             return lambda values: _apply(inner, merge(values))
         after, names = self._after(inner), self.mutated
 
-        def body(values: list[Any]) -> Outcome:
+        def body(values: list[Any]) -> CallOutcome:
             outputs, now = after(values)
-            return Outcome(state.take_apart(outputs).leaves, {name: data_of(now[name]) for name in names})
+            return CallOutcome(state.take_apart(outputs).leaves, {name: data_of(now[name]) for name in names})
 
         return body
 
@@ -181,12 +181,12 @@ class Ready:
         return [ref[...] for ref in self._refs]
 
     def outcome(self, result: Any) -> Any:
-        """What the call gave, `result` being what it returned here: its outputs, or an `Outcome`."""
+        """What the call gave, `result` being what it returned here: its outputs, or an `CallOutcome`."""
         if self._watch is None:
             return result
         now, before = self.state(), self._subject.inputs.parts.values
         names = self._names if self._is_traced else [n for n in now if now[n] is not before.get(n)]
-        return Outcome(result[0], {name: data_of(now[name]) for name in names})
+        return CallOutcome(result[0], {name: data_of(now[name]) for name in names})
 
     def state(self) -> Values:
         """All that the mutable arguments hold now."""

@@ -50,7 +50,7 @@ RECORDING_S = 20e-3
 """Of calls, at least: starting and ending a recording takes as long."""
 
 
-class Device:
+class DeviceTimer:
     name = "device"
     answers = "the device at work, without dispatch"
 

@@ -39,7 +39,7 @@ def embedded(subject: Subject) -> tuple[Body, Leaves]:
 def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
     """(the function of its array leaves alone, those leaves); static arguments and other objects are closed over.
 
-    What a call changes in place is given as well (`state.Outcome`): XLA would remove what only leads there.
+    What a call changes in place is given as well (`state.CallOutcome`): XLA would remove what only leads there.
 
     Raises:
         NotMeasured: it cannot be traced.
@@ -48,7 +48,7 @@ def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
         raise NotMeasured(f"two traces of it differ: {subject.impure}")
     inner: Any = subject.program.inner
     if inner is None:
-        kind = "un-jitted" if subject.program.kind == "eager" else "as a Compiled"
+        kind = "without jit" if subject.program.kind == "eager" else "as a Compiled"
         raise NotMeasured(f"a function that is given {kind} cannot be called inside another compiled program")
     return subject.body(inner), subject.dynamic_leaves
 

@@ -42,7 +42,7 @@ SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
 """How long a reading should be at least, by tier: its own jitter is below 1 % of that."""
 
 
-class InGraph:
+class InGraphTimer:
     name = "in_graph"
     answers = "cost inside a bigger program"
 

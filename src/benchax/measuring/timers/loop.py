@@ -38,7 +38,7 @@ from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
-class Loop:
+class LoopTimer:
     name = "loop"
     answers = "cost inside a bigger program"
 

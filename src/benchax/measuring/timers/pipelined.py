@@ -21,7 +21,7 @@ QUEUED_BYTES = 512 * 2**20
 LEAST_CALLS = 8
 
 
-class Pipelined:
+class PipelinedTimer:
     name = "pipelined"
     answers = "throughput: calls queued, one wait"
 

@@ -25,7 +25,7 @@ from benchax.measuring.timers.base import Prepared, Subject
 RENEWED_BYTES = 256 * 2**20
 
 
-class Wall:
+class WallTimer:
     name = "wall"
     answers = "latency a caller sees"
 
