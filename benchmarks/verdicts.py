@@ -139,7 +139,7 @@ def benchax(folder: Path, python: str) -> Judge:
 
     def judge() -> dict[str, list[Told]]:
         pairing = stored.with_cases(store, "baseline", by_case(rows), cases(True), capture())
-        runs = [c for each in compared(pairing.contests, EFFORTS[-1]) for c in each if c.metric == "run"]
+        runs = [c for each in compared(pairing.paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
         return {"benchax": [Told(positions[c.case], c.verdict, c) for c in runs]}
 
     return judge

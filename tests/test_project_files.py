@@ -89,7 +89,9 @@ def test_the_version_to_cite_is_that_of_the_project() -> None:
 
 
 def test_make_help_lists_every_target() -> None:
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True).stdout
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    ).stdout
 
     assert {line.split()[1] for line in shown.splitlines()} == make_targets()
     assert {"test", "lint", "dist", "matrix"} <= make_targets()

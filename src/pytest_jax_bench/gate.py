@@ -26,7 +26,7 @@ from benchax.measuring.stages import trace_only
 from benchax.measuring.timers.base import Subject
 from benchax.model import Comparison, Measurement, Metric
 from benchax.pairing import session
-from benchax.pairing.contest import PairedRun
+from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.stored import with_rows
 from benchax.reporting.comparisons import interval, verdict
 from benchax.store.database import DatabaseStore
@@ -61,10 +61,10 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     """
     labels = (label(old), label(new))
     try:
-        contest = _contest(old, labels, measured, case)
-        if is_same_program(*(side.program or b"" for side in contest.sides)):
+        paired_run = _contest(old, labels, measured, case)
+        if is_same_program(*(side.program or b"" for side in paired_run.sides)):
             return GateResult(labels[0], "same", SAME_PROGRAM)
-        found = compare_programs(contest, limits)
+        found = compare_programs(paired_run, limits)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
         # The last one completes a sentence, as all that are raised here.
         why = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
@@ -110,12 +110,12 @@ def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: C
     pairing = with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
     if pairing.without:
         raise NotMeasured(pairing.without[0].why)
-    (contest,) = pairing.contests
+    (paired_run,) = pairing.paired_runs
     leaves = _leaves(case, new.options.seed)
     return replace(
-        contest,
-        sides=tuple(replace(side, leaves=leaves) for side in contest.sides),
-        remarks=tuple(remark for remark in contest.remarks if remark.code != "random-data"),
+        paired_run,
+        sides=tuple(replace(side, leaves=leaves) for side in paired_run.sides),
+        remarks=tuple(remark for remark in paired_run.remarks if remark.code != "random-data"),
     )
 
 
@@ -144,8 +144,8 @@ def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
 # ---- and how ----------------------------------------------------------------------------------------------------
 
 
-def compare_programs(contest: PairedRun, limits: Limits) -> list[Comparison]:
+def compare_programs(paired_run: PairedRun, limits: Limits) -> list[Comparison]:
     """Until the run time is clear, and compiling where it has a limit; changes of them are confirmed."""
     metrics: frozenset[Metric] = frozenset({*session.RUN, "compile"}) if "compile" in limits else session.RUN
-    (found,) = session.compared([contest], session.Effort(metrics=metrics))
+    (found,) = session.compared([paired_run], session.Effort(metrics=metrics))
     return found

@@ -42,10 +42,10 @@ def blocks(
 
 
 def judge(found: list[Block], environment: Environment | None = CPU, resolution: float = 0.05) -> Comparison:
-    matter = ComparisonContext(
+    context = ComparisonContext(
         CaseId("f"), Version("old"), Version("new"), environment=environment, resolution=resolution
     )
-    return timed(matter, "run", found)
+    return timed(context, "run", found)
 
 
 def without_cpu(found: list[Block]) -> list[Block]:

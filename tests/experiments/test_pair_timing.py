@@ -1,4 +1,4 @@
-"""Pairs of cases as contests; what cannot be laid beside the other is a failure of its own."""
+"""Pairs of cases as paired runs; what cannot be laid beside the other is a failure of its own."""
 
 from __future__ import annotations
 

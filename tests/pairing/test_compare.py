@@ -20,7 +20,7 @@ from benchax.errors import UsageError
 from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
 from benchax.pairing.compare import _ranking
-from benchax.pairing.contest import Answer, PairedRun, PairedSamples
+from benchax.pairing.paired_run import Answer, PairedRun, PairedSamples
 from benchax.pairing.session import SessionStep
 
 pytestmark = pytest.mark.serial
@@ -298,7 +298,7 @@ def test_two_that_are_not_the_baseline_are_told_apart_where_both_measurements_sa
 
 
 def rivals(taken: PairedSamples) -> list[Comparison]:
-    return replace(taken, contest=replace(taken.contest, ranks=True)).rivals()
+    return replace(taken, paired_run=replace(taken.paired_run, ranks=True)).rivals()
 
 
 # ---- what cannot be compared ------------------------------------------------------------------------------------

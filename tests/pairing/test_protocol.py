@@ -17,28 +17,28 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison
 from benchax.pairing import protocol
-from benchax.pairing.contest import PairedRun
+from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.session import Effort, Progress
 
 
 class Judge:
-    """Gives every contest a verdict, by the label of the candidate, and takes 10 s for it."""
+    """Gives every paired run a verdict, by the label of the candidate, and takes 10 s for it."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.contests: list[PairedRun] = []
+        self.paired_runs: list[PairedRun] = []
 
     def clock(self) -> float:
         return self.now_s
 
-    def __call__(self, contests: Sequence[PairedRun], effort: Effort, progress: Progress) -> list[list[Comparison]]:
+    def __call__(self, paired_runs: Sequence[PairedRun], effort: Effort, progress: Progress) -> list[list[Comparison]]:
         self.now_s += 10.0
-        self.contests += contests
-        return [self.judged(contest) for contest in contests]
+        self.paired_runs += paired_runs
+        return [self.judged(paired_run) for paired_run in paired_runs]
 
-    def judged(self, contest: PairedRun) -> list[Comparison]:
-        verdict = "same" if contest.versions[1].label == "unchanged" else "slower"
-        run = Comparison(contest.case, "run", *contest.versions, verdict)
+    def judged(self, paired_run: PairedRun) -> list[Comparison]:
+        verdict = "same" if paired_run.versions[1].label == "unchanged" else "slower"
+        run = Comparison(paired_run.case, "run", *paired_run.versions, verdict)
         return [run, replace(run, metric="compile")]
 
 
@@ -84,14 +84,14 @@ def test_settings_of_a_project_do_not_reach_it(monkeypatch: pytest.MonkeyPatch) 
 
     last(judge, 1.0)
 
-    assert {contest.options.timeout_s for contest in judge.contests} == {None}
+    assert {paired_run.options.timeout_s for paired_run in judge.paired_runs} == {None}
 
 
 def test_functions_travel_by_value() -> None:
     """No worker has to find them by name; a plain pickle could not send them at all."""
     judge = Judge()
     last(judge, 1.0)
-    sides = judge.contests[0].sides
+    sides = judge.paired_runs[0].sides
 
     sent = pickling.loads(pickling.dumps(sides))
 
@@ -117,7 +117,7 @@ def test_every_turn_is_computed(kernel: Kernel) -> None:
     """The compiler has not removed the loop: fewer turns give another result, which is finite."""
     judge = Judge()
     next(protocol.rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
-    case = judge.contests[0].sides[0].case
+    case = judge.paired_runs[0].sides[0].case
     assert case is not None
     args = make_inputs(case, 0).args
 

@@ -16,7 +16,7 @@ from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
 from benchax.pairing import session
-from benchax.pairing.contest import PairedRun
+from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.session import Effort, SessionStep
 
 Times = Callable[[int, np.random.Generator], float]
@@ -64,14 +64,14 @@ def steady(factor: float, scatter: float = 0.02) -> Times:
     return lambda process, dice: factor * float(np.exp(scatter * dice.standard_normal()))
 
 
-def contest(label: str) -> PairedRun:
+def paired_run(label: str) -> PairedRun:
     versions = (Version("baseline"), Version(label))
     return PairedRun(CaseId(label), (Side("baseline", program=b""), Side(label, program=b"")), versions, DEFAULTS)
 
 
 def verdicts(workers: Workers, effort: Effort = Effort(), **more: Any) -> dict[str, str]:  # noqa: B008
-    contests = [contest(label) for label in workers.times]
-    found = session.compared(contests, effort, start=workers.start, **more)
+    paired_runs = [paired_run(label) for label in workers.times]
+    found = session.compared(paired_runs, effort, start=workers.start, **more)
     return {c.case.name: c.verdict for each in found for c in each if c.metric == "run"}
 
 
@@ -86,7 +86,7 @@ def test_one_program_is_not_timed() -> None:
     """By one process, which is needed to know."""
     workers = Workers({"one program": steady(1.0), "equal": steady(1.0)})
 
-    (same,), equal = session.compared([contest("one program"), contest("equal")], Effort(), start=workers.start)
+    (same,), equal = session.compared([paired_run("one program"), paired_run("equal")], Effort(), start=workers.start)
 
     assert (same.verdict, same.method, same.ratio) == ("same", "same program", None)
     assert [c.method for c in equal if c.metric == "run"] == ["one process"]
@@ -139,7 +139,7 @@ def test_a_change_is_measured_a_second_time_in_processes_of_its_own() -> None:
 
 def test_a_change_that_does_not_show_again_has_no_name() -> None:
     workers = Workers({"lucky": lambda process, dice: 1.1 if process <= 2 else steady(1.0)(process, dice)})
-    found = session.compared([contest("lucky")], Effort(), start=workers.start)
+    found = session.compared([paired_run("lucky")], Effort(), start=workers.start)
 
     run = next(c for c in found[0] if c.metric == "run")
     assert (run.verdict, run.confirmed) == ("unclear", False)
@@ -167,7 +167,7 @@ def test_a_change_is_measured_again_although_time_is_up() -> None:
     now = iter([0.0, 0.0, 0.0, *[9.0] * 9])
 
     ((_, found),) = session.settled(
-        [contest("slow")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: next(now)
+        [paired_run("slow")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: next(now)
     )
 
     assert [c.confirmed for c in found if c.metric == "run"] == [True]
@@ -195,7 +195,7 @@ def test_no_process_begins_after_the_time_that_was_granted() -> None:
     workers = Workers({"wild": steady(1.02, 0.6)})
     now = iter(range(100))
 
-    session.settled([contest("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
+    session.settled([paired_run("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
 
     assert workers.processes == 1
 
@@ -237,7 +237,7 @@ def test_cases_come_in_random_order() -> None:
 def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Ended, why: str) -> None:
     workers = Workers({"stuck": steady(1.0), "equal": steady(1.0)}, {"stuck": ended})
 
-    found = session.compared([contest("stuck"), contest("equal")], Effort(), start=workers.start)
+    found = session.compared([paired_run("stuck"), paired_run("equal")], Effort(), start=workers.start)
 
     ((failed,), others) = found
     assert failed.verdict == "unclear"
@@ -250,7 +250,7 @@ def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Ended, wh
 def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -> None:
     failure = {"failure": vars(Failure("timeout", "compile", "too long")), "side": 2}
     workers = Workers({"slow": steady(1.1)}, {"broken": Ended(failure)})
-    two = contest("slow")
+    two = paired_run("slow")
     three = replace(two, sides=(*two.sides, Side("broken", program=b"")), versions=(*two.versions, Version("broken")))
 
     ((taken, found),) = session.settled([three], Effort(), start=workers.start)
@@ -263,7 +263,7 @@ def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -
 def test_progress_is_told_before_each_stage() -> None:
     workers, steps = Workers({"equal": steady(1.0)}), list[SessionStep]()
 
-    session.compared([contest("equal")], Effort(), steps.append, workers.start)
+    session.compared([paired_run("equal")], Effort(), steps.append, workers.start)
 
     assert steps[0] == SessionStep(0, "equal", "rounds", 1, 1)
 
@@ -275,12 +275,12 @@ def test_ctrl_c_passes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        session.settled([contest("equal")], Effort(), interrupted, workers.start)
+        session.settled([paired_run("equal")], Effort(), interrupted, workers.start)
 
 
 def test_compile_times_are_pairs_too() -> None:
     workers = Workers({"slow": steady(1.1)})
-    ((first, _),) = session.settled([contest("slow")], Effort(), start=workers.start)
+    ((first, _),) = session.settled([paired_run("slow")], Effort(), start=workers.start)
 
     compiling = next(c for c in first.comparisons() if c.metric == "compile")
     assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
@@ -301,7 +301,7 @@ def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
 
     def verdict(effort: Effort) -> tuple[str, bool | None]:
         workers = Compiling({"equal": steady(1.0)})
-        ((*found,),) = session.compared([contest("equal")], effort, start=workers.start)
+        ((*found,),) = session.compared([paired_run("equal")], effort, start=workers.start)
         compiling = next(c for c in found if c.metric == "compile")
         return compiling.verdict, compiling.confirmed
 

@@ -16,7 +16,7 @@ from benchax.environment import capture
 from benchax.measuring.engine import measure
 from benchax.measuring.paired import PairedRequest, take_blocks
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
-from benchax.pairing.contest import PairedRun
+from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.stored import with_cases, with_rows
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
@@ -45,8 +45,8 @@ def kept(store: DatabaseStore, *cases: Case, change: Callable[[Measurement], Mea
     return by_case(store.query())
 
 
-def blocks_of(contest: PairedRun) -> dict[str, Any]:
-    document, _ = take_blocks(PairedRequest(contest.sides, blocks=1), lambda stage, **facts: None)
+def blocks_of(paired_run: PairedRun) -> dict[str, Any]:
+    document, _ = take_blocks(PairedRequest(paired_run.sides, blocks=1), lambda stage, **facts: None)
     return document
 
 
@@ -58,13 +58,13 @@ def test_a_stored_program_meets_the_function_of_now(store: DatabaseStore, here: 
 
     found = with_cases(store, "v1", rows, [case("f", jnp.cos)], here)
 
-    (contest,) = found.contests
+    (paired_run,) = found.paired_runs
     assert (found.without, found.new, found.missing) == ([], [], [])
-    old, new = contest.versions
+    old, new = paired_run.versions
     assert (old.label, old.program, old.jax) == ("v1", rows[CaseId("f")].program.sha256, None)
     assert (new.label, new.commit, new.is_dirty, new.jax) == ("now", "c0ffee", True, here.jax)
-    assert [side.program is not None for side in contest.sides] == [True, False]
-    assert [side.label for side in contest.sides] == ["v1", "now"]
+    assert [side.program is not None for side in paired_run.sides] == [True, False]
+    assert [side.label for side in paired_run.sides] == ["v1", "now"]
 
 
 @pytest.mark.serial
@@ -72,7 +72,7 @@ def test_what_they_make_can_be_run_and_outputs_that_differ_are_seen(store: Datab
     rows = kept(store, case("f"), case("g"))
 
     found = with_cases(store, "v1", rows, [case("f"), case("g", jnp.cos)], here)
-    documents = [blocks_of(contest) for contest in found.contests]
+    documents = [blocks_of(paired_run) for paired_run in found.paired_runs]
 
     assert [document["failure"] for document in documents] == [None, None]
     assert [document["sides"][1]["agreement"]["agrees"] for document in documents] == [True, False]
@@ -83,16 +83,16 @@ def test_cases_of_one_side_only_are_listed(store: DatabaseStore, here: Environme
 
     found = with_cases(store, "v1", rows, [case("both"), case("fresh")], here)
 
-    assert [contest.case.name for contest in found.contests] == ["both"]
+    assert [paired_run.case.name for paired_run in found.paired_runs] == ["both"]
     assert (found.new, found.missing) == ([CaseId("fresh")], [CaseId("gone")])
 
 
 def test_options_are_those_of_now(store: DatabaseStore, here: Environment) -> None:
     rows = kept(store, case("f"))
 
-    (contest,) = with_cases(store, "v1", rows, [case("f", timeout_s="3s")], here, {"seed": 7}).contests
+    (paired_run,) = with_cases(store, "v1", rows, [case("f", timeout_s="3s")], here, {"seed": 7}).paired_runs
 
-    assert (contest.options.timeout_s, contest.options.seed) == (3.0, 7)
+    assert (paired_run.options.timeout_s, paired_run.options.seed) == (3.0, 7)
 
 
 # ---- where there is nothing to run ------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_a_row_that_cannot_run_again_is_unclear_and_says_why(
         found = with_rows(store, ("v1", "v2"), rows, rows, here, STORED)
 
     (comparison,) = found.without
-    assert found.contests == []
+    assert found.paired_runs == []
     assert (comparison.verdict, comparison.why) == ("unclear", WHY[change])
     assert (comparison.ratio, comparison.baseline.label) == (None, "v1")
 
@@ -169,11 +169,11 @@ def test_two_stored_programs_run_on_random_data(store: DatabaseStore, here: Envi
 
     found = with_rows(store, ("v1", "v2"), rows, other, here, STORED)
 
-    (contest,) = found.contests
-    assert [v.label for v in contest.versions] == ["v1", "v2"]
-    assert contest.options == STORED
-    assert [r.code for r in contest.remarks] == ["random-data"]
-    assert blocks_of(contest)["signature"] == "f32[16]"
+    (paired_run,) = found.paired_runs
+    assert [v.label for v in paired_run.versions] == ["v1", "v2"]
+    assert paired_run.options == STORED
+    assert [r.code for r in paired_run.remarks] == ["random-data"]
+    assert blocks_of(paired_run)["signature"] == "f32[16]"
 
 
 def test_rows_of_one_side_only_are_listed(store: DatabaseStore, here: Environment) -> None:
@@ -182,7 +182,7 @@ def test_rows_of_one_side_only_are_listed(store: DatabaseStore, here: Environmen
 
     found = with_rows(store, ("v1", "v2"), only("f"), only("g"), here, STORED)
 
-    assert (found.contests, found.new, found.missing) == ([], [CaseId("g")], [CaseId("f")])
+    assert (found.paired_runs, found.new, found.missing) == ([], [CaseId("g")], [CaseId("f")])
 
 
 # ---- another JAX ------------------------------------------------------------------------------------------------
@@ -194,9 +194,9 @@ def test_a_baseline_of_another_jax_is_labelled(store: DatabaseStore, here: Envir
 
     rows = kept(store, case("f"), change=older)
 
-    (contest,) = with_cases(store, "v1", rows, [case("f")], here).contests
+    (paired_run,) = with_cases(store, "v1", rows, [case("f")], here).paired_runs
 
-    (remark,) = contest.remarks
+    (remark,) = paired_run.remarks
     assert remark.code == "other-jax"
     assert remark.message == (
         f"the baseline was made by jax 0.9.2, and both ran under jax {here.jax}: what JAX changed is in neither"
@@ -207,9 +207,9 @@ def test_of_two_rows_each_is_labelled_by_its_jax(store: DatabaseStore, here: Env
     rows = kept(store, case("f"))
     older = {id: replace(m, environment=replace(m.environment, jax="0.9.2")) for id, m in rows.items()}
 
-    (contest,) = with_rows(store, ("v1", "v2"), rows, older, here, STORED).contests
+    (paired_run,) = with_rows(store, ("v1", "v2"), rows, older, here, STORED).paired_runs
 
-    assert [r.message.partition(",")[0] for r in contest.remarks if r.code == "other-jax"] == [
+    assert [r.message.partition(",")[0] for r in paired_run.remarks if r.code == "other-jax"] == [
         "v2 was made by jax 0.9.2"
     ]
 
@@ -218,14 +218,14 @@ def test_a_baseline_of_another_device_is_labelled(store: DatabaseStore, here: En
     def elsewhere(m: Measurement) -> Measurement:
         return replace(m, environment=replace(m.environment, device_kind="another cpu"))
 
-    (contest,) = with_cases(store, "v1", kept(store, case("f"), change=elsewhere), [case("f")], here).contests
+    (paired_run,) = with_cases(store, "v1", kept(store, case("f"), change=elsewhere), [case("f")], here).paired_runs
 
-    assert [(r.code, r.message) for r in contest.remarks] == [
+    assert [(r.code, r.message) for r in paired_run.remarks] == [
         ("other-device", f"the baseline was measured on another cpu, and both ran on {here.device_kind}")
     ]
 
 
 def test_a_baseline_of_this_jax_needs_no_label(store: DatabaseStore, here: Environment) -> None:
-    (contest,) = with_cases(store, "v1", kept(store, case("f")), [case("f")], here).contests
+    (paired_run,) = with_cases(store, "v1", kept(store, case("f")), [case("f")], here).paired_runs
 
-    assert contest.remarks == ()
+    assert paired_run.remarks == ()

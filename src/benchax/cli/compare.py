@@ -137,7 +137,7 @@ def _find_comparisons(
     from benchax.pairing.session import compared
 
     pairing = _pairing(stack, ref, asked, progress)
-    together = compared(pairing.contests, asked.effort, progress)
+    together = compared(pairing.paired_runs, asked.effort, progress)
     found = [*(c for each in together for c in each), *pairing.without]
     return _ComparisonsFound(found, pairing.new, pairing.missing, pairing.broken)
 

@@ -55,17 +55,17 @@ class ComparisonEvidence:
     """Both programs are one, so that nothing was timed."""
 
 
-def timed(matter: ComparisonContext, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
+def timed(context: ComparisonContext, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
     """Run times, or times to build."""
     if not blocks:
-        return matter.comparison(metric, "unclear", "nothing was timed")
-    within = matter.resolution if metric == "run" else BUILD_SAME_WITHIN
+        return context.comparison(metric, "unclear", "nothing was timed")
+    within = context.resolution if metric == "run" else BUILD_SAME_WITHIN
     least = least_change(within) if metric == "run" else BUILD_LEAST_CHANGE
     ratio = ratio_of([block.log_ratios for block in blocks], alpha)
     found = verdict(ratio, least_change=least, same_within=within)
     baseline_s = median([s for block in blocks for s in block.baseline_s])
     comparison = replace(
-        matter.comparison(metric, found, _why(ratio, found, within)),
+        context.comparison(metric, found, _why(ratio, found, within)),
         ratio=ratio.ratio,
         low=ratio.low,
         high=ratio.high,
@@ -76,7 +76,7 @@ def timed(matter: ComparisonContext, metric: Metric, blocks: Sequence[Block], al
     )
     if metric != "run" or found != "unclear":
         return comparison
-    heard = testify(blocks, ratio, alpha, within, matter.environment)
+    heard = testify(blocks, ratio, alpha, within, context.environment)
     return comparison if heard is None else _by_witness(comparison, heard)
 
 
@@ -106,30 +106,30 @@ def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
     return f"a change below {percent(ratio.smallest_effect)} could have been missed"
 
 
-def counted(matter: ComparisonContext, metric: Metric, before: float | None, after: float | None) -> Comparison:
+def counted(context: ComparisonContext, metric: Metric, before: float | None, after: float | None) -> Comparison:
     """Bytes and operations, which the compiler counts: equal or not."""
-    matter = replace(matter, method="counted")
+    context = replace(context, method="counted")
     if before is None or after is None:
-        side = matter.baseline if before is None else matter.candidate
-        return matter.comparison(
+        side = context.baseline if before is None else context.candidate
+        return context.comparison(
             metric, "unclear", f"not measured, because the compiler does not say it of {side.label}"
         )
     found: Verdict = "same" if before == after else "slower" if after > before else "faster"
     ratio = after / before if before else None
-    return replace(matter.comparison(metric, found), ratio=ratio, baseline_value=before, candidate_value=after)
+    return replace(context.comparison(metric, found), ratio=ratio, baseline_value=before, candidate_value=after)
 
 
-def judged(matter: ComparisonContext, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
+def judged(context: ComparisonContext, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
     """One comparison for each metric of which anything is known; of a failure, just one."""
     if evidence.failure is not None:
         why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"
-        return [replace(matter.comparison("run", "unclear", why), failure=evidence.failure)]
+        return [replace(context.comparison("run", "unclear", why), failure=evidence.failure)]
     if evidence.is_same_program:
-        return [replace(matter, method="same program").comparison("run", "same", SAME_PROGRAM)]
-    found = [timed(matter, "run", evidence.run, alpha)]
+        return [replace(context, method="same program").comparison("run", "same", SAME_PROGRAM)]
+    found = [timed(context, "run", evidence.run, alpha)]
     if evidence.build:
-        found.append(timed(matter, "compile", evidence.build, alpha))
-    return found + [counted(matter, metric, *counts) for metric, counts in evidence.counts.items()]
+        found.append(timed(context, "compile", evidence.build, alpha))
+    return found + [counted(context, metric, *counts) for metric, counts in evidence.counts.items()]
 
 
 def confirmed(first: Comparison, second: Comparison) -> Comparison:

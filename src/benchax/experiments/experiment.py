@@ -3,8 +3,8 @@
     prepare each variant → look at every side once, in a worker (`study.py`) → leave out what failed, is wrong, or is
     the same program → pairs of the rest with the baseline, in one session of fresh processes → rows
 
-One contest per variant, since each has its own end: a clear verdict needs few processes, a close one many. All
-contests share their processes. Combinations and the ablation go the same way afterwards (`ablation.py`).
+One paired run per variant, since each has its own end: a clear verdict needs few processes, a close one many. All
+paired runs share their processes. Combinations and the ablation go the same way afterwards (`ablation.py`).
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Both:
 
 
 def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
-    """Two cases that can be given the same arguments, as those of one contest are: XLA drops what is not used.
+    """Two cases that can be given the same arguments, as those of one paired run are: XLA drops what is not used.
 
     Raises:
         NotAvailable: they have different inputs, and the function under a jit cannot be reached.

@@ -14,7 +14,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.pairing import session
-from benchax.pairing.contest import PairedRun
+from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.session import Effort, SessionStep
 
 
@@ -35,16 +35,16 @@ def time_pairs(
 ) -> dict[str, Comparison]:
     """The comparison of run times of each duel, by its name."""
     found: dict[str, Comparison] = {}
-    contests: dict[tuple[tuple[str, Any], ...], dict[str, PairedRun]] = {}
+    paired_runs: dict[tuple[tuple[str, Any], ...], dict[str, PairedRun]] = {}
     for duel in duels:
         try:
             with under(duel.settings):
-                contest = _contest(duel, options)
+                paired_run = _contest(duel, options)
         except Exception as error:  # its inputs cannot be laid beside the others: a row says so
             found[duel.name] = _fail(duel, error)
         else:
-            contests.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = contest
-    for settings, group in contests.items():
+            paired_runs.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = paired_run
+    for settings, group in paired_runs.items():
         with under(dict(settings)):  # the workers are started with them
             settled = session.compared(list(group.values()), effort, _steps(tell))
         for name, comparisons in zip(group, settled, strict=True):

@@ -16,7 +16,7 @@ from benchax.measuring.paired import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
 from benchax.options import resolve
 from benchax.pairing import session
-from benchax.pairing.contest import PairedRun, PairedSamples
+from benchax.pairing.paired_run import PairedRun, PairedSamples
 from benchax.pairing.session import Effort, Progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
 
@@ -89,8 +89,8 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, pr
         labels = list(left)
         notes = () if labels[0] == first else (_replaced(first, labels[0]),)
         sides = tuple(Side(label, case) for label, case in left.items())
-        contest = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
-        taken, found = _settled(contest, effort, progress)
+        paired_run = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
+        taken, found = _settled(paired_run, effort, progress)
         if not _baseline_failed(taken):
             return _result(taken, found, failures)
         failures |= {labels[i]: failure for i, failure in taken.failures.items()}
@@ -112,17 +112,17 @@ def _sent(label: str, case: Case) -> Failure | None:
     return None
 
 
-def _settled(contest: PairedRun, effort: Effort, progress: Progress) -> tuple[PairedSamples, Sequence[Comparison]]:
+def _settled(paired_run: PairedRun, effort: Effort, progress: Progress) -> tuple[PairedSamples, Sequence[Comparison]]:
     """One that is left over has nothing to be compared with, and is not run."""
-    if len(contest.versions) == 1:
-        return PairedSamples(contest), ()
-    (settled,) = session.settled([contest], effort, progress)
+    if len(paired_run.versions) == 1:
+        return PairedSamples(paired_run), ()
+    (settled,) = session.settled([paired_run], effort, progress)
     return settled
 
 
 def _baseline_failed(taken: PairedSamples) -> bool:
     """By itself, that is: a crash of which no side is named may be that of any, and spoils all comparisons."""
-    return 0 in taken.failures and names(taken.failures[0], taken.contest.versions[0].label)
+    return 0 in taken.failures and names(taken.failures[0], taken.paired_run.versions[0].label)
 
 
 def _replaced(failed: str, baseline: str) -> Remark:
@@ -131,11 +131,11 @@ def _replaced(failed: str, baseline: str) -> Remark:
 
 def _result(taken: PairedSamples, found: Sequence[Comparison], failures: Mapping[str, Failure]) -> Comparisons:
     """With a comparison for each baseline that failed, and for what failed beside it."""
-    matters = {label: replace(taken.matter(0), candidate=Version(label)) for label in failures}
+    contexts = {label: replace(taken.context(0), candidate=Version(label)) for label in failures}
     failed = [
-        c for label, matter in matters.items() for c in judged(matter, ComparisonEvidence(failure=failures[label]))
+        c for label, context in contexts.items() for c in judged(context, ComparisonEvidence(failure=failures[label]))
     ]
-    labels = (*(version.label for version in taken.contest.versions), *failures)
+    labels = (*(version.label for version in taken.paired_run.versions), *failures)
     return Comparisons((*found, *failed), _ranking(taken, found), labels)
 
 
@@ -170,7 +170,7 @@ def _ranking(taken: PairedSamples, found: Sequence[Comparison]) -> tuple[Rank, .
         return ()
     runs = [c for c in found if c.metric == "run"]
     without = {c.candidate.label for c in runs if without_place(c)}
-    labels = [version.label for version in taken.contest.versions if version.label not in without]
+    labels = [version.label for version in taken.paired_run.versions if version.label not in without]
     against = {(a, b): _between(taken, a, b) for a in labels for b in labels if a != b}
     for c in runs:
         if c.confirmed is False and c.candidate.label in labels:
@@ -186,7 +186,7 @@ def _ranking(taken: PairedSamples, found: Sequence[Comparison]) -> tuple[Rank, .
 def _between(taken: PairedSamples, one: str, other: str) -> Comparison:
     """A difference of two that are not the baseline has a name where the second measurement shows it, too."""
     found = taken.between(one, other)
-    is_with_baseline = taken.contest.versions[0].label in (one, other)
+    is_with_baseline = taken.paired_run.versions[0].label in (one, other)
     if is_with_baseline or taken.second is None or found.verdict not in ("slower", "faster"):
         return found
     return confirmed(found, taken.second.between(one, other, CONFIRMING_ALPHA))

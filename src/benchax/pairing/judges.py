@@ -16,9 +16,9 @@ from benchax.model import CaseId, Comparison, Options, Version
 from benchax.options import resolve
 from benchax.pairing import session, worktrees
 from benchax.pairing.bisect import Judge
-from benchax.pairing.contest import PairedRun
 from benchax.pairing.environments import available, order
 from benchax.pairing.jax_versions import compare_versions
+from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.partners import Chosen
 from benchax.pairing.session import Effort, Progress, quiet
 from benchax.pairing.worktrees import BuiltCheckout, built
@@ -82,8 +82,8 @@ def of_commits(
                     if not any(key):
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
                     if key not in known:
-                        contests = _contests(baseline, candidate, cases, options)
-                        found = session.compared(contests, effort, progress)
+                        paired_runs = _contests(baseline, candidate, cases, options)
+                        found = session.compared(paired_runs, effort, progress)
                         known[key] = verdict_of([c for each in found for c in each])
                     return known[key]
             except UsageError as error:

@@ -24,7 +24,7 @@ from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, con
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark
-from benchax.pairing.contest import counts
+from benchax.pairing.paired_run import counts
 from benchax.pairing.partners import Chosen, Launch, Listing, Lost, Partner, started
 from benchax.pairing.remarks import remarks
 from benchax.pairing.session import Effort, Progress, SessionStep, quiet
@@ -126,8 +126,8 @@ class Pairs:
         versions = (self.sides[0].version, self.sides[1].version)
         notes = (ONE_CORE if self.cores else NOT_PINNED, *seen.notes)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        matter = ComparisonContext(seen.case, *versions, "process pairs", seen.numerics, notes, seen.environment, now)
-        found = judged(matter, seen.evidence, self.effort.alpha)
+        context = ComparisonContext(seen.case, *versions, "process pairs", seen.numerics, notes, seen.environment, now)
+        found = judged(context, seen.evidence, self.effort.alpha)
         pairs, least = len(seen.evidence.run), self.effort.looks[0]
         if seen.evidence.failure is not None or pairs >= least:
             return found

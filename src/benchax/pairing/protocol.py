@@ -21,7 +21,7 @@ from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
 from benchax.pairing import session
-from benchax.pairing.contest import PairedRun
+from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.session import Effort, Progress, quiet
 
 PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)

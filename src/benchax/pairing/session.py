@@ -1,7 +1,7 @@
-"""Takes contests to their verdicts: fresh processes one after the other, looks in between, and a second, independent
+"""Takes paired runs to their verdicts: fresh processes one after the other, looks in between, and a second, independent
 measurement of every change before it is called one.
 
-Each process runs all contests that still need it, in random order: what is undecided beside what is measured again.
+Each process runs all paired runs that still need it, in random order: what is undecided beside what is measured again.
 Looks come after 2, 3, 4, 6 and 8 processes (6 to 24 blocks), and where less than 5 % is to be seen up to 24: with one
 process what varies from process to process could not be told from a change.
 """
@@ -18,7 +18,7 @@ from time import monotonic
 from benchax.comparing.judging import confirmed
 from benchax.executors.pool import Pool
 from benchax.model import Comparison, Metric
-from benchax.pairing.contest import PairedRun, PairedSamples
+from benchax.pairing.paired_run import PairedRun, PairedSamples
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, SAME_WITHIN
 
 LOOKS = (2, 3, 4, 6, 8)
@@ -104,7 +104,7 @@ def fresh_processes() -> Generator[Start, None, None]:
 
 @dataclass
 class Stage:
-    """One measurement of a contest."""
+    """One measurement of a paired run."""
 
     taken: PairedSamples
     effort: Effort
@@ -125,10 +125,10 @@ class Stage:
 
 
 class SequentialTest:
-    """A contest on its way to a verdict."""
+    """A paired run on its way to a verdict."""
 
-    def __init__(self, contest: PairedRun, effort: Effort) -> None:
-        self.first = Stage(PairedSamples(contest, resolution=effort.resolution), effort)
+    def __init__(self, paired_run: PairedRun, effort: Effort) -> None:
+        self.first = Stage(PairedSamples(paired_run, resolution=effort.resolution), effort)
         self.second: Stage | None = None
         """Of a change."""
 
@@ -141,7 +141,7 @@ class SequentialTest:
             if not any(is_change(c, effort.metrics) for c in (*taken.comparisons(), *taken.rivals())):
                 return None
             known = dict(taken.failures)  # who ran into a limit once need not do so again
-            again = PairedSamples(taken.contest, failures=known, resolution=effort.resolution)
+            again = PairedSamples(taken.paired_run, failures=known, resolution=effort.resolution)
             self.second, taken.second = Stage(again, confirming(effort)), again
         return None if self.second.is_done(False) else self.second
 
@@ -164,23 +164,23 @@ def is_decided(taken: PairedSamples, processes: int, effort: Effort) -> bool:
 
 
 def compared(
-    contests: Sequence[PairedRun],
+    paired_runs: Sequence[PairedRun],
     effort: Effort,
     progress: Progress = quiet,
     start: Start | None = None,
 ) -> list[list[Comparison]]:
-    """The comparisons of each contest."""
-    return [found for _, found in settled(contests, effort, progress, start)]
+    """The comparisons of each paired run."""
+    return [found for _, found in settled(paired_runs, effort, progress, start)]
 
 
 def settled(
-    contests: Sequence[PairedRun],
+    paired_runs: Sequence[PairedRun],
     effort: Effort,
     progress: Progress = quiet,
     start: Start | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> list[tuple[PairedSamples, list[Comparison]]]:
-    """(evidence, comparisons) of each contest, in their order.
+    """(evidence, comparisons) of each paired run, in their order.
 
     Args:
         start: gives a fresh process for as long as its context lasts; default: `fresh_processes`.
@@ -189,25 +189,25 @@ def settled(
         KeyboardInterrupt: passes through, and leaves no process.
     """
     begun, rng = clock(), random.Random(0)
-    courses = [SequentialTest(contest, effort) for contest in contests]
-    on_their_way = courses
+    tests = [SequentialTest(paired_run, effort) for paired_run in paired_runs]
+    on_their_way = tests
     with ExitStack() as stack:
         begin = start or stack.enter_context(fresh_processes())
         for process in count():
             is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
-            due = [(course, part) for course in on_their_way if (part := course.due(is_over)) is not None]
+            due = [(test, part) for test in on_their_way if (part := test.due(is_over)) is not None]
             if not due:
                 break
-            on_their_way = [course for course, _ in due]
+            on_their_way = [test for test, _ in due]
             with begin() as pool:
                 for _, part in rng.sample(due, len(due)):
-                    label = part.taken.contest.case.label
+                    label = part.taken.paired_run.case.label
 
                     def say(stage: str, label: str = label, left: int = len(due), process: int = process) -> None:
-                        progress(SessionStep(process, label, stage, left, len(courses)))
+                        progress(SessionStep(process, label, stage, left, len(tests)))
 
                     part.take(pool, say)
-    return [(course.first.taken, course.comparisons()) for course in courses]
+    return [(test.first.taken, test.comparisons()) for test in tests]
 
 
 def unasked(found: Sequence[Comparison], metrics: frozenset[Metric]) -> list[Comparison]:

@@ -12,16 +12,16 @@ from benchax.case import Case
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Environment, Measurement, Options, Remark, Version
 from benchax.options import resolve
-from benchax.pairing.contest import PairedRun
+from benchax.pairing.paired_run import PairedRun
 from benchax.store.baselines import program
 from benchax.store.database import DatabaseStore
 
 
 @dataclass
 class Pairing:
-    """The contests of two versions of a suite, and the cases that have none."""
+    """The paired runs of two versions of a suite, and the cases that have none."""
 
-    contests: list[PairedRun] = field(default_factory=list[PairedRun])
+    paired_runs: list[PairedRun] = field(default_factory=list[PairedRun])
     without: list[Comparison] = field(default_factory=list[Comparison])
     """Cases that both have, and that cannot be compared; they say why."""
     new: list[CaseId] = field(default_factory=list[CaseId])
@@ -62,7 +62,7 @@ def with_cases(
             continue
         options = resolve(None, case.options, command_line, project=case.folder)
         sides = (Side(old.label, program=content), Side(new.label, case))
-        found.contests.append(PairedRun(id, sides, (old, new), options, _remarks(row, here)))
+        found.paired_runs.append(PairedRun(id, sides, (old, new), options, _remarks(row, here)))
     found.missing = [id for id in baseline if id not in listed]
     return found
 
@@ -91,7 +91,7 @@ def with_rows(
         sides = tuple(Side(v.label, program=content) for v, (content, _) in zip(versions, programs, strict=True))
         data = Remark("random-data", "info", "both ran on random data of the shapes that they take")
         notes = (*_remarks(rows[0], here), *_remarks(row, here, labels[1]))
-        found.contests.append(PairedRun(id, sides, versions, options, (data, *notes)))
+        found.paired_runs.append(PairedRun(id, sides, versions, options, (data, *notes)))
     found.missing = [id for id in baseline if id not in candidate]
     return found
 

@@ -1,6 +1,6 @@
 """The benchmarks as another commit has them: built in a git worktree, kept as programs, then run beside those of now.
 
-    git worktree add --detach TMP COMMIT  →  benchax run --stages build, in TMP  →  programs  →  contests
+    git worktree add --detach TMP COMMIT  →  benchax run --stages build, in TMP  →  programs  →  paired runs
 
 The other commit's package is imported from the worktree: every folder on sys.path that lies in the repository is
 replaced by the same folder there. Only the build happens there; what is timed runs in processes of its own later.

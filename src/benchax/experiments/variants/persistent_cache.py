@@ -134,8 +134,8 @@ def _pairs(variant: PersistentCache, case: Case, count: int, options: Options, t
 
 def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:
     blocks = [Block(i, (cold["build_s"],), (warm["build_s"],)) for i, (cold, warm) in enumerate(pairs)]
-    matter = ComparisonContext(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
-    return timed(matter, "compile", blocks, alpha)
+    context = ComparisonContext(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
+    return timed(context, "compile", blocks, alpha)
 
 
 def _facts(pairs: Sequence[Pair], c: Comparison) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""A contest: versions of one case, and what the processes that ran them side by side have given so far."""
+"""A paired run: versions of one case, and what the processes that ran them side by side have given so far."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Answer:
 
 @dataclass
 class PairedSamples:
-    """All answers about one contest."""
+    """All answers about one paired run."""
 
-    contest: PairedRun
+    paired_run: PairedRun
     method: Method = "one process"
     answers: list[Answer] = field(default_factory=list[Answer])
     failures: dict[int, Failure] = field(default_factory=dict[int, Failure])
@@ -91,27 +91,27 @@ class PairedSamples:
     ) -> None:
         """One process more. A side that fails is left out from then on, and the others run without it."""
         while len(sides := self.running) > 1 and 0 in sides:
-            chosen = tuple(self.contest.sides[i] for i in sides)
+            chosen = tuple(self.paired_run.sides[i] for i in sides)
             order = random.randrange(2**31)
-            request = paired.PairedRequest(chosen, blocks, self.contest.options.seed, order, patience, skips_equal)
+            request = paired.PairedRequest(chosen, blocks, self.paired_run.options.seed, order, patience, skips_equal)
             if self._has_run(pool, process, sides, request, say):
                 return
 
     @property
     def running(self) -> list[int]:
         """The sides that have not failed."""
-        return [i for i in range(len(self.contest.versions)) if i not in self.failures]
+        return [i for i in range(len(self.paired_run.versions)) if i not in self.failures]
 
     def _has_run(
         self, pool: Pool, process: int, sides: Sequence[int], request: paired.PairedRequest, say: Callable[[str], None]
     ) -> bool:
-        contest = self.contest
+        paired_run = self.paired_run
         job = Job(
             paired.ENTRY,
             request,
-            limits=lambda stage: limit(stage, contest.options),
-            memory_limit_bytes=contest.options.memory_limit_bytes,
-            name=f"the comparison of {contest.case.label!r}",
+            limits=lambda stage: limit(stage, paired_run.options),
+            memory_limit_bytes=paired_run.options.memory_limit_bytes,
+            name=f"the comparison of {paired_run.case.label!r}",
         )
         ended = pool.run(job, lambda message: say(message["stage"]))
         if ended.document is None:
@@ -127,11 +127,11 @@ class PairedSamples:
     def _side_in(self, stage: str) -> int:
         """Whose fault it was, by the stage; where it does not say, it spoils all comparisons, as the baseline's."""
         label = stage.partition(" of ")[2]
-        return next((i for i in self.running if self.contest.versions[i].label == label), 0)
+        return next((i for i in self.running if self.paired_run.versions[i].label == label), 0)
 
     def _add(self, process: int, sides: Sequence[int], document: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
         facts = dict(zip(sides, document["sides"], strict=True))
-        count = len(self.contest.versions)
+        count = len(self.paired_run.versions)
         wide = [_widened(array, sides, count) for array in arrays]
         cpu_ns = wide[1] if len(wide) > 1 else None
         known = [facts.get(i) for i in range(count)]
@@ -139,7 +139,7 @@ class PairedSamples:
         self.is_same_program = document.get("is_same_program", False)
         if self.environment is None:
             self.environment = replace(capture(with_jax=False), **document["environment"])
-            self.notes = remarks(document, [self.contest.versions[i].label for i in sides])
+            self.notes = remarks(document, [self.paired_run.versions[i].label for i in sides])
 
     def blocks(self, baseline: int, candidate: int) -> list[Block]:
         answers = self._with_both(baseline, candidate)
@@ -184,15 +184,15 @@ class PairedSamples:
 
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
         """Of all versions with the first, by all metrics."""
-        return [c for i in range(1, len(self.contest.versions)) for c in self.judged(i, alpha)]
+        return [c for i in range(1, len(self.paired_run.versions)) for c in self.judged(i, alpha)]
 
     def judged(self, candidate: int, alpha: float = ALPHA) -> list[Comparison]:
-        return judged(self.matter(candidate), self.evidence(candidate), alpha)
+        return judged(self.context(candidate), self.evidence(candidate), alpha)
 
     def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
         """The comparisons of run times on which places rest and that are none with the baseline; none where there are
         no places. Of the same rounds: all versions ran in each."""
-        if not self.contest.ranks or not self.answers or self.failures.get(0):
+        if not self.paired_run.ranks or not self.answers or self.failures.get(0):
             return []
         asked: list[tuple[str, str]] = []
 
@@ -201,33 +201,33 @@ class PairedSamples:
             return self.between(one, other, alpha)
 
         runs = [c for c in self.comparisons(alpha) if c.metric == "run" and not without_place(c)]
-        baseline = self.contest.versions[0].label
+        baseline = self.paired_run.versions[0].label
         times = {baseline: 1.0} | {c.candidate.label: c.ratio for c in runs if c.ratio}
         places(in_order(times, lambda one, other: self.between(one, other, alpha)), between)
         return [self.between(one, other, alpha) for one, other in asked if baseline not in (one, other)]
 
     def between(self, one: str, other: str, alpha: float = ALPHA) -> Comparison:
         """The run time of `other` against that of `one`, by label."""
-        where = {version.label: i for i, version in enumerate(self.contest.versions)}
-        matter = self.matter(where[other], where[one])
-        return timed(matter, "run", self.blocks(where[one], where[other]), alpha)
+        where = {version.label: i for i, version in enumerate(self.paired_run.versions)}
+        context = self.context(where[other], where[one])
+        return timed(context, "run", self.blocks(where[one], where[other]), alpha)
 
-    def matter(self, candidate: int, baseline: int = 0) -> ComparisonContext:
+    def context(self, candidate: int, baseline: int = 0) -> ComparisonContext:
         agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None
         return ComparisonContext(
-            self.contest.case,
+            self.paired_run.case,
             self._as_it_ran(baseline),
             self._as_it_ran(candidate),
             self.method,
             Numerics(**agreement) if agreement else None,
-            (*self.contest.remarks, *self.notes),
+            (*self.paired_run.remarks, *self.notes),
             self.environment,
             datetime.now(UTC).isoformat(timespec="microseconds"),
             self.resolution,
         )
 
     def _as_it_ran(self, side: int) -> Version:
-        version = self.contest.versions[side]
+        version = self.paired_run.versions[side]
         if not self.answers or self.answers[0].sides[side] is None:
             return version
         jax = version.jax or (self.environment and self.environment.jax)
