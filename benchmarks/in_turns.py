@@ -83,9 +83,12 @@ def take_turns(subject: Subject, yardstick: Chain, names: Iterable[str], seconds
     deadline = perf_counter() + seconds
     while len(visits) < LEAST_VISITS or (perf_counter() < deadline and len(visits) < MOST_VISITS):
         visits.append(yardstick.read(READINGS))
-        for name, reader in readers.items():
+        for name, reader in list(readers.items()):
             if not reader.is_dear or len(visits) <= DEAR_VISITS:
-                taken[name].append(reader.read())
+                try:
+                    taken[name].append(reader.read())
+                except NotMeasured:
+                    del readers[name]
     groups = [join(visits[i::GROUPS]) for i in range(GROUPS)]
     return Turns(
         yardstick.trips,
