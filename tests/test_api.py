@@ -231,6 +231,66 @@ def test_a_result_in_place_of_a_function_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("keyword", "text"),
+    [
+        (
+            {"max_time": 3},
+            (
+                "max_time=3 is no option of bench, and no argument of the function by that name\n"
+                "expected max_time_s=\n\n"
+                "hint: for the function: functools.partial(f, max_time=...)"
+            ),
+        ),
+        (
+            {"max_warmup_s": "1s"},
+            (
+                "max_warmup_s='1s' is no option of bench\n"
+                "expected options that are given by name\n\n"
+                "hint: set max_warmup_s in [tool.benchax]; for the function: functools.partial(f, max_warmup_s=...)"
+            ),
+        ),
+    ],
+    ids=["misspelt", "elsewhere"],
+)
+def test_a_keyword_that_is_nearly_an_option_is_not_passed_to_the_function(keyword: dict[str, Any], text: str) -> None:
+    calls: list[Any] = []
+
+    def spy(x: Any, **options: Any) -> Any:
+        calls.append(options)
+        return x
+
+    with pytest.raises(UsageError) as error:
+        benchax.bench(spy, "f32[8]", **keyword)
+
+    assert (str(error.value), calls) == (text, [])
+
+
+def test_an_argument_of_the_function_may_be_called_nearly_as_an_option() -> None:
+    m = benchax.bench(lambda x, time: x * time, "f32[8]", time=2.0, **QUICK)
+
+    assert m.failure is None
+
+
+def test_what_jit_calls_static_and_donated_is_understood() -> None:
+    def power(x: Any, n: int, axis: int) -> Any:
+        assert isinstance(n, int)
+        return (x**n).sum(axis)
+
+    m = benchax.bench(
+        power, "f32[8,8]", 3, axis=1, static_argnums=1, static_argnames=["axis"], donate_argnums=(0,), **QUICK
+    )
+
+    assert m.failure is None
+    assert "3, axis=1" in m.signature
+
+
+def test_a_function_that_takes_an_argument_of_that_name_is_given_it() -> None:
+    m = benchax.bench(lambda x, static_argnums: x * static_argnums, "f32[8]", static_argnums=2.0, **QUICK)
+
+    assert m.failure is None
+
+
 def test_a_keyword_of_both_is_refused() -> None:
     def noisy(x: Any, seed: int = 0) -> Any:
         return x + seed

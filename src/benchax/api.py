@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import Any
 
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, StoreError, refuse_ambiguous
+from benchax.errors import BenchaxError, StoreError, refuse_ambiguous, refuse_misspelt
 from benchax.executors import executor_for
 from benchax.measuring import timers
 from benchax.measuring.engine import Progress, quiet
 from benchax.model import Measurement, Options
-from benchax.options import resolve
+from benchax.options import NAMES, resolve
 from benchax.store.database import open_store
 from benchax.store.scatter import with_scatter
 
@@ -59,7 +59,8 @@ def bench(
         name: under which the row is stored; default: the function's own.
         tag: tells rows of one name apart.
         jit: False measures the call as it stands.
-        static, donate: arguments of a plain function by position or name, as for `jax.jit`.
+        static, donate: arguments of a plain function by position or name, as for `jax.jit`, whose names for them
+            (`static_argnums`, ...) are understood too.
         timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop, device. The first is the
             headline.
         max_time_s, min_time_s, max_samples, relative_width: when sampling of one timer stops.
@@ -99,6 +100,7 @@ def bench(
     }
     otherwise = "; for benchax: set the option in [tool.benchax]"
     refuse_ambiguous("bench", fn, {**given, **named}, otherwise)
+    refuse_misspelt("bench", fn, kwargs, [*given, *named], [name for name in NAMES if name not in given])
     case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit)
     outcome = RunOutcome()
     (row,) = run([case], call=given, outcome=outcome)

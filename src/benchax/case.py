@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchax.errors import UsageError, one_of
+from benchax.errors import UsageError, one_of, takes
 from benchax.model import CaseId, Opaque
 from benchax.specs import DTYPES, long_dtype
 
@@ -60,6 +60,14 @@ class Case:
         return replace(self, jit=False, id=replace(self.id, variant="eager"))
 
 
+NAMES_OF_JIT = {
+    "static_argnums": "static",
+    "static_argnames": "static",
+    "donate_argnums": "donate",
+    "donate_argnames": "donate",
+}
+
+
 def make_case(
     fn: Callable[..., Any],
     args: tuple[Any, ...] = (),
@@ -73,6 +81,9 @@ def make_case(
 ) -> Case:
     """A case out of a function and its arguments.
 
+    Among the latter `static_argnums`, `static_argnames`, `donate_argnums` and `donate_argnames` mean what they mean to
+    `jax.jit`, unless `fn` takes such an argument.
+
     Raises:
         UsageError: `fn` cannot be called, or a name cannot be stored.
     """
@@ -84,8 +95,20 @@ def make_case(
         )
     label = _text(name_of(fn) if name is None else name, "name")
     case_id = CaseId(label, variant="" if jit else "eager", tag=_text(tag, "tag"))
-    given = (tuple(args), dict(kwargs or {}))
-    return Case(fn, lambda: given, case_id, positions(static, "static"), positions(donate, "donate"), jit)
+    named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
+    given = (tuple(args), _take_names_of_jit(fn, kwargs or {}, named))
+    return Case(fn, lambda: given, case_id, named["static"], named["donate"], jit)
+
+
+def _take_names_of_jit(
+    fn: Callable[..., Any], kwargs: Mapping[str, Any], named: dict[str, Positions]
+) -> dict[str, Any]:
+    """`kwargs` without what `jax.jit` calls static and donated, which is added to `named`."""
+    rest = dict(kwargs)
+    for theirs, ours in NAMES_OF_JIT.items():
+        if theirs in rest and not takes(fn, theirs):
+            named[ours] += positions(rest.pop(theirs), theirs)
+    return rest
 
 
 def name_of(fn: Any) -> str:

@@ -27,7 +27,7 @@ from benchax.artifacts.donation import donation
 from benchax.artifacts.jaxpr import jaxpr_facts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, UsageError, refuse_ambiguous
+from benchax.errors import BenchaxError, UsageError, refuse_ambiguous, refuse_misspelt
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, signature, static_arguments, undeclared_static
@@ -66,6 +66,7 @@ def inspect(
     """
     given = {"name": name, "static": static or None, "donate": donate or None, "jit": None if jit else jit}
     refuse_ambiguous("inspect", fn, given)
+    refuse_misspelt("inspect", fn, kwargs, given)
     return inspect_case(make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit))
 
 

@@ -20,7 +20,7 @@ from typing import Any, overload
 
 import jax
 
-from benchax.errors import NotMeasured, UsageError, refuse_ambiguous
+from benchax.errors import NotMeasured, UsageError, refuse_ambiguous, refuse_misspelt
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
 from benchax.profiling.sampler import check_interval, sample
@@ -90,7 +90,9 @@ def profile(
     check_options(options)
     check_interval(memory_s)
     if callable(fn):
-        refuse_ambiguous("profile", fn, {"dir": dir, "runs": runs, "options": options, "memory_s": memory_s})
+        given = {"dir": dir, "runs": runs, "options": options, "memory_s": memory_s}
+        refuse_ambiguous("profile", fn, given)
+        refuse_misspelt("profile", fn, kwargs, given)
         return _of_function(fn, args, kwargs, dir, _check_runs(runs), options, memory_s)
     if args or kwargs or runs is not None:
         raise UsageError(
