@@ -206,7 +206,7 @@ def test_a_donating_function_gets_fresh_buffers_for_every_call(name, subject):
             lambda x: x + 1,
             ("f32[8]",),
             {"jit": False},
-            "given eager cannot be called inside another compiled program",
+            "given without jit cannot be called inside another compiled program",
         ),
         (lambda x: jnp.ones(3) * 2, ("f32[8]",), {}, "does not depend on its inputs"),
         (lambda x: x * 2, ("c64[2]",), {}, r"complex64\[2\] gives it nothing to tie one trip to the next"),

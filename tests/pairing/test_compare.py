@@ -143,7 +143,7 @@ def test_no_process_is_begun_after_the_time_limit() -> None:
     told: list[SessionStep] = []
 
     found = benchax.compare(
-        [jax.jit(plain), wrapped(plain)], X, baseline="other", name="both", max_time_s=0.01, progress=told.append
+        [jax.jit(plain), wrapped(plain)], X, baseline="other", name="both", max_time_s="10ms", progress=told.append
     )
 
     run = of(found, "plain")
@@ -364,7 +364,7 @@ def test_an_unknown_baseline_is_told_which_there_are() -> None:
     assert str(error.value) == "baseline='c' is none of the functions\nexpected one of: a, b"
 
 
-@pytest.mark.parametrize("limit", [{"timeout_s": "soon"}, {"memory_limit_bytes": -1}, {"seed": "x"}])
+@pytest.mark.parametrize("limit", [{"timeout_s": "soon"}, {"max_time_s": 0}, {"memory_limit_bytes": -1}, {"seed": "x"}])
 def test_limits_that_cannot_be_read_are_refused(limit: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"option '{next(iter(limit))}' in the call cannot be"):
         benchax.compare([plain, broken], X, **limit)

@@ -33,7 +33,7 @@ def compare(
     donate: Sequence[int | str] = (),
     jit: bool = True,
     resolution: float | str = SAME_WITHIN,
-    max_time_s: float | None = None,
+    max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     memory_limit_bytes: int | str | None = None,
     seed: int | None = None,
@@ -57,14 +57,14 @@ def compare(
         name: of the case; default: of the baseline's function.
         static, donate, jit: as for `bench`, for all functions.
         resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
-        max_time_s: begin no further process after this long, but for confirming a change.
+        max_time_s: begin no further process after this long (2.5, "500ms", "2min"), but for confirming a change.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
         seed: of the data made from specs.
         progress: told how far it is.
 
     Raises:
         UsageError: fewer than two functions, two of one label, a baseline that is none of them, a resolution that
-            is no share between 0.5 % and 20 %.
+            is no share between 0.5 % and 20 %, a time that cannot be read.
     """
     labelled = _labelled(functions)
     first = _baseline(labelled, baseline)
@@ -74,7 +74,8 @@ def compare(
         label: make_case(fn, args, kwargs, name=name or name_of(ordered[first]), static=static, donate=donate, jit=jit)
         for label, fn in ordered.items()
     }
-    effort = session.effort_for(resolution_of(resolution), max_time_s)
+    most_s = None if max_time_s is None else resolve({"max_time_s": max_time_s}).max_time_s
+    effort = session.effort_for(resolution_of(resolution), most_s)
     return side_by_side(cases, options, effort, progress or session.quiet)
 
 
