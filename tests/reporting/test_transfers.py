@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from benchax.model import Remark
 from benchax.reporting import transfers
-from benchax.results.transfers import Direction, Transfer, Transfers
+from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 
 BOTH: tuple[Direction, ...] = ("host to device", "device to host")
 
 
-def made(*listed: Transfer, sees: tuple[Direction, ...] = BOTH) -> Transfers:
+def made(*listed: ObservedTransfer, sees: tuple[Direction, ...] = BOTH) -> Transfers:
     found = Transfers(sees=sees)
     for transfer in listed:
         found.add(transfer)
     return found
 
 
-def up(where: str | None, size: int) -> Transfer:
-    return Transfer("host to device", where, "NumPy f32[4]", "step", 1, size, None)
+def up(where: str | None, size: int) -> ObservedTransfer:
+    return ObservedTransfer("host to device", where, "NumPy f32[4]", "step", 1, size, None)
 
 
-def down(where: str, elapsed_s: float) -> Transfer:
-    return Transfer("device to host", where, "f32[]", "__float__", 1, 4, elapsed_s)
+def down(where: str, elapsed_s: float) -> ObservedTransfer:
+    return ObservedTransfer("device to host", where, "f32[]", "__float__", 1, 4, elapsed_s)
 
 
 def test_transfers_of_one_line_are_one_row_and_the_most_bytes_come_first() -> None:

@@ -14,7 +14,7 @@ import pytest
 from jax._src import array, pjit  # noqa: TID251  # to see that they are as before
 from jax_versions import shows_calls
 
-from benchax.results.transfers import Transfer
+from benchax.results.transfers import ObservedTransfer
 from benchax.watching import transfers
 from benchax.watching.compiles import watch_compiles
 from benchax.watching.transfers import watch_transfers
@@ -35,7 +35,7 @@ def line_above() -> int:
     return sys._getframe(1).f_lineno - 1
 
 
-def is_here(transfer: Transfer, at: int) -> bool:
+def is_here(transfer: ObservedTransfer, at: int) -> bool:
     return transfer.where is not None and transfer.where.endswith(f"test_transfers.py:{at}")
 
 

@@ -20,7 +20,7 @@ from benchax.auditing.recording import HOOK
 from benchax.model import Environment, Remark, Severity
 from benchax.results.audit import Audit, Checked, Finding
 from benchax.results.cache import CachedProgram, CacheUse, Folder
-from benchax.results.transfers import Transfer, Transfers
+from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
 from benchax.units import seconds
 from benchax.wrapping.command import EndedCommand, Report, run
@@ -173,7 +173,7 @@ def _drop_derived(type_: type[Compile], found: Mapping[str, Any]) -> dict[str, A
 def _transfers(found: Mapping[str, Any]) -> Transfers:
     transfers = Transfers(sees=tuple(found["sees"]), remarks=_read_remarks(found))
     for one in found["transfers"]:
-        transfers.add(Transfer(**one))
+        transfers.add(ObservedTransfer(**one))
     return transfers
 
 

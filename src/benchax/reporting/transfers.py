@@ -9,7 +9,7 @@ from rich.text import Text
 
 from benchax.reporting import terminal
 from benchax.reporting.tables import TextGrid
-from benchax.results.transfers import Direction, Transfer, Transfers
+from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.units import seconds, size
 
 LIMIT = 20
@@ -57,7 +57,7 @@ def heading(found: Transfers, direction: Direction) -> str:
     return f"{direction}, not asked for: {count} transfer{'s' if count > 1 else ''}, {moved}"
 
 
-def grid(listed: list[Transfer]) -> TextGrid:
+def grid(listed: list[ObservedTransfer]) -> TextGrid:
     """Its column of time is left out where no time is known."""
     has_time = any(t.elapsed_s is not None for t in listed)
     shown = listed[:LIMIT]
@@ -74,7 +74,7 @@ def grid(listed: list[Transfer]) -> TextGrid:
     return TextGrid(columns, tuple(lines), ("",) * len(lines))
 
 
-def _seconds(t: Transfer) -> str:
+def _seconds(t: ObservedTransfer) -> str:
     return "" if t.elapsed_s is None else seconds(t.elapsed_s)
 
 

@@ -14,7 +14,7 @@ Direction = Literal["host to device", "device to host"]
 
 
 @dataclass(frozen=True)
-class Transfer:
+class ObservedTransfer:
     """All transfers of one kind from one line."""
 
     direction: Direction
@@ -36,14 +36,14 @@ class Transfer:
 class Transfers(Displayed):
     """What happened so far; grows while the block runs and stays as it is afterwards."""
 
-    found: dict[tuple[Direction, str | None, str, str], Transfer] = field(
-        default_factory=dict[tuple[Direction, "str | None", str, str], Transfer], repr=False
+    found: dict[tuple[Direction, str | None, str, str], ObservedTransfer] = field(
+        default_factory=dict[tuple[Direction, "str | None", str, str], ObservedTransfer], repr=False
     )
     sees: tuple[Direction, ...] = ()
     """Directions that can be seen on this JAX; of another one, nothing is known."""
     remarks: list[Remark] = field(default_factory=list[Remark])
 
-    def add(self, transfer: Transfer) -> None:
+    def add(self, transfer: ObservedTransfer) -> None:
         key = (transfer.direction, transfer.where, transfer.what, transfer.by)
         before = self.found.get(key)
         if before is not None:
@@ -56,7 +56,7 @@ class Transfers(Displayed):
             )
         self.found[key] = transfer
 
-    def of(self, direction: Direction) -> list[Transfer]:
+    def of(self, direction: Direction) -> list[ObservedTransfer]:
         """The line that moved most bytes first."""
         ranked = sorted(self.found.values(), key=lambda t: (-t.size_bytes, -t.count))
         return [transfer for transfer in ranked if transfer.direction == direction]

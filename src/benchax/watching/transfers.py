@@ -37,12 +37,12 @@ import numpy as np
 from jax._src import array, config, core, pjit, xla_bridge  # noqa: TID251  # what for is said above
 
 from benchax.model import Remark
-from benchax.results.transfers import Direction, Transfer, Transfers
+from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.specs import short_dtype
 from benchax.watching.frames import calling
 
 _JAX = f"{Path(jax.__file__).parent}{os.sep}"
-Listener = Callable[[Transfer], None]
+Listener = Callable[[ObservedTransfer], None]
 Hearer = Callable[[Any], None]
 
 _listeners: list[Listener] = []
@@ -94,7 +94,7 @@ def _remarks(found: Transfers) -> Iterator[Remark]:
 
 
 def _tell(direction: Direction, where: str | None, what: str, by: str, size: int, elapsed_s: float | None) -> None:
-    transfer = Transfer(direction, where, what, by, 1, size, elapsed_s)
+    transfer = ObservedTransfer(direction, where, what, by, 1, size, elapsed_s)
     for listener in tuple(_listeners):
         listener(transfer)
 

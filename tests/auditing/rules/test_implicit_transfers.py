@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax_versions import shows_calls
 
-from benchax.results.transfers import Transfer, Transfers
+from benchax.results.transfers import ObservedTransfer, Transfers
 
 ID = "implicit-transfers"
 
@@ -69,11 +69,11 @@ def test_a_function_whose_data_stay_is_fine(ask_about: Any) -> None:
 
 def test_a_program_that_reads_once_at_its_end_is_fine_and_one_that_reads_often_is_not(ask_about_program: Any) -> None:
     transfers = Transfers(sees=("host to device", "device to host"))
-    transfers.add(Transfer("device to host", "train.py:9", "f32[]", "__float__", 1, 4, 1e-3))
+    transfers.add(ObservedTransfer("device to host", "train.py:9", "f32[]", "__float__", 1, 4, 1e-3))
 
     assert ask_about_program(ID, transfers).outcome == "fine"
 
-    transfers.add(Transfer("device to host", "train.py:7", "f32[]", "__float__", 100, 400, 0.2))
+    transfers.add(ObservedTransfer("device to host", "train.py:7", "f32[]", "__float__", 100, 400, 0.2))
     finding = ask_about_program(ID, transfers).one
 
     assert finding.where == ("train.py", 7)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchax.results.transfers import Transfer, Transfers
+from benchax.results.transfers import ObservedTransfer, Transfers
 
 ID = "numpy-inputs"
 
@@ -59,9 +59,9 @@ def test_specs_are_no_arrays_of_the_callers(ask_about: Any) -> None:
 
 def test_of_a_program_the_lines_that_send_arrays_often_are_named(ask_about_program: Any) -> None:
     transfers = Transfers(sees=("host to device", "device to host"))
-    transfers.add(Transfer("host to device", "train.py:7", "NumPy f32[64,64]", "step", 100, 100 * 16384, None))
-    transfers.add(Transfer("host to device", "train.py:3", "NumPy f32[64]", "init", 1, 256, None))
-    transfers.add(Transfer("host to device", "train.py:7", "Python float", "step", 100, 400, None))
+    transfers.add(ObservedTransfer("host to device", "train.py:7", "NumPy f32[64,64]", "step", 100, 100 * 16384, None))
+    transfers.add(ObservedTransfer("host to device", "train.py:3", "NumPy f32[64]", "init", 1, 256, None))
+    transfers.add(ObservedTransfer("host to device", "train.py:7", "Python float", "step", 100, 400, None))
 
     finding = ask_about_program(ID, transfers).one
 
@@ -74,7 +74,7 @@ def test_of_a_program_the_lines_that_send_arrays_often_are_named(ask_about_progr
 def test_all_that_one_line_of_a_program_sends_is_one_finding(ask_about_program: Any) -> None:
     transfers = Transfers(sees=("host to device",))
     for what, times in (("NumPy f64[128,784], made f32", 90), ("NumPy f32[128,10]", 90), ("NumPy f32[784,10]", 1)):
-        transfers.add(Transfer("host to device", "train.py:7", what, "step", times, times * 40, None))
+        transfers.add(ObservedTransfer("host to device", "train.py:7", what, "step", times, times * 40, None))
 
     finding = ask_about_program(ID, transfers).one
 

@@ -16,7 +16,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.program import program_of
 from benchax.model import Severity
 from benchax.results.audit import Finding
-from benchax.results.transfers import Transfer, Transfers
+from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.units import seconds, size
 from benchax.watching.transfers import watch_transfers
 
@@ -66,7 +66,7 @@ class ImplicitTransfers:
             raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
         return transfers, "in one call"
 
-    def _finding(self, t: Transfer, title: str, advice: str, of_what: str) -> Finding:
+    def _finding(self, t: ObservedTransfer, title: str, advice: str, of_what: str) -> Finding:
         seen = [f"{t.count} × {of_what}, {size(t.size_bytes)} together"]
         gain = None
         if t.elapsed_s is not None:

@@ -19,7 +19,7 @@ from benchax.measuring.inputs import make_inputs, static_arguments
 from benchax.measuring.program import program_of
 from benchax.model import Severity
 from benchax.results.audit import Finding
-from benchax.results.transfers import Transfer
+from benchax.results.transfers import ObservedTransfer
 from benchax.specs import short_dtype
 from benchax.units import count, size
 
@@ -76,14 +76,14 @@ class NumpyInputs:
         transfers = e.program.transfers
         if transfers is None or "host to device" not in transfers.sees:
             raise NotMeasured("transfers to the device could not be seen")
-        lines: dict[tuple[str, str | None], list[Transfer]] = {}
+        lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}
         for t in transfers.of("host to device"):
             if t.what.startswith("NumPy ") and t.count >= OFTEN:
                 lines.setdefault((t.by, t.where), []).append(t)
         for (by, where), sent in lines.items():
             yield self._of_line(by, where, sent)
 
-    def _of_line(self, by: str, where: str | None, sent: Sequence[Transfer]) -> Finding:
+    def _of_line(self, by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding:
         total = sum(t.size_bytes for t in sent)
         seen = [f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent[:MOST_LISTED]]
         seen += [f"and {len(sent) - MOST_LISTED} more shapes"] if len(sent) > MOST_LISTED else []
