@@ -149,3 +149,13 @@ def test_what_the_glossary_points_at_exists(where: str) -> None:
             assert found is not None, f"{where}: there is no {part}"
         return
     pytest.fail(where)
+
+
+def test_no_two_classes_share_a_name() -> None:
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
+    where = [
+        (node.name, file.stem) for file, tree in trees.items() for node in tree.body if isinstance(node, ast.ClassDef)
+    ]
+    names = [name for name, _ in where]
+
+    assert [(name, stem) for name, stem in where if names.count(name) > 1] == []
