@@ -7,20 +7,23 @@ The chain (`chains.py`) is made by hand and knows nothing of the timers. For eac
                 one number fills)
     refused     "not measured, because ...": counted by reason
     explained   it disagrees, and a remark of the row that speaks of this timer says why (`EXPLAINS`)
-    SILENT      it disagrees without a word
+    SILENT      it disagrees without a word, and does so again when both are read a second time
     no chain    the function could not be chained, or takes less than 3 µs; the interval is wider than 25 % of the chain
                 either way; or the chain takes longer than calls of the function do (a part cannot take longer than the
                 whole: then the chain copies). Nothing is claimed
 
     python benchmarks/census.py [--only TEXT] [--library NAME] [--limit N] [--seconds S] [--json FILE [--resume]]
 
-All of them take about 35 minutes. With --json each row is appended to the file as it is made.
+It runs on one core, and calls return when they are done: the work is the same, and no reading waits for a second core
+to wake up (sin of 65,536 numbers: the chain's readings scatter by 5 % in place of 30 %). All of them take about 35
+minutes. With --json each row is appended to the file as it is made.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -42,6 +45,8 @@ TIMERS = ("in_graph", "loop", "device", "wall")
 TOLERANCE = 0.05
 TIE_DOUBT = 0.25
 """Share of the ties' cost: next to real work they may cost less or more than alone."""
+TRIP_DOUBT_S = 0.2e-6
+"""So much more than the truth a chain says of a trip (`chains.py`: 1.18 µs of 1 µs)."""
 LEAST_S = 3e-6
 """Of a function: of shorter ones the chain's reading of its outputs is too large a part (1.27 µs are read of 1 µs)."""
 WIDEST = 0.25
@@ -80,7 +85,10 @@ def measure(row: PublicFunction, seconds: float) -> Row:
         else:
             found["refused"][timer] = measured.why_absent(f"samples.{timer}") or found.get("error") or "NO REASON"
     found["remarks"] = {remark.code: remark.message for remark in measured.remarks}
-    return found | _in_turns(row, list(found["timers"]), seconds) | {"took_s": perf_counter() - begun}
+    found |= _in_turns(row, list(found["timers"]), seconds)
+    if "above" in found and any(judge(found, timer) == "SILENT" for timer in TIMERS):
+        found["again"] = _in_turns(row, list(found["timers"]), seconds).get("above", {})
+    return found | {"took_s": perf_counter() - begun}
 
 
 def _in_turns(row: PublicFunction, names: list[str], seconds: float) -> Row:
@@ -106,15 +114,19 @@ def judge(row: Row, timer: str) -> str:
         return "SILENT" if row["refused"][timer] == "NO REASON" else "refused"
     if timer not in row.get("above", {}) or not is_yardstick(row):
         return "no chain"
+    allowed = TOLERANCE + (TIE_DOUBT * row["tie_s"] + TRIP_DOUBT_S) / row["chain_s"]
     low, _, high = row["above"][timer]
-    allowed = TOLERANCE + TIE_DOUBT * row["tie_s"] / row["chain_s"]
     if (high - low) / 2 > WIDEST or allowed > WIDEST:
         return "no chain"
-    if timer == "wall":
-        low = row["above"]["wall_less_floor"][0]
-    if low <= allowed and high >= -allowed:
+    if any(_reaches(above, timer, allowed) for above in (row["above"], row.get("again", {})) if timer in above):
         return "agrees"
     return "explained" if any(code in row["remarks"] for code in EXPLAINS[timer]) else "SILENT"
+
+
+def _reaches(above: dict[str, tuple[float, float, float]], timer: str, allowed: float) -> bool:
+    """Is the timer within `allowed` of the chain? A call may take its floor longer."""
+    low = above["wall_less_floor" if timer == "wall" else timer][0]
+    return low <= allowed and above[timer][2] >= -allowed
 
 
 def is_yardstick(row: Row) -> bool:
@@ -196,17 +208,25 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
+def use_one_core() -> None:
+    """The last one that is permitted; before JAX counts them."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="functions whose name contains this")
     parser.add_argument("--library", default="", help="functions of this library")
     parser.add_argument("--limit", type=int, help="so many, evenly spread")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of readings for each function (default: 1)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of readings for each function (default: 2)")
     parser.add_argument("--json", type=Path, help="append each row to this file")
     parser.add_argument("--resume", action="store_true", help="skip what the file of --json has already")
     arguments = parser.parse_args()
     if arguments.resume and not arguments.json:
         parser.error("--resume continues a file: name it with --json FILE")
+    use_one_core()
     header("census: timers beside a chain made by hand", PACKAGES)
     rows = read_rows(arguments.json) if arguments.resume else []
     done = {row["name"] for row in rows}

@@ -483,3 +483,42 @@ def test_the_persistent_cache_is_off_meanwhile_and_as_it_was_afterwards(
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
+
+
+# ---- executables that processes share ---------------------------------------------------------------------------
+
+
+def builds(document: dict[str, Any]) -> list[int]:
+    return [len(side["builds"]) for side in document["sides"]]
+
+
+def test_only_what_was_compiled_is_timed_being_built(tmp_path: Path) -> None:
+    """Also where both sides are one program: each compiles it once."""
+    sides = (Side("a", program=program(sine)), Side("b", program=program(sine)))
+
+    first, (ns, _) = taken(*sides, blocks=3, programs=str(tmp_path))
+    second, (again, _) = taken(*sides, blocks=3, programs=str(tmp_path))
+    alone, _ = taken(*sides, blocks=3)
+
+    assert [builds(first), builds(second), builds(alone)] == [[1, 1], [0, 0], [2, 2]]
+    assert (ns > 0).all()
+    assert (again > 0).all()
+    assert "plan" in first["sides"][0]
+    assert "plan" not in second["sides"][0]
+
+
+def test_a_folder_of_executables_that_is_a_file_costs_time_and_no_result(tmp_path: Path) -> None:
+    (tmp_path / "programs").write_bytes(b"")
+
+    document, (ns, _) = taken(native("a", sine), native("b", twice), programs=str(tmp_path / "programs"))
+
+    assert builds(document) == [1, 1]
+    assert (ns > 0).all()
+
+
+def test_settings_of_the_cache_are_as_before(tmp_path: Path) -> None:
+    before = jax.config.jax_compilation_cache_dir
+
+    taken(native("a", sine), native("b", twice), programs=str(tmp_path))
+
+    assert jax.config.jax_compilation_cache_dir == before

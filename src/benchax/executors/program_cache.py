@@ -7,6 +7,7 @@ programs are compiled again, which takes longer and changes nothing else.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +30,10 @@ def share_programs(folder: str) -> Iterator[None]:
     apply_settings(wanted)
     _look_again()
     try:
-        yield
+        with warnings.catch_warnings():
+            # The folder is ours: where it cannot be read or written to, programs are compiled.
+            warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
+            yield
     finally:
         apply_settings({name: before[name] for name in wanted if name in before})
         _look_again()

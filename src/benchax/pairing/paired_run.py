@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ class PairedSamples:
     resolution: float = SAME_WITHIN
     is_same_program: bool = False
     """The sides are one program, so that nothing was timed."""
+    programs: Path | None = None
+    """Folder of the executables that processes share; without it each compiles its own."""
     second: PairedSamples | None = None
     """The measurement that confirms what this one saw, where it saw a change."""
 
@@ -93,7 +96,10 @@ class PairedSamples:
         while len(sides := self.running) > 1 and 0 in sides:
             chosen = tuple(self.paired_run.sides[i] for i in sides)
             order = random.randrange(2**31)
-            request = paired.PairedRequest(chosen, blocks, self.paired_run.options.seed, order, patience, skips_equal)
+            seed = self.paired_run.options.seed
+            # Who fails takes along what the others have told in that attempt: they compile once more.
+            programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
+            request = paired.PairedRequest(chosen, blocks, seed, order, patience, skips_equal, programs)
             if self._has_run(pool, process, sides, request, say):
                 return
 
@@ -149,13 +155,12 @@ class PairedSamples:
         return [a for a in self.answers if a.sides[baseline] and a.sides[candidate]]
 
     def _builds(self, baseline: int, candidate: int) -> list[Block]:
-        """Of the steps that both have (a program is traced already). A block is a process with one pair, the last: the
-        first builds in a process take 100 ms more, whosever they are."""
+        """Of the steps that both have (a program is traced already). A block is a process with one pair, the last."""
         found: list[Block] = []
         for answer in self._with_both(baseline, candidate):
             one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
             builds = list(zip(one, other, strict=False))[-1:]
-            if not builds:  # one program, of which nothing was built
+            if not builds:  # one program, or executables that another process has built
                 continue
             both = set.intersection(*(set(build) for pair in builds for build in pair))
             if "compile" in both:

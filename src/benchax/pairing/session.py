@@ -13,6 +13,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 
 from benchax.comparing.judging import confirmed
@@ -102,6 +104,18 @@ def fresh_processes() -> Generator[Start, None, None]:
         yield start
 
 
+@contextmanager
+def shared_programs() -> Generator[Path | None, None, None]:
+    """A folder of executables; None where there is no room for one: then each process compiles its own."""
+    try:
+        folder = TemporaryDirectory(prefix="benchax-programs-")
+    except OSError:
+        yield None
+        return
+    with folder:
+        yield Path(folder.name)
+
+
 @dataclass
 class Stage:
     """One measurement of a paired run."""
@@ -127,8 +141,8 @@ class Stage:
 class SequentialTest:
     """A paired run on its way to a verdict."""
 
-    def __init__(self, paired_run: PairedRun, effort: Effort) -> None:
-        self.first = Stage(PairedSamples(paired_run, resolution=effort.resolution), effort)
+    def __init__(self, paired_run: PairedRun, effort: Effort, programs: Path | None = None) -> None:
+        self.first = Stage(PairedSamples(paired_run, resolution=effort.resolution, programs=programs), effort)
         self.second: Stage | None = None
         """Of a change."""
 
@@ -141,7 +155,9 @@ class SequentialTest:
             if not any(is_change(c, effort.metrics) for c in (*taken.comparisons(), *taken.rivals())):
                 return None
             known = dict(taken.failures)  # who ran into a limit once need not do so again
-            again = PairedSamples(taken.paired_run, failures=known, resolution=effort.resolution)
+            again = PairedSamples(
+                taken.paired_run, failures=known, resolution=effort.resolution, programs=taken.programs
+            )
             self.second, taken.second = Stage(again, confirming(effort)), again
         return None if self.second.is_done(False) else self.second
 
@@ -189,9 +205,12 @@ def settled(
         KeyboardInterrupt: passes through, and leaves no process.
     """
     begun, rng = clock(), random.Random(0)
-    tests = [SequentialTest(paired_run, effort) for paired_run in paired_runs]
-    on_their_way = tests
     with ExitStack() as stack:
+        programs = None if "compile" in effort.metrics else stack.enter_context(shared_programs())
+        tests = on_their_way = [
+            SequentialTest(paired_run, effort, programs and programs / str(i))
+            for i, paired_run in enumerate(paired_runs)
+        ]
         begin = start or stack.enter_context(fresh_processes())
         for process in count():
             is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
