@@ -19,7 +19,7 @@ import gc
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
@@ -159,8 +159,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, A
             begun = perf_counter_ns()
             for i in _due(block, len(versions), rng):
                 say(f"build of {versions[i].label}", again=True)
-                with _shared(request, i):
-                    subjects[i] = _guarded(i, "build", lambda i=i: build(versions[i], facts[i]))
+                subjects[i] = _built(request, i, versions[i], facts[i])
             took_ns = perf_counter_ns() - begun
         subjects = {i: replace(subjects[i], inputs=version.inputs) for i, version in enumerate(versions)}
         say("warm-up", again=True)
@@ -320,9 +319,11 @@ def _due(block: int, count: int, rng: random.Random) -> list[int]:
     return rng.sample(due, len(due))
 
 
-def _shared(request: PairedRequest, side: int) -> AbstractContextManager[None]:
-    """Each side has a folder, so that the first build of each is a real one, also where both are one program."""
-    return share_programs(str(Path(request.programs, str(side)))) if request.programs else nullcontext()
+def _built(request: PairedRequest, i: int, version: BuildableVersion, facts: dict[str, Any]) -> Subject:
+    # Each side has a folder, so that the first build of each is a real one, also where both are one program.
+    folder = request.programs and str(Path(request.programs, str(i)))
+    with share_programs(folder) if folder else nullcontext():
+        return _guarded(i, "build", lambda: build(version, facts))
 
 
 def build(version: BuildableVersion, facts: dict[str, Any]) -> Subject:
