@@ -14,15 +14,15 @@ chain that has only the ties. In each trip
                 are left out.
 
 This is checked: the chain must have just the costly operations (dots, sines, sorts, loops, custom calls, ...) of the
-function alone, else it is no yardstick (`NoChain`).
+function alone, and a trip may copy no more than the function does (LAPACK wants other layouts than XLA has at the edge
+of a call), else it is no yardstick (`NoChain`).
 
 A loop runs the same code each time, as repeated calls do. Straight-line copies of it take up to five times as long
 (kvaerno3 of diffrax: 107 µs a copy, 21 µs a trip): their code is in no cache, and no branch in it was ever predicted.
 
 Where it errs. The ties cost 0.1 to 0.5 µs a trip; `tie_s` is that cost, which is subtracted. Inputs are in cache from
 the trip before, as in repeated calls. Outputs are written into a buffer of the program that is used again, so that page
-faults of newly allocated outputs, which calls may pay above about 128 KiB, are not in it. XLA may choose other layouts
-at the edge of the call.
+faults of newly allocated outputs, which calls may pay above about 128 KiB, are not in it.
 
     python benchmarks/chains.py      compares chains with functions of known duration
 """
@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
+from math import prod
 from statistics import median
 from time import perf_counter, perf_counter_ns
 from typing import Any, NamedTuple
@@ -53,6 +54,11 @@ COSTLY = re.compile(
     r"triangular-solve|sine|cosine|tan|tanh|exponential|exponential-minus-one|log|log-plus-one|power|erf|rsqrt|sqrt|"
     r"cbrt|logistic|atan2|divide|remainder)\("
 )
+
+
+COPIED = re.compile(r" = \w+\[([\d,]*)\]\S* (?:copy|transpose)\(")
+MOST_COPIED = 64
+"""Elements, beyond what the function copies: counters and ties."""
 
 
 class NoChain(Exception):
@@ -112,8 +118,8 @@ def build_chain(fn: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict
         NoChain: it cannot be chained. What `fn` raises passes through.
     """
     subject = _subject(fn, args, kwargs or {})
-    run = _compiled(subject, subject.run, subject.costly)
-    ties = _compiled(subject, _nothing(subject), Counter())
+    run = _compiled(subject, subject.run, subject.costly, subject.copied)
+    ties = _compiled(subject, _nothing(subject), Counter(), 0)
     return Chain(run, ties, _floor(subject), _find_trips(run))
 
 
@@ -143,6 +149,8 @@ class _Subject:
     shapes: list[jax.ShapeDtypeStruct]
     costly: Counter[str]
     """Operations in the optimised program of the function alone."""
+    copied: int
+    """Elements, there."""
 
 
 def _subject(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Subject:
@@ -170,7 +178,7 @@ def _subject(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     exported = export.export(compute, disabled_checks=_checks(compute, arrays))(arrays)
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in exported.out_avals]
     alone = compute.lower(arrays).compile()
-    return _Subject(exported.call, arrays, shapes, count_costly(alone))
+    return _Subject(exported.call, arrays, shapes, count_costly(alone), count_copied(alone.as_text() or ""))
 
 
 def _is_array(leaf: Any) -> bool:
@@ -186,6 +194,11 @@ def _checks(compute: Any, arrays: list[Any]) -> list[Any]:
 def count_costly(compiled: Any) -> Counter[str]:
     """Operations of the optimised program that cost something, as often as they stand in its text."""
     return Counter(COSTLY.findall(compiled.as_text() or ""))
+
+
+def count_copied(text: str) -> int:
+    """Elements that copies and transpositions write, each as often as it stands in the text."""
+    return sum(prod(map(int, filter(None, dims.split(",")))) for dims in COPIED.findall(text))
 
 
 def _nothing(subject: _Subject) -> Callable[[list[Any]], list[Any]]:
@@ -214,14 +227,16 @@ def _filled(shape: jax.ShapeDtypeStruct, bit: Any) -> Any:
 # The chain.
 
 
-def _compiled(subject: _Subject, run: Callable[[list[Any]], list[Any]], costly: Counter[str]) -> Callable[[int], Any]:
+def _compiled(
+    subject: _Subject, run: Callable[[list[Any]], list[Any]], costly: Counter[str], copied: int
+) -> Callable[[int], Any]:
     zero = jnp.uint32(0)
     program = jax.jit(lambda trips, *operands: _chain(run, trips, *operands)).lower(1, subject.leaves, zero).compile()
-    _check(program, costly)
+    _check(program, costly, copied)
     return lambda trips: program(trips, subject.leaves, zero)
 
 
-def _check(program: Any, costly: Counter[str]) -> None:
+def _check(program: Any, costly: Counter[str], copied: int) -> None:
     """Raises `NoChain` where the program does other work than the function in each trip."""
     if not re.search(r' call\([^\n]*inlineable="false"', program.as_text() or ""):
         raise NoChain("XLA has inlined the chain's call")
@@ -229,6 +244,9 @@ def _check(program: Any, costly: Counter[str]) -> None:
     wrong = [f"{found[name]} of its {costly[name]} {name}" for name in costly | found if found[name] != costly[name]]
     if wrong:
         raise NoChain(f"a trip of the chain has {', '.join(wrong)} operations")
+    in_trips = count_copied((program.as_text() or "").partition("\nENTRY ")[0])
+    if in_trips > copied + MOST_COPIED:
+        raise NoChain(f"a trip of the chain copies {in_trips} elements, and the function {copied}")
 
 
 def _chain(run: Callable[[list[Any]], list[Any]], trips: Any, leaves: list[Any], zero: Any) -> Any:

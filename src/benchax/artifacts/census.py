@@ -33,23 +33,27 @@ UNKNOWN_LOOP = "loop of unknown trip count"
 SHARED = "thread-parallel"
 """Operations that XLA:CPU shares among threads, counted a second time."""
 COPIES = frozenset({"copy", "transpose"})
-"""What XLA adds where a value changes its owner or its layout: data moves, nothing is computed."""
+PASSED_ON = "copy of an input to an output"
 _MOVES = frozenset({
-    "all-gather", "all-to-all", "cholesky", "collective-permute", "concatenate", "dynamic-update-slice", "gather",
-    "pad", "reverse", "scatter", "select-and-scatter", "sort", "triangular-solve", *COPIES,
+    "all-gather", "all-to-all", "cholesky", "collective-permute", "concatenate", "copy", "dynamic-update-slice",
+    "gather", "pad", "reverse", "scatter", "select-and-scatter", "sort", "transpose", "triangular-solve",
 })  # fmt: skip
+_FREE = frozenset({"iota", "convert"})
+"""What costs next to nothing, and yet is other code where it is gone: an exponent that is read is no constant."""
 _CALL = "custom call "
 _OURS = "benchax_"
 _ANNOTATIONS = ("Sharding", "SPMD", "xla.sdy.")
 
 # Rough prices in the unit of one addition: enough to tell a sine that is missing from an index that is.
-_PRICES = {"dot": 0.25, "convolution": 0.25, "sort": 3.0, "custom": 1e4, UNKNOWN_LOOP: 1e4}
+_PRICES = {"iota": 0.0, "convert": 0.0, "dot": 0.25, "convolution": 0.25, "sort": 3.0, "custom": 1e4, UNKNOWN_LOOP: 1e4}
 _TRANSCENDENTAL_PRICE = 10.0
 
 MOST_MISSING = 0.02
 MOST_ADDED = 0.05
 ADDED_ANYWAY = 64.0
 """Additions' worth: the counter and the condition of the loop around, a predicate."""
+COPIED_ANYWAY = 64.0
+"""Elements that change their owner by themselves and need not do so around: counters, single numbers."""
 
 
 class ProgramDifference(NamedTuple):
@@ -66,20 +70,42 @@ class ProgramDifference(NamedTuple):
     def is_same(self) -> bool:
         return self.missing <= MOST_MISSING and self.added <= MOST_ADDED
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What the function does and the region not at all, however cheap."""
+        return tuple(name for name, timed, alone in self.operations if not timed and alone and name not in COPIES)
+
 
 def take_census(module: Module, computation: Computation | None = None) -> Tally:
-    """The operations of one run of `computation` (default: the entry), those that it calls included."""
-    computation = computation or module.entry
-    return Tally() if computation is None else _Counting(module).computation(computation)
+    """The operations of one run of `computation`, those that it calls included.
+
+    Default: the entry. What it copies from inputs to outputs as they are has a name of its own: around it nobody needs
+    these copies, and XLA may make them.
+    """
+    if computation is not None:
+        return _Counting(module).computation(computation)
+    if module.entry is None:
+        return Tally()
+    whole, passed_on = _Counting(module).computation(module.entry), _passed_on(module.entry)
+    return Tally({**whole, "copy": whole["copy"] - passed_on, PASSED_ON: passed_on}) if passed_on else whole
+
+
+def _passed_on(entry: Computation) -> int:
+    """Elements of inputs that are copied to be outputs."""
+    roots = [each for each in entry.instructions if each.is_root]
+    outputs = [each for root in roots for each in (entry.operands(root) if root.opcode == "tuple" else [root])]
+    copies = [o for o in outputs if o.opcode == "copy" and all(i.opcode == "parameter" for i in entry.operands(o))]
+    return sum(operations.elements(each.shape) for each in copies if shape_bytes(each.shape))
 
 
 def compare(timed: Tally, alone: Tally) -> ProgramDifference:
     """What the timed region lacks and what it adds, weighed by price."""
+    alone = _with_passed_on(alone, timed["copy"])
     total = sum(price(name) * amount for name, amount in alone.items())
     names = [name for name in {**alone, **timed} if timed[name] != alone[name]]
     gaps = {name: price(name) * (alone[name] - timed[name]) for name in names}
-    # By itself a program copies inputs that are outputs too; around it nobody needs the copy.
-    missing = sum(gap for name, gap in gaps.items() if gap > 0 and name not in COPIES)
+    uncopied = sum(gap for name, gap in gaps.items() if gap > 0 and name in COPIES)
+    missing = sum(gap for gap in gaps.values() if gap > 0) - min(uncopied, COPIED_ANYWAY)
     added = max(0.0, sum(-gap for gap in gaps.values() if gap < 0) - ADDED_ANYWAY)
     ordered = sorted(names, key=lambda name: -abs(gaps[name]))
     return ProgramDifference(
@@ -87,6 +113,12 @@ def compare(timed: Tally, alone: Tally) -> ProgramDifference:
         added / total if total else float(added > 0),
         tuple((name, timed[name], alone[name]) for name in ordered),
     )
+
+
+def _with_passed_on(alone: Tally, copied: float) -> Tally:
+    """`alone` with as many of the copies that it may do without as the region has made."""
+    passed_on = min(alone[PASSED_ON], max(0, copied - alone["copy"]))
+    return Tally({name: amount for name, amount in alone.items() if name != PASSED_ON}) + Tally({"copy": passed_on})
 
 
 def price(name: str) -> float:
@@ -123,7 +155,7 @@ def counted_body(module: Module) -> Computation | None:
 
 def describe_missing(difference: ProgramDifference) -> str:
     """ "0 of its 32.8 k sine, 2 of its 3 dot": what the region lacks, dearest first."""
-    lacking = [each for each in difference.operations if each[1] < each[2] and each[0] not in COPIES]
+    lacking = [each for each in difference.operations if each[1] < each[2]]
     return ", ".join(f"{count(timed)} of its {count(alone)} {name}" for name, timed, alone in _dearest(lacking))
 
 
@@ -183,7 +215,7 @@ class _Counting:
     def operation(self, computation: Computation, each: Instruction) -> Tally:
         work = operations.arithmetic(computation, each, self.count_applied)
         amount = work.flops + work.transcendentals
-        if each.opcode in _MOVES:
+        if each.opcode in _MOVES or each.opcode in _FREE:
             amount = max(amount, operations.elements(each.shape)) if shape_bytes(each.shape) else 0
         return Tally({each.opcode: amount}) if amount else Tally()
 
