@@ -1,7 +1,7 @@
 """What a function costs by a chain made by hand: the yardstick of `census.py`. No timer of benchax is used.
 
 One jitted program runs the function n times in a loop, and no time; the answer is (T(n) - T(0)) / n, less the same of a
-chain that has only the ties. In each trip
+chain that has only the ties: it carries outputs that are there already. In each trip
 
     the inputs  depend on the outputs of the trip before: the bits of one element of each output, taken AND with a
                 zero that is an operand (so XLA cannot know it), are XORed into one element of each input. The data
@@ -118,8 +118,9 @@ def build_chain(fn: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict
         NoChain: it cannot be chained. What `fn` raises passes through.
     """
     subject = _subject(fn, args, kwargs or {})
-    run = _compiled(subject, subject.run, subject.costly, subject.copied)
-    ties = _compiled(subject, _nothing(subject), Counter(), 0)
+    run = _compiled(subject, lambda leaves, _: subject.run(leaves), [], subject.costly, subject.copied)
+    filled = [_filled(shape, jnp.uint32(0)) for shape in subject.shapes]
+    ties = _compiled(subject, lambda _, outs: outs, filled, Counter(), 0)
     return Chain(run, ties, _floor(subject), _find_trips(run))
 
 
@@ -201,11 +202,6 @@ def count_copied(text: str) -> int:
     return sum(prod(map(int, filter(None, dims.split(",")))) for dims in COPIED.findall(text))
 
 
-def _nothing(subject: _Subject) -> Callable[[list[Any]], list[Any]]:
-    """Takes the inputs and gives as many numbers as there are outputs, at no cost."""
-    return lambda leaves: [jnp.uint32(i) for i, _ in enumerate(subject.shapes)]
-
-
 def _floor(subject: _Subject) -> Callable[[], Any]:
     # The loop has no trips, but makes XLA hand the program to another thread, as it does with long ones.
     @jax.jit
@@ -227,13 +223,19 @@ def _filled(shape: jax.ShapeDtypeStruct, bit: Any) -> Any:
 # The chain.
 
 
+Run = Callable[[list[Any], list[Any]], list[Any]]
+"""(inputs, what is carried beside them) -> outputs."""
+
+
 def _compiled(
-    subject: _Subject, run: Callable[[list[Any]], list[Any]], costly: Counter[str], copied: int
+    subject: _Subject, run: Run, beside: list[Any], costly: Counter[str], copied: int
 ) -> Callable[[int], Any]:
     zero = jnp.uint32(0)
-    program = jax.jit(lambda trips, *operands: _chain(run, trips, *operands)).lower(1, subject.leaves, zero).compile()
+    lowered = jax.jit(lambda trips, *operands: _chain(run, trips, *operands)).lower(1, subject.leaves, beside, zero)
+    # XLA:CPU makes one kernel of a small loop, so that ties alone would cost nothing.
+    program = lowered.compile(compiler_options={"xla_disable_hlo_passes": "small-while-loop-hoisting"})
     _check(program, costly, copied)
-    return lambda trips: program(trips, subject.leaves, zero)
+    return lambda trips: program(trips, subject.leaves, beside, zero)
 
 
 def _check(program: Any, costly: Counter[str], copied: int) -> None:
@@ -249,23 +251,29 @@ def _check(program: Any, costly: Counter[str], copied: int) -> None:
         raise NoChain(f"a trip of the chain copies {in_trips} elements, and the function {copied}")
 
 
-def _chain(run: Callable[[list[Any]], list[Any]], trips: Any, leaves: list[Any], zero: Any) -> Any:
-    def trip(_: Any, carried: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
+def _chain(run: Run, trips: Any, leaves: list[Any], beside: list[Any], zero: Any) -> Any:
+    def trip(_: Any, carried: tuple[list[Any], list[Any], Any]) -> tuple[list[Any], list[Any], Any]:
         outs, leaves = _call(run, *carried)
         tie = reduce(jnp.bitwise_or, [_bits(out) for out in outs]) & zero
-        return [_tie(leaf, tie) for leaf in leaves], tie
+        return [_tie(leaf, tie) for leaf in leaves], outs[:-1] if beside else beside, tie
 
-    return lax.fori_loop(0, trips, trip, (leaves, zero))[1]
+    leaves, _, tie = lax.fori_loop(0, trips, trip, (leaves, beside, zero))
+    return reduce(jnp.bitwise_or, [_bits(leaf) for leaf in leaves], tie)  # else the ties alone lead nowhere
 
 
-def _call(run: Callable[[list[Any]], list[Any]], leaves: list[Any], tie: Any) -> tuple[list[Any], list[Any]]:
+def _call(run: Run, leaves: list[Any], beside: list[Any], tie: Any) -> tuple[list[Any], list[Any]]:
     """A call that stays one: its outputs, and the inputs again.
 
     The inputs pass through it because XLA would otherwise copy them before the next tie (jaxlib 0.10.2: 4 MB each
     time). `tie` is an operand for functions of no inputs, whose calls would be equal.
     """
+
+    def call(leaves: list[Any], beside: list[Any], tie: Any) -> tuple[list[Any], list[Any], Any]:
+        return run(leaves, beside), leaves, tie
+
     with set_xla_metadata(inlineable="false"):
-        return jax.jit(lambda leaves, tie: ([*run(leaves), tie], leaves), keep_unused=True)(leaves, tie)
+        outs, leaves, tie = jax.jit(call, keep_unused=True)(leaves, beside, tie)
+    return [*outs, tie], leaves
 
 
 def _tie(leaf: Any, tie: Any) -> Any:

@@ -36,11 +36,15 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
     Returns:
         (low, high), both of them members of `values`; None with too few effective values (6 for level 0.95).
     """
-    size = int(effective_size(values))
+    return interval_among(sorted(values), values, level)
+
+
+def interval_among(ordered: Sequence[float], values: Sequence[float], level: float) -> tuple[float, float] | None:
+    """`median_interval` of `values`, which are `ordered` already."""
+    size = int(effective_size(values, median(ordered)))
     rank = interval_rank(size, level)
     if rank is None:
         return None
-    ordered = sorted(values)
     place = (rank + 1) * (len(ordered) + 1) // (size + 1) - 1
     return ordered[place], ordered[-1 - place]
 
@@ -82,15 +86,17 @@ def _log_median_variance(values: Sequence[float]) -> float | None:
     return (math.log(interval[1] / interval[0]) / 2 / 1.96) ** 2
 
 
-def effective_size(values: Sequence[float]) -> float:
+def effective_size(values: Sequence[float], centre: float | None = None) -> float:
     """How many independent draws would fix the median as well as `values`, in the order taken, do.
 
     n / tau, tau being the autocorrelation time of "above the median" (the only thing the median's interval depends
     on), summed by the initial positive sequence (Geyer 1992, Practical Markov Chain Monte Carlo, 3.3).
     Never more than n. Below 20 values nothing can be said about their autocorrelation, and they count in full.
+
+    Args:
+        centre: their median, where it is known.
     """
-    n = len(values)
-    centre = median(values)
+    n, centre = len(values), median(values) if centre is None else centre
     # One bit per value: a lag is then one shift and one count of bits, whatever n is.
     above = int("".join("1" if v > centre else "0" for v in values), 2)
     mean = above.bit_count() / n

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from benchax.stats.intervals import between_interval, median_interval
+from benchax.stats.intervals import between_interval, interval_among
 
 LEVEL = 0.95
 
@@ -56,7 +57,8 @@ def summarize_processes(groups: Sequence[Sequence[float]]) -> Summary:
 
 def summarize(values: Sequence[float]) -> Summary:
     """Summary of `values` (at least one), in their own unit and in the order taken."""
-    return _describe(sorted(values), median_interval(values, LEVEL))
+    ordered = sorted(values)
+    return _describe(ordered, interval_among(ordered, values, LEVEL))
 
 
 def _describe(ordered: Sequence[float], interval: tuple[float, float] | None) -> Summary:
@@ -71,7 +73,7 @@ def _describe(ordered: Sequence[float], interval: tuple[float, float] | None) ->
         q75_s=q75,
         min_s=ordered[0],
         max_s=ordered[-1],
-        outliers=sum(not q25 - fence <= v <= q75 + fence for v in ordered),
+        outliers=bisect_left(ordered, q25 - fence) + len(ordered) - bisect_right(ordered, q75 + fence),
     )
 
 
