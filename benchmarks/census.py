@@ -54,7 +54,7 @@ WIDEST = 0.25
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "in_graph": ("folded", "no-inputs", "more-than-a-call"),
     "loop": ("folded", "no-inputs", "more-than-a-call"),
-    "device": ("page-faults", "more-than-a-call"),
+    "device": ("page-faults", "more-than-a-call", "one-at-a-time"),
     "wall": ("dispatch-bound", "page-faults", "not-steady"),
 }
 """Codes of the remarks that explain a disagreement, by timer. Not among them: "busy" and "resident-far-below-wall",

@@ -195,6 +195,17 @@ def test_a_part_that_takes_longer_than_the_whole_is_a_contradiction(timer: str, 
     assert "more-than-a-call" not in fine
 
 
+def test_runs_that_are_recorded_one_at_a_time_take_longer(evidence):
+    found = said(replace(evidence, samples=(samples("in_graph", 6e-6), samples("device", 8.9e-6))))
+
+    assert found["one-at-a-time"] == (
+        "device reads 8.90 µs, of runs that are recorded one at a time, with Python in between; repeated without a "
+        "pause the function takes 6.00 µs (in_graph)"
+    )
+    alike = said(replace(evidence, samples=(samples("in_graph", 6e-6), samples("device", 6.1e-6))))
+    assert "one-at-a-time" not in alike
+
+
 def test_crossing_the_inline_limit(evidence):
     above = replace(evidence, samples=(samples("wall", 30e-6),), inline_flops=1000.0)
 

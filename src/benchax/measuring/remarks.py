@@ -309,6 +309,20 @@ def more_than_a_call(e: RowEvidence) -> Remark | None:
     )
 
 
+def one_at_a_time(e: RowEvidence) -> Remark | None:
+    """Recorded runs are calls with Python in between; repetitions of the other timers follow without a pause."""
+    device = e.summary("device")
+    name, resident = next(((n, s) for n in ("in_graph", "loop") if (s := e.summary(n))), ("", None))
+    if not device or not resident or (device.low_s or device.median_s) < CONTRADICTION * resident.median_s:
+        return None
+    return Remark(
+        "one-at-a-time",
+        "info",
+        f"device reads {seconds(device.median_s)}, of runs that are recorded one at a time, with Python in between; "
+        f"repeated without a pause the function takes {seconds(resident.median_s)} ({name})",
+    )
+
+
 def inline_limit(e: RowEvidence) -> Remark | None:
     wall = e.summary("wall")
     if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
@@ -402,6 +416,7 @@ RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     dispatch_bound,
     resident_far_below_wall,
     more_than_a_call,
+    one_at_a_time,
     inline_limit,
     page_faults,
     donation_unused,
