@@ -76,9 +76,25 @@ def test_time_is_the_limit_where_precision_is_not_reached():
 
     samples = collect("wall", Prepared(sample), OPTIONS, lambda share: None, clock)
 
-    # The limit is looked at every 2 ms of samples, so two of the shorter ones may come after it.
+    # The limit is looked at every 20 ms of samples, so twenty of the shorter ones may come after it.
     assert samples.stop == "time"
-    assert 100 <= len(samples.elapsed_s) <= 102
+    assert 100 <= len(samples.elapsed_s) <= 120
+
+
+def test_before_the_least_time_is_over_no_look_ends_a_batch():
+    """A timer that takes several readings at once copies its inputs for each batch."""
+    clock, batches = FakeClock(), []
+
+    def take(n, count):
+        batches.append(count)
+        clock.now += 1_000_000 * count
+        return [1_000_000 + i % 2 for i in range(count)]
+
+    prepared = Prepared(lambda n: take(n, 1)[0], take=take)
+    samples = collect("in_graph", prepared, replace(OPTIONS, min_time_s=0.1), lambda share: None, clock)
+
+    assert min(batches[-5:-1]) >= 19
+    assert samples.stop == "precise"
 
 
 def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():

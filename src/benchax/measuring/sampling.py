@@ -33,8 +33,9 @@ FAR = 10
 """A call of so many times the limit is not preempted, it is long."""
 CALLING_S = 200e-6
 """More than calling costs on a CPU (5 to 100 µs): a call that takes longer has work to do, or arrays to allocate."""
-CHECK_NS = 5_000_000
-"""How long samples are taken without looking at the time limit: looking costs as much as reading."""
+CHECK_NS = 20_000_000
+"""How long samples are taken without looking at the time limit: looking costs as much as reading, and a timer that takes
+several at once copies its inputs each time."""
 
 
 def collect(
@@ -66,7 +67,9 @@ def collect(
             if len(readings) >= look or spent_s >= options.max_time_s:
                 stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
                 progress(min(1.0, spent_s / options.max_time_s))
-            batch = max(1, min(look - len(readings), CHECK_NS // max(1, readings[-1])))
+            # Before the least time is over a look decides nothing.
+            until = look if spent_s >= options.min_time_s else options.max_samples
+            batch = max(1, min(until - len(readings), CHECK_NS // max(1, readings[-1])))
     return Samples(
         timer=timer,
         iterations=iterations,
