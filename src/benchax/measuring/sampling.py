@@ -34,8 +34,8 @@ FAR = 10
 CALLING_S = 200e-6
 """More than calling costs on a CPU (5 to 100 µs): a call that takes longer has work to do, or arrays to allocate."""
 CHECK_NS = 20_000_000
-"""How long samples are taken without looking at the time limit: looking costs as much as reading, and a timer that takes
-several at once copies its inputs each time."""
+"""How long samples are taken without looking at the time limit: looking costs as much as reading, and a timer that
+takes several at once copies its inputs each time."""
 
 
 def collect(
