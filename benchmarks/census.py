@@ -55,10 +55,10 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "in_graph": ("folded", "no-inputs", "more-than-a-call"),
     "loop": ("folded", "no-inputs", "more-than-a-call"),
     "device": ("page-faults", "more-than-a-call", "one-at-a-time"),
-    "wall": ("dispatch-bound", "page-faults", "not-steady"),
+    "wall": ("dispatch-bound", "page-faults", "not-steady", "resident-far-below-wall"),
 }
-"""Codes of the remarks that explain a disagreement, by timer. Not among them: "busy" and "resident-far-below-wall",
-which say that something is wrong and not with which timer."""
+"""Codes of the remarks that explain a disagreement, by timer. Not among them: "busy", which says that something is
+wrong and not with which timer."""
 PACKAGES = ("flax", "equinox", "optax", "diffrax", "blackjax", "numpyro")
 Row = dict[str, Any]
 

@@ -267,17 +267,22 @@ def dispatch_bound(e: RowEvidence) -> Remark | None:
 
 
 def resident_far_below_wall(e: RowEvidence) -> Remark | None:
-    """Of long calls only, beside which calling costs little; by the least of them, which load does not raise."""
+    """By the least of the calls, which load does not raise; of short ones only where it is known what calling costs."""
     wall = e.summary("wall")
     name, resident = next(((n, s) for n in ("in_graph", "loop") if (s := e.summary(n))), ("", None))
-    if not wall or not resident or wall.min_s < SLOPE_LIMIT_S or resident.median_s > wall.min_s / 3:
+    floor = e.stages.call_floor
+    if not wall or not resident or (wall.min_s < SLOPE_LIMIT_S and not floor):
         return None
+    floor_s = floor.median_s if floor else 0.0
+    if resident.median_s + floor_s > wall.min_s / 3:
+        return None
+    nothing = f", and a call that does next to nothing {seconds(floor_s, 2)}" if floor else ""
     return Remark(
         "resident-far-below-wall",
         "warning",
-        f"repeated inside one program it takes {seconds(resident.median_s)} ({name}), and no call took less than "
+        f"repeated inside one program it takes {seconds(resident.median_s)} ({name}){nothing}; no call took less than "
         f"{seconds(wall.min_s)}. Reasons that are known: {_wrapper(e)}outputs, which only a call allocates anew, and "
-        "parts that do not depend on the inputs, which a loop may compute once for all. A call costs what wall says",
+        "work that a call shares among threads and waits for. A call costs what wall says",
     )
 
 
