@@ -1,15 +1,19 @@
 """Where a benchmark belongs: its test, its parameters, its files, and what is in force for it.
 
 Made out of pytest's `request`, or for use outside of pytest out of a path.
+
+Among the workers of pytest-xdist one measures at a time: two at once would measure each other. They share a lock on a
+file, which the system takes back when a process dies. Other tests still run beside a measurement.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from fcntl import LOCK_EX, LOCK_UN, flock
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 from benchax.errors import UsageError
 from pytest_jax_bench import forks, marks
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.lock import LOCK, hold_lock
 from pytest_jax_bench.settings import PluginSettings, settings_of
 
 if TYPE_CHECKING:
     import pytest
+
+
+LOCK = ".ptjb-lock"
 
 
 @dataclass(frozen=True)
@@ -97,3 +103,16 @@ def from_path(path: str | os.PathLike[str] | None) -> BenchContext:
         csv=file,
         output_dir=file.parent,
     )
+
+
+@contextmanager
+def hold_lock(folder: Path) -> Iterator[None]:
+    """Waits until no other process is inside, for as long as that takes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a") as file:
+        flock(file, LOCK_EX)
+        try:
+            yield
+        finally:
+            # Said aloud: a process started in the meantime has the file open too, and closing it is not enough.
+            flock(file, LOCK_UN)

@@ -5,22 +5,28 @@
 
 What decides is elsewhere: the steps in `measure.py`, what is kept of them in `keep.py`, where it all belongs in
 `context.py`.
-"""
+
+--ptjb-disable, --ptjb-only and --ptjb-skip say which measurements are taken. A pattern is looked for in NODEID#TAG,
+such as tests/test_fft.py::test_fft[128]#base; with * or ? it must match all of it. Brackets mean themselves, since node
+ids have them."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
-from pytest_jax_bench import context, keep, measure, selection
+from pytest_jax_bench import context, keep, measure
+from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds
 from pytest_jax_bench.result import BenchData
 
 if TYPE_CHECKING:
     import pytest
+
 
 DEFAULT_TAG = "base"
 ROUNDS = Rounds(jit_rounds=20, jit_warmup=1, eager_rounds=20, eager_warmup=1)
@@ -109,7 +115,7 @@ class JaxBench:
                 "JaxBench has no path to write to",
                 "JaxBench(path=...), or measure(..., write=False), outside of pytest",
             )
-        if not selection.is_wanted(self.context, call.tag):
+        if not is_wanted(self.context, call.tag):
             return keep.make_unmeasured(call, self.context), measure.call_each_once(call)
         with self.context.lock():
             measured = measure.run_steps(call, self.rounds, self.overrides, self.context, store=write)
@@ -162,3 +168,16 @@ def _takes(fn: Any, name: str) -> bool:
         return name in inspect.signature(fn).parameters
     except (TypeError, ValueError):  # builtins have no signature; then nothing is known, and nothing is said
         return False
+
+
+def is_wanted(context: BenchContext, tag: str) -> bool:
+    settings, label = context.settings, f"{context.nodeid}#{tag}"
+    if settings.disable or (settings.skip is not None and matches(label, settings.skip)):
+        return False
+    return settings.only is None or matches(label, settings.only)
+
+
+def matches(label: str, pattern: str) -> bool:
+    if "*" not in pattern and "?" not in pattern:
+        return pattern in label
+    return fnmatchcase(label, pattern.replace("[", "[[]"))

@@ -65,9 +65,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Any:
     if item.get_closest_marker(options.MARKER) is None:
         return (yield)
-    from pytest_jax_bench import compile_limit
+    from pytest_jax_bench.marks import limit_compiles
 
-    with compile_limit.of(item):
+    with limit_compiles(item):
         return (yield)
 
 

@@ -2,23 +2,37 @@
 
 Verbosity: nothing with -q (but what fails the session), the table by default, and with -v also the files that were
 drawn and why comparisons are unclear.
+
+With --ptjb-json all results of a session go into one JSON document:
+
+    {"format": "ptjb-json", "version": 1, "session": …, "created": …,
+     "results": [{"nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements"}, …]}
+
+`row` and `reference` have the columns of the CSV file, null for NaN; `verdicts` says for each metric [verdict, why];
+`gate` is what --ptjb-fail-slower came to, {"against", "verdict", "text", "alarms", "notes"}, null without it;
+`measurements` are the documents of benchax with every reading, as `benchax run --json` writes them.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_jax_bench import drawers, json_file, stash, table
+from pytest_jax_bench import drawers, stash, table
 from pytest_jax_bench.settings import PluginSettings, settings_of
 
 Record = Mapping[str, Any]
 VERDICTS = ("slower", "faster", "same", "unclear")
 TITLE = "Pytest Jax Benchmark (PTJB) results"
+
+VERSION = 1
+FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements")
 
 
 def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
@@ -37,7 +51,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
     for line in gate_lines(records, verbosity):
         reporter.write_line(line)
     if settings.json is not None:
-        json_file.write_json(settings.json, records, session=config.stash[stash.SESSION])
+        write_json(settings.json, records, session=config.stash[stash.SESSION])
         if verbosity >= 0:
             reporter.write_line(f"ptjb: wrote {settings.json}")
     if settings.plot and records:
@@ -150,3 +164,24 @@ def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[st
         except Exception as error:  # whatever importing a test file raises
             problems.append(f"{record['nodeid']}: {name} was not drawn, because {type(error).__name__}: {error}")
     return chosen
+
+
+def write_json(path: Path, records: Sequence[Mapping[str, Any]], *, session: str) -> None:
+    document = {
+        "format": "ptjb-json",
+        "version": VERSION,
+        "session": session,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "results": without_nan([{name: record[name] for name in FIELDS} for record in records]),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def without_nan(value: Any) -> Any:
+    """JSON has no word for NaN and infinities: null."""
+    if isinstance(value, dict):
+        return {k: without_nan(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [without_nan(v) for v in value]
+    return None if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))) else value
