@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.clock import building, handlers, interpreted, selftest, tiers
+from benchax.clock import handlers, interpreted, selftest, tiers
 from benchax.clock.selftest import SPIN_NS, judge_length, judge_order, nanoseconds
 from benchax.clock.tiers import LOADERS, Tier
 from benchax.errors import NotAvailable
@@ -136,18 +136,18 @@ def test_a_cache_folder_that_cannot_be_made_is_a_reason(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(NotAvailable, match="the clock cannot be built in"):
-        building.build_library(tmp_path / "file" / "below")
+        tiers.build_library(tmp_path / "file" / "below")
 
 
 def _build(folder, compiler):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CC", compiler)
-        return building.build_library(folder)
+        return tiers.build_library(folder)
 
 
 def test_a_library_of_another_version_is_not_used(tmp_path, monkeypatch):
     try:
-        library = building.build_library(tmp_path)
+        library = tiers.build_library(tmp_path)
     except NotAvailable as error:
         pytest.skip(error.problem)
     monkeypatch.setattr(tiers, "VERSION", 2)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.clock import estimates, handlers
+from benchax.clock import handlers, survey
 from benchax.clock.tiers import Tier
 
 Arrays = list[Any]
@@ -52,7 +52,7 @@ class LoopFacts:
 
     guard: Guard
     step_ns: float
-    """About how long an iteration takes, at most; see `estimates.py`."""
+    """About how long an iteration takes, at most; see `survey.py`."""
     is_nested: bool
     """Whether there are loops in it that may find that the time is up."""
     has_lanes: bool = False
@@ -60,7 +60,7 @@ class LoopFacts:
 
     def first_state(self) -> Any:
         """The state of `tick` before the first look: a strip that is surely short."""
-        strip = max(1, min(LONGEST, int(estimates.SHORT_NS / max(self.step_ns, 1.0))))
+        strip = max(1, min(LONGEST, int(survey.SHORT_NS / max(self.step_ns, 1.0))))
         return jnp.asarray([0, 0, strip], jnp.uint32)
 
     def goes_on(self, is_unfinished: Any, flag: Any) -> Any:
