@@ -22,7 +22,7 @@ import numpy as np
 from report import busy_neighbour, header, load, note, table
 
 import benchax
-from benchax.grids import timing
+from benchax.grids.cell import MOST_CALLS, SPAN_NS
 from benchax.units import seconds
 
 
@@ -49,7 +49,7 @@ def in_process(given: list[Callable[..., Any]], data: list[str]) -> list[float]:
             jax.block_until_ready(jitted(x))
             used = 0
             readings = []
-            while used < timing.SPAN_NS and len(readings) < timing.MOST_CALLS:
+            while used < SPAN_NS and len(readings) < MOST_CALLS:
                 start = perf_counter()
                 jax.block_until_ready(jitted(x))
                 readings.append(perf_counter() - start)

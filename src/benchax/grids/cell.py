@@ -3,7 +3,11 @@
 Each step is announced before it begins (`say`), so that the parent can stop the one that takes too long and name it,
 and what was measured so far travels with the announcements: a cell that is killed in its third trial keeps two.
 What the user's function raises becomes the answer's failure.
-"""
+
+How one trial is read says a timer: one function here and one line in TIMERS. `wall` is the latency that a caller sees:
+one call and the wait for all its outputs, again and again until about 1 ms is spent or 50 calls are made, once at
+least. Nothing but the call and the wait is inside a reading; fresh buffers for a function that donates its inputs are
+made before it."""
 
 from __future__ import annotations
 
@@ -20,7 +24,8 @@ import numpy as np
 from benchax import codec
 from benchax.case import Case, make_case
 from benchax.environment import capture
-from benchax.grids import timing, trees
+from benchax.errors import UsageError, one_of
+from benchax.grids import trees
 from benchax.grids.plan import DataPoint
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
@@ -38,6 +43,12 @@ LONG_CALL_NS = 10_000_000
 """A call as long as this is a reading without a warm call before it: what warmth gains is below its noise."""
 
 Check = Callable[..., Any]
+
+SPAN_NS = 1_000_000
+MOST_CALLS = 50
+
+Trial = Callable[[Subject], list[int]]
+"""Nanoseconds of each call of one trial, in the order taken."""
 
 
 class Say(Protocol):
@@ -193,7 +204,7 @@ def _trials(request: CellRequest, record: CellRecord, subject: Subject, case: Ca
             reading = [ns] if request.timer == "wall" and ns >= LONG_CALL_NS and is_warm else []
         if not reading:
             record.enter("run")
-            reading = timing.TIMERS[request.timer](subject)
+            reading = TIMERS[request.timer](subject)
         trials.append(reading)
         record.enter("outputs", trial=reading)
         record.keep(subject.returned)
@@ -224,3 +235,31 @@ def _make_inputs(point: DataPoint, seed: int) -> Any:
     if callable(point.value) and jax.tree_util.all_leaves([point.value]):
         return point.value(jax.random.key(seed))
     return point.value
+
+
+def wall(subject: Subject) -> list[int]:
+    wait = jax.block_until_ready
+    readings: list[int] = []
+    spent = 0
+    while not readings or (spent < SPAN_NS and len(readings) < MOST_CALLS):
+        call = subject.ready()
+        start = perf_counter_ns()
+        wait(call())
+        readings.append(perf_counter_ns() - start)
+        spent += readings[-1]
+    return readings
+
+
+TIMERS: dict[str, Trial] = {"wall": wall}
+ANSWERS = {"wall": "latency a caller sees"}
+
+
+def check_timer(timer: str) -> str:
+    """`timer`, if there is one of that name.
+
+    Raises:
+        UsageError: there is none; lists those that are.
+    """
+    if timer not in TIMERS:
+        raise UsageError(f"unknown timer {timer!r} for a grid", one_of(TIMERS, str(timer)))
+    return timer

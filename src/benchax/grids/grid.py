@@ -17,7 +17,7 @@ from typing import Any
 
 from benchax.errors import UsageError, one_of
 from benchax.executors.pool import shared_pool
-from benchax.grids import timing
+from benchax.grids import cell
 from benchax.grids.limits import limits
 from benchax.grids.plan import Plan, plan
 from benchax.grids.postprocessing import checked_clip
@@ -146,7 +146,7 @@ def _settings(planned: Plan, given: Mapping[str, Any]) -> CellSettings:
     if given["check"] is not None and not callable(given["check"]):
         raise UsageError(f"check={given['check']!r} of a grid", "a function of an output and its inputs, or None")
     limited = limits(given["timeout_s"], given["compile_timeout_s"], given["total_timeout_s"])
-    timer = timing.check_timer(given["timer"])
+    timer = cell.check_timer(given["timer"])
     options = resolve(
         {
             "timer": timer, "seed": planned.seed, "store": given["store"], "verify": "off", "memory": False,

@@ -19,7 +19,7 @@ from benchax.environment import capture
 from benchax.errors import BenchaxError, StoreError
 from benchax.executors.pool import Ended, Job
 from benchax.grids import cell as worker_side
-from benchax.grids import timing, trees
+from benchax.grids import trees
 from benchax.grids.agreement import Agreement, agreement
 from benchax.grids.limits import LEAST_TURN_S, Limits, allowance, of_the_total
 from benchax.grids.plan import DataPoint, Label, Plan, trial_seed
@@ -196,7 +196,7 @@ class GridRun:
         readings = tuple(ns / 1e9 for trial in trials for ns in trial)
         timer = self.settings.timer
         samples = Samples(
-            timer, 1, readings, answers=timing.ANSWERS.get(timer, ""), trials=tuple(len(trial) for trial in trials)
+            timer, 1, readings, answers=worker_side.ANSWERS.get(timer, ""), trials=tuple(len(trial) for trial in trials)
         )
         absent = [Absent(**each) for each in facts.get("absent", ())]
         shape = facts.get("shape")
