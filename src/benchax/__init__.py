@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from benchax.model import Comparison, Environment, Measurement, Options
     from benchax.pairing.compare import compare
     from benchax.profiling.profile import profile
-    from benchax.results.audit import Audit
+    from benchax.results.audit import Audit, Checklist
     from benchax.results.cache import CacheUse
-    from benchax.results.checklist import Checklist
     from benchax.results.experiment import Experiment
     from benchax.results.inspection import Inspection
     from benchax.results.profile import Profile
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Audit": "benchax.results.audit",
     "audit": "benchax.auditing.audit",
-    "Checklist": "benchax.results.checklist",
+    "Checklist": "benchax.results.audit",
     "checklist": "benchax.auditing.checklist",
     "bench": "benchax.api",
     "benchmark": "benchax.case",

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from benchax.artifacts import arguments, hlo_module
 from benchax.artifacts import buffers as module_under_test
-from benchax.artifacts.buffers import buffers, read_assignment
+from benchax.artifacts.buffers import SourceTables, buffers, read_assignment
 from benchax.artifacts.memory_plan import memory_plan
-from benchax.artifacts.sources import SourceTables
 from benchax.errors import FormatError
 from benchax.model import Memory
 from benchax.results.inspection import Buffers

@@ -5,7 +5,7 @@ import functools
 
 import jax
 
-from benchax.auditing.source import code_of, source_of
+from benchax.auditing.syntax import code_of, source_of
 
 
 def plain(x):

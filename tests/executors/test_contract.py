@@ -16,9 +16,7 @@ import pytest
 
 from benchax.case import Case, make_case
 from benchax.executors import conversation, executor_for
-from benchax.executors.base import Executor
-from benchax.executors.inline import Inline
-from benchax.executors.isolated import Isolated, limit
+from benchax.executors.isolated import Executor, Inline, Isolated, limit
 from benchax.executors.pool import Pool
 from benchax.measuring.engine import quiet
 from benchax.model import Measurement

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchax.executors import stacks
+from benchax.executors import conversation
 from benchax.executors.keeper import Keeper
 from benchax.executors.output import PASSED_ON_BYTES, TAIL_BYTES, Output
 
-OURS = Path(stacks.__file__).parent / "worker.py"
+OURS = Path(conversation.__file__).parent / "worker.py"
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ Extension modules: numpy._core (total: 1)
 
 
 def test_the_stack_is_that_of_the_job_without_what_is_below_it() -> None:
-    assert stacks.frames(DUMP) == [
+    assert conversation.frames(DUMP) == [
         f'File "{np.__file__}", line 5 in dot',
         'File "/home/me/model.py", line 13 in layer',
         'File "/home/me/model.py", line 40 in model',
@@ -135,17 +135,17 @@ def test_a_stack_is_read_while_garbage_is_collected() -> None:
     collecting = DUMP.replace(f'  File "{np.__file__}"', f'  Garbage-collecting\n  File "{np.__file__}"')
 
     assert collecting != DUMP
-    assert stacks.frames(collecting) == ["Garbage-collecting", *stacks.frames(DUMP)]
-    assert stacks.user_line(stacks.frames(collecting)) == "/home/me/model.py:13"
+    assert conversation.frames(collecting) == ["Garbage-collecting", *conversation.frames(DUMP)]
+    assert conversation.user_line(conversation.frames(collecting)) == "/home/me/model.py:13"
 
 
 def test_the_users_own_line_is_the_innermost_outside_of_libraries() -> None:
-    assert stacks.user_line(stacks.frames(DUMP)) == "/home/me/model.py:13"
+    assert conversation.user_line(conversation.frames(DUMP)) == "/home/me/model.py:13"
 
 
 @pytest.mark.parametrize("text", ["", "Segmentation fault", "Thread 0x1 (most recent call first):\n  File"])
 def test_without_a_stack_there_is_no_line(text: str) -> None:
-    assert (stacks.frames(text), stacks.user_line(stacks.frames(text))) == ([], "")
+    assert (conversation.frames(text), conversation.user_line(conversation.frames(text))) == ([], "")
 
 
 def test_an_answer_that_is_there_at_once_is_whole(pipe: Pipe) -> None:

@@ -15,13 +15,12 @@ import pytest
 from benchax import codec
 from benchax.case import make_case
 from benchax.executors import executor_for, replicated
-from benchax.executors.inline import Inline
-from benchax.executors.isolated import Isolated
+from benchax.executors.isolated import Inline, Isolated
 from benchax.executors.jobs import Ended
 from benchax.executors.pool import Pool
-from benchax.executors.program_cache import share_programs
 from benchax.executors.replicated import Replicated
 from benchax.measuring.engine import quiet
+from benchax.measuring.jax_settings import share_programs
 from benchax.model import Absent, Failure, Measurement
 from benchax.options import resolve
 from benchax.watching.compiles import watch_compiles

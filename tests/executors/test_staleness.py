@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.executors.staleness import ImportedModules
+from benchax.executors.worker import ImportedModules
 
 
 @pytest.fixture

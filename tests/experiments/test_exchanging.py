@@ -15,8 +15,8 @@ from jax_versions import tells_runs
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments import exchanging, recordings
-from benchax.experiments.exchanging import Shares, describe_shares, seen_communication, shares_of
+from benchax.experiments import recordings
+from benchax.experiments.recordings import Shares, describe_shares, seen_communication, shares_of
 from benchax.experiments.variants import sharding
 from benchax.experiments.variants.sharding import MEMBERS
 from benchax.measuring.inputs import make_inputs
@@ -38,7 +38,7 @@ def recorded(monkeypatch) -> list[Profile]:
     """What the next recordings are read as."""
     made: list[Profile] = []
     monkeypatch.setattr(recordings, "session", lambda: contextlib.nullcontext(SimpleNamespace(xspace=b"")))
-    monkeypatch.setattr(exchanging, "profile_of", lambda xspace: made.pop())
+    monkeypatch.setattr(recordings, "profile_of", lambda xspace: made.pop())
     return made
 
 
@@ -48,7 +48,7 @@ def test_shares_are_those_of_all_devices_together(recorded) -> None:
     assert shares_of(b"", ["cpu:0", "cpu:1"]) == Shares(0.4, 0.2, 3)
 
 
-@pytest.mark.parametrize("code", exchanging.SPOILS)
+@pytest.mark.parametrize("code", recordings.SPOILS)
 def test_a_trace_that_lacks_something_has_no_shares(recorded, code: str) -> None:
     recorded.append(profile(code))
 

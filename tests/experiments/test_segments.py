@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchax.errors import NotAvailable
-from benchax.experiments.segments import Segmented
+from benchax.experiments.variants.remat import Segmented
 
 
 def chain(x, power=2, *, scale=1.0):

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.inspecting.aligned import JAXPR, SSA, align_and_diff
-from benchax.inspecting.differences import difference
+from benchax.inspecting.differences import JAXPR, SSA, align_and_diff, difference
 from benchax.inspecting.inspect import inspect
 from benchax.results.difference import NumberChange, TextDifference
 from benchax.results.inspection import Inspection, Place

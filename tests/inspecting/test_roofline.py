@@ -11,8 +11,7 @@ from benchax.inspecting.roofline import NO_PEAKS, matmul_type, roofline, timing_
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement, Memory, Samples
 from benchax.options import resolve
 from benchax.results.inspection import Counts, Inspection, Place
-from benchax.results.peaks import Peaks
-from benchax.results.roofline import Timing
+from benchax.results.roofline import Peaks, Timing
 
 PEAKS = Peaks(1e9, 2**26, 4e9, 2**18, {"f32": 1e12})
 COUNTS = Counts(flops=2e9, transcendentals=None, bytes_accessed=4e6, is_exact=True)

@@ -10,7 +10,7 @@ import pytest
 from benchax.errors import NotMeasured
 from benchax.measuring import peaks as module
 from benchax.measuring.peaks import peaks
-from benchax.results.peaks import Peaks
+from benchax.results.roofline import Peaks
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.measuring.jaxpr_difference import difference
+from benchax.measuring.purity import difference
 
 X = jnp.linspace(0.0, 1.0, 4096)
 ACCUMULATED: list[Any] = []

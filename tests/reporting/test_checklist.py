@@ -3,7 +3,7 @@ from __future__ import annotations
 import audits_by_hand as made
 
 from benchax.reporting.checklist import heading, html, text
-from benchax.results.checklist import Checklist, Tick
+from benchax.results.audit import Checklist, Tick
 
 TICKS = (
     Tick("memory", "Donate buffers", "yes", "nothing found by donation-possible"),

@@ -24,8 +24,7 @@ from benchax.experiments.lab import Lab
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import resolve
 from benchax.pairing.session import Effort
-from benchax.results.audit import Checked, Finding
-from benchax.results.checklist import Answer, Checklist, Tick
+from benchax.results.audit import Answer, Checked, Checklist, Finding, Tick
 from benchax.results.experiment import Experiment, VariantRow
 from benchax.units import parse_seconds, seconds, size
 

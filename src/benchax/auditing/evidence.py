@@ -18,7 +18,7 @@ import jax
 
 from benchax.api import run
 from benchax.auditing.base import NotApplicable
-from benchax.auditing.source import Source, source_of
+from benchax.auditing.syntax import Source, source_of
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, TrialCall, Way, try_case
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotAvailable, NotMeasured

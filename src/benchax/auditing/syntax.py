@@ -1,19 +1,29 @@
-"""Reads the user's files as Python: which loop a line stands in, which calls make a jitted function.
+"""Reads the user's files as Python: the source of a function, which loop a line stands in, which calls make a jitted
+one.
 
-What cannot be read (no file, no Python, changed since) gives nothing; rules then go by what was seen while running.
+A function is read from its file as a whole, not by `inspect.getsource`, which cuts lambdas and decorated functions out
+of their lines so that they no longer parse. What cannot be read (no file, no Python, changed since) gives nothing;
+rules then go by what was seen while running.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 import linecache
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from benchax.results.audit import Where
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Maker = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def tree_of(file: str) -> ast.Module | None:
@@ -76,3 +86,66 @@ def _made_in(tree: ast.AST) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Assign) and _makes(node.value):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a function is written."""
+
+    file: str
+    first_line: int
+    """Of its first decorator, or of its `def`."""
+    text: str
+    """Its own lines."""
+    tree: Function
+    """Its node; `lineno` counts in the file."""
+    module: ast.Module
+    """The whole file."""
+    lines: tuple[str, ...]
+    """Of the whole file; line n is lines[n - 1]."""
+
+    @property
+    def def_line(self) -> int:
+        return self.tree.lineno
+
+
+def source_of(fn: Callable[..., Any]) -> Source | None:
+    """None where there is none to read: builtins, compiled code, functions made by `exec`."""
+    code = code_of(fn)
+    if code is None:
+        return None
+    linecache.checkcache(code.co_filename)
+    lines = tuple(line.rstrip("\n") for line in linecache.getlines(code.co_filename))
+    try:
+        module = ast.parse("\n".join(lines))
+    except (SyntaxError, ValueError):  # changed since it was loaded, or no Python at all
+        return None
+    nodes = (node for node in ast.walk(module) if isinstance(node, Function))
+    node = next((node for node in nodes if _first_line(node) == code.co_firstlineno), None)
+    if node is None:
+        return None
+    first = _first_line(node)
+    return Source(code.co_filename, first, "\n".join(lines[first - 1 : node.end_lineno]), node, module, lines)
+
+
+def code_of(fn: Callable[..., Any]) -> CodeType | None:
+    """Of the user's own function, under partials, jits, methods and callable objects."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    try:
+        fn = inspect.unwrap(fn)
+    except ValueError:  # wraps itself
+        return None
+    if isinstance(fn, functools.partial):
+        return code_of(fn)
+    fn = getattr(fn, "__func__", fn)
+    if not hasattr(fn, "__code__"):
+        fn = type(fn).__call__
+    code = getattr(fn, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _first_line(node: Function) -> int:
+    """As `co_firstlineno` counts: decorators belong to the function."""
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(d.lineno for d in decorators)])

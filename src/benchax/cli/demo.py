@@ -2,18 +2,26 @@
 
 `benchax demo grid`: functions × data, some of which never end.
 `benchax demo profile`: the operations of that model, and files for Perfetto and TensorBoard.
-`benchax demo watch`: loops that compile in each iteration, and why.
+`benchax demo watch`: a loop that compiles in each of its iterations, twice, and one that does not; and why.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli import demo_watch
 from benchax.errors import UsageError, one_of
+
+if TYPE_CHECKING:
+    from benchax.reporting.tables import TextGrid
+    from benchax.results.watch import Watch
+
+
+ITERATIONS = 20
 
 
 def demo(
@@ -79,5 +87,51 @@ def _profile(store: str | None) -> int:
     return code
 
 
-DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": demo_watch.run}
+def _watch(store: str | None) -> int:
+    """Shows what each loop compiles when it runs for the second time. Nothing is stored."""
+    from benchax.cli.console import line, note, show
+    from benchax.reporting import terminal
+
+    note(f"{ITERATIONS} iterations of one loop that calls jax.jit in each, in three ways; each for the second time.\n")
+    watched = {name: _second_run(loop) for name, loop in _watched_loops().items()}
+    show(terminal.grid(_watch_table(watched)))
+    for name, found in watched.items():
+        if found.reasons:
+            line(f"\n{name}, its last compile: {found.reasons[-1]}")
+    return 0
+
+
+def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
+    """Those of `watching/example.py`, whose lines are told as if a user had written them: example.py:27."""
+    spec = importlib.util.find_spec("benchax.watching.example")
+    assert spec is not None
+    assert spec.origin is not None
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    found: dict[str, Any] = {"__name__": "example"}
+    exec(compile(text, "example.py", "exec"), found)
+    return found["LOOPS"]
+
+
+def _second_run(loop: Callable[[int, int], Any]) -> Watch:
+    """The first run compiles what it must."""
+    from benchax.watching.watch import watch
+
+    loop(10, ITERATIONS)
+    with watch() as found:
+        loop(10, ITERATIONS).block_until_ready()
+    return found
+
+
+def _watch_table(watched: dict[str, Watch]) -> TextGrid:
+    from benchax.reporting.tables import TextGrid
+    from benchax.units import percent, seconds
+
+    lines = [
+        (name, str(len(w.compiles)), seconds(w.total_s), "" if w.share is None else percent(w.share))
+        for name, w in watched.items()
+    ]
+    return TextGrid(("case", "compiles", "compiling", "of its time"), tuple(lines), ("",) * len(lines))
+
+
+DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": _watch}
 """Each is given the option --store and returns the exit code."""

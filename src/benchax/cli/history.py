@@ -13,8 +13,8 @@ from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
     from benchax.comparing.history import History
+    from benchax.store.comparisons import Series
     from benchax.store.database import DatabaseStore
-    from benchax.store.series import Series
 
 
 def history(
@@ -64,7 +64,7 @@ def _series(store: DatabaseStore, metric: str) -> list[Series]:
         UsageError: there is no such metric, or nothing was compared by it.
     """
     from benchax.model import METRICS
-    from benchax.store.series import listed
+    from benchax.store.comparisons import listed
 
     if metric not in METRICS:
         raise UsageError(f"there is no metric {metric!r}", one_of(METRICS, metric))

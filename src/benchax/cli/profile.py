@@ -114,11 +114,11 @@ def profile(
     wish = ProgramRequest("", _time("--start-after", start_after), _time("--duration", duration), keeps_memory=memory)
     limit_s = None if timeout is None else _time("--timeout", timeout)
     if serve is not None and command is not None:
-        from benchax.cli.profile_running import profile_served
+        from benchax.cli.profile_program import profile_served
 
         code = profile_served(command, serve, limit_s)
     elif attach is not None:
-        from benchax.cli.profile_running import profile_attached
+        from benchax.cli.profile_program import profile_attached
 
         code = profile_attached(attach, wish, limit_s, wanted)
     elif nsys:
@@ -168,8 +168,7 @@ def _time(option: str, text: str) -> float:
 
 
 def _with_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
-    from benchax.cli.profile_nsys import this_command, with_nsys
-    from benchax.cli.profile_program import name_of
+    from benchax.cli.profile_program import name_of, this_command, with_nsys
     from benchax.cli.profile_shown import folder_for
     from benchax.profiling import nsys
 

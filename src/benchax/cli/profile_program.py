@@ -1,29 +1,43 @@
-"""`benchax profile -- COMMAND`: a program runs unchanged, and records itself by the hook in `profiling/program.py`.
+"""`benchax profile` of programs: run unchanged, served, attached to, and under Nsight Systems.
 
-Its input, output and exit code are its own, so what we have to say goes to stderr.
+    profile -- COMMAND                a program records itself by the hook in `profiling/program.py`
+    profile --serve PORT -- COMMAND   it can be recorded while it runs
+    profile --attach PORT             does so
+    profile --nsys ...                nsys around a function or a program, or its command line where there is no nsys
+
+A program keeps its input, output and exit code, so what we have to say goes to stderr. One that is attached to is a
+profile as any other, on stdout: it is somebody else's program.
 """
 
 from __future__ import annotations
 
 import shlex
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchax.cli.console import note
+from benchax.cli.console import line, note
 from benchax.cli.profile_shown import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
 from benchax.cli.watch import how
 from benchax.errors import BenchaxError
+from benchax.profiling import nsys
 from benchax.units import seconds
 
 if TYPE_CHECKING:
+    from benchax.profiling.nsys import NsysPlan
     from benchax.profiling.program import ProgramRequest, Recorded
     from benchax.results.profile import Profile
-    from benchax.wrapping.command import EndedCommand
+    from benchax.wrapping.command import EndedCommand, Report
+
 
 SLOW_STOP_S = 1.0
 """From here on the profiler's own work is worth a remark: minutes were seen on large machines (marin#5528)."""
+
+INSIDE = "--in-nsys"
+"""Tells the command that nsys runs to mark its region; hidden."""
 
 
 def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
@@ -91,3 +105,74 @@ def name_of(command: Sequence[str]) -> str:
     words = [word for word in command[1:] if not word.startswith("-")]
     is_python = Path(command[0]).name.startswith("python")
     return Path(words[0]).name if is_python and words else Path(command[0]).name
+
+
+def this_command() -> list[str]:
+    """The one that is running, as nsys is to run it."""
+    given = [word for word in sys.argv[1:] if word != "--nsys"]
+    return [sys.executable, "-m", "benchax.cli.main", *given, INSIDE]
+
+
+def with_nsys(plan: NsysPlan) -> int:
+    """Runs it; or prints it, says that nothing was profiled, and returns 2."""
+    if not nsys.is_installed():
+        line(str(plan))
+        where = "The command above is for a machine that has it: https://developer.nvidia.com/nsight-systems"
+        note(f"error: there is no nsys on the PATH, so nothing was profiled. {where}")
+        return 2
+    note(f"running {plan}")
+    code = nsys.run(plan)
+    if plan.report.exists():
+        note(f"Nsight Systems wrote {plan.report}; open it with: nsys-ui {plan.report}")
+        return code
+    note(f"error: nsys ended with exit code {code} and wrote no {plan.report}")
+    return code or 2
+
+
+def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> int:
+    """Returns the program's own exit code."""
+    from benchax.profiling.serving import HOOK
+    from benchax.wrapping.command import run
+
+    with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
+        ended = run(command, HOOK, {"port": port, "owner": str(Path(folder, "owner.json"))}, limit_s=limit_s)
+    note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
+    for text in [*ended.remarks, *map(_describe, ended.reports)]:
+        note(f"note: {text}")
+    return ended.exit_code
+
+
+def _describe(report: Report) -> str:
+    found = report.result
+    if found["port"] is None:
+        return f"process {report.pid} could not be recorded: {'; '.join(found['remarks'])}"
+    count = found["recordings"]
+    return f"process {report.pid} was recorded {count} time{'s' * (count != 1)}"
+
+
+def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
+    """Returns 2 where there are no operations to show."""
+    from benchax.profiling.attaching import attach
+    from benchax.profiling.wire import Ask
+
+    place = RecordingFolder(folder_for(f"port-{port}", wanted.output))
+    try:
+        found = attach(
+            port,
+            Ask(wish.duration_s, wish.keeps_memory),
+            place.folder,
+            limit_s=limit_s,
+            begun=lambda begun: note(f"recording process {begun.pid} for {seconds(wish.duration_s)}"),
+        )
+    finally:  # also at Ctrl-C
+        place.new_traces()
+    title = f"process {found.pid}: {name_of(found.argv)}, {seconds(found.recorded.recorded_s or 0.0)} of it"
+    return show_all([profile_of_file(found.xplane, title, _remarks(found.recorded, wish))], wanted)
+
+
+def _remarks(found: Recorded, wish: ProgramRequest) -> list[str]:
+    if found.stopped_by == "duration":
+        return found.remarks
+    after, wanted = seconds(found.recorded_s or 0.0), seconds(wish.duration_s)
+    why = "the program ended" if found.stopped_by == "end" else f"a {found.stopped_by} began"
+    return [f"recording ended after {after} of {wanted}, when {why}", *found.remarks]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from benchax.executors.base import Executor
-from benchax.executors.inline import Inline
-from benchax.executors.isolated import Isolated
+from benchax.executors.isolated import Executor, Inline, Isolated
 from benchax.executors.replicated import Replicated
 from benchax.model import Options
 

@@ -3,23 +3,28 @@
 Waits on three things at once: the worker's connection, what it prints, and the zygote, which tells of the worker's end
 also where a process that the worker forked keeps the connection open. Whatever arrives, the limits are looked at
 before the next wait: nobody gains time by talking.
+
+Where a process was when it crashed or was stopped is read out of what Python's fault handler wrote about it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchax.executors import arrays, process_tree, stacks
+from benchax.executors import arrays, process_tree
 from benchax.executors.channel import Bytes, Closed, Garbled, Message, TooLate, wait_readable
 from benchax.executors.jobs import Ended, Job, no_listener
 from benchax.executors.keeper import Keeper, Worker, signal_name
 from benchax.executors.output import LAST_WORDS
+from benchax.measuring.diagnosis import is_library
 from benchax.model import Failure
 from benchax.units import seconds, size
 
@@ -29,6 +34,12 @@ ASK_S = 0.02
 """For a worker to write where it is."""
 LAST_BREATH_S = 1.0
 """A process that has closed its connection is about to end, or did it on purpose."""
+
+# Of frames, but for "  Garbage-collecting", which may stand before the first, and "  ..." behind the last.
+_BLOCK = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\n((?:  \S.*\n?)*)", re.MULTILINE)
+_FRAME = re.compile(r'File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
+_OURS = str(Path(__file__).parent)
+_MOST_FRAMES = 40
 
 
 @dataclass(frozen=True)
@@ -220,15 +231,15 @@ class Conversation:
 
     def _stuck(self, failure: Failure) -> Conclusion:
         """Over its limit. Asks where it is, which takes milliseconds, and ends it."""
-        stack = stacks.frames(self.keeper.where(self.worker, ASK_S))
+        stack = frames(self.keeper.where(self.worker, ASK_S))
         return self._failed(failure.kind, failure.message, failure.advice, stack)
 
     def _failed(self, kind: Any, message: str, advice: str = "", stack: list[str] | None = None) -> Conclusion:
         """Kills the worker: what it does now is of no use to anybody."""
         stage, output = self.budget.stage, self.worker.output
         output.drain()
-        stack = stacks.frames(output.text()) if stack is None else stack
-        where = stacks.user_line(stack)
+        stack = frames(output.text()) if stack is None else stack
+        where = user_line(stack)
         message += f" (at {where})" if where else ""
         failure = Failure(kind, stage, message, advice, _story(stack, "" if kind == "timeout" else output.text()))
         self.keeper.kill(self.worker)
@@ -252,3 +263,21 @@ def _rose(before: int | None, after: int | None) -> bool:
 
 def _tells_of_memory(words: str) -> bool:
     return any(sign in words for sign in ("bad_alloc", "out of memory", "Out of memory", "Cannot allocate memory"))
+
+
+def frames(text: str) -> list[str]:
+    """The stack of the thread that ran the job, innermost first, without what lies below the job; empty if there is
+    none."""
+    blocks = [block.group(1).splitlines() for block in _BLOCK.finditer(text)]
+    for block in blocks:
+        own = next((i for i, line in enumerate(block) if _OURS in line), None)
+        if own is not None:
+            return [line.strip() for line in block[:own]][:_MOST_FRAMES]
+    return []
+
+
+def user_line(stack: list[str]) -> str:
+    """file:line of the innermost frame of the user's own code; empty if there is none."""
+    found = [match for line in stack if (match := _FRAME.match(line))]
+    own = next((match for match in found if not is_library(match["file"])), None)
+    return f"{own['file']}:{own['line']}" if own else ""

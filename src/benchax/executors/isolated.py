@@ -1,4 +1,5 @@
-"""Runs a case in a worker process: what never returns is killed, and a crash costs one row.
+"""Runs a case in a worker process, `Isolated`, where what never returns is killed and a crash costs one row; or here,
+`Inline`.
 
 By default in a warm worker that has done other cases before; cold in a process in which JAX has done nothing yet, so
 that the stages are those of a cold start. Limits of time hold for each stage, so that a long compilation does not eat
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,8 +28,23 @@ START_S = 60.0
 """Least time to import what the case needs: it is no stage of the user's function."""
 
 
+class Executor(Protocol):
+    """The contract: turns a case into a row, wherever that happens, whatever the function does."""
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        """Never raises for what the user's function does; KeyboardInterrupt passes through and leaves no process."""
+        ...
+
+
+class Inline:
+    """Runs a case in this process: nothing to start, nothing to send, and a crash takes the session with it."""
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        return measure(case, options, run_id=run_id, progress=progress)
+
+
 class Isolated:
-    """The contract is that of `base.py`.
+    """Runs a case in a worker process.
 
     Args:
         cold: each case in a new process, in which JAX has done nothing yet.

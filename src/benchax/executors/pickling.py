@@ -2,11 +2,20 @@
 
 Functions of benchmark files travel by value, since no other process can import them by name. Jitted functions pickle
 into objects that can be called but have lost their attributes, and with them `trace` and `lower` (jax 0.10.2): they
-travel by name where they can be imported, else with their attributes beside them. What JAX knows of classes is told in
-`classes.py`.
+travel by name where they can be imported, else with their attributes beside them. What JAX knows of classes goes
+with them.
 
 Arrays of JAX travel as NumPy arrays and are placed on the default device at the other end. Those that lie on several
 devices are refused: a program over one device would be measured in place of theirs.
+
+Of classes `cloudpickle` makes new ones at the other end, and what JAX was told of them is lost. A class that is a node
+of pytrees (flax.struct.dataclass, jax.tree_util.register_dataclass, ...), or has a metaclass of its own
+(equinox.Module), is not the same without it. Those of a file that benchax imported travel by name: the other process
+imports the file, too. Others, as those of a notebook, travel by value, with the two functions that JAX takes them apart
+and puts them together with; paths of their leaves have numbers there in place of names.
+
+Which functions these are JAX tells in private only, `jax._src.tree_util._registry`, and this is the one place that asks
+(tried on jax 0.6.2, 0.8.0, 0.10.2 and 0.12.0.1). Where it is gone, such classes are no nodes in workers.
 """
 
 from __future__ import annotations
@@ -14,8 +23,11 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+from abc import ABCMeta
 from collections.abc import Callable, Iterable
+from enum import EnumMeta
 from functools import reduce
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,13 +36,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchax.discovery import MODULE_PREFIX
-from benchax.executors import classes
+from benchax.discovery import MODULE_PREFIX, import_file
 
 _Jitted: Any = type(jax.jit(lambda: None))
 
 BESIDE_BYTES = 2**20
 """Buffers from this size up travel beside the pickle."""
+
+Registration = tuple[type, Callable[..., Any], Callable[..., Any]]
+"""The class, what takes an object apart, what puts one together."""
+BY_VALUE = (type, ABCMeta, EnumMeta)
+"""Metaclasses that cloudpickle knows to use again."""
 
 
 def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
@@ -56,7 +72,7 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
 def loads(content: bytes | memoryview, beside: Iterable[memoryview] = ()) -> Any:
     unpickler = pickle.Unpickler(io.BytesIO(content), buffers=beside)
     value = unpickler.load()
-    classes.register(unpickler.load())
+    register_classes(unpickler.load())
     return value
 
 
@@ -80,7 +96,7 @@ class _Pickler(cloudpickle.Pickler):
 
     def dump_registrations(self) -> None:
         """Behind the value, whose classes and functions they share."""
-        self.dump([classes.registration(cls) for cls in self.nodes])
+        self.dump([registration(cls) for cls in self.nodes])
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, jax.Array):
@@ -96,11 +112,11 @@ class _Pickler(cloudpickle.Pickler):
         return _rebuild, (type(obj), obj.__getstate__(), vars(obj))
 
     def _class(self, cls: type) -> Any:
-        if file := classes.file_of(cls):
-            return classes.of_file, (file, cls.__module__, cls.__qualname__)
+        if file := file_of_class(cls):
+            return class_of_file, (file, cls.__module__, cls.__qualname__)
         reduced = super().reducer_override(cls)
-        if reduced is not NotImplemented and classes.is_node(cls):
-            classes.check(cls)
+        if reduced is not NotImplemented and is_node(cls):
+            check_class(cls)
             self.nodes.append(cls)
         return reduced
 
@@ -141,3 +157,54 @@ def _rebuild(kind: Any, state: Any, attributes: dict[str, Any]) -> Any:
     jitted.__setstate__(state)
     vars(jitted).update(attributes)
     return jitted
+
+
+def file_of_class(cls: type) -> str | None:
+    """The file that another process has to import for this class; None where the class may travel by value."""
+    module = sys.modules.get(cls.__module__)
+    if module is None or not cls.__module__.startswith(MODULE_PREFIX) or not (is_node(cls) or _has_own_making(cls)):
+        return None
+    try:
+        is_found = reduce(getattr, cls.__qualname__.split("."), module) is cls
+    except AttributeError:  # made inside a function
+        return None
+    return module.__file__ if is_found else None
+
+
+def class_of_file(file: str, module: str, name: str) -> type:
+    """At the other end."""
+    there: Any = sys.modules.get(module) or import_file(Path(file))
+    return reduce(getattr, name.split("."), there)
+
+
+def is_node(cls: type) -> bool:
+    return cls in _registry()
+
+
+def check_class(cls: type) -> None:
+    """Raises `TypeError` for a class that cannot travel by value: nobody knows what its metaclass would do again."""
+    if _has_own_making(cls):
+        raise TypeError(
+            f"the class {cls.__qualname__!r} of {cls.__module__!r} is made by {type(cls).__name__}, which cannot be "
+            "done again in another process: put it into a file of its own and import it from there"
+        )
+
+
+def registration(cls: type) -> Registration:
+    entry = _registry()[cls]
+    return cls, entry.to_iter, entry.from_iter
+
+
+def register_classes(registrations: list[Registration]) -> None:
+    """At the other end, which may know the classes from an earlier job."""
+    for cls, take_apart, put_together in registrations:
+        if not is_node(cls):
+            jax.tree_util.register_pytree_node(cls, take_apart, put_together)
+
+
+def _has_own_making(cls: type) -> bool:
+    return type(cls) not in BY_VALUE
+
+
+def _registry() -> dict[type, Any]:
+    return getattr(jax._src.tree_util, "_registry", {})  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]

@@ -29,8 +29,8 @@ from benchax.executors.channel import Closed, Garbled
 from benchax.executors.conversation import Conclusion, Conversation
 from benchax.executors.jobs import Ended, Job, no_listener
 from benchax.executors.keeper import CannotStart, Keeper, Start, Worker
-from benchax.executors.settings import jax_settings
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
 
 __all__ = ["Ended", "Job", "Pool", "shared_pool"]

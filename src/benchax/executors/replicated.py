@@ -23,13 +23,12 @@ import numpy as np
 from benchax import codec
 from benchax.case import Case
 from benchax.errors import UsageError
-from benchax.executors.base import Executor
-from benchax.executors.isolated import Isolated, limit
+from benchax.executors.isolated import Executor, Isolated, limit
 from benchax.executors.jobs import Ended, Job
 from benchax.executors.pool import Pool, check_travels, shared_pool
-from benchax.executors.program_cache import share_programs
 from benchax.measuring import timers
 from benchax.measuring.engine import Progress, measure
+from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Measurement, Options
 
@@ -39,7 +38,7 @@ STAGE = "processes"
 
 
 class Replicated:
-    """The contract is that of `base.py`.
+    """The contract is that of `Executor`.
 
     Args:
         first: measures the case in full, and is one of the processes.

@@ -6,6 +6,9 @@ say the same.
 
 Before each job the state that a program shares with everything it calls is set to what it is in the program that sent
 the job: environment variables, working directory, import paths, settings of JAX.
+
+After each job it notes which modules came with it, and before the next one looks whether their files have changed.
+It would otherwise measure the code of yesterday: whoever edits a file and measures again expects the new one.
 """
 
 from __future__ import annotations
@@ -35,9 +38,8 @@ import numpy as np
 
 from benchax.executors import arrays, blas, pickling, process_tree
 from benchax.executors.channel import Channel, Closed, Message
-from benchax.executors.settings import apply_settings
-from benchax.executors.staleness import ImportedModules
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.jax_settings import apply_settings
 from benchax.model import Failure
 
 BOOT = (
@@ -247,3 +249,31 @@ def _flush() -> None:
         with contextlib.suppress(Exception):  # the user's code may have closed or replaced them
             stream.flush()
     ctypes.CDLL(None).fflush(None)  # what C has printed
+
+
+class ImportedModules:
+    """Those that were imported since this was made, with the stamps of their files."""
+
+    def __init__(self) -> None:
+        self.known = set(sys.modules)
+        self.stamps: dict[str, tuple[int, int] | None] = {}
+
+    def look(self) -> None:
+        """Notes the files of the modules that came since the last look."""
+        new = [name for name in list(sys.modules) if name not in self.known]
+        self.known.update(new)
+        paths = [path for name in new if (path := getattr(sys.modules.get(name), "__file__", None))]
+        self.stamps |= {path: _stamp(path) for path in paths if path not in self.stamps}
+
+    def changed(self) -> str:
+        """The file of a module that is not what it was when it was noted; empty if all are."""
+        return next((path for path, stamp in self.stamps.items() if _stamp(path) != stamp), "")
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """The size too: times of files move in steps of some milliseconds."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,6 +1,7 @@
 """A loop in five ways: Python, Python with a jitted body, a loop of XLA, unrolled, scan.
 
-The body is a function, `step(i, state)`. Used by `benchax.experiments.loops` and by the variant `loop`.
+The body is a function, `step(i, state)`. `benchax.experiments.loops` measures them, each beside the plain Python loop;
+so does the variant `loop`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from benchax.case import Case
+from benchax.case import Case, make_case, name_of
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments import variant_rows
 from benchax.experiments.base import PreparedVariant
-from benchax.experiments.lab import BASELINE, Lab, judge_variants, without_flops
+from benchax.experiments.lab import BASELINE, Lab, judge_variants, quiet, without_flops
 from benchax.experiments.study import StudySide
+from benchax.options import resolve
+from benchax.pairing.session import Effort
 from benchax.results.experiment import Experiment, VariantRow
 
 MOST_UNROLLED = 1000
@@ -144,3 +147,41 @@ def measure_loop(case: Case, step: LoopBody, n: int | Condition, lab: Lab) -> Ex
         for form in LOOP_FORMS
     )
     return Experiment(case.id.label, seen.signature, baseline, listed, environment=looked.environment)
+
+
+def loops(
+    step: LoopBody,
+    init: Any,
+    n: int | Condition,
+    *,
+    name: str | None = None,
+    max_time_s: float | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    progress: Callable[[str], None] = quiet,
+) -> Experiment:
+    """Measures a loop in five ways, each beside the plain Python loop, and compares the results.
+
+        state = init
+        for i in range(n):
+            state = step(i, state)
+
+    Args:
+        step: one iteration, of shapes and dtypes that stay as they are.
+        init: the first state: arrays, pytrees, specs such as "f32[1024]".
+        n: trip count, or a condition of the state: the loop goes on while `n(state)` is true. Then there is no
+            scan, and nothing to unroll.
+        max_time_s: begin no further process after this long, but for confirming a change.
+        timeout_s: of each stage in the worker processes.
+        seed: of the data made from specs.
+        progress: told in words how far it is.
+
+    Raises:
+        UsageError: `step` or `n` is none.
+    """
+    if not callable(step):
+        raise UsageError(f"step={step!r} cannot be called", "a function step(i, state) that returns the next state")
+    n = check_trip_count(f"n={n!r}", n, TRIP_COUNT)
+    options = resolve({"timeout_s": timeout_s, "seed": seed})
+    case = make_case(InPython(step, n), (init,), name=name or name_of(step), jit=False)
+    return measure_loop(case, step, n, Lab(options, {}, Effort(max_time_s=max_time_s), progress))

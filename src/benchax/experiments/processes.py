@@ -17,10 +17,10 @@ from typing import Any
 
 from benchax.case import Benchmark, Case, Positions
 from benchax.executors import pickling
-from benchax.executors.settings import apply_settings, jax_settings
 from benchax.experiments.base import Tell
 from benchax.experiments.functions import plain
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
+from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
 from benchax.pairing.partners import Chosen, Launch
 from benchax.pairing.process_pairs import compared

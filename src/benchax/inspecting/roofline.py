@@ -15,8 +15,7 @@ from benchax.errors import BenchaxError
 from benchax.measuring.peaks import MatmulType
 from benchax.model import Absent, Measurement
 from benchax.results.inspection import Inspection
-from benchax.results.peaks import Peaks
-from benchax.results.roofline import Roofline, Timing
+from benchax.results.roofline import Peaks, Roofline, Timing
 
 NO_PEAKS = "the rates of this machine were never measured; --time measures them, in about 2 s"
 _DOT = re.compile(r"= (\w+)\[[^\]]*\](?:\{[^}]*\})? dot\(")

@@ -30,11 +30,11 @@ from benchax.case import Case
 from benchax.environment import capture, jax_config
 from benchax.errors import NotMeasured
 from benchax.measuring import memory, noise, purity, stages, timers
-from benchax.measuring.closed_over import ClosedOver
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import exported
 from benchax.measuring.floor import call_floor
 from benchax.measuring.inputs import make_inputs
+from benchax.measuring.mutation import ClosedOver
 from benchax.measuring.program import program_of
 from benchax.measuring.purity import Purity
 from benchax.measuring.remarks import RowEvidence, remarks

@@ -1,7 +1,12 @@
-"""Which of its mutable arguments a function changes: read from its jaxpr, where what stays is handed through.
+"""What a function changes in place: which of its mutable arguments, and what it reaches beside them.
 
-What a function does not change must not be an output of what is timed: a model's weights would be copied in every
-repetition of its forward pass, and the copies be counted as its work.
+Of arguments it is read from the jaxpr, where what stays is handed through. What a function does not change must not be
+an output of what is timed: a model's weights would be copied in every repetition of its forward pass, and the copies be
+counted as its work.
+
+Other objects are a model that it closes over, a reference in a global. Calls that change them do not start from the
+same state, and nothing that is built around the function gives the change as an output. They are put back as they were
+and refused by name. Objects that are only read stay what they are.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -12,8 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
+from benchax.errors import UsageError
+from benchax.measuring import state
 from benchax.measuring.state import Parts, Values
+from benchax.measuring.surroundings import values_of
 
 WRITES = ("swap", "addupdate")
 """Primitives that write to a reference."""
@@ -127,3 +136,49 @@ def _is_literal(variable: Any) -> bool:
 def _is_ref(variable: Any) -> bool:
     """The type of a reference wraps that of its value."""
     return hasattr(variable.aval, "inner_aval")
+
+
+class ClosedOver:
+    """What `fn` reaches, as it is when this is made."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        reached = values_of(fn)
+        if state.holds_objects(fn):
+            reached["self"] = fn
+        self._tree = (), {name: value for name, value in reached.items() if _is_stateful(value)}
+        self._before = self._now()
+
+    def check(self, name: str) -> None:
+        """Raises `UsageError` where a call has changed something, after putting it back.
+
+        Args:
+            name: of the function.
+        """
+        if not self._tree[1]:
+            return
+        before, now = self._before.values, self._now().values
+        changed = [each for each in now if each not in before or not _is_same(now[each], before[each])]
+        if not changed:
+            return
+        state.put_back(self._tree, self._before)
+        raise UsageError(
+            f"{name} changes {changed[0]!r} in place, which it is not given as an argument: no two calls start from "
+            "the same values",
+            "a function that is given what it changes",
+            f"pass {changed[0].partition('.')[0]!r} as an argument; what a call changes in its arguments is put back "
+            "for each call, and timed",
+        )
+
+    def _now(self) -> Parts:
+        return state.take_apart(self._tree)
+
+
+def _is_stateful(value: Any) -> bool:
+    try:
+        return state.is_stateful(value)
+    except (TypeError, ValueError):  # a container that is no tree, such as a dict of unlike keys
+        return False
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or np.array_equal(state.data_of(one), state.data_of(other))

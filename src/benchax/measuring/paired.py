@@ -33,11 +33,11 @@ from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.environment import jax_config, jax_facts
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.program_cache import share_programs
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import ImportedProgram, exported, is_same_program, leaves_of
 from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, static_arguments
+from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.noise import paused_gc
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.sampling import warm_up

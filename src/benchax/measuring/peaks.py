@@ -34,7 +34,7 @@ import platformdirs
 from benchax.environment import capture, read_text
 from benchax.errors import NotMeasured
 from benchax.model import Absent
-from benchax.results.peaks import Peaks
+from benchax.results.roofline import Peaks
 from benchax.specs import DTYPES
 
 FORMAT = 1

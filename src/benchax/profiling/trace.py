@@ -1,28 +1,34 @@
 """A trace becomes a table: operations by self time, devices by busy and idle time, runs by device time.
 
-`operations.py` finds the calls, `programs.py` says where each comes from, `runs.py` and `communication.py` add them up,
-`host.py` reads steps and the compiler; here they are put together. A trace without operations gives no empty table: a
-remark says what is there instead, and what to do.
+`operations.py` finds the calls, `programs.py` says where each comes from, `runs.py` and `communication.py` add them up;
+here they are put together, with what the threads of the host say: steps that the program marked, and what the compiler
+did, pass by pass. A trace without operations gives no empty table: a remark says what is there instead, and what to do.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Mapping
 
 import numpy as np
 
-from benchax.profiling import communication, host, remarks
+from benchax.profiling import communication, remarks
 from benchax.profiling.communication import Exchange, exchange
 from benchax.profiling.events import read
 from benchax.profiling.intervals import Hole, holes
-from benchax.profiling.operations import KEEP, Operations, module_of, operations
+from benchax.profiling.nesting import self_times
+from benchax.profiling.operations import HOST, KEEP, Operations, module_of, operations
 from benchax.profiling.programs import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.runs import PS, runs_by_device
-from benchax.results.profile import Device, Gap, Op, Profile
+from benchax.profiling.space import Space, TraceLine
+from benchax.results.profile import CompilePass, Device, Gap, Op, Profile, Step
 
 GAPS = 5
 """So many of the longest are kept per device."""
+
+_COMPILES = re.compile(r".*Client::Compile(AndLoad)?|.*Compiler::Compile|XlaCompile|TfrtCpuClient::Compile")
+_OF_MODULE = re.compile(r" \(.*\)$", re.DOTALL)
 
 
 def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] | None = None) -> Profile:
@@ -41,7 +47,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     found = operations(space, known)
     said = exchange(found, known)
     devices = tuple(_device(found, said, i) for i in range(len(found.devices)))
-    compile_s, passes = host.compile_passes(space)
+    compile_s, passes = compile_passes(space)
     dropped = remarks.remark_dropped(space)
     return Profile(
         title=title,
@@ -49,7 +55,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         ops=_ops(found, known),
         devices=devices,
         runs=runs_by_device(space, found, known),
-        steps=host.steps(space),
+        steps=steps(space),
         passes=passes,
         compile_s=compile_s,
         n_events=space.n_events,
@@ -137,3 +143,56 @@ def _device(found: Operations, said: Exchange, index: int) -> Device:
 def _gap(found: Operations, mine: np.ndarray, hole: Hole) -> Gap:
     before, after = (found.word(int(found.name[mine[i]])) for i in (hole.before, hole.after))
     return Gap(hole.start / PS, (hole.end - hole.start) / PS, before, after)
+
+
+def steps(space: Space) -> tuple[Step, ...]:
+    """Marked by `jax.profiler.StepTraceAnnotation`, in order."""
+    found: list[Step] = []
+    for line in _threads(space):
+        number, has_number = line.number("step_num")
+        _, is_root = line.number("_r")
+        for i in np.flatnonzero(has_number & is_root).tolist():
+            name = line.names.get(int(line.name_id[i]), "")
+            start, length = int(line.start_ps[i]) / PS, int(line.duration_ps[i]) / PS
+            found.append(Step(name, int(number[i]), start, length))
+    return tuple(sorted(found, key=lambda step: step.start_s))
+
+
+def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]:
+    """(seconds inside the compiler, its passes with most self time first); (None, ()) where nothing was compiled.
+
+    What the compiler does on other threads than the one that it was called on (code generation in parts) runs inside
+    those seconds, and stands under the name of the call that waits for it.
+    """
+    calls: dict[str, int] = {}
+    own_ps: dict[str, int] = {}
+    total_ps: int | None = None
+    for line in _threads(space):
+        compiles = [i for i, name in line.names.items() if _COMPILES.fullmatch(name)]
+        if not np.isin(line.name_id, compiles).any():
+            continue
+        order = np.lexsort((-line.duration_ps, line.start_ps))
+        order = order[line.duration_ps[order] > 0]
+        start, length = line.start_ps[order], line.duration_ps[order]
+        own, _ = self_times([0] * len(order), start.tolist(), (start + length).tolist())
+        reach = -1
+        for name_id, a, d, self_ps in zip(
+            line.name_id[order].tolist(), start.tolist(), length.tolist(), own, strict=True
+        ):
+            if a >= reach:
+                if name_id not in compiles:
+                    continue
+                reach = a + d
+                total_ps = (total_ps or 0) + d
+            name = _OF_MODULE.sub("", line.names.get(name_id, ""))
+            calls[name] = calls.get(name, 0) + 1
+            own_ps[name] = own_ps.get(name, 0) + self_ps
+    if total_ps is None:
+        return None, ()
+    passes = [CompilePass(name, calls[name], own / PS) for name, own in own_ps.items()]
+    return total_ps / PS, tuple(sorted(passes, key=lambda one: -one.self_s))
+
+
+def _threads(space: Space) -> tuple[TraceLine, ...]:
+    plane = space.plane(HOST)
+    return tuple(line for line in plane.lines if len(line)) if plane else ()

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchax.reporting import terminal
-from benchax.results.checklist import Answer, Checklist, Tick
+from benchax.results.audit import Answer, Checklist, Tick
 from benchax.units import seconds
 
 MARKS: dict[Answer, tuple[str, str]] = {

@@ -4,6 +4,7 @@
     Checked     one rule: fine, finding, not applicable, or not checked, and why
     Suppressed  a finding that the author of the code wants no word of, and the reason
     Audit       all of it
+    Checklist   the advice that everybody gives, ticked off for one function by what was measured
 
 A gain says whether it was measured or estimated. `None` means not measured.
 """
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Environment, Remark, Severity
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 """Lowest first."""
 Outcome = Literal["fine", "finding", "not applicable", "not checked"]
 Where = tuple[str, int]
 """File and line, from 1."""
+
+Answer = Literal["yes", "no", "not applicable", "not checked"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,36 @@ class Audit(Displayed):
 
     def outcomes(self, outcome: Outcome) -> tuple[Checked, ...]:
         return tuple(c for c in self.checked if c.outcome == outcome)
+
+    def asdict(self) -> dict[str, Any]:
+        """For JSON; tuples become lists there."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One piece of advice."""
+
+    section: str
+    text: str
+    """The advice: "Enable buffer donation"."""
+    answer: Answer
+    """Is it followed, or not needed?"""
+    why: str
+    """What was measured; or why it does not apply, or was not checked."""
+    by: tuple[str, ...] = ()
+    """Rules and variants that answered."""
+
+
+@dataclass(frozen=True)
+class Checklist(Displayed):
+    """All of it, for one function."""
+
+    name: str
+    signature: str
+    ticks: tuple[Tick, ...]
+    elapsed_s: float = 0.0
+    environment: Environment | None = None
 
     def asdict(self) -> dict[str, Any]:
         """For JSON; tuples become lists there."""

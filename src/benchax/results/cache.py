@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 
 Fate = Literal["hit", "written", "too quick", "not kept"]
 """hit: read from the cache. written: compiled, and handed to the cache. too quick: compiled, and not kept, because that

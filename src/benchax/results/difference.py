@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Absent
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 
 Unit = Literal["count", "flop", "bytes"]
 Stage = Literal["jaxpr", "stablehlo", "hlo"]

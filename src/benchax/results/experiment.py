@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.model import Absent, Comparison, Environment, Remark
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 
 Status = Literal["ok", "failed", "not_available", "wrong_result"]
 

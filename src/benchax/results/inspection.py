@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Absent, Cost, Memory, Remark
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 
 BufferKind = Literal["argument", "output", "temporary", "constant", "other"]
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Remark
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 from benchax.results.timeline import Timeline
 
 Backend = Literal["cpu", "gpu", "tpu"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Remark
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 
 Direction = Literal["host to device", "device to host"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchax.model import Remark
-from benchax.results.shown import Displayed
+from benchax.results import Displayed
 
 ReasonKind = Literal[
     "first call",

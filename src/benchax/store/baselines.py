@@ -11,8 +11,7 @@ from sqlalchemy import func, insert, select
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Measurement
 from benchax.store.database import DatabaseStore
-from benchax.store.programs import program_of
-from benchax.store.schema import baselines, measurements
+from benchax.store.schema import baselines, measurements, program_of
 
 LAST = "last"
 REMOVED = ""

@@ -1,12 +1,17 @@
-"""Comparisons in the store: the history of ratios, which may be put side by side where times may not."""
+"""Comparisons in the store: the history of ratios, which may be put side by side where times may not.
+
+A series of them is of one case, one metric and one baseline.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
-from benchax.codec import decode_comparison, encode_comparison
+from benchax.codec import decode_comparison, decode_params, encode_comparison
 from benchax.model import CaseId, Comparison, Metric
 from benchax.store.database import DatabaseStore, case_id_of
 from benchax.store.schema import case_columns, case_key, cases, comparisons
@@ -37,3 +42,31 @@ def history(
     if baseline is not None:
         statement = statement.where(comparisons.c.baseline == baseline)
     return store.read(lambda c: [decode_comparison(text) for text in c.execute(statement).scalars()], [])
+
+
+@dataclass(frozen=True)
+class Series:
+    """Comparisons of one case with one baseline by one metric."""
+
+    case: CaseId
+    metric: Metric
+    baseline: str
+    count: int
+
+
+def listed(store: DatabaseStore) -> list[Series]:
+    """All of them; those with the newest comparison last."""
+    statement = (
+        select(
+            cases.c.name, cases.c.params, cases.c.variant, cases.c.tag,
+            comparisons.c.metric, comparisons.c.baseline, func.count(),
+        )
+        .join_from(comparisons, cases, cases.c.id == comparisons.c.case_id)
+        .group_by(cases.c.id, comparisons.c.metric, comparisons.c.baseline)
+        .order_by(func.max(comparisons.c.id))
+    )  # fmt: skip
+    rows = store.read(lambda c: c.execute(statement).all(), [])
+    return [
+        Series(CaseId(name, decode_params(params), variant, tag), cast("Metric", metric), baseline, count)
+        for name, params, variant, tag, metric, baseline, count in rows
+    ]

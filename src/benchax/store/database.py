@@ -23,12 +23,12 @@ from benchax.codec import decode, decode_params, encode
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Measurement, Samples
 from benchax.store.base import Row, commit_range, is_pattern, name_matcher, row_of
-from benchax.store.programs import keep_program
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
     case_columns,
     cases,
+    keep_program,
     measurements,
     migrate,
     read_version,

@@ -2,6 +2,8 @@
 
 One text works for SQLite and PostgreSQL. Scalar columns are for questions, `document` is the truth (`codec.py`)
 without the readings, and `samples` holds these as arrays: elapsed_s little-endian float64, disturbed one byte each.
+
+Programs of baselines are kept once each, under the digest of their content, beside the rows that have them.
 """
 
 from __future__ import annotations
@@ -226,3 +228,15 @@ def version(connection: Connection, where: str) -> int:
 def read_version(connection: Connection) -> int:
     """What `meta` says, which must be there."""
     return int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())
+
+
+def keep_program(connection: Connection, sha256: str, content: bytes) -> None:
+    """In the transaction of the row."""
+    known = connection.execute(select(programs.c.sha256).where(programs.c.sha256 == sha256)).scalar()
+    if known is None:
+        connection.execute(insert(programs).values(sha256=sha256, content=content))
+
+
+def program_of(connection: Connection, sha256: str) -> bytes | None:
+    """None where there is none."""
+    return connection.execute(select(programs.c.content).where(programs.c.sha256 == sha256)).scalar()

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from benchax.results.cache import CachedProgram, CacheUse, Fate, Folder
-from benchax.watching.listeners import HIT, KINDS, MISS, unregister
+from benchax.watching.compiles import HIT, KINDS, MISS, unregister
 
 
 @contextlib.contextmanager

@@ -18,14 +18,22 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.monitoring
 
-from benchax.watching.listeners import HIT, KINDS, MISS, Kind
-from benchax.watching.listeners import unregister as _unregister
+Kind = Literal["trace", "lower", "compile"]
+
+KINDS: dict[str, Kind] = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "compile",
+}
+HIT = "/jax/compilation_cache/cache_hits"
+MISS = "/jax/compilation_cache/cache_misses"
+"""Sent when a program is *written* to the persistent cache."""
 
 
 class CompileEvent(NamedTuple):
@@ -90,4 +98,25 @@ def watch_compiles() -> Iterator[CompileLog]:
     finally:
         is_open = False
         # Both, whatever the first one says: a list, so that `all` cannot stop early.
-        log.is_reliable = all([_unregister("event", on_event), _unregister("event_duration", on_duration)])
+        log.is_reliable = all([unregister("event", on_event), unregister("event_duration", on_duration)])
+
+
+def unregister(sort: Literal["event", "event_duration", "scalar"], listener: Callable[..., None]) -> bool:
+    """Takes the listener away; False if JAX had lost it already, or offers no way (then it stays, closed).
+
+    Public since jax 0.8.1; before that only a private function by callback (tried on 0.6.2 and 0.8.0). This is the one
+    place that uses it, and can go with the support for jax below 0.8.1.
+    """
+    name = f"unregister_{sort}_listener"
+    take_away = getattr(jax.monitoring, name, None) or getattr(
+        jax._src.monitoring,  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
+        f"_{name}_by_callback",
+        None,
+    )
+    if take_away is None:
+        return False
+    try:
+        take_away(listener)
+    except (AssertionError, ValueError):  # ValueError: the assertion was compiled away by python -O
+        return False
+    return True

@@ -24,9 +24,9 @@ from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.watch import Compile, FunctionCount, Reason, Threads, Watch
 from benchax.watching import frames, signatures
+from benchax.watching.compiles import HIT, KINDS, MISS, Kind, unregister
 from benchax.watching.frames import JaxCall
 from benchax.watching.functions import FunctionLocation, WatchedFunctions, place_of
-from benchax.watching.listeners import HIT, KINDS, MISS, Kind, unregister
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from benchax.artifacts import hlo, hlo_module
 from benchax.artifacts.drawing import labels
-from benchax.artifacts.drawing.opcodes import Role
+from benchax.artifacts.drawing.labels import Role
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Computation, Module
 

@@ -1,14 +1,17 @@
-"""What is written into a box: a title, a few short lines, and longer details. Text only."""
+"""What is written into a box: a title, a few short lines, and longer details; and its role, which is its colour. Text
+only.
+
+A role is the kind of work that an operation of HLO does.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from benchax.artifacts import hlo_module
-from benchax.artifacts.drawing.opcodes import Role, role_of, role_of_fusion
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Computation
 
@@ -26,6 +29,39 @@ _COMMON_STEPS = re.compile(r"jit\(main\)|while|body|cond|closed_call|core_call|e
 _NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
 _PARTS = {"body": "body", "condition": "condition: once more?", "to_apply": "called", "calls": "inside"}
+
+Role = Literal[
+    "parameter",
+    "constant",
+    "matmul",
+    "reduction",
+    "elementwise",
+    "movement",
+    "communication",
+    "library",
+    "control",
+    "output",
+]
+_OPCODES: dict[Role, str] = {
+    "parameter": "parameter",
+    "constant": "constant",
+    "matmul": "dot convolution ragged-dot scaled-dot",
+    "reduction": "reduce reduce-window select-and-scatter sort topk scan",
+    "movement": "bitcast bitcast-convert broadcast concatenate copy copy-done copy-start domain dynamic-reshape "
+    "dynamic-slice dynamic-update-slice gather get-dimension-size iota opt-barrier optimization-barrier pad reshape "
+    "reverse scatter set-dimension-size slice transpose tuple get-tuple-element add-dependency after-all",
+    "communication": "all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all "
+    "recv reduce-scatter replica-id partition-id send all-gather-start all-gather-done all-reduce-start "
+    "all-reduce-done collective-permute-start collective-permute-done send-done recv-done",
+    "library": "custom-call fft cholesky triangular-solve rng rng-bit-generator rng-get-and-update-state infeed "
+    "outfeed",
+    "control": "while conditional call async-start async-update async-done",
+}
+_ROLE_OF: dict[str, Role] = {opcode: role for role, opcodes in _OPCODES.items() for opcode in opcodes.split()}
+# In the names of library routines: __cublas$gemm, __cudnn$convForward, __onednn$matmul
+_MATMULS = re.compile(r"gemm|matmul|conv(?!ert)|dot", re.IGNORECASE)
+# A fusion is named after the most costly thing in it.
+_WEIGHT: tuple[Role, ...] = ("matmul", "communication", "library", "control", "reduction", "elementwise")
 
 
 class Label(NamedTuple):
@@ -184,3 +220,16 @@ def _details(found: Instruction, attributes: dict[str, str], called: Called, sou
     told = [f"{k}={v}" for k, v in attributes.items() if k not in ("metadata", "calls", "backend_config")]
     lines = [f"%{found.name} = {_plain(found.shape)} {found.opcode}", inside, ", ".join(told), source]
     return "\n".join(truncate(line, DETAILS // 2) for line in lines if line)
+
+
+def role_of(opcode: str, target: str = "") -> Role:
+    """`target` is that of a custom call. An operation that is not listed computes each element for itself."""
+    if opcode == "custom-call" and _MATMULS.search(target):
+        return "matmul"
+    return _ROLE_OF.get(opcode, "elementwise")
+
+
+def role_of_fusion(inside: Iterable[Role]) -> Role:
+    """Movement only if nothing else is in it."""
+    weights = {_WEIGHT.index(role) for role in inside if role in _WEIGHT}
+    return _WEIGHT[min(weights)] if weights else "movement"

@@ -19,8 +19,8 @@ from html import escape
 
 from benchax.artifacts.drawing import layered
 from benchax.artifacts.drawing.dataflow import Box, Dataflow, ProgramDrawing
+from benchax.artifacts.drawing.labels import Role
 from benchax.artifacts.drawing.layered import Point, Polyline
-from benchax.artifacts.drawing.opcodes import Role
 
 FAR, SMALL = 8, 60
 """Layers; boxes up to which a computation shows every arrow."""

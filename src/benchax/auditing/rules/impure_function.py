@@ -18,8 +18,7 @@ import numpy as np
 
 from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.source import Source
-from benchax.auditing.syntax import calls
+from benchax.auditing.syntax import Source, calls
 from benchax.measuring import program as programs
 from benchax.measuring.program import program_of
 from benchax.measuring.surroundings import State, changes, state_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchax.auditing.base import NotApplicable, make_finding, median_s
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.source import code_of
+from benchax.auditing.syntax import code_of
 from benchax.errors import NotMeasured
 from benchax.measuring.program import program_of
 from benchax.model import Severity

@@ -18,10 +18,10 @@ from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.executors.isolated import Isolated
 from benchax.executors.pool import Pool
-from benchax.executors.settings import jax_settings
 from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.processes import Condition, pairs
 from benchax.experiments.variant_rows import add_comparison, failed_row
+from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Comparison, Measurement, Options
 from benchax.options import resolve
 from benchax.pairing.process_pairs import compared as by_pairs

@@ -1,7 +1,7 @@
 """The forms of a loop (`experiments/loop_forms.py`) as a variant.
 
 A Python loop cannot be rewritten by looking at it: its body is given as a function, `step(i, state)`, here or to
-`benchax.experiments.loops` (`experiments/looping.py`).
+`benchax.experiments.loops`.
 
     loop=50                     iterations
     loop=model.py:unfinished    as long as unfinished(state) is true

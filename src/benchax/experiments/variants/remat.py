@@ -2,9 +2,13 @@
 
 Beside the gradient of the function as it is, each policy with what the compiler plans, what a call takes, and what is
 kept between the two passes. A policy of `jax.checkpoint_policies` is put around the whole function; "segments" cuts it
-into sqrt(n) parts (`experiments/segments.py`). Whether any of it saves memory is the compiler's doing: XLA:CPU mostly
+into sqrt(n) parts. Whether any of it saves memory is the compiler's doing: XLA:CPU mostly
 plans more, not less.
-"""
+
+Segments are consecutive, each under `jax.checkpoint`: only what crosses a cut is kept. This is the plan of Chen et al.
+2016 (Training Deep Nets with Sublinear Memory Cost, section 3): sqrt(n) segments of a chain of n operations. A
+checkpoint around the whole function recomputes all of it at once, and so keeps as much at its worst moment. Bodies of
+loops and inner jits are one operation each here."""
 
 from __future__ import annotations
 
@@ -12,12 +16,14 @@ import contextlib
 import io
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.ad_checkpoint
+from jax.core import eval_jaxpr
+from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
@@ -25,7 +31,6 @@ from benchax.experiments.base import Facts, PreparedVariant
 from benchax.experiments.gradients import Differentiated, differentiate, of_arrays
 from benchax.experiments.lab import Candidate, Lab, PairTimer, measure_baseline_group, read_lab
 from benchax.experiments.pair_timing import time_pairs
-from benchax.experiments.segments import Segmented
 from benchax.experiments.variant_rows import refused_row
 from benchax.results.experiment import VariantRow
 from benchax.units import size
@@ -41,6 +46,8 @@ USUAL = ("nothing_saveable", "dots_saveable", SEGMENTS)
 _KEPT = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,]*)\] (?P<origin>.*)$")
 _SHORT = re.compile(r"^(bf|f|i|u|c)(\d+)$")
 _LONG = {"bf": "bfloat", "f": "float", "i": "int", "u": "uint", "c": "complex"}
+
+LEAST_OPERATIONS = 4
 
 
 @dataclass(frozen=True)
@@ -142,3 +149,41 @@ def _bytes(dtype: str, shape: str) -> int | None:
 
 
 MEMBERS = (Remat(),)
+
+
+@dataclass(frozen=True)
+class Segmented:
+    fn: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call, arrays = of_arrays(self.fn, args, kwargs)
+        closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
+        return jax.tree.unflatten(jax.tree.structure(shapes), _run(closed, arrays))
+
+
+def _run(closed: Any, arguments: Sequence[Any]) -> list[Any]:
+    jaxpr = closed.jaxpr
+    if len(jaxpr.eqns) < LEAST_OPERATIONS:
+        raise NotAvailable(f"too few operations for segments, outside of loops and inner jits: {len(jaxpr.eqns)}")
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
+    length = math.ceil(math.sqrt(len(jaxpr.eqns)))
+    for start in range(0, len(jaxpr.eqns), length):
+        inside = jaxpr.eqns[start : start + length]
+        later = [*(v for eqn in jaxpr.eqns[start + length :] for v in eqn.invars), *jaxpr.outvars]
+        taken, made = _crossing(inside, later)
+        part = jaxpr.replace(constvars=[], invars=taken, outvars=made, eqns=list(inside))
+        results = jax.checkpoint(_evaluate_segment(part))(*(values[v] for v in taken))
+        values.update(zip(made, results, strict=True))
+    return [v.val if isinstance(v, core.Literal) else values[v] for v in jaxpr.outvars]
+
+
+def _crossing(inside: Sequence[Any], later: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """(what the segment takes, what it makes for later ones)"""
+    made = dict.fromkeys(v for eqn in inside for v in eqn.outvars)
+    taken = dict.fromkeys(v for eqn in inside for v in eqn.invars if not isinstance(v, core.Literal) and v not in made)
+    wanted = {v for v in later if not isinstance(v, core.Literal)}
+    return list(taken), [v for v in made if v in wanted]
+
+
+def _evaluate_segment(part: Any) -> Callable[..., list[Any]]:
+    return lambda *values: eval_jaxpr(part, (), *values)

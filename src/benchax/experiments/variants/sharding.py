@@ -10,7 +10,7 @@ programs are those of the real thing, times are not, and are not told. Results a
 
 Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
 over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other:
-that a short profile says on real devices (`exchanging.py`; not tried on several accelerators).
+that a short profile says on real devices (`recordings.py`; not tried on several accelerators).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
 from benchax.experiments.base import Facts, PreparedVariant, Tell
-from benchax.experiments.exchanging import seen_communication
 from benchax.experiments.functions import argument_name, is_float, plain
+from benchax.experiments.recordings import seen_communication
 from benchax.experiments.variant_rows import failed_row
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs

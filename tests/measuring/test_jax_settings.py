@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-from benchax.executors.settings import apply_settings, jax_settings
+from benchax.measuring.jax_settings import apply_settings, jax_settings
 
 
 @pytest.fixture

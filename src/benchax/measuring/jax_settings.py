@@ -1,0 +1,70 @@
+"""Settings of JAX: what a program has set and a worker must set too, and those of a cache for the length of a job.
+
+Settings travel that were made anywhere but in the environment. With the cache, which is persistent, one worker reads
+what another one has compiled. The program that sends the jobs is not touched: its stages are those of real
+compilations. The setting is public; that JAX has to be told to look at it again is not
+(`jax.experimental.compilation_cache`, jax 0.6.0 to 0.12.0.1). Without it programs are compiled again, which takes
+longer and changes nothing else.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+_SETTINGS: dict[str, Any] = {
+    "jax_enable_compilation_cache": True,
+    # By default only what takes a second to compile is kept.
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+
+
+def jax_settings() -> dict[str, Any]:
+    """All that JSON has a word for, by name. Starts no backend: on an accelerator this process would take memory that
+    a worker needs."""
+    # `values` is not documented (jax 0.6.0 to 0.12.0.1 have it); without it just what is set in code stays behind.
+    names = getattr(jax.config, "values", {})
+    found = {name: getattr(jax.config, name, value) for name, value in dict(names).items()}
+    return {name: v for name, v in found.items() if v is None or isinstance(v, str | int | float | bool)}
+
+
+def apply_settings(wanted: dict[str, Any]) -> None:
+    """Passes over those of a part of JAX that is not loaded here, such as Pallas in jax 0.6.2: it brings them along."""
+    here = jax_settings()
+    for name, value in wanted.items():
+        if name in here and here[name] != value:
+            jax.config.update(name, value)
+
+
+@contextmanager
+def share_programs(folder: str) -> Iterator[None]:
+    """Programs are read from and written to `folder` inside the block. Settings are as before after it."""
+    before = jax_settings()
+    wanted = _SETTINGS | {"jax_compilation_cache_dir": folder}
+    apply_settings(wanted)
+    _look_again()
+    try:
+        with warnings.catch_warnings():
+            # The folder is ours: where it cannot be read or written to, programs are compiled.
+            warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
+            yield
+    finally:
+        apply_settings({name: before[name] for name in wanted if name in before})
+        _look_again()
+
+
+def _look_again() -> None:
+    """JAX decides at the first compilation of a process whether there is a cache, and where."""
+    try:
+        from jax.experimental.compilation_cache import compilation_cache  # noqa: PLC0415
+
+        compilation_cache.reset_cache()
+    except (ImportError, AttributeError):  # a JAX that has moved it: then workers compile what they run
+        return
