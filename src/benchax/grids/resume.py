@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from benchax.errors import StoreError, UsageError
 from benchax.grids.plan import Label, Plan
 from benchax.model import Environment, Measurement
-from benchax.store.base import Row
 
 Key = tuple[str, Label]
-
-
-class Readable(Protocol):
-    @property
-    def where(self) -> str: ...
-    def rows(self, *, case: str | None = None, run: str | None = None) -> list[Row]: ...
-    def query(self, *, run: str | None = None) -> list[Measurement]: ...
 
 
 @dataclass(frozen=True)
