@@ -8,7 +8,8 @@ What decides is elsewhere: the steps in `measure.py`, what is kept of them in `k
 
 --ptjb-disable, --ptjb-only and --ptjb-skip say which measurements are taken. A pattern is looked for in NODEID#TAG,
 such as tests/test_fft.py::test_fft[128]#base; with * or ? it must match all of it. Brackets mean themselves, since node
-ids have them."""
+ids have them.
+"""
 
 from __future__ import annotations
 

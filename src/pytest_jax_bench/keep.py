@@ -3,7 +3,8 @@
 The row comes first. What follows it may fail without costing it, and without failing the test: then a note says so.
 
 A row of the CSV file has milliseconds, bytes, NaN and -1 for what was not measured. Only here and in
-`pytest_jax_bench.csv.files` do these exist; the rest of benchax has seconds and None."""
+`pytest_jax_bench.csv.files` do these exist; the rest of benchax has seconds and None.
+"""
 
 from __future__ import annotations
 

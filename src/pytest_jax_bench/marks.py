@@ -1,15 +1,11 @@
 """The marker `ptjb`: which keywords it takes, checked by name, and what is in force for one test.
 
 A marker on a test wins over one on its class, and that over one on its module, keyword by keyword.
-
-`max_compiles`: a test that compiles more programs than this fails, and is told why. What counts is what the test's own
-lines compile, first calls included; not what eager operations compile, and not what `jax_bench` does, which compiles
-each function anew to time that."""
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pytest_jax_bench.options import MARKER as NAME
@@ -71,23 +67,3 @@ def problem(item: pytest.Item) -> str | None:
 
 def _names() -> str:
     return ", ".join(sorted(KEYWORDS))
-
-
-@contextlib.contextmanager
-def limit_compiles(item: pytest.Item) -> Iterator[None]:
-    """Around the call of `item`; does nothing where its markers set no limit."""
-    limit = of(item).get("max_compiles")
-    if limit is None:
-        yield
-        return
-    from benchax.errors import NotMeasured
-    from benchax.watching.assertions import RecompileError, max_compiles
-    from pytest_jax_bench.fixture import JaxBench
-
-    try:
-        with max_compiles(limit, ignored=frozenset({JaxBench.measure.__code__})):
-            yield
-    except (RecompileError, NotMeasured) as error:
-        import pytest
-
-        pytest.fail(str(error), pytrace=False)

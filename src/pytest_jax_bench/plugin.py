@@ -6,8 +6,10 @@ process, from a fork, and from a worker of xdist; no file is read again to learn
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,10 +67,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Any:
     if item.get_closest_marker(options.MARKER) is None:
         return (yield)
-    from pytest_jax_bench.marks import limit_compiles
-
     with limit_compiles(item):
         return (yield)
+
+
+@contextlib.contextmanager
+def limit_compiles(item: pytest.Item) -> Iterator[None]:
+    """Around the call of `item`: it fails if it compiles more programs than `max_compiles` of its markers, if any.
+
+    What counts is what the test's own lines compile, first calls included; not what eager operations compile, and not
+    what `jax_bench` does, which compiles each function anew to time that.
+    """
+    from pytest_jax_bench import marks
+
+    limit = marks.of(item).get("max_compiles")
+    if limit is None:
+        yield
+        return
+    from benchax.errors import NotMeasured
+    from benchax.watching.assertions import RecompileError, max_compiles
+    from pytest_jax_bench.fixture import JaxBench
+
+    try:
+        with max_compiles(limit, ignored=frozenset({JaxBench.measure.__code__})):
+            yield
+    except (RecompileError, NotMeasured) as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture

@@ -95,13 +95,13 @@ def run(code, **environ):
 
 
 WITHOUT_PREBUILT = """
-from benchax.clock import building, tier
+from benchax.clock import tier, tiers
 from benchax.errors import NotAvailable
 
 def gone():
     raise NotAvailable("benchax was installed without a C compiler")
 
-building.prebuilt = gone
+tiers.prebuilt = gone
 print(tier().name, *tier().reasons, sep="|")
 """
 

@@ -9,7 +9,8 @@ The sums per kind are held against `memory_plan`: what no buffer here accounts f
 
 The line of the user's that an instruction comes from is read from the text, without JAX: jax 0.6 writes
 `source_file="…" source_line=7` into an instruction's metadata; later versions write `stack_frame_id=3` and four tables
-at the head of the module (tried on 0.10.2 to 0.12.0.1). What is not told is an empty text."""
+at the head of the module (tried on 0.10.2 to 0.12.0.1). What is not told is an empty text.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ afterwards and elsewhere.
 
 The jitted functions that a program compiles are remembered, so that rules can look at them when it has ended. Of a call
 only shapes, dtypes and static values are kept, never an array. The function itself is kept alive, or one that is made
-inside `main()` would be gone by then; so only the few are that took longest to compile."""
+inside `main()` would be gone by then; so only the few are that took longest to compile.
+"""
 
 from __future__ import annotations
 

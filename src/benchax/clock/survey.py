@@ -9,7 +9,8 @@ loops in it.
 
 How long a loop takes is estimated for any CPU, rather too long than too short: to tell loops that are over soon.
 Looking at the clock in a loop of 3 µs would cost more than the loop. One that is surely over within SHORT_NS is left as
-it is, and any other one first runs as many iterations as surely take no longer, before it looks for the first time."""
+it is, and any other one first runs as many iterations as surely take no longer, before it looks for the first time.
+"""
 
 from __future__ import annotations
 

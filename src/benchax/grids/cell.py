@@ -7,7 +7,8 @@ What the user's function raises becomes the answer's failure.
 How one trial is read says a timer: one function here and one line in TIMERS. `wall` is the latency that a caller sees:
 one call and the wait for all its outputs, again and again until about 1 ms is spent or 50 calls are made, once at
 least. Nothing but the call and the wait is inside a reading; fresh buffers for a function that donates its inputs are
-made before it."""
+made before it.
+"""
 
 from __future__ import annotations
 

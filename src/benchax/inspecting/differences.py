@@ -11,7 +11,8 @@ For showing, texts are compared line by line, although an equation more in the m
 are first aligned by their skeletons, which have no names of values. Lines that stand side by side then tell which name
 of the first text is which of the second; the first is rewritten with those, and what `diff` then shows differs indeed.
 A value that the second has no counterpart of keeps its name with an apostrophe. Whether two programs are the same is
-decided by the texts themselves."""
+decided by the texts themselves.
+"""
 
 from __future__ import annotations
 

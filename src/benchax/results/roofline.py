@@ -1,5 +1,6 @@
 """`Roofline`: how long a program's bytes and FLOPs take at the rates that the machine did reach, its `Peaks`. Plain
-data."""
+data.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ plans more, not less.
 Segments are consecutive, each under `jax.checkpoint`: only what crosses a cut is kept. This is the plan of Chen et al.
 2016 (Training Deep Nets with Sublinear Memory Cost, section 3): sqrt(n) segments of a chain of n operations. A
 checkpoint around the whole function recomputes all of it at once, and so keeps as much at its worst moment. Bodies of
-loops and inner jits are one operation each here."""
+loops and inner jits are one operation each here.
+"""
 
 from __future__ import annotations
 
