@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from benchax.inspecting.inspect import inspect
     from benchax.model import Comparison, Environment, Measurement, Options
     from benchax.pairing.compare import compare
+    from benchax.pairing.versions import compare_jax, compare_ref, compare_stored
     from benchax.profiling.profile import profile
     from benchax.results.audit import Audit, Checklist
     from benchax.results.cache import CacheUse
@@ -64,6 +65,9 @@ _HOME = {
     "Comparison": "benchax.model",
     "Comparisons": "benchax.comparing.ranking",
     "compare": "benchax.pairing.compare",
+    "compare_jax": "benchax.pairing.versions",
+    "compare_ref": "benchax.pairing.versions",
+    "compare_stored": "benchax.pairing.versions",
     "clock": "benchax.clock",
     "with_deadline": "benchax.clock.deadline",
     "BenchaxError": "benchax.errors",
@@ -139,6 +143,9 @@ __all__ = [
     "checklist",
     "clock",
     "compare",
+    "compare_jax",
+    "compare_ref",
+    "compare_stored",
     "compiled_grid",
     "experiment",
     "grid",

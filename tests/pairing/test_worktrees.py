@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from git_repositories import git
 
 from benchax.errors import UsageError
 from benchax.pairing import process_pairs, worktrees
@@ -23,19 +24,6 @@ from doubling import double
 def bench_double(x):
     return double(x)
 """
-
-
-def git(folder: Path, *arguments: str) -> str:
-    author = {
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@b",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@b",
-    }
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True, env=os.environ | author
-    )
-    return done.stdout.strip()
 
 
 @pytest.fixture

@@ -42,6 +42,11 @@ class ComparisonProgress:
             note(text)
 
     def __call__(self, step: SessionStep) -> None:
+        if step.is_lasting:
+            from benchax.cli.console import note
+
+            note(step.stage)
+            return
         if not step.total:  # something is prepared
             self.say(step.stage)
             return

@@ -9,7 +9,7 @@ from functools import cmp_to_key
 from typing import Any, overload
 
 from benchax.codec import encode_comparison
-from benchax.model import RENDERERS, Comparison, Failure, Metric
+from benchax.model import RENDERERS, CaseId, Comparison, Failure, Metric
 from benchax.stats.verdicts import Verdict
 
 STOPPED = "not measured, because all were stopped by a failure that may be that of any"
@@ -39,6 +39,16 @@ class Comparisons(Sequence[Comparison]):
     """Of the versions of one case that ran and gave the result of the baseline; empty where there are several cases."""
     labels: tuple[str, ...] = ()
     """Of the functions that were to be ranked, the baseline first; empty where there are several cases."""
+    new: tuple[CaseId, ...] = ()
+    """Cases that only the candidate has."""
+    missing: tuple[CaseId, ...] = ()
+    """Cases that only the baseline has."""
+    broken: tuple[Failure, ...] = ()
+    """Of benchmark files that cannot be imported now, whose cases are in none of these."""
+    notes: tuple[str, ...] = ()
+    """What is about all of them: whose benchmark files ran at the other commit."""
+    unstored: str = ""
+    """Why they are not in the store; empty where they are, or were not to be."""
 
     def __len__(self) -> int:
         return len(self.comparisons)
@@ -67,6 +77,19 @@ class Comparisons(Sequence[Comparison]):
         together = {c.candidate.label: f"{STOPPED}: {c.why}" for c in runs if c.failure and not self.is_at_fault(c)}
         return {c.candidate.label: why for c in runs if (why := without_place(c))} | together
 
+    @property
+    def unmatched(self) -> list[str]:
+        """In words, the cases that one version only has."""
+        one_sided = (("new", self.new), ("missing now", self.missing))
+        return [f"{what}: {', '.join(id.label for id in ids)}" for what, ids in one_sided if ids]
+
+    @property
+    def asides(self) -> list[str]:
+        """In sentences, all that is in none of the comparisons."""
+        broken = [failure.message for failure in self.broken]
+        unstored = [f"the comparisons were not stored: {self.unstored}"] if self.unstored else []
+        return [*self.notes, *self.unmatched, *broken, *unstored]
+
     def is_at_fault(self, comparison: Comparison) -> bool:
         """Did the candidate fail by itself? A crash of which no function is named leaves none that ran."""
         if comparison.failure is None:
@@ -75,11 +98,20 @@ class Comparisons(Sequence[Comparison]):
 
     def asdict(self) -> dict[str, Any]:
         """Plain values, all that JSON knows."""
-        return {
+        found: dict[str, Any] = {
             "labels": list(self.labels),
             "ranking": [asdict(rank) for rank in self.ranking],
             "unranked": self.unranked,
             "comparisons": [json.loads(encode_comparison(c)) for c in self.comparisons],
+        }
+        if self.labels:  # functions are called by one call: none of them is new, or in a file of its own
+            return found
+        return found | {
+            "new": [case.label for case in self.new],
+            "missing": [case.label for case in self.missing],
+            "broken": [asdict(failure) for failure in self.broken],
+            "notes": list(self.notes),
+            "unstored": self.unstored,
         }
 
     def of(self, metric: Metric) -> tuple[Comparison, ...]:

@@ -5,8 +5,9 @@ JAX decides all of a process, so that the versions are compared by pairs of proc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchax.errors import UsageError
 from benchax.model import Comparison, Version
@@ -15,6 +16,8 @@ from benchax.pairing.partners import Chosen, Launch
 from benchax.pairing.process_pairs import compared
 from benchax.pairing.session import Progress, SessionStep, quiet
 
+ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
+
 
 def compare_versions(
     versions: Sequence[str],
@@ -22,6 +25,7 @@ def compare_versions(
     pattern: str = "",
     params: Sequence[str] = (),
     *,
+    options: Mapping[str, Any] | None = None,
     max_time_s: float | None = None,
     progress: Progress = quiet,
 ) -> list[Comparison]:
@@ -30,6 +34,7 @@ def compare_versions(
     Args:
         versions: of JAX, such as "0.9.2". One that is named twice is compared with itself.
         what, pattern, params: as for `benchax run`.
+        options: by name, as those of its command line.
         max_time_s: of each of them with the first, begin no further pair of processes after this long.
 
     Raises:
@@ -37,13 +42,13 @@ def compare_versions(
         NotAvailable: a version cannot be installed.
     """
     if len(versions) < 2 or not all(versions):
-        raise UsageError(f"--jax {','.join(versions)!r} is not enough", "two versions or more, such as 0.9.2,0.10.2")
+        raise UsageError(f"versions={list(versions)!r} is not enough", ENOUGH)
     for version in versions:
         check(version)
     first, *others = [
         launch(version, label, progress) for version, label in zip(versions, labels(versions), strict=True)
     ]
-    chosen = Chosen(tuple(what), pattern, tuple(params))
+    chosen = Chosen(tuple(what), pattern, tuple(params), options or {})
     return [c for other in others for c in compared((first, other), chosen, max_time_s, progress)]
 
 

@@ -20,7 +20,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from benchax.options import resolve
 
 
 def begin(told: dict[str, Any]) -> None:
-    """Serves until the connection ends. `told`: what, pattern, params as for `benchax run`, and the starter's pid."""
+    """Serves until the connection ends. `told`: what, pattern, params, options as for `benchax run`; starter's pid."""
     process_tree.die_with_parent()
     if os.getppid() != told["parent"]:
         return
@@ -70,17 +70,23 @@ def _serve(channel: Channel, told: dict[str, Any]) -> None:
     except UsageError as error:
         channel.send({"refused": [error.problem, error.expected, error.hint]})
         return
-    channel.send(_listing(cases, broken))
+    channel.send(_listing(cases, broken, told["options"]))
     with paused_gc(), without_cache():
-        service = Service(cases, lambda stage: channel.send({"stage": stage}))
+        service = Service(cases, lambda stage: channel.send({"stage": stage}), told["options"])
         while (message := channel.receive()) is not None:
             channel.send(*service.answer(message))
 
 
-def _listing(cases: Sequence[Case], broken: Sequence[Broken]) -> dict[str, Any]:
+def _listing(cases: Sequence[Case], broken: Sequence[Broken], given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "cases": [
-            [case.id.name, codec.encode_params(case.id.params), case.id.variant, case.id.tag, _options(case).timeout_s]
+            [
+                case.id.name,
+                codec.encode_params(case.id.params),
+                case.id.variant,
+                case.id.tag,
+                _options(case, given).timeout_s,
+            ]
             for case in cases
         ],
         "broken": [dataclasses.asdict(each.failure) for each in broken],
@@ -89,15 +95,18 @@ def _listing(cases: Sequence[Case], broken: Sequence[Broken]) -> dict[str, Any]:
     }
 
 
-def _options(case: Case) -> Any:
-    return resolve(None, case.options, project=case.folder)
+def _options(case: Case, given: Mapping[str, Any]) -> Any:
+    return resolve(None, case.options, given, project=case.folder)
 
 
 class Service:
     """Answers requests, about one case at a time."""
 
-    def __init__(self, cases: Sequence[Case], enter: Callable[[str], None]) -> None:
+    def __init__(
+        self, cases: Sequence[Case], enter: Callable[[str], None], options: Mapping[str, Any] | None = None
+    ) -> None:
         self.cases = cases
+        self.options = options or {}
         self.enter = enter
         self.stage = ""
         self.turns: Turns | None = None
@@ -116,7 +125,7 @@ class Service:
         self.turns = None
         gc.collect()
         try:
-            self.turns = turns.prepare(case, _options(case).seed, self._enter)
+            self.turns = turns.prepare(case, _options(case, self.options).seed, self._enter)
         except (Exception, SystemExit) as error:
             return _failed(error, self.stage)
         ready = self.turns

@@ -9,7 +9,7 @@ import signal
 import site
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,11 +61,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which cases: what, pattern and params as for `benchax run`."""
+    """Which cases: what, pattern, params and options as for `benchax run`."""
 
     what: tuple[str, ...]
     pattern: str = ""
     params: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """By name, in values that JSON knows; what a benchmark sets itself is stronger."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,7 @@ def _make_argument(launch: Launch, chosen: Chosen, core: int | None) -> dict[str
         "what": chosen.what,
         "pattern": chosen.pattern,
         "params": chosen.params,
+        "options": dict(chosen.options),
     }
 
 

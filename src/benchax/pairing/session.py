@@ -61,6 +61,9 @@ class SessionStep:
     stage: str
     undecided: int
     total: int
+    """0 where something is prepared: `stage` then says in words what."""
+    is_lasting: bool = False
+    """Is `stage` a sentence that stays, such as that a file cannot be imported?"""
 
 
 def effort_for(

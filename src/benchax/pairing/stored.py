@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from benchax.case import Case
 from benchax.measuring.paired import Side
-from benchax.model import CaseId, Comparison, Environment, Measurement, Options, Remark, Version
+from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
 from benchax.options import resolve
 from benchax.pairing.paired_run import PairedRun
 from benchax.store.baselines import program
@@ -28,8 +28,8 @@ class Pairing:
     """Only the candidate has them."""
     missing: list[CaseId] = field(default_factory=list[CaseId])
     """Only the baseline has them."""
-    broken: int = 0
-    """Files of benchmarks that cannot be imported now."""
+    broken: list[Failure] = field(default_factory=list[Failure])
+    """Of files of benchmarks that cannot be imported now."""
 
 
 def with_cases(

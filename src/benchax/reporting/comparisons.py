@@ -41,7 +41,7 @@ NAMES: dict[Metric, str] = {
 COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "unclear"}
 
 
-def render_comparisons(found: Comparisons) -> RenderableType:
+def render_comparisons(found: Comparisons) -> Group:
     """For the terminal."""
     parts: list[RenderableType] = [Text(heading(found), style="dim")] if heading(found) else []
     for grid in grids(found):
@@ -58,7 +58,7 @@ def render_comparisons(found: Comparisons) -> RenderableType:
 
 
 def text(found: Comparisons) -> str:
-    return terminal.to_text(render_comparisons(found))
+    return terminal.to_text(Group(*render_comparisons(found).renderables, *map(Text, found.asides)))
 
 
 def html(found: Comparisons) -> str:
@@ -67,7 +67,8 @@ def html(found: Comparisons) -> str:
     said = [line for line in (summary(found), blind_spot(found)) if line]
     last = "".join(f"<div>{escape(line)}</div>" for line in said)
     first = f"<div style='opacity:.75'>{escape(heading(found))}</div>" if heading(found) else ""
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(found))
+    messages = [*(remark.message for remark in remarks(found)), *found.asides]
+    notes = "".join(f"<div style='opacity:.75'>{escape(message)}</div>" for message in messages)
     return f"<div class='benchax'>{first}{tables}{last}{notes}</div>"
 
 

@@ -1,0 +1,300 @@
+"""`compare_ref`, `compare_jax`, `compare_stored`: a suite of benchmarks as two versions have it, side by side.
+
+    another commit, built in a git worktree    ┐  its programs beside the functions of now,
+    stored rows                                ┘  in one process after the other              → session.py
+    another JAX, or a commit and its Python    pairs of whole processes                       → process_pairs.py
+
+What comes out is kept in the store, for `benchax history`. `benchax compare` is the same on the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchax.comparing.ranking import Comparisons
+from benchax.comparing.resolution import resolution_of
+from benchax.discovery import collect, matches
+from benchax.environment import capture
+from benchax.errors import StoreError, UsageError, one_of
+from benchax.model import CaseId, Comparison, Environment, Measurement, Metric
+from benchax.options import check, resolve
+from benchax.pairing import process_pairs as pairs_of_processes
+from benchax.pairing import session
+from benchax.pairing.jax_versions import compare_versions
+from benchax.pairing.partners import Chosen
+from benchax.pairing.session import Effort, Progress, SessionStep
+from benchax.pairing.stored import Pairing, with_cases, with_rows
+from benchax.pairing.worktrees import built, launched, named
+from benchax.stats.verdicts import SAME_WITHIN
+from benchax.store import comparisons
+from benchax.store.baselines import by_case, rows_of
+from benchax.store.database import DatabaseStore, open_store
+from benchax.units import parse_seconds
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+TIMES: frozenset[Metric] = frozenset({"run", "compile"})
+"""What is measured until it is clear; bytes and operations are counted."""
+OFF = "off"
+UNSTORED = "the comparisons were not stored"
+
+
+def compare_ref(
+    ref: str,
+    paths: Paths = ".",
+    *,
+    benchmarks: str = "now",
+    process_pairs: bool = False,
+    pattern: str = "",
+    params: Sequence[str] = (),
+    resolution: float | str = SAME_WITHIN,
+    metrics: Sequence[str] = ("run",),
+    max_time_s: float | str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    store: str | bool | None = None,
+    progress: Progress | None = None,
+) -> Comparisons:
+    """Benchmarks as they are now, beside what they were at another commit of this repository.
+
+    The other commit is built in a git worktree, which is removed afterwards; its programs then run beside the
+    functions of now, as `compare` does it. The repository is that of the working folder.
+
+    Args:
+        ref: a commit, branch or tag: the baseline.
+        paths: folders and files with benchmarks, or a function and its inputs: ["jax.numpy:sort", "f32[1000]"].
+        benchmarks: whose benchmark files run at `ref`: those of "now" (those of `ref` where these do not run there;
+            `notes` says which), or those of "ref".
+        process_pairs: whole processes in turns on one core, so that time in Python is compared as well.
+        pattern: cases whose name contains this, or matches it where it has * or ?.
+        params: values in place of a parameter's own: ["n=128,256"].
+        resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
+        metrics: go on until these are clear, and confirm their changes: "run", "compile". Pairs of processes always
+            judge both.
+        max_time_s: begin no further process after this long (2.5, "500ms", "2min"), but for confirming a change.
+        timeout_s: of each stage in the worker processes.
+        seed: of the data made from specs.
+        store: folder of the database in which the comparisons are kept, or "off".
+        progress: told how far it is.
+
+    Returns:
+        Comparisons: also of cases that cannot be compared, which say why. `new` and `missing` are cases of one version
+            only, `broken` files that cannot be imported now.
+
+    Raises:
+        UsageError: no git repository, no such commit, benchmarks that cannot be built there, nothing to compare, or
+            an option that is not permitted.
+    """
+    if benchmarks not in ("now", "ref"):
+        raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
+    suite = _make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
+    effort = _make_effort(resolution, max_time_s, metrics)
+    if process_pairs:
+        _refuse_resolution(resolution)
+        with launched(ref, suite.paths, benchmarks == "ref") as sides:
+            found = pairs_of_processes.compared(sides, suite.chosen, effort.max_time_s, suite.progress)
+        return suite.keep(Comparisons(tuple(found)))
+    suite.tell(f"building {ref} in a worktree")
+    with built(ref, suite.paths, pattern, suite.params, benchmarks == "ref") as other:
+        label = named(ref, other.commit)
+        note = other.note or f"{label}: with the benchmark files {other.benchmarks}"
+        suite.tell(f"note: {note}" if other.note else note, is_lasting=True)
+        pairing = suite.pair_with_now(other.store, label, other.rows)
+        return suite.keep(replace(suite.run(pairing, effort), notes=(note,)))
+
+
+def compare_jax(
+    versions: Sequence[str] | str,
+    paths: Paths = ".",
+    *,
+    pattern: str = "",
+    params: Sequence[str] = (),
+    max_time_s: float | str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    store: str | bool | None = None,
+    progress: Progress | None = None,
+) -> Comparisons:
+    """Benchmarks under several versions of JAX, each in an environment of its own: all of them with the first.
+
+    Whole processes run in turns on one core. Such pairs differ by 1 to 10 % on unchanged code, so there is no
+    `resolution`: "same" means within 5 %.
+
+    Args:
+        versions: of JAX, in a list or as "0.9.2,0.10.2"; the first is the baseline. One that is named twice is
+            compared with itself. Environments are made once, and kept in the user's cache folder.
+        paths, pattern, params, timeout_s, seed, store, progress: as for `compare_ref`.
+        max_time_s: of each version with the first, begin no further pair of processes after this long.
+
+    Raises:
+        UsageError: fewer than two versions, one that does not exist, nothing to compare, or an option that is not
+            permitted.
+        NotAvailable: a version cannot be installed.
+    """
+    suite = _make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
+    listed = [version.strip() for version in versions.split(",")] if isinstance(versions, str) else list(versions)
+    limit_s = None if max_time_s is None else parse_seconds(max_time_s)
+    found = compare_versions(
+        listed, suite.paths, pattern, suite.params, options=suite.options, max_time_s=limit_s, progress=suite.progress
+    )
+    return suite.keep(Comparisons(tuple(found)))
+
+
+def compare_stored(
+    baseline: str = "last",
+    candidate: str | None = None,
+    paths: Paths = ".",
+    *,
+    pattern: str = "",
+    params: Sequence[str] = (),
+    resolution: float | str = SAME_WITHIN,
+    metrics: Sequence[str] = ("run",),
+    max_time_s: float | str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    store: str | bool | None = None,
+    progress: Progress | None = None,
+) -> Comparisons:
+    """Stored programs beside the benchmarks of now, or beside those of another stored version.
+
+    No stored time is compared: the programs run again. Two stored versions run on random data of their shapes.
+
+    Args:
+        baseline: a name given by `benchax baseline`, "last" (the newest run), a run, a commit, or the first digits of
+            one.
+        candidate: such a word, too; default: the benchmarks of now, which are in `paths`.
+        paths, params: as for `compare_ref`; not with a stored candidate.
+        store: folder of the database that has the rows, and in which the comparisons are kept.
+        pattern, resolution, metrics, max_time_s, timeout_s, seed, progress: as for `compare_ref`.
+
+    Returns:
+        Comparisons: as of `compare_ref`.
+
+    Raises:
+        UsageError: a word that means nothing in this store, nothing to compare, or an option that is not permitted.
+        StoreError: there is no database, or it cannot be read.
+    """
+    suite = _make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
+    effort = _make_effort(resolution, max_time_s, metrics)
+    rows = suite.stored_rows(baseline)
+    if candidate is None:
+        pairing = suite.pair_with_now(suite.opened(), baseline, rows)
+    else:
+        _refuse_choice(candidate, suite)
+        labels, others = (baseline, candidate), suite.stored_rows(candidate)
+        options = resolve(command_line=suite.options)
+        pairing = with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
+    return suite.keep(suite.run(pairing, effort))
+
+
+@dataclass(frozen=True)
+class BenchmarkSuite:
+    """Which benchmarks are compared, with which options, and who is told: what all three ways have in common."""
+
+    paths: tuple[str, ...]
+    """Or a target and its inputs, as for `benchax run`."""
+    pattern: str
+    params: tuple[str, ...]
+    options: Mapping[str, Any]
+    """Those that were given. They stand where those of a command line do: what a benchmark sets itself is stronger."""
+    store: str
+    progress: Progress
+
+    @property
+    def chosen(self) -> Chosen:
+        return Chosen(self.paths, self.pattern, self.params, self.options)
+
+    def tell(self, text: str, *, is_lasting: bool = False) -> None:
+        self.progress(SessionStep(0, "", text, 0, 0, is_lasting))
+
+    def opened(self) -> DatabaseStore:
+        """Raises `UsageError` where nothing is stored."""
+        if self.store == OFF:
+            problem = "there are no rows: storing is switched off here"
+            raise UsageError(problem, "a folder", "name it with --store, or store=")
+        return open_store(self.store)
+
+    def stored_rows(self, reference: str) -> dict[CaseId, Measurement]:
+        rows = by_case(rows_of(self.opened(), reference))
+        return {id: row for id, row in rows.items() if matches(id, self.pattern)}
+
+    def pair_with_now(self, store: DatabaseStore, label: str, rows: Mapping[CaseId, Measurement]) -> Pairing:
+        """Rows of the baseline, whose programs `store` has, with the functions of now."""
+        cases, broken = collect(self.paths, self.pattern, self.params)
+        for each in broken:
+            self.tell(f"error: {each.failure.message}\n{each.failure.traceback}", is_lasting=True)
+        found = with_cases(store, label, rows, cases, self.environment(), self.options)
+        found.broken = [each.failure for each in broken]
+        return found
+
+    def environment(self) -> Environment:
+        """The store lies in the repository as a rule, and makes no tree dirty."""
+        is_elsewhere = self.store == OFF or "://" in self.store
+        return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
+
+    def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
+        together = session.compared(pairing.paired_runs, effort, self.progress)
+        found: list[Comparison] = [*(c for each in together for c in each), *pairing.without]
+        new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
+        return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
+
+    def keep(self, found: Comparisons) -> Comparisons:
+        """For `benchax history`. What cannot be kept is still returned: it took minutes to measure."""
+        if self.store == OFF or not found:
+            return found
+        try:
+            comparisons.append(open_store(self.store), found)
+        except StoreError as error:
+            warnings.warn(f"{UNSTORED}: {error}", stacklevel=3)  # 3: whoever called `compare_ref`
+            return replace(found, unstored=str(error))
+        return found
+
+
+def _make_suite(
+    paths: Paths,
+    pattern: str,
+    params: Sequence[str],
+    options: Mapping[str, Any],
+    store: str | bool | None,
+    progress: Progress | None,
+) -> BenchmarkSuite:
+    """All that can be refused before something is built is refused here."""
+    words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not words:
+        raise UsageError(f"paths={paths!r} names nothing", "folders, files, or a function and its inputs")
+    given = check({**options, "store": store}, "the call")
+    known = {name: value for name, value in given.items() if value is not None}
+    where = resolve(command_line=known).store or OFF
+    texts = (params,) if isinstance(params, str) else tuple(params)
+    return BenchmarkSuite(
+        tuple(os.fspath(word) for word in words), pattern, texts, known, where, progress or session.quiet
+    )
+
+
+def _make_effort(resolution: float | str, max_time_s: float | str | None, metrics: Sequence[str]) -> Effort:
+    wanted = {metrics} if isinstance(metrics, str) else set(metrics)
+    if unknown := sorted(wanted - TIMES):
+        counted = "bytes and operations are counted, which needs no option"
+        raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
+    limit_s = None if max_time_s is None else parse_seconds(max_time_s)
+    return session.effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else session.RUN)
+
+
+def _refuse_resolution(resolution: float | str) -> None:
+    if resolution_of(resolution) != SAME_WITHIN:
+        raise UsageError(
+            f"resolution={resolution!r} is given with process_pairs=True",
+            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, and see no less than 5 %",
+        )
+
+
+def _refuse_choice(candidate: str, suite: BenchmarkSuite) -> None:
+    """Stored rows are all there is of a stored candidate: no file is looked at, and no value can be put in."""
+    for name, value, default in (("paths", suite.paths, (".",)), ("params", suite.params, ())):
+        if value != default:
+            problem = f"{name}={list(value)!r} is given with the stored candidate {candidate!r}"
+            raise UsageError(problem, "one of them", "choose among stored cases with --filter, or pattern=")

@@ -1,0 +1,249 @@
+"""`compare_ref`, `compare_jax`, `compare_stored`: real repositories, stores and processes; most programs are equal, so
+that nothing has to be timed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from git_repositories import git
+
+import benchax
+from benchax.comparing.ranking import Comparisons
+from benchax.errors import StoreError, UsageError
+from benchax.model import CaseId, Comparison, Version
+from benchax.pairing import jax_versions
+from benchax.pairing.partners import Chosen, Launch, started
+from benchax.pairing.session import SessionStep
+from benchax.pairing.versions import BenchmarkSuite
+from benchax.store.baselines import rows_of, set_baseline
+from benchax.store.comparisons import history
+from benchax.store.database import open_store
+
+BENCH = """
+import benchax, jax
+from working import TIMES
+
+@benchax.benchmark(args=("f32[256]",))
+def steady(x):
+    return x + x
+
+@benchax.benchmark(args=("f32[256]",))
+def {name}(x):
+    return jax.lax.fori_loop(0, TIMES, lambda i, y: 0.5 * jax.numpy.sin(y) + x, x)
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package in src/ and its benchmarks, committed; `gone` has another name now, and one file is broken."""
+    folder = (tmp_path / "project").resolve()
+    (folder / "src").mkdir(parents=True)
+    (folder / "benchmarks").mkdir()
+    (folder / "src" / "working.py").write_text("TIMES = 100\n")
+    (folder / "benchmarks" / "bench_work.py").write_text(BENCH.format(name="gone"))
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    (folder / "benchmarks" / "bench_work.py").write_text(BENCH.format(name="added"))
+    (folder / "benchmarks" / "bench_broken.py").write_text("raise ValueError('half written')\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder / "src"), *sys.path])
+    monkeypatch.delitem(sys.modules, "working", raising=False)
+    return folder
+
+
+def of_run(found: Comparisons) -> dict[str, tuple[str, str]]:
+    return {c.case.name: (c.verdict, c.method) for c in found.of("run")}
+
+
+# ---- another commit ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.serial
+def test_a_commit_beside_now_tells_all_that_is_only_in_one_of_them(repository: Path) -> None:
+    steps: list[SessionStep] = []
+
+    found = benchax.compare_ref("main", "benchmarks", benchmarks="ref", progress=steps.append)
+
+    assert of_run(found) == {"steady": ("same", "same program")}
+    assert (found.new, found.missing) == ((CaseId("added"),), (CaseId("gone"),))
+    (broken,) = found.broken
+    assert "bench_broken.py cannot be imported: ValueError: half written" in broken.message
+    label = f"main ({git(repository, 'rev-parse', 'main')[:8]})"
+    assert found.notes == (f"{label}: with the benchmark files of that commit",)
+    assert "new: added\nmissing now: gone\n" in str(found)
+    assert "half written" in str(found)
+
+    lasting = [step.stage for step in steps if step.is_lasting]
+    assert steps[0].stage == "building main in a worktree"
+    assert lasting[0] == found.notes[0]
+    assert lasting[1].startswith(f"error: {broken.message}\nTraceback")
+
+    (kept,) = history(open_store(repository / ".benchmarks"), CaseId("steady"))
+    assert (kept.baseline.label, kept.candidate.label) == (label, "now")
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_slower_commit_is_slower_and_nothing_is_kept_where_the_store_is_off(repository: Path) -> None:
+    (repository / "src" / "working.py").write_text("TIMES = 400\n")
+
+    found = benchax.compare_ref("main", ["benchmarks/bench_work.py"], pattern="added", store=False)
+
+    assert found.verdicts == {"main": "slower"} or set(found.verdicts.values()) == {"slower"}
+    assert found.notes[0].endswith("with the benchmark files of now")
+    assert not (repository / ".benchmarks").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_whole_processes_of_a_commit_are_kept_too(repository: Path) -> None:
+    found = benchax.compare_ref(
+        "main", "benchmarks/bench_work.py", pattern="steady", process_pairs=True, max_time_s=0, timeout_s="2min"
+    )
+
+    run = found.of("run")[0]
+    assert (run.method, run.verdict) == ("process pairs", "unclear")
+    assert run.why == "there was time for 1 pair of processes, and 8 are the least"
+    assert history(open_store(repository / ".benchmarks"), CaseId("steady")) == [run]
+
+
+# ---- another JAX ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_versions_of_jax_are_compared_by_processes_and_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment is this one: making another takes a network (test_environments.py)."""
+    monkeypatch.setattr(jax_versions, "environment", lambda version, say: sys.executable)
+    version = jax.__version__
+
+    found = benchax.compare_jax(f"{version}, {version}", ["jax.numpy:sin", "f32[8]"], max_time_s="1us")
+
+    run = found.of("run")[0]
+    labels = (f"jax {version}", f"jax {version} again")
+    assert (run.baseline.label, run.candidate.label, run.method) == (*labels, "process pairs")
+    assert history(open_store(project / ".benchmarks"), CaseId("sin")) == [run]
+
+
+def test_options_reach_the_processes_and_those_of_a_benchmark_are_stronger(project: Path) -> None:
+    (project / "bench_two.py").write_text(
+        "import benchax\n"
+        "@benchax.benchmark(args=('f32[2]',))\ndef mine(x): return x\n"
+        "@benchax.benchmark(args=('f32[2]',), timeout_s=3)\ndef own(x): return x\n"
+    )
+    chosen = Chosen(("bench_two.py",), options={"timeout_s": 7.5})
+
+    with started([Launch(Version("now"), folder=project)], chosen, None) as (one,):
+        limits = {case.name: limit_s for case, (_, limit_s) in one.listing().cases.items()}
+
+    assert limits == {"mine": 7.5, "own": 3.0}
+
+
+# ---- stored versions --------------------------------------------------------------------------------------------
+
+
+def stored(folder: Path, name: str, *functions: Any) -> None:
+    """A baseline of these functions, each compiled and not run."""
+    store = open_store(folder / ".benchmarks")
+    for fn in functions:
+        benchax.bench(fn, "f32[16]", stages="build", store=str(folder / ".benchmarks"), verify=False, memory=False)
+        set_baseline(store, f"{name}-{fn.__name__}", rows_of(store, "last")[0].run_id)
+
+
+@pytest.mark.serial
+def test_a_stored_baseline_beside_now_and_beside_another_stored_one(project: Path) -> None:
+    def f(x: Any) -> Any:
+        return jnp.sin(x)
+
+    stored(project, "v1", f)
+    stored(project, "v2", f)
+    (project / "bench_f.py").write_text(
+        "import benchax, jax.numpy as jnp\n@benchax.benchmark(args=('f32[16]',))\ndef f(x): return jnp.sin(x)\n"
+        "@benchax.benchmark(args=('f32[16]',))\ndef g(x): return jnp.cos(x)\n"
+    )
+
+    now = benchax.compare_stored("v1-f", paths=project)
+    other = benchax.compare_stored("v1-f", "v2-f", pattern="f")
+    nothing = benchax.compare_stored("v1-f", "v2-f", pattern="other")
+
+    assert (of_run(now), now.new, now.notes) == ({"f": ("same", "same program")}, (CaseId("g"),), ())
+    assert of_run(other) == {"f": ("same", "same program")}
+    assert [(c.baseline.label, c.candidate.label) for c in other.of("run")] == [("v1-f", "v2-f")]
+    assert len(nothing) == 0
+    assert history(open_store(project / ".benchmarks"), CaseId("f")) == [*now.of("run"), *other.of("run")]
+
+
+def test_what_a_stored_candidate_cannot_have_is_refused(project: Path) -> None:
+    def f(x: Any) -> Any:
+        return x
+
+    stored(project, "v1", f)
+
+    with pytest.raises(UsageError, match=r"paths=\['benchmarks'\] is given with the stored candidate 'v1-f'"):
+        benchax.compare_stored("v1-f", "v1-f", "benchmarks")
+    with pytest.raises(UsageError, match=r"params=\['n=3'\] is given with the stored candidate"):
+        benchax.compare_stored("v1-f", "v1-f", params="n=3")
+    with pytest.raises(UsageError, match=r"'v7' is no baseline, run or commit"):
+        benchax.compare_stored("v7")
+
+
+def test_without_a_store_there_are_no_stored_rows(project: Path) -> None:
+    with pytest.raises(UsageError, match="there are no rows: storing is switched off here"):
+        benchax.compare_stored(store="off")
+    with pytest.raises(StoreError, match="no database at"):
+        benchax.compare_stored()
+
+
+# ---- what all of them have in common ----------------------------------------------------------------------------
+
+
+def test_comparisons_that_cannot_be_stored_are_returned_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    suite = BenchmarkSuite((".",), "", (), {}, str(file / "store"), lambda step: None)
+    found = Comparisons((Comparison(CaseId("f"), "run", Version("a"), Version("b"), "unclear", "because"),))
+
+    with pytest.warns(UserWarning, match=r"the comparisons were not stored: .*file"):
+        kept = suite.keep(found)
+
+    assert kept.comparisons == found.comparisons
+    assert "file" in kept.unstored
+    assert "the comparisons were not stored: " in str(kept)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: benchax.compare_ref("main", benchmarks="theirs"), r"benchmarks='theirs' cannot be\nexpected .*now, r"),
+        (
+            lambda: benchax.compare_ref("main", process_pairs=True, resolution="1%"),
+            r"resolution='1%' is given with process_pairs=True",
+        ),
+        (
+            lambda: benchax.compare_ref("main", metrics=("run", "peak")),
+            r"metrics=\['peak'\] cannot be\nexpected run, compile",
+        ),
+        (lambda: benchax.compare_ref("main", []), r"paths=\[\] names nothing"),
+        (
+            lambda: benchax.compare_ref("main", timeout_s="soon"),
+            r"option 'timeout_s' in the call cannot be 'soon'",
+        ),
+        (lambda: benchax.compare_ref("main", resolution="0.1%"), r"the resolution '0.1%' cannot be"),
+        (lambda: benchax.compare_ref("main"), r"not a git repository"),
+        (lambda: benchax.compare_jax("0.9.2"), r"versions=\['0.9.2'\] is not enough\nexpected two versions or more"),
+        (lambda: benchax.compare_jax(["0.9.2", "new"]), r"'new' is no version of JAX"),
+        (lambda: benchax.compare_jax("0.9.2,0.10.2", max_time_s="soon"), r"cannot read 'soon' as a quantity"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_built(project: Path, call: Any, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        call()
+
+    assert list(project.iterdir()) == []
