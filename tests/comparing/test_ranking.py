@@ -176,3 +176,33 @@ def test_comparisons_show_themselves() -> None:
 
     assert "slower" in str(found)
     assert "<table" in found._repr_html_()
+
+
+SUITE = Comparisons(
+    (versus("a", "b", "same", 1.0),),
+    new=(CaseId("added"), CaseId("later")),
+    missing=(CaseId("gone"),),
+    broken=(Failure("error", "import", "bench_x.py cannot be imported: no y"),),
+    notes=("main: with the benchmark files of now",),
+    unstored="the disk is full",
+)
+
+
+def test_what_no_comparison_tells_is_told_beside_them() -> None:
+    assert SUITE.unmatched == ["new: added, later", "missing now: gone"]
+    assert SUITE.asides == [
+        "main: with the benchmark files of now",
+        *SUITE.unmatched,
+        "bench_x.py cannot be imported: no y",
+        "the comparisons were not stored: the disk is full",
+    ]
+    assert Comparisons().asides == []
+
+
+def test_it_is_in_the_document_of_a_suite_and_functions_have_none_of_it() -> None:
+    document = json.loads(json.dumps(SUITE.asdict()))
+
+    assert (document["new"], document["missing"]) == (["added", "later"], ["gone"])
+    assert document["broken"][0]["message"] == "bench_x.py cannot be imported: no y"
+    assert (document["notes"], document["unstored"]) == (["main: with the benchmark files of now"], "the disk is full")
+    assert Comparisons(labels=("a", "b")).asdict().keys() == {"labels", "ranking", "unranked", "comparisons"}

@@ -373,6 +373,13 @@ def test_nothing_can_be_shown_too() -> None:
     assert html(Comparisons()).startswith("<div")
 
 
+def test_what_is_about_no_comparison_is_printed_too() -> None:
+    found = Comparisons((SLOWER,), new=(CaseId("a<b"),), notes=("with the benchmark files of now",))
+
+    assert text(found).endswith("with the benchmark files of now\nnew: a<b")
+    assert "<div style='opacity:.75'>new: a&lt;b</div>" in html(found)
+
+
 # ---- HTML -------------------------------------------------------------------------------------------------------
 
 
