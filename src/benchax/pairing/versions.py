@@ -62,7 +62,8 @@ def compare_ref(
     """Benchmarks as they are now, beside what they were at another commit of this repository.
 
     The other commit is built in a git worktree, which is removed afterwards; its programs then run beside the
-    functions of now, as `compare` does it. The repository is that of the working folder.
+    functions of now, as `compare` does it. The repository is that of the working folder. "Now" is what this process
+    has: benchmark files are read anew, and modules that were imported before an edit are not.
 
     Args:
         ref: a commit, branch or tag: the baseline.
