@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from benchax.auditing import audit as audits
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.recording import RecordedFunction
+from benchax.auditing.recorder import RecordedFunction
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring.inputs import Inputs

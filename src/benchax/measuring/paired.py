@@ -159,7 +159,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, A
             begun = perf_counter_ns()
             for i in _due(block, len(versions), rng):
                 say(f"build of {versions[i].label}", again=True)
-                subjects[i] = _built(request, i, versions[i], facts[i])
+                subjects[i] = _build_shared(request, i, versions[i], facts[i])
             took_ns = perf_counter_ns() - begun
         subjects = {i: replace(subjects[i], inputs=version.inputs) for i, version in enumerate(versions)}
         say("warm-up", again=True)
@@ -319,7 +319,7 @@ def _due(block: int, count: int, rng: random.Random) -> list[int]:
     return rng.sample(due, len(due))
 
 
-def _built(request: PairedRequest, i: int, version: BuildableVersion, facts: dict[str, Any]) -> Subject:
+def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, facts: dict[str, Any]) -> Subject:
     # Each side has a folder, so that the first build of each is a real one, also where both are one program.
     folder = request.programs and str(Path(request.programs, str(i)))
     with share_programs(folder) if folder else nullcontext():
