@@ -17,9 +17,9 @@ from jax.core import Tracer
 
 from benchax.case import Case, make_case
 from benchax.watching import frames
+from benchax.watching.compiles import KINDS, unregister
 from benchax.watching.frames import JaxCall
 from benchax.watching.functions import FunctionLocation, place_of
-from benchax.watching.compiles import KINDS, unregister
 
 MOST_KEPT = 3
 
