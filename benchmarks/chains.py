@@ -232,8 +232,9 @@ def _compiled(
 ) -> Callable[[int], Any]:
     zero = jnp.uint32(0)
     lowered = jax.jit(lambda trips, *operands: _chain(run, trips, *operands)).lower(1, subject.leaves, beside, zero)
-    # XLA:CPU makes one kernel of a small loop, so that ties alone would cost nothing.
-    program = lowered.compile(compiler_options={"xla_disable_hlo_passes": "small-while-loop-hoisting"})
+    # XLA:CPU makes one kernel of a small loop, so that ties alone would cost nothing. The function's own loops stay so.
+    options = {} if costly["while"] else {"xla_disable_hlo_passes": "small-while-loop-hoisting"}
+    program = lowered.compile(compiler_options=options)
     _check(program, costly, copied)
     return lambda trips: program(trips, subject.leaves, beside, zero)
 

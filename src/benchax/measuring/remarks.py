@@ -37,6 +37,7 @@ FOLDED_SHARE = 0.01
 HANDOVER_LIMIT_S = 200e-6
 SLOPE_LIMIT_S = 1e-3
 CONTRADICTION = 1.1
+APART = 1.05
 
 
 @dataclass(frozen=True)
@@ -318,7 +319,7 @@ def one_at_a_time(e: RowEvidence) -> Remark | None:
     """Recorded runs are calls with Python in between; repetitions of the other timers follow without a pause."""
     device = e.summary("device")
     name, resident = next(((n, s) for n in ("in_graph", "loop") if (s := e.summary(n))), ("", None))
-    if not device or not resident or (device.low_s or device.median_s) < CONTRADICTION * resident.median_s:
+    if not device or not resident or (device.low_s or device.median_s) < APART * resident.median_s:
         return None
     return Remark(
         "one-at-a-time",
