@@ -507,6 +507,19 @@ def test_only_what_was_compiled_is_timed_being_built(tmp_path: Path) -> None:
     assert "plan" not in second["sides"][0]
 
 
+def test_a_function_beside_a_program_is_exported_by_the_first_process_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = (Side("then", program=program(sine)), native("now", twice))
+    first, _ = taken(*sides, programs=str(tmp_path))
+    monkeypatch.setattr(paired, "exported", lambda subject: pytest.fail("it is there already"))
+
+    second, _ = taken(*sides, programs=str(tmp_path))
+
+    assert [side["sha256"] for side in second["sides"]] == [side["sha256"] for side in first["sides"]]
+    assert [side["is_program"] for side in second["sides"]] == [True, True]
+
+
 def test_a_folder_of_executables_that_is_a_file_costs_time_and_no_result(tmp_path: Path) -> None:
     (tmp_path / "programs").write_bytes(b"")
 
