@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
@@ -53,8 +53,12 @@ class Worker:
 
 
 class Keeper:
-    def __init__(self, start: Start = "auto", preload: Sequence[str] = ()) -> None:
-        """Starts the zygote, which imports `preload` before anything else, and does not wait for it."""
+    def __init__(self, start: Start, preload: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Starts the zygote, which imports `preload` before anything else, and does not wait for it.
+
+        Args:
+            environ: variables that it has on top of those of this process.
+        """
         self.workers: dict[int, Worker] = {}
         self.replies: list[dict[str, Any]] = []
         self.count = 0
@@ -68,7 +72,7 @@ class Keeper:
                 stdout=subprocess.DEVNULL,
                 stderr=self.errors,
                 # OpenBLAS would start threads, with which a process must not be forked. Each job brings its own value.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                env={**os.environ, **environ, "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
             )
 

@@ -15,20 +15,18 @@ import atexit
 import contextlib
 import os
 import pickle
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchax.environment import FLAG_PREFIXES, FLAGS
 from benchax.errors import UsageError
 from benchax.executors import pickling
 from benchax.executors.channel import Closed, Garbled
 from benchax.executors.conversation import Conclusion, Conversation
 from benchax.executors.jobs import Ended, Job, no_listener
 from benchax.executors.keeper import CannotStart, Keeper, Start, Worker
+from benchax.executors.state import capture_state, check_environ, check_jax_config, start_flags
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
@@ -49,14 +47,28 @@ class Pool:
         start: "spawn" starts workers without forking, as it is done where forking is not possible.
         preload: modules that every worker is to have imported, once for all where they are forked. They must start
             neither threads nor a backend.
+        environ: environment variables that its workers have on top of those of this process, from their start on.
+        jax_config: settings of JAX likewise, by name, as `jax.config.update` takes them. This process keeps its own.
+
+    Raises:
+        UsageError: a variable or a setting cannot be (`state.py`).
     """
 
     def __init__(
-        self, *, warm: bool = True, reuse: bool = True, start: Start = "auto", preload: Sequence[str] = ()
+        self,
+        *,
+        warm: bool = True,
+        reuse: bool = True,
+        start: Start = "auto",
+        preload: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        jax_config: Mapping[str, Any] | None = None,
     ) -> None:
         self.warm = warm
         self.reuse = reuse
         self.preload = tuple(preload)
+        self.environ = check_environ(environ or {})
+        self.jax_config = check_jax_config(jax_config or {})
         self.how: Start = start
         self._lock = threading.Lock()
         self._keeper: Keeper | None = None
@@ -148,7 +160,7 @@ class Pool:
     ) -> Conclusion:
         assert self._keeper is not None
         conversation = Conversation(self._keeper, worker, job, on_message)
-        conversation.begin(sections, _state())
+        conversation.begin(sections, self._state())
         conclusion = conversation.finish()
         if conclusion.doubt or not self.reuse:
             self._has_killed = self._has_killed or bool(conclusion.doubt)
@@ -156,6 +168,9 @@ class Pool:
         else:
             self._keeper.sweep()
         return conclusion
+
+    def _state(self) -> dict[str, Any]:
+        return capture_state(self.environ, self.jax_config)
 
     def _discard(self, worker: Worker) -> None:
         assert self._keeper is not None
@@ -170,7 +185,7 @@ class Pool:
         if len(self._ready) >= count:
             return
         if self._keeper is None:
-            self._keeper = Keeper(self.how, self.preload)
+            self._keeper = Keeper(self.how, self.preload, self.environ)
         wanted = max(2, count) if self._has_killed and self.reuse else count
         new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
         if self.warm:
@@ -182,7 +197,7 @@ class Pool:
         assert self._keeper is not None
         conversations = [Conversation(self._keeper, worker, _WARM_UP) for worker in workers]
         for conversation in conversations:
-            conversation.begin([pickling.dumps(sorted(self._modules))], _state())
+            conversation.begin([pickling.dumps(sorted(self._modules))], self._state())
         conclusions = [conversation.finish() for conversation in conversations]
         if stale := next((c.doubt for c in conclusions if c.is_stale), ""):
             raise CannotStart(f"a worker process could not begin: {stale}")
@@ -194,7 +209,7 @@ class Pool:
 
     def _drop_what_does_not_serve(self) -> None:
         """Workers that have ended while they waited, or that were born under other conditions than those of now."""
-        flags, settings = _start_flags(), jax_settings()
+        flags, settings = start_flags(), jax_settings()
         if self._keeper is not None and self._conditions not in (None, (flags, settings)):
             if self._conditions[0] == flags:
                 for worker in list(self._ready):
@@ -225,6 +240,12 @@ class Pool:
             keeper.abandon()
 
 
+def spawned_pool(environ: Mapping[str, str] | None = None, jax_config: Mapping[str, Any] | None = None) -> Pool:
+    """A pool that gives each job an interpreter of its own, in which JAX has read these variables and settings and done
+    nothing yet. For what holds from the start of a process on: flags of XLA, the number of devices, dispatch."""
+    return Pool(start="spawn", warm=False, reuse=False, environ=environ, jax_config=jax_config)
+
+
 def shared_pool(warm: bool = True) -> Pool:
     """The pool of this program: the workers of one call serve the next. With `warm=False` one that gives each job a
     process in which JAX has done nothing yet. Closed at exit."""
@@ -253,27 +274,6 @@ def _pickled(job: Job) -> list[Any]:
             "give inputs as specs (f32[8,128]) or as a function that makes them, the function itself in place of what "
             "was compiled of it, and open files, locks and connections inside the function",
         ) from error
-
-
-def _state() -> dict[str, Any]:
-    """What is to be in the worker as it is here, for the length of a job."""
-    try:
-        folder = str(Path.cwd())
-    except OSError:  # it was removed
-        folder = ""
-    return {
-        "environ": dict(os.environ),
-        "paths": [path for path in sys.path if isinstance(path, str)],
-        "folder": folder,
-        "arguments": list(sys.argv),
-        "settings": jax_settings(),
-    }
-
-
-def _start_flags() -> dict[str, str]:
-    """Environment variables that are read once, when a process or its libraries start."""
-    prefixes = (*FLAG_PREFIXES, "PYTHON", "LD_", "OPENBLAS_", "MKL_")
-    return {name: value for name, value in os.environ.items() if name in FLAGS or name.startswith(prefixes)}
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -4,8 +4,8 @@ Reads one job after the other from its connection, runs it, answers. What the us
 pipe and can never be taken for an answer. Ctrl-C is left to the program, which ends this process: two tracebacks would
 say the same.
 
-Before each job the state that a program shares with everything it calls is set to what it is in the program that sent
-the job: environment variables, working directory, import paths, settings of JAX.
+Before each job the state that a program shares with everything it calls is set to what the program that sent the job
+wants (`state.py`).
 
 After each job it notes which modules came with it, and before the next one looks whether their files have changed.
 It would otherwise measure the code of yesterday: whoever edits a file and measures again expects the new one.
@@ -38,8 +38,8 @@ import numpy as np
 
 from benchax.executors import arrays, blas, pickling, process_tree
 from benchax.executors.channel import Channel, Closed, Message
+from benchax.executors.state import restore_state
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.jax_settings import apply_settings
 from benchax.model import Failure
 
 BOOT = (
@@ -168,7 +168,7 @@ class Running:
 
     def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
         try:
-            _take_over_state(message.document)
+            restore_state(message.document)
             entry = _entry(message.document["entry"])
             argument = pickling.loads(message.sections[0], message.sections[1:])
             document, results = entry(argument, self.say)
@@ -191,16 +191,6 @@ def _packed(document: dict[str, Any], results: Sequence[Any]) -> tuple[dict[str,
     pairs = [arrays.described(result) for result in results]
     text = json.dumps(document).encode("ascii")
     return {"arrays": [description for description, _ in pairs]}, [text, *(content for _, content in pairs)]
-
-
-def _take_over_state(given: dict[str, Any]) -> None:
-    os.environ.clear()
-    os.environ.update(given["environ"])
-    sys.argv[:] = given["arguments"]
-    sys.path[:] = given["paths"]
-    with contextlib.suppress(OSError):  # it may have been removed; then the program is nowhere either
-        os.chdir(given["folder"])
-    apply_settings(given["settings"])
 
 
 def _failure(error: BaseException, stage: str) -> Failure:

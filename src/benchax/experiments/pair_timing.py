@@ -45,8 +45,8 @@ def time_pairs(
         else:
             paired_runs.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = paired_run
     for settings, group in paired_runs.items():
-        with under(dict(settings)):  # the workers are started with them
-            settled = session.compared(list(group.values()), effort, _steps(tell))
+        with session.fresh_processes(dict(settings)) as start:
+            settled = session.compared(list(group.values()), effort, _steps(tell), start)
         for name, comparisons in zip(group, settled, strict=True):
             found[name] = next(c for c in comparisons if c.metric == "run")
     return found

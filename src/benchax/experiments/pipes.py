@@ -12,7 +12,6 @@ core, a limit of a container).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +22,6 @@ import numpy as np
 from benchax.case import Case, make_case
 from benchax.environment import capture, jax_facts
 from benchax.errors import NotAvailable
-from benchax.executors import pickling
 from benchax.experiments.lab import BASELINE, quiet
 from benchax.experiments.parsing import value_of
 from benchax.experiments.recordings import seen_idle
@@ -39,7 +37,7 @@ from benchax.experiments.variants.pipeline import (
     curve,
     tried_in_worker,
 )
-from benchax.experiments.variants.sharding import cores, front, pretend, time_calls
+from benchax.experiments.variants.sharding import cores, front, time_calls
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
@@ -50,7 +48,6 @@ from benchax.options import resolve
 from benchax.results.experiment import Experiment, VariantRow
 from benchax.units import number, percent, size
 
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 TRIAL_S = 0.2
 MOST_SLOWDOWN = 1.2
 """Fake devices that slow one another down further than this stand for no devices."""
@@ -59,11 +56,9 @@ UNTIMED = ("not timed:", "each reading is so like the one before it that their m
 WHOLE = "the whole batch through all stages on one device"
 
 
-def try_pipeline(argument: tuple[bytes, int, int], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
-    content, count, seed = argument
-    pretend(count)
-    os.environ["XLA_FLAGS"] = f"{os.environ['XLA_FLAGS']} {ONE_THREAD}".strip()
-    piped: Piped = pickling.loads(content)
+def try_pipeline(argument: tuple[Piped, int], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
+    piped, seed = argument
+    count = len(piped.stages)
     say("inputs")
     inputs = make_inputs(piped.case, seed)
     is_fake, there = jax.default_backend() == "cpu", len(jax.devices())

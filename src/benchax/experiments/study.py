@@ -139,7 +139,7 @@ def look_at_all(
 
 @contextmanager
 def under(settings: Mapping[str, Any]) -> Iterator[None]:
-    """With these settings of JAX, for a while; also what a worker that starts meanwhile is given."""
+    """With these settings of JAX, for a while: for what is made in this process, such as inputs in float64."""
     before = {name: getattr(jax.config, name) for name in settings}
     try:
         for name, value in settings.items():

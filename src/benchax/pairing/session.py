@@ -9,13 +9,14 @@ process what varies from process to process could not be told from a change.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
+from typing import Any
 
 from benchax.comparing.judging import confirmed
 from benchax.executors.pool import Pool
@@ -88,14 +89,17 @@ def quiet(step: SessionStep) -> None:
 
 
 @contextmanager
-def fresh_processes() -> Generator[Start, None, None]:
+def fresh_processes(jax_config: Mapping[str, Any] | None = None) -> Generator[Start, None, None]:
     """What starts one process after the other, each for as long as its context lasts.
+
+    Args:
+        jax_config: settings of JAX that they have on top of those of this process.
 
     They are forks of one process that has imported JAX and run nothing of it: 10 ms in place of 1 s. Backend,
     executables and buffers are each one's own, behind paddings of random size. Forks scatter as far as processes of a
     new Python do, and those of one parent do not lean to one side (benchmarks/forks.py).
     """
-    with Pool(preload=PRELOAD) as pool:
+    with Pool(preload=PRELOAD, jax_config=jax_config) as pool:
 
         @contextmanager
         def start() -> Generator[Pool, None, None]:

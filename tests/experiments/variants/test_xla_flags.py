@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments.variants.xla_flags import Flags
+from benchax.experiments.variants.xla_flags import Flags, looked_at
+from benchax.options import resolve
 
 CASE = make_case(lambda x: jnp.tanh(x @ x).sum(), ("f32[32,32]",))
 
@@ -31,6 +32,19 @@ def test_an_unknown_flag_ends_a_process_that_was_there_for_it() -> None:
     assert found.status == "failed"
     assert found.reason == "crashed in start: XLA ended the process: Unknown flag in XLA_FLAGS: --xla_no_such_flag=1"
     assert os.environ.get("XLA_FLAGS") == before
+
+
+def test_a_look_leaves_the_environment_of_this_process_as_it_is_also_while_it_runs(monkeypatch) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    seen: list[str | None] = []
+    flags = "--xla_backend_optimization_level=0"
+
+    found = looked_at(CASE, flags, resolve(), lambda stage: seen.append(os.environ.get("XLA_FLAGS")))
+
+    assert found.environment is not None
+    assert len(seen) > 1
+    assert set(seen) == {None}
+    assert list(found.seen) == [flags]
 
 
 def test_known_flags_are_looked_at_and_compared(monkeypatch) -> None:

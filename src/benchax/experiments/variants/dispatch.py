@@ -7,21 +7,17 @@ as late as the result, XLA ran it on the calling thread anyway, as it does with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import jax
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.executors.isolated import Isolated
-from benchax.executors.pool import Pool
+from benchax.executors.pool import spawned_pool
 from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.processes import Condition, pairs
 from benchax.experiments.variant_rows import add_comparison, failed_row
-from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Comparison, Measurement, Options
 from benchax.options import resolve
 from benchax.pairing.process_pairs import compared as by_pairs
@@ -35,19 +31,8 @@ ASYNC, SYNC = Condition("asynchronous", {SETTING: True}), Condition("synchronous
 
 def alone(case: Case, condition: Condition, options: Options) -> Measurement:
     """A measurement in a process of its own, born under that condition."""
-    with _set(condition.settings[SETTING]), Pool(start="spawn", warm=False, reuse=False) as pool:
+    with spawned_pool(condition.environ, condition.settings) as pool:
         return Isolated(pool=pool).run(case, options, run_id="", progress=lambda stage, share: None)
-
-
-@contextmanager
-def _set(value: bool) -> Iterator[None]:
-    """What this program starts meanwhile has that setting. Its own backend has read it long before."""
-    before = jax_settings()[SETTING]
-    jax.config.update(SETTING, value)
-    try:
-        yield
-    finally:
-        jax.config.update(SETTING, before)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from benchax.comparing.judging import ComparisonContext, confirmed, timed
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Ended, Job
-from benchax.executors.pool import Pool
+from benchax.executors.pool import spawned_pool
 from benchax.experiments.base import PreparedVariant, Tell
 from benchax.experiments.variant_rows import failed_row, speedup
 from benchax.measuring import program as programs
@@ -59,7 +59,7 @@ def start_process(case: Case, folder: str, options: Options) -> dict[str, Any]:
         memory_limit_bytes=options.memory_limit_bytes,
         name=f"the start of {case.id.label!r}",
     )
-    with Pool(start="spawn", warm=False, reuse=False) as pool:
+    with spawned_pool() as pool:
         ended: Ended = pool.run(job)
     if ended.document is None:
         raise Unfinished(ended.failure or Failure("crashed", ended.stage, "the process gave no answer"))

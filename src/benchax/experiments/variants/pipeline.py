@@ -19,15 +19,12 @@ from typing import Any
 from benchax.case import Case
 from benchax.discovery import literal
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors import pickling
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
-from benchax.executors.pool import Pool
 from benchax.experiments import parsing
 from benchax.experiments.base import PreparedVariant, Tell
 from benchax.experiments.variant_rows import failed_row, refused_row
-from benchax.experiments.variants.sharding import MOST_DEVICES
-from benchax.measuring.diagnosis import diagnose
+from benchax.experiments.variants.sharding import MOST_DEVICES, pool_with_devices
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Failure, Options
 from benchax.options import resolve
@@ -35,6 +32,8 @@ from benchax.results.experiment import Curve, Point, VariantRow
 
 ENTRY = "benchax.experiments.pipes:try_pipeline"
 TITLE = "micro-batches through stages on a device each"
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+"""So that one fake device is about one core."""
 MICRO_BATCHES = (1, 2, 4, 8)
 
 Stage = Callable[[Any], Any]
@@ -172,18 +171,14 @@ def checked_numbers(said: str, numbers: Any) -> tuple[int, ...]:
 
 def tried_in_worker(piped: Piped, options: Options, tell: Tell) -> Told | Failure:
     """What the worker tells; or why it cannot."""
-    try:
-        content = pickling.dumps(piped)
-    except Exception as error:  # whatever a stage holds that cannot travel
-        return diagnose(error, "start")
     job = Job(
         ENTRY,
-        (content, len(piped.stages), options.seed),
+        (piped, options.seed),
         limits=lambda stage: limit(stage, options),
         memory_limit_bytes=options.memory_limit_bytes,
         name=f"the {piped.case.id.label!r}",
     )
-    with Pool(start="spawn", warm=False, reuse=False) as pool:
+    with pool_with_devices(len(piped.stages), ONE_THREAD) as pool:
         ended = pool.run(job, lambda message: tell(message["stage"]))
     return ended.document or ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
 

@@ -35,10 +35,9 @@ from benchax.artifacts.counts import counts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors import pickling
 from benchax.executors.isolated import limit
 from benchax.executors.jobs import Job
-from benchax.executors.pool import Pool
+from benchax.executors.pool import Pool, spawned_pool
 from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.experiments.recordings import seen_communication
@@ -102,12 +101,12 @@ class Sharded:
     ) -> Curve | VariantRow:
         job = Job(
             ENTRY,
-            (pickling.dumps(case), plan, shapes, options.seed),
+            (case, plan, shapes, options.seed),
             limits=lambda stage: limit(stage, options),
             memory_limit_bytes=options.memory_limit_bytes,
             name=f"the meshes of {case.id.label!r}",
         )
-        with Pool(start="spawn", warm=False, reuse=False) as pool:
+        with pool_with_devices(max(map(math.prod, shapes))) as pool:
             ended = pool.run(job, lambda message: tell(message["stage"]))
         if ended.document is None:
             failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
@@ -122,6 +121,13 @@ class Sharded:
         if "why" in told:
             return Point(math.prod(shape), label, None, facts=(("not available:", told["why"]),))
         return Point(math.prod(shape), label, *told["time"], facts=tuple(map(tuple, told["facts"])))
+
+
+def pool_with_devices(count: int, flags: str = "") -> Pool:
+    """A pool whose processes have so many devices, fake ones if the backend is the CPU; `flags` of XLA on top."""
+    # The flag says the same as the setting in an older way, and JAX takes no two answers.
+    usual = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
+    return spawned_pool({"XLA_FLAGS": f"{usual} {flags}".strip()}, {"jax_num_cpu_devices": count})
 
 
 def _shape(word: str, is_mesh: bool) -> Shape | None:
@@ -180,11 +186,9 @@ def _sentence(plan: ShardingPlan, told: Mapping[str, Any]) -> str:
 
 
 def try_meshes(
-    argument: tuple[bytes, ShardingPlan, tuple[Shape, ...], int], say: Callable[..., None]
+    argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say: Callable[..., None]
 ) -> tuple[dict[str, Any], list[Any]]:
-    content, plan, shapes, seed = argument
-    pretend(max(map(math.prod, shapes)))
-    case: Case = pickling.loads(content)
+    case, plan, shapes, seed = argument
     say("inputs")
     is_fake, found = jax.default_backend() == "cpu", list[dict[str, Any]]()
     with without_cache():
@@ -200,13 +204,6 @@ def try_meshes(
             except Exception as error:
                 found.append({"why": diagnose(error, "mesh").message})
     return {"meshes": found, "is_fake": is_fake, "devices": len(jax.devices()), "cores": cores()}, []
-
-
-def pretend(devices: int) -> None:
-    """Gives the CPU so many devices. To be called before the backend starts, as reviving any array does."""
-    # The flag says the same in an older way, and JAX takes no two answers.
-    os.environ["XLA_FLAGS"] = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
-    jax.config.update("jax_num_cpu_devices", devices)
 
 
 def cores() -> int:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.pool import Pool
+from benchax.executors.pool import spawned_pool
 from benchax.experiments import variant_rows
 from benchax.experiments.base import Observation, PreparedVariant, Tell
 from benchax.experiments.processes import Condition, pairs
@@ -31,22 +30,8 @@ XLA_FLAGS = "XLA_FLAGS"
 
 def looked_at(case: Case, flags: str, options: Options, tell: Tell) -> Study:
     """A look at the case in a process that is born with these flags."""
-    with with_env(flags), Pool(start="spawn", warm=False, reuse=False) as pool:
+    with spawned_pool({XLA_FLAGS: flags}) as pool:
         return study(pool, [StudySide(flags, case)], options, tell)
-
-
-@contextmanager
-def with_env(flags: str) -> Iterator[None]:
-    """What this program starts meanwhile has these flags; this program has read its own long before."""
-    before = os.environ.get(XLA_FLAGS)
-    os.environ[XLA_FLAGS] = flags
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[XLA_FLAGS]
-        else:
-            os.environ[XLA_FLAGS] = before
 
 
 @dataclass(frozen=True)
