@@ -21,10 +21,10 @@ from kernels import TURNS, data, kernel
 from report import header, load, note, table
 
 from benchax.case import Case
-from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
-from benchax.measuring.paired import ENTRY, PairedRequest, Side
-from benchax.model import CaseId
+from benchax.measuring.paired import PairedRequest, Side
+from benchax.model import CaseId, Failure
+from benchax.pairing.paired_run import take_blocks
 
 KINDS = ("fork", "new process")
 Ratios = dict[tuple[str, str], list[list[float]]]
@@ -40,8 +40,9 @@ def one_process(pool: Pool, kernels: list[str], order: random.Random) -> dict[st
     found: dict[str, float] = {}
     for name in order.sample(kernels, len(kernels)):
         sides = (side("a", name), side("b", name))
-        ended = pool.run(Job(ENTRY, PairedRequest(sides, order_seed=order.randrange(2**31))))
-        ns = ended.arrays[0]
+        answer = pool.call(take_blocks, PairedRequest(sides, order_seed=order.randrange(2**31)))
+        assert not isinstance(answer, Failure), answer
+        ns = answer[1][0]
         found[name] = float(np.median(np.log(ns[:, :, 1] / ns[:, :, 0])))
     return found
 

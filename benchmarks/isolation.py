@@ -27,19 +27,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from calling import call
 from report import busy_neighbour, header, load, note, table
 
-from benchax.executors.jobs import Ended, Job
+from benchax.executors.limits import CallLimits
 from benchax.executors.pool import Pool
+from benchax.model import Failure
 
 OVERSHOOT_S, OVERSHOOT_SHARE, NEXT_S = 0.05, 0.05, 0.1
 LIMITS_S = (0.1, 0.5, 2.0)
-ENTRY = "isolation:call"
-
-
-def call(function: Callable[..., Any], say: Callable[..., None]) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """The entry in the worker."""
-    return {}, (function(say),)
 
 
 def small(say: Callable[..., None]) -> Any:
@@ -79,13 +75,14 @@ class Stopwatch:
             self.run_at = perf_counter()
 
 
-def do(pool: Pool, function: Callable[..., Any], limit_s: float = 60.0) -> tuple[Ended, float, float]:
-    """The end, the seconds in all, the seconds from the announcement of "run" on."""
+def do(pool: Pool, function: Callable[..., Any], limit_s: float = 60.0) -> tuple[Any, float, float]:
+    """The answer, the seconds in all, the seconds from the announcement of "run" on."""
     watch = Stopwatch()
     begun = perf_counter()
-    ended = pool.run(Job(ENTRY, function, lambda stage: limit_s if stage == "run" else 60.0), watch.listen)
+    limits = CallLimits(lambda stage: limit_s if stage == "run" else 60.0)
+    answer = pool.call(call, function, limits, on_message=watch.listen)
     over = perf_counter()
-    return ended, over - begun, over - watch.run_at
+    return answer, over - begun, over - watch.run_at
 
 
 def new_python() -> float:
@@ -107,8 +104,9 @@ def rounds(count: int) -> tuple[dict[tuple[str, float], list[float]], dict[str, 
             for limit_s in LIMITS_S:
                 for name, function in STUCK.items():
                     pool.prepare()  # as a grid does it when nothing is timed
-                    ended, _, running_s = do(pool, function, limit_s)
-                    assert getattr(ended.failure, "kind", None) == "timeout", ended
+                    answer, _, running_s = do(pool, function, limit_s)
+                    assert isinstance(answer, Failure), answer
+                    assert answer.kind == "timeout", answer
                     late[name, limit_s].append(running_s - limit_s)
                     jobs["next job after a kill, on the standby"].append(_checked(pool, small))
                     jobs["the same job on a used worker"].append(_checked(pool, small))
@@ -119,8 +117,8 @@ def rounds(count: int) -> tuple[dict[tuple[str, float], list[float]], dict[str, 
 
 
 def _checked(pool: Pool, function: Callable[..., Any]) -> float:
-    ended, elapsed_s, _ = do(pool, function)
-    assert ended.failure is None, ended.failure
+    answer, elapsed_s, _ = do(pool, function)
+    assert not isinstance(answer, Failure), answer
     return elapsed_s
 
 

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from benchax.executors.pool import Ended, Job
+from benchax.executors.answers import pack, unpack
+from benchax.executors.conversation import Listener, ignore
+from benchax.executors.limits import UNLIMITED, CallLimits
+from benchax.executors.task import A, R, Task
+from benchax.grids.cell import CellRequest
 from benchax.grids.grid import defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult
 from benchax.grids.running import GridRun
 from benchax.model import Failure
 
-Listener = Callable[[dict[str, Any]], None]
-
 
 class HerePool:
-    """Runs jobs in this process, at once; what crosses the process boundary as JSON is JSON here too.
+    """Calls tasks in this process, at once; what crosses the process boundary as JSON is JSON here too.
 
     Args:
-        endings: for cells by function name: a failure that the job ends with after its `after`-th announcement, or an
+        endings: for cells by function name: a failure that the call ends with after its `after`-th announcement, or an
             exception to raise.
     """
 
     def __init__(self, endings: Mapping[str, Failure | BaseException] | None = None, after: int = 0) -> None:
         self.endings = endings or {}
         self.after = after
-        self.jobs: list[Job] = []
+        self.requests: list[CellRequest] = []
+        self.limits: list[CallLimits] = []
         self.prepared = 0
 
     def prepare(self) -> None:
         self.prepared += 1
 
-    def run(self, job: Job, on_message: Listener = lambda message: None) -> Ended:
-        self.jobs.append(job)
-        ending = self.endings.get(getattr(job.argument, "function", ""))
+    def call(
+        self,
+        task: Task[A, R],
+        argument: A,
+        limits: CallLimits = UNLIMITED,
+        *,
+        shows_output: bool = True,
+        on_message: Listener = ignore,
+    ) -> R | Failure:
+        if isinstance(argument, CellRequest):
+            self.requests.append(argument)
+            self.limits.append(limits)
+        ending = self.endings.get(getattr(argument, "function", ""))
         said = 0
 
         def say(stage: str, **facts: Any) -> None:
@@ -46,20 +58,19 @@ class HerePool:
             said += 1
             on_message(json.loads(json.dumps({"stage": stage, **facts})))
 
-        module, _, function = job.entry.partition(":")
         try:
-            document, arrays = getattr(importlib.import_module(module), function)(job.argument, say)
+            value = task(argument, say)
         except _End:
             if isinstance(ending, BaseException):
                 raise ending from None
             assert ending is not None
-            return Ended(None, failure=ending, stage=ending.stage)
-        return Ended(json.loads(json.dumps(document)), tuple(arrays))
+            return ending
+        return unpack([memoryview(section).cast("B") for section in pack(value, task.returns)], task.returns)
 
     @property
     def cells(self) -> list[str]:
         """The functions of the cells that were run, in order."""
-        return [job.argument.function for job in self.jobs if job.argument is not None]
+        return [request.function for request in self.requests]
 
 
 class _End(BaseException):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchax.codec import Json
+from benchax.executors.task import Say, task
 from benchax.experiments.variants import sharding
 
-ENTRY = "meshes_by_hand:try_recorded"
 
-
-def try_recorded(argument: Any, say: Any) -> tuple[dict[str, Any], list[Any]]:
+@task
+def try_recorded(argument: Any, say: Say) -> Json:
     """In the worker."""
     tried = sharding._try_mesh
     sharding.time_calls = lambda call: (1.0, 0.5, 2.0)

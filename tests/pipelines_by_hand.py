@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchax.codec import Json
+from benchax.executors.task import Say, task
 from benchax.experiments import pipes
 
-ENTRY = "pipelines_by_hand:try_unhindered"
 
-
-def try_unhindered(argument: Any, say: Any) -> tuple[dict[str, Any], list[Any]]:
+@task
+def try_unhindered(argument: Any, say: Say) -> Json:
     """In the worker."""
     pipes.skip_reason_of = lambda devices, cores, slowdown: ""
     return pipes.try_pipeline(argument, say)

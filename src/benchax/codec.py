@@ -1,6 +1,7 @@
 """Measurement to JSON and back, without loss. The only place that knows the format of a document.
 
-Used for the answers of workers, the document column of the database and the exports. A document is strict JSON in
+Used for the document column of the database and the exports; answers of workers are made by the same rules, from the
+annotation of the task (`encode_value`). A document is strict JSON in
 ASCII: one object, `{"benchax": FORMAT, "case": {...}, ...}`, whose keys are the names of the fields in `model.py`.
 A field that equals its default is left out. What JSON has no word for is an object with one key:
 
@@ -25,7 +26,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple, NoReturn, Union, cast
+from typing import Any, Literal, NamedTuple, NewType, NoReturn, Union, cast
 
 from benchax.errors import FormatError
 from benchax.model import Comparison, Measurement, Opaque
@@ -120,6 +121,40 @@ def decode_params(text: str) -> tuple[tuple[str, Any], ...]:
     return _PARAMS.decode(json.loads(text)) if text != "[]" else ()
 
 
+Json = NewType("Json", dict[str, Any])
+"""A document that is JSON as it stands; nothing of it is looked at."""
+
+
+def encode_value(value: Any, hint: Any) -> Any:
+    """`value` as `json.dumps` takes it, by the annotation `hint`: any dataclass, and what these are made of. For
+    messages between processes of one benchax; without a version.
+
+    Raises:
+        TypeError: it holds something that its annotation does not allow.
+    """
+    return _converter(hint).encode(value)
+
+
+def decode_value(document: object, hint: Any) -> Any:
+    """Inverse of `encode_value`.
+
+    Raises:
+        FormatError: the document is not what `encode_value` makes of such a value.
+    """
+    try:
+        return _converter(hint).decode(document)
+    except _Mismatch as mismatch:
+        raise FormatError(f"a message is damaged: {mismatch}", mismatch.expected) from mismatch
+
+
+def leave_as_it_is(kind: type) -> None:
+    """Values annotated as `kind` stay what they are in a document; who writes it knows what to do with them."""
+    _LEFT.add(kind)
+
+
+_LEFT = set[type]()
+
+
 def _check_version(document: object) -> None:
     expected = f'an object with "{VERSION_KEY}": {FORMAT}'
     if not isinstance(document, dict):
@@ -172,6 +207,10 @@ def _converter(hint: Any) -> _Converter:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return _Converter(_encode_any, _decode_any)
+    if hint is types.NoneType:
+        return _literal((None,))
+    if hint is Json or hint in _LEFT:
+        return _left(dict if hint is Json else hint)
     if hint in _SCALARS:
         return _scalar(hint)
     if dataclasses.is_dataclass(hint):
@@ -182,6 +221,8 @@ def _converter(hint: Any) -> _Converter:
         return _optional(arguments)
     if origin is tuple:
         return _sequence(arguments[0]) if arguments[-1] is ... else _fixed(arguments)
+    if origin is list:
+        return _list(arguments[0])
     if origin is not None and issubclass(origin, Mapping):
         return _mapping(arguments[1])
     raise TypeError(f"benchax.codec has no rule for the annotation {hint}; write one beside the others")
@@ -240,6 +281,21 @@ def _sequence(hint: Any) -> _Converter:
         return tuple(_decode_at(f"[{i}]", item, v) for i, v in enumerate(values))
 
     return _Converter(encode, decode)
+
+
+def _list(hint: Any) -> _Converter:
+    """A list where the class says list: of what is filled while it is made."""
+    encode, decode = _sequence(hint)
+    return _Converter(encode, lambda json_value: list(decode(json_value)))
+
+
+def _left(kind: type) -> _Converter:
+    def decode(json_value: Any) -> Any:
+        if not isinstance(json_value, kind):
+            raise _Mismatch(json_value, f"an object of the type {kind.__name__}")
+        return json_value
+
+    return _Converter(lambda value: value, decode)
 
 
 def _all_plain(values: Any) -> bool:

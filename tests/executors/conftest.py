@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
+from executors.entries import call
 
-from benchax.executors.jobs import Job
+from benchax.executors.conversation import ignore
+from benchax.executors.limits import CallLimits
 from benchax.executors.pool import Pool
+from benchax.model import Failure
 
-ENTRY = "executors.entries:call"
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call of a test's function ended."""
+
+    document: dict[str, Any] | None
+    arrays: tuple[np.ndarray, ...] = ()
+    failure: Failure | None = None
 
 
-def job(function: Callable[..., Any], **options: Any) -> Job:
+def ask(
+    pool: Pool,
+    function: Callable[..., Any],
+    on_message: Callable[[dict[str, Any]], None] = ignore,
+    *,
+    limits: Callable[[str], float | None] = lambda stage: 20.0,
+    total_s: float | None = None,
+    memory_limit_bytes: int | None = None,
+    name: str = "the function",
+) -> Ended:
     """`function(say)` in a worker, with 20 seconds for each stage unless `limits` say otherwise."""
-    return Job(ENTRY, function, **({"limits": lambda stage: 20.0} | options))
+    permitted = CallLimits(limits, total_s, memory_limit_bytes)
+    answer = pool.call(call, function, permitted, name=name, on_message=on_message)
+    return Ended(None, failure=answer) if isinstance(answer, Failure) else Ended(*answer)
 
 
 def within(**limits: float) -> Callable[[str], float]:

@@ -1,11 +1,17 @@
-"""What workers run for the tests: imported there by name, as benchax's own entries are."""
+"""The task of the tests: imported in workers by its name, as benchax's own tasks are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 
-def call(function: Callable[..., Any], say: Callable[..., None]) -> Any:
+from benchax.codec import Json
+from benchax.executors.task import Say, task
+
+
+@task
+def call(function: Callable[[Say], Any], say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
     """A function of a test travels by value, since no other process can import the test."""
     return function(say)

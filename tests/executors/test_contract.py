@@ -16,7 +16,8 @@ import pytest
 
 from benchax.case import Case, make_case
 from benchax.executors import conversation, executor_for
-from benchax.executors.isolated import Executor, Inline, Isolated, limit
+from benchax.executors.isolated import Executor, Inline, Isolated
+from benchax.executors.limits import stage_limit
 from benchax.executors.pool import Pool
 from benchax.measuring.engine import quiet
 from benchax.model import Measurement
@@ -254,5 +255,5 @@ def test_a_case_beyond_its_memory_becomes_a_row(isolated: Isolated) -> None:
 def test_sampling_may_take_what_its_options_grant_on_top(stage: str, expected: float) -> None:
     options = replace(DEFAULTS, timeout_s=2.0, max_time_s=3.0, max_warmup_s=5.0)
 
-    assert limit(stage, options) == expected
-    assert limit(stage, replace(options, timeout_s=None)) is None
+    assert stage_limit(stage, options) == expected
+    assert stage_limit(stage, replace(options, timeout_s=None)) is None

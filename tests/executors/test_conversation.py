@@ -6,7 +6,7 @@ import pytest
 
 from benchax.executors import conversation
 from benchax.executors.conversation import Budget
-from benchax.executors.jobs import Job
+from benchax.executors.limits import CallLimits
 
 
 class Clock:
@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def budget(total_s: float | None = None) -> Budget:
     limits = {"trace": 2.0, "run": 3.0}
-    return Budget(Job("a:b", None, limits=limits.get, total_s=total_s))
+    return Budget(CallLimits(limits.get, total_s))
 
 
 def test_a_stage_without_a_limit_never_ends(clock: Clock) -> None:

@@ -8,7 +8,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 import psutil
 import pytest
-from executors.conftest import ENTRY, answer, job, strays, within
+from executors import entries
+from executors.conftest import answer, ask, strays, within
 
 from benchax.executors import conversation, zygote
 from benchax.executors import pool as pools
-from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool, shared_pool
+from benchax.executors.task import task
+from benchax.model import Failure
 
 pytestmark = pytest.mark.serial
 
@@ -42,14 +43,14 @@ def who() -> Callable[[Say], Any]:
 
 
 def pid_of(pool: Pool) -> int:
-    ended = pool.run(job(who()))
+    ended = ask(pool, who())
     assert ended.document is not None, ended.failure
     return ended.document["pid"]
 
 
 def told(pool: Pool, ask: Callable[[], Any]) -> Any:
     """What `ask` returns in a worker."""
-    ended = pool.run(job(lambda say: ({"answer": ask()}, ())))
+    ended = ask(pool, lambda say: ({"answer": ask()}, ()))
     assert ended.document is not None, ended.failure
     return ended.document["answer"]
 
@@ -109,7 +110,7 @@ def test_preparing_makes_a_standby_that_takes_over(pool: Pool) -> None:
     first, standby = (worker.pid for worker in pool._ready)
 
     assert pid_of(pool) == first
-    pool.run(job(lambda say: os._exit(1)))
+    ask(pool, lambda say: os._exit(1))
 
     assert pid_of(pool) == standby
     assert len(pool._ready) == 1  # nothing is started beside a job
@@ -147,11 +148,11 @@ def test_the_death_of_the_zygote_is_told(pool: Pool) -> None:
         while True:
             pass
 
-    failure = pool.run(job(forever), kill).failure
+    failure = ask(pool, forever, kill).failure
 
     assert failure is not None
     assert failure.message == "the process that keeps the workers was killed in run"
-    assert pool.run(job(answer)).document == {"n": 3}
+    assert ask(pool, answer).document == {"n": 3}
 
 
 @pytest.mark.parametrize("start", ["auto", "spawn"])
@@ -160,7 +161,7 @@ def test_workers_that_are_not_forked_do_the_same(start: Any) -> None:
     with Pool(start=start) as one:
         pid = pid_of(one)
         assert one._ready[0].how == ("fork" if start == "auto" and sys.platform == "linux" else "spawn")
-        failure = one.run(job(lambda say: os._exit(7))).failure
+        failure = ask(one, lambda say: os._exit(7)).failure
         assert failure is not None
         assert failure.message == "the process ended with exit code 7 in start, without an answer"
         assert pid_of(one) != pid
@@ -173,7 +174,7 @@ def test_where_forking_is_refused_workers_are_spawned(monkeypatch: pytest.Monkey
     monkeypatch.setattr(zygote, "BOOT", refuse + zygote.BOOT)
 
     with Pool() as one:
-        assert one.run(job(answer)).document == {"n": 3}
+        assert ask(one, answer).document == {"n": 3}
         assert one._ready[0].how == "spawn"
 
 
@@ -182,7 +183,7 @@ def test_a_flag_that_xla_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
 
     with Pool() as one:
-        failure = one.run(job(answer)).failure
+        failure = ask(one, answer).failure
 
     assert failure is not None
     assert (failure.kind, failure.stage) == ("crashed", "start")
@@ -194,7 +195,7 @@ def test_an_interpreter_that_does_not_start_is_a_row(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "executable", "/bin/false")
 
     with Pool() as one:
-        failure = one.run(job(answer)).failure
+        failure = ask(one, answer).failure
 
     assert failure is not None
     assert failure.message == "no worker process could be started: it ended with exit code 1"
@@ -215,7 +216,7 @@ def test_arrays_travel_both_ways(pool: Pool) -> None:
         assert isinstance(sent["jax"], jax.Array)
         return {"dtype": str(sent["key"].dtype)}, (sent["big"] * 2, sent["jax"] + 1, sent["bf16"])
 
-    ended = pool.run(job(work))
+    ended = ask(pool, work)
 
     assert ended.document == {"dtype": "key<fry>"}
     np.testing.assert_array_equal(ended.arrays[0], sent["big"] * 2)
@@ -232,20 +233,19 @@ def test_the_program_sees_every_announcement_in_order(pool: Pool) -> None:
 
     messages: list[dict[str, Any]] = []
 
-    ended = pool.run(job(work), messages.append)
+    ask(pool, work, messages.append)
 
     assert messages == [
         {"stage": "trace"},
         {"stage": "run", "share": 0.5},
         {"stage": "run", "share": 1.0, "again": True},
     ]
-    assert ended.stage == "run"
 
 
 def test_what_cannot_travel_says_how_to_mend_it(pool: Pool) -> None:
     lock = threading.Lock()
 
-    failure = pool.run(replace(job(lambda say: lock), name="case 'f'")).failure
+    failure = ask(pool, lambda say: lock, name="case 'f'").failure
 
     assert failure is not None
     assert (failure.kind, failure.stage) == ("error", "start")
@@ -253,13 +253,24 @@ def test_what_cannot_travel_says_how_to_mend_it(pool: Pool) -> None:
     assert failure.advice.startswith("give inputs as specs")
 
 
-@pytest.mark.parametrize("entry", ["no.such_module:f", "os:no_such_function"])
-def test_an_entry_that_is_not_there_is_a_failure(entry: str, pool: Pool) -> None:
-    failure = pool.run(Job(entry, None)).failure
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("no.such_module", "No module named 'no'"),
+        ("os", "module 'os' has no attribute 'work'"),
+        ("executors.conftest", "executors.conftest:within is no task: put @task before it"),
+    ],
+)
+def test_a_task_that_a_worker_does_not_find_is_a_failure(module: str, message: str, pool: Pool) -> None:
+    def work(argument: None, say: Say) -> None: ...
 
-    assert failure is not None
+    work.__qualname__, work.__module__ = "within" if "conftest" in module else "work", module
+
+    failure = pool.call(task(work), None)
+
+    assert isinstance(failure, Failure)
     assert (failure.kind, failure.stage) == ("error", "start")
-    assert "no" in failure.message
+    assert message in failure.message
 
 
 # ---- limits -----------------------------------------------------------------------------------------------------
@@ -280,15 +291,15 @@ def test_a_stage_has_its_time_again_only_when_it_says_so(pool: Pool, monkeypatch
             say("run")
         return {}, ()
 
-    assert pool.run(job(begins_again, limits=within(run=1.0)), announced.append).failure is None
+    assert ask(pool, begins_again, announced.append, limits=within(run=1.0)).failure is None
     assert len(announced) == 10_000
-    failure = pool.run(job(goes_on, limits=within(run=1.0)), announced.append).failure
+    failure = ask(pool, goes_on, announced.append, limits=within(run=1.0)).failure
     assert failure is not None
     assert (failure.kind, failure.stage) == ("timeout", "run")
 
 
 def test_a_job_without_limits_has_none(pool: Pool) -> None:
-    assert pool.run(Job(ENTRY, answer)).document == {"n": 3}
+    assert pool.call(entries.call, answer)[0] == {"n": 3}
 
 
 # ---- in step with the program -----------------------------------------------------------------------------------
@@ -400,11 +411,12 @@ def test_the_program_starts_no_backend() -> None:
 
     code = """
 import jax
-from benchax.executors.pool import Job, Pool
+from benchax.executors.pool import Pool
+from benchax.executors.warmth import warm_up
 with Pool() as pool:
-    ended = pool.run(Job("benchax.executors.warmth:warm_up", ()))
+    answer = pool.call(warm_up, ())
 from jax._src import xla_bridge
-print(ended.failure, list(xla_bridge._backends))
+print(answer, list(xla_bridge._backends))
 """
 
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, stdout=subprocess.PIPE, text=True)
@@ -439,7 +451,7 @@ def test_a_fork_of_the_program_has_a_pool_of_its_own(pool: Pool) -> None:
 
 def test_threads_take_turns(pool: Pool) -> None:
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(pool.run(job(answer)).document)) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: found.append(ask(pool, answer).document)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -457,7 +469,7 @@ def test_closing_ends_a_job_that_another_thread_runs() -> None:
     is_running, found = threading.Event(), []
     pool = Pool()
     thread = threading.Thread(
-        target=lambda: found.append(pool.run(job(forever, limits=lambda stage: None), lambda m: is_running.set()))
+        target=lambda: found.append(ask(pool, forever, lambda m: is_running.set(), limits=lambda stage: None))
     )
     thread.start()
     assert is_running.wait(60)
@@ -476,7 +488,7 @@ def test_what_a_listener_raises_passes_through_and_leaves_no_process(pool: Pool)
     before = pid_of(pool)
 
     with pytest.raises(ValueError, match="not this"):
-        pool.run(job(answer), refuse)
+        ask(pool, answer, refuse)
 
     assert not psutil.pid_exists(before)
-    assert pool.run(job(answer)).document == {"n": 3}
+    assert ask(pool, answer).document == {"n": 3}

@@ -16,7 +16,6 @@ from benchax import codec
 from benchax.case import make_case
 from benchax.executors import executor_for, replicated
 from benchax.executors.isolated import Inline, Isolated
-from benchax.executors.jobs import Ended
 from benchax.executors.pool import Pool
 from benchax.executors.replicated import Replicated
 from benchax.measuring.engine import quiet
@@ -123,10 +122,9 @@ def test_a_case_that_cannot_travel_is_measured_alone_with_all_the_time(pool: Poo
 
 def test_a_failure_in_a_further_process_is_said_and_the_others_count(row: Measurement) -> None:
     alone = replace(row, samples=row.series_of("wall")[:1])
-    good = Ended(codec.to_document(alone))
-    bad = Ended(None, failure=Failure("crashed", "wall", "it was killed"))
+    bad = Failure("crashed", "wall", "it was killed")
 
-    some, none = replicated._gather(alone, [good, bad]), replicated._gather(_lonely(alone), [bad, bad])
+    some, none = replicated._gather(alone, [alone, bad]), replicated._gather(_lonely(alone), [bad, bad])
 
     assert [s.process for s in some.samples] == [0, 1]
     assert some.why_absent(ALONE) == "1 of 2 further ones failed (crashed in wall: it was killed)"

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from executors.conftest import job
+from executors.conftest import ask
 from source_tree import PACKAGE
 
 from benchax.errors import UsageError
@@ -28,9 +28,7 @@ def test_what_a_pool_adds_reaches_its_workers_and_not_this_process_while_they_wo
         return {"variable": os.environ.get("SOME_SETTING"), "dtype": str(jnp.zeros(1).dtype)}, ()
 
     with Pool(environ={"SOME_SETTING": "there"}, jax_config={X64: True}, **how) as pool:
-        ended = pool.run(
-            job(look), lambda message: here.append((os.environ.get("SOME_SETTING"), jax.config.values[X64]))
-        )
+        ended = ask(pool, look, lambda message: here.append((os.environ.get("SOME_SETTING"), jax.config.values[X64])))
 
     assert ended.document == {"variable": "there", "dtype": "float64"}
     assert here == [(None, False)]
@@ -40,7 +38,7 @@ def test_flags_that_hold_from_the_start_of_a_process_are_those_of_the_pool() -> 
     before = os.environ.get("XLA_FLAGS")
 
     with spawned_pool(jax_config={"jax_num_cpu_devices": 3}) as three:
-        ended = three.run(job(lambda say: ({"devices": jax.device_count(), "flags": os.environ.get("XLA_FLAGS")}, ())))
+        ended = ask(three, lambda say: ({"devices": jax.device_count(), "flags": os.environ.get("XLA_FLAGS")}, ()))
 
     assert ended.document == {"devices": 3, "flags": before}
 
@@ -91,7 +89,7 @@ def test_a_setting_that_cannot_be_is_refused(jax_config: Any, message: str) -> N
 
 def test_a_value_that_jax_refuses_is_a_failure_in_its_words() -> None:
     with Pool(warm=False, jax_config={"jax_default_matmul_precision": "sharp"}) as pool:
-        failure = pool.run(job(lambda say: ({}, ()))).failure
+        failure = ask(pool, lambda say: ({}, ())).failure
 
     assert failure is not None
     assert (failure.kind, failure.stage) == ("error", "start")

@@ -123,7 +123,7 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
 @pytest.mark.serial
 @tells_runs
 def test_devices_that_are_taken_for_real_are_recorded(monkeypatch) -> None:
-    monkeypatch.setattr(sharding, "ENTRY", meshes_by_hand.ENTRY)
+    monkeypatch.setattr(sharding, "try_meshes", meshes_by_hand.try_recorded)
     prepared: Any = DEVICES.prepare(case(), {"devices": "1,2"})
 
     one, two = prepared.measure(lambda text: None).points

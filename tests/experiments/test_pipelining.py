@@ -76,7 +76,7 @@ def test_it_shows_itself(shared) -> None:
 @pytest.mark.serial
 @tells_runs
 def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> None:
-    monkeypatch.setattr(variant, "ENTRY", pipelines_by_hand.ENTRY)
+    monkeypatch.setattr(variant, "try_pipeline", pipelines_by_hand.try_unhindered)
 
     found = pipeline(stages(2), "f32[4096,16]", micro_batches=(1,), name="two")
 

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.experiments import pipes
-from benchax.experiments.pipes import ONE_THREAD, Pipe, bubble, skip_reason_of
+from benchax.experiments.pipes import Pipe, bubble, skip_reason_of
+from benchax.experiments.variants.pipeline import ONE_THREAD
 
 
 def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> dict[str, Any]:

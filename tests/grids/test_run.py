@@ -186,7 +186,7 @@ def test_the_total_is_shared_and_who_gets_no_turn_is_told_so(project: Path) -> N
 
     assert set(g.status[:, 0]) == {"ok", "not_run"}
     assert g.cells[-1].message == "not run: the 60.0 s for the whole grid were spent before its turn"
-    assert all(0 < job.total_s <= 30 for job in pool.jobs[1:])
+    assert all(0 < (limits.total_s or 0) <= 30 for limits in pool.limits)
     assert len(load("s")) == len(pool.cells) < 50  # cells without a turn are in the result only
 
 
@@ -195,7 +195,7 @@ def test_without_a_total_no_cell_has_a_share() -> None:
 
     run_of([double], ["f32[4]"], pool)
 
-    assert pool.jobs[-1].total_s is None
+    assert pool.limits[-1].total_s is None
 
 
 def test_a_share_that_is_over_is_named_as_the_reason() -> None:

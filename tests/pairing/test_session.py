@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchax.executors.jobs import Ended, Job
 from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
@@ -19,6 +18,7 @@ from benchax.pairing import session
 from benchax.pairing.paired_run import PairedRun
 from benchax.pairing.session import Effort, SessionStep
 
+Answer = tuple[dict[str, Any], tuple[np.ndarray, ...]] | Failure
 Times = Callable[[int, np.random.Generator], float]
 """(number of the process, dice) -> how many times as long the candidate takes there, in one pair."""
 
@@ -29,7 +29,7 @@ SAME = {"iterations": 0, "not_exported": [None], "environment": {}, "failure": N
 class Workers:
     """In place of processes. Remembers what was asked for."""
 
-    def __init__(self, times: dict[str, Times], ended: dict[str, Ended] | None = None) -> None:
+    def __init__(self, times: dict[str, Times], ended: dict[str, Answer] | None = None) -> None:
         self.times = times
         self.ended = ended or {}
         self.processes = 0
@@ -41,23 +41,22 @@ class Workers:
         self.processes += 1
         yield self
 
-    def run(self, job: Job, on_message: Callable[[dict[str, Any]], None]) -> Ended:
-        request: PairedRequest = job.argument
+    def call(self, task: Any, request: PairedRequest, limits: Any, *, name: str, on_message: Any) -> Answer:
         label = request.sides[-1].label
         self.asked.append((self.processes, label, request))
         on_message({"stage": "rounds"})
         return self.ended.get(label) or self.answer(self.times[label], request)
 
-    def answer(self, times: Times, request: PairedRequest) -> Ended:
+    def answer(self, times: Times, request: PairedRequest) -> Any:
         if request.skips_equal and request.sides[-1].label.startswith("one program"):
-            return Ended(SAME | {"sides": [{"sha256": "f", "builds": []}] * 2}, (np.zeros((0, 0, 2), np.int64),))
+            return SAME | {"sides": [{"sha256": "f", "builds": []}] * 2}, (np.zeros((0, 0, 2), np.int64),)
         ns = np.full((request.blocks, 25, 2), 100_000, np.int64)
         for b in range(request.blocks):
             for r in range(25):
                 ns[b, r, 1] = 100_000 * times(self.processes, self.dice)
         side = {"is_program": True, "sha256": None, "builds": [{"compile": 0.1}] * request.blocks}
         document = {"iterations": 10, "sides": [side, side], "not_exported": [None], "environment": {}, "failure": None}
-        return Ended(document, (ns,))
+        return document, (ns,)
 
 
 def steady(factor: float, scatter: float = 0.02) -> Times:
@@ -224,17 +223,16 @@ def test_cases_come_in_random_order() -> None:
     ("ended", "why"),
     [
         (
-            Ended(None, failure=Failure("timeout", "build of stuck", "took longer than 1 s")),
+            Failure("timeout", "build of stuck", "took longer than 1 s"),
             "timeout in build of stuck",
         ),
-        (Ended(None, failure=None, stage="warm-up"), "crashed in warm-up: the process gave no answer"),
         (
-            Ended({"failure": vars(Failure("error", "build", "ValueError: no")), "side": 1}),
+            ({"failure": vars(Failure("error", "build", "ValueError: no")), "side": 1}, ()),
             "error in build: ValueError: no",
         ),
     ],
 )
-def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Ended, why: str) -> None:
+def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Answer, why: str) -> None:
     workers = Workers({"stuck": steady(1.0), "equal": steady(1.0)}, {"stuck": ended})
 
     found = session.compared([paired_run("stuck"), paired_run("equal")], Effort(), start=workers.start)
@@ -249,7 +247,7 @@ def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Ended, wh
 
 def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -> None:
     failure = {"failure": vars(Failure("timeout", "compile", "too long")), "side": 2}
-    workers = Workers({"slow": steady(1.1)}, {"broken": Ended(failure)})
+    workers = Workers({"slow": steady(1.1)}, {"broken": (failure, ())})
     two = paired_run("slow")
     three = replace(two, sides=(*two.sides, Side("broken", program=b"")), versions=(*two.versions, Version("broken")))
 
@@ -292,12 +290,12 @@ def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
     """0.1 s against 0.2 s in every process, and a little scatter."""
 
     class Compiling(Workers):
-        def answer(self, times: Times, request: PairedRequest) -> Ended:
-            ended = super().answer(times, request)
+        def answer(self, times: Times, request: PairedRequest) -> Any:
+            document, arrays = super().answer(times, request)
             for side, seconds in zip((0, 1), (0.1, 0.2), strict=True):
                 builds = [{"compile": seconds * float(np.exp(0.01 * self.dice.standard_normal()))} for _ in range(3)]
-                ended.document["sides"][side] = ended.document["sides"][side] | {"builds": builds}  # type: ignore
-            return ended
+                document["sides"][side] = document["sides"][side] | {"builds": builds}
+            return document, arrays
 
     def verdict(effort: Effort) -> tuple[str, bool | None]:
         workers = Compiling({"equal": steady(1.0)})

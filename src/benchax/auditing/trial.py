@@ -12,16 +12,16 @@ leaves JAX's persistent cache as it was, of which rules tell.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import jax
 
 from benchax.case import Case
 from benchax.errors import UsageError
-from benchax.executors.isolated import START_S
-from benchax.executors.jobs import Ended, Job
+from benchax.executors.limits import limit_stages
 from benchax.executors.pool import shared_pool
+from benchax.executors.task import Say, task
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
@@ -31,7 +31,6 @@ from benchax.model import Failure
 from benchax.units import parse_seconds
 
 TIMEOUT_S = 300.0
-ENTRY = "benchax.auditing.trial:call_once"
 BEFORE_TRACING = ("start", "inputs")
 BUILDING = ("trace", "lower", "compile")
 
@@ -84,36 +83,41 @@ def limit_of(timeout_s: float | str | None) -> float | None:
 def try_case(case: Case, seed: int, limit_s: float, tell: Callable[[str], None]) -> TrialCall:
     """Calls it once, compiled or, if the case is not to be jitted, eagerly; no stage takes longer than `limit_s`."""
     way: Way = "compiled" if case.jit else "eager"
-    job = Job(
-        ENTRY,
+    doing = f"trying it {HOW[way]} in a worker process"
+    tell(doing)
+    found = shared_pool(warm=False).call(
+        call_once,
         (case, seed),
-        limits=lambda stage: max(START_S, limit_s) if stage == "start" else limit_s,
+        limit_stages(limit_s),
         name=f"case {case.id.label!r}",
         shows_output=False,  # it will say the same in this process
+        on_message=lambda message: tell(f"{doing}: {message['stage']}"),
     )
-    tell(f"trying it {HOW[way]} in a worker process")
-    ended = shared_pool(warm=False).run(
-        job, lambda message: tell(f"trying it {HOW[way]} in a worker process: {message['stage']}")
-    )
-    return _judge(way, ended)
+    return _judge(way, found)
 
 
-def _judge(way: Way, ended: Ended) -> TrialCall:
-    if ended.document is None:
-        failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
-        if failure.stage == "start" and failure.kind != "timeout":  # it was not reached
-            return TrialCall(way, untried=failure.message)
-        return TrialCall(way, failure)
-    if ended.document["error"] is None:
-        return TrialCall(way)
-    error = Failure(**ended.document["error"])
-    if error.stage == "inputs":  # as where an accelerator has no room for two processes
-        return TrialCall(way, untried=f"its inputs cannot be made there: {error.message}")
-    return TrialCall(way, error=error)
+@dataclass(frozen=True)
+class TrialAnswer:
+    """How a call in a worker ended."""
+
+    error: Failure | None = None
+    """The Python exception that it raised."""
 
 
-def call_once(argument: tuple[Case, int], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
-    """In the worker. What is no `Exception`, such as a `SystemExit`, ends the job, as it would end the audit."""
+def _judge(way: Way, found: TrialAnswer | Failure) -> TrialCall:
+    if isinstance(found, Failure):
+        if found.stage == "start" and found.kind != "timeout":  # it was not reached
+            return TrialCall(way, untried=found.message)
+        return TrialCall(way, found)
+    if found.error is not None and found.error.stage == "inputs":
+        # As where an accelerator has no room for two processes.
+        return TrialCall(way, untried=f"its inputs cannot be made there: {found.error.message}")
+    return TrialCall(way, error=found.error)
+
+
+@task
+def call_once(argument: tuple[Case, int], say: Say) -> TrialAnswer:
+    """What is no `Exception`, such as a `SystemExit`, ends the job, as it would end the audit."""
     case, seed = argument
     stage = "inputs"
 
@@ -126,8 +130,8 @@ def call_once(argument: tuple[Case, int], say: Callable[..., None]) -> tuple[dic
         with without_cache():
             _call(case, seed, enter)
     except Exception as error:
-        return {"error": asdict(diagnose(error, stage))}, []
-    return {"error": None}, []
+        return TrialAnswer(diagnose(error, stage))
+    return TrialAnswer()
 
 
 def _call(case: Case, seed: int, enter: Callable[[str], None]) -> None:

@@ -10,20 +10,22 @@ Where a process was when it crashed or was stopped is read out of what Python's 
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchax.executors import arrays, process_tree
+from benchax.errors import FormatError
+from benchax.executors import process_tree
+from benchax.executors.answers import unpack
 from benchax.executors.channel import Bytes, Closed, Garbled, Message, TooLate, wait_readable
-from benchax.executors.jobs import Ended, Job, no_listener
 from benchax.executors.keeper import Keeper, Worker, signal_name
+from benchax.executors.limits import UNLIMITED, CallLimits
 from benchax.executors.output import LAST_WORDS
+from benchax.executors.task import Task
 from benchax.measuring.diagnosis import is_library
 from benchax.model import Failure
 from benchax.units import seconds, size
@@ -42,9 +44,29 @@ _OURS = str(Path(__file__).parent)
 _MOST_FRAMES = 40
 
 
+Listener = Callable[[dict[str, Any]], None]
+
+
+def ignore(message: dict[str, Any]) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A call of a task, as a pool sends it."""
+
+    task: Task[Any, Any]
+    argument: Any
+    limits: CallLimits = UNLIMITED
+    shows_output: bool = True
+
+
 @dataclass(frozen=True)
 class Conclusion:
-    ended: Ended
+    """How a job ended on a worker."""
+
+    outcome: Any = None
+    """What the task returned, or a `Failure`; None of a worker that is stale."""
     doubt: str = ""
     """Why the worker must not be used again; empty if it may."""
     is_stale: bool = False
@@ -54,14 +76,14 @@ class Conclusion:
 class Budget:
     """When the present stage, and the job, must be over."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, limits: CallLimits) -> None:
+        self.limits = limits
         self.begun = perf_counter()
         self.enter("start")
 
     def enter(self, stage: str) -> None:
         self.stage = stage
-        self.limit = self.job.limits(stage)
+        self.limit = self.limits.stage_s(stage)
         self.until = None if self.limit is None else perf_counter() + self.limit
 
     def announced(self, stage: str, is_again: bool) -> None:
@@ -69,7 +91,7 @@ class Budget:
             self.enter(stage)
 
     def rest(self) -> float | None:
-        ends = [self.until, None if self.job.total_s is None else self.begun + self.job.total_s]
+        ends = [self.until, None if self.limits.total_s is None else self.begun + self.limits.total_s]
         known = [end for end in ends if end is not None]
         return min(known) - perf_counter() if known else None
 
@@ -78,8 +100,8 @@ class Budget:
         now = perf_counter()
         if self.until is not None and self.limit is not None and now >= self.until:
             what, limit = self.stage, self.limit
-        elif self.job.total_s is not None and now >= self.begun + self.job.total_s:
-            what, limit = "the job as a whole", self.job.total_s
+        elif self.limits.total_s is not None and now >= self.begun + self.limits.total_s:
+            what, limit = "the job as a whole", self.limits.total_s
         else:
             return None
         text = f"{what} took longer than {seconds(limit)}; the process was killed"
@@ -89,13 +111,7 @@ class Budget:
 class Conversation:
     """One job on one worker. With a doubt in the conclusion, the worker has been or must be killed."""
 
-    def __init__(
-        self,
-        keeper: Keeper,
-        worker: Worker,
-        job: Job,
-        on_message: Callable[[dict[str, Any]], None] = no_listener,
-    ) -> None:
+    def __init__(self, keeper: Keeper, worker: Worker, job: Job, on_message: Listener = ignore) -> None:
         self.keeper = keeper
         self.worker = worker
         self.job = job
@@ -112,17 +128,18 @@ class Conversation:
 
         Args:
             sections: the pickled argument.
-            state: what is to hold in the worker (see `worker.py`).
+            state: what is to hold in the worker (see `state.py`).
         """
         job = self.job
-        document = {"job": self.number, "entry": job.entry, "memory_limit_bytes": job.memory_limit_bytes, **state}
-        self.budget = Budget(job)
+        memory = {"memory_limit_bytes": job.limits.memory_bytes}
+        document = {"job": self.number, "task": job.task.name, **memory, **state}
+        self.budget = Budget(job.limits)
         try:
             self.worker.channel.send(document, sections, timeout_s=SEND_S)
         except TooLate:
             self.early = self._failed("crashed", "the worker process did not take the job; it was killed")
         except MemoryError as error:
-            self.early = Conclusion(Ended(None, failure=Failure("out_of_memory", "start", str(error), _SMALLER)))
+            self.early = Conclusion(Failure("out_of_memory", "start", str(error), _SMALLER))
         except Closed:
             self.early = self._died()
 
@@ -163,7 +180,7 @@ class Conversation:
                 said = self._read_announcement(message)
                 if said is None and self._is_answer(message.document):
                     return self._answered(message)
-            except (Garbled, ValueError, KeyError, TypeError):
+            except (Garbled, FormatError, ValueError, LookupError, TypeError):
                 text = f"the function wrote to the connection of its process in {self.budget.stage}"
                 return self._failed("crashed", text)
             except MemoryError as error:
@@ -187,29 +204,26 @@ class Conversation:
         return said
 
     def _answered(self, message: Message) -> Conclusion:
-        document, stage = message.document, self.budget.stage
+        document = message.document
         if "stale" in document:
-            return Conclusion(Ended(None), document["stale"], is_stale=True)
+            return Conclusion(None, document["stale"], is_stale=True)
         if "failure" in document:
-            ended = Ended(None, failure=Failure(**document["failure"]), stage=stage)
-        else:
-            results = arrays.rebuilt(document["arrays"], message.sections[1:])
-            ended = Ended(json.loads(bytes(message.sections[0])), results, stage=stage)
-        return Conclusion(ended, document["doubt"])
+            return Conclusion(Failure(**document["failure"]), document["doubt"])
+        return Conclusion(unpack(message.sections, self.job.task.returns), document["doubt"])
 
     def _died(self) -> Conclusion:
         """The connection has ended, or the process."""
         with contextlib.suppress(Closed, Garbled):  # its last message may be an answer
             while True:
                 if (conclusion := self._heard()) is not None:
-                    return Conclusion(conclusion.ended, conclusion.doubt or "it has ended")
+                    return replace(conclusion, doubt=conclusion.doubt or "it has ended")
                 if not wait_readable([self.worker.channel], 0.0):
                     break
                 self.worker.channel.take()
         self.keeper.await_end(self.worker, LAST_BREATH_S)
         self.worker.output.drain()
         if not self.has_begun:
-            return Conclusion(Ended(None), "a worker that ended while it waited", is_stale=True)
+            return Conclusion(None, "a worker that ended while it waited", is_stale=True)
         return self._failed(*self._cause(self.worker.status))
 
     def _cause(self, status: int | None) -> tuple[str, str, str]:
@@ -221,8 +235,8 @@ class Conversation:
             return "crashed", f"the function closed the connection of its process in {stage}; it was killed", ""
         if status == -signal.SIGKILL and _rose(self.oom_kills, process_tree.oom_kills()):
             return "out_of_memory", f"the kernel ran out of memory in {stage}, and killed the process", _SMALLER
-        if self.job.memory_limit_bytes is not None and _tells_of_memory(words):
-            limit = size(self.job.memory_limit_bytes)
+        if self.job.limits.memory_bytes is not None and _tells_of_memory(words):
+            limit = size(self.job.limits.memory_bytes)
             return "out_of_memory", f"the process ended in {stage}, beyond its {limit} of memory", _SMALLER
         if status < 0:
             advice = "The kernel may have run out of memory: see dmesg." if status == -signal.SIGKILL else ""
@@ -243,7 +257,7 @@ class Conversation:
         message += f" (at {where})" if where else ""
         failure = Failure(kind, stage, message, advice, _story(stack, "" if kind == "timeout" else output.text()))
         self.keeper.kill(self.worker)
-        return Conclusion(Ended(None, failure=failure, stage=stage), message)
+        return Conclusion(failure, message)
 
 
 def _story(stack: list[str], words: str) -> str:

@@ -2,30 +2,22 @@
 `Inline`.
 
 By default in a warm worker that has done other cases before; cold in a process in which JAX has done nothing yet, so
-that the stages are those of a cold start. Limits of time hold for each stage, so that a long compilation does not eat
-what the call may take.
+that the stages are those of a cold start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-import numpy as np
-
-from benchax import codec
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
-from benchax.executors.jobs import Job
+from benchax.executors.limits import limits_of
 from benchax.executors.pool import Pool, shared_pool
-from benchax.measuring import timers
+from benchax.executors.task import Say, task
 from benchax.measuring.engine import Progress, measure
 from benchax.model import Cold, Environment, Failure, Measurement, Options
-
-START_S = 60.0
-"""Least time to import what the case needs: it is no stage of the user's function."""
 
 
 class Executor(Protocol):
@@ -67,25 +59,26 @@ class Isolated:
             facts.update(message.get("environment", {}))
             progress(message["stage"], message["share"])
 
-        job = Job(
-            "benchax.executors.isolated:measure_case",
+        answer = self.pool.call(
+            measure_case,
             (case, options, run_id, self.cold),
-            limits=lambda stage: limit(stage, options),
-            memory_limit_bytes=options.memory_limit_bytes,
+            limits_of(options),
             name=f"case {case.id.label!r}",
+            on_message=listen,
         )
-        ended = self.pool.run(job, listen)
-        if ended.document is not None:
-            return _with_program(codec.from_document(ended.document), ended.arrays)
-        failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
-        return Measurement(case.id, _environment(case, facts), options, run_id, started_at, failure=failure)
+        if isinstance(answer, Failure):
+            return Measurement(case.id, _environment(case, facts), options, run_id, started_at, failure=answer)
+        m, content = answer
+        return m if m.program is None else replace(m, program=replace(m.program, content=content))
 
 
-def measure_case(
-    argument: tuple[Case, Options, str, Cold], say: Callable[..., None]
-) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """In the worker. Tells its environment once, when the backend has started: a row of a case that is killed later
-    must still say where it ran."""
+@task
+def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[Measurement, bytes | None]:
+    """The row, and the bytes of its program, which rows do not hold on their way.
+
+    Tells its environment once, when the backend has started: a row of a case that is killed later must still say where
+    it ran.
+    """
     case, options, run_id, cold = argument
     has_told = False
 
@@ -98,25 +91,7 @@ def measure_case(
             say(stage, share=share, environment=jax_facts())
 
     m = measure(case, options, run_id=run_id, progress=progress, cold=cold)
-    content = m.program.content if m.program else None
-    return codec.to_document(m), [] if content is None else [np.frombuffer(content, np.uint8)]
-
-
-def _with_program(m: Measurement, arrays: Sequence[np.ndarray]) -> Measurement:
-    """The bytes of its program travel beside the document."""
-    if m.program is None or not arrays:
-        return m
-    return replace(m, program=replace(m.program, content=arrays[0].tobytes()))
-
-
-def limit(stage: str, options: Options) -> float | None:
-    """How long a stage may take: `timeout_s`, and on top of it what the options grant to warming up and sampling."""
-    if options.timeout_s is None:
-        return None
-    if stage == "start":
-        return max(START_S, options.timeout_s)
-    granted = {"warm-up": options.max_warmup_s, **dict.fromkeys(timers.TIMERS, options.max_time_s)}
-    return options.timeout_s + granted.get(stage, 0.0)
+    return m, m.program.content if m.program else None
 
 
 def _environment(case: Case, facts: dict[str, Any]) -> Environment:

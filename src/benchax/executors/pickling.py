@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.discovery import MODULE_PREFIX, import_file
+from benchax.errors import UsageError
 
 _Jitted: Any = type(jax.jit(lambda: None))
 
@@ -74,6 +75,26 @@ def loads(content: bytes | memoryview, beside: Iterable[memoryview] = ()) -> Any
     value = unpickler.load()
     register_classes(unpickler.load())
     return value
+
+
+def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]:
+    """The pickle of what a task is given, and its big buffers behind it.
+
+    Raises:
+        UsageError: it cannot travel to another process; `name` says in the message what it is.
+    """
+    beside: list[pickle.PickleBuffer] = []
+    try:
+        # Not in one expression: the list is filled while the pickle is made.
+        content = dumps(argument, beside.append)
+        return [content, *beside]
+    except Exception as error:
+        raise UsageError(
+            f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
+            "a function and inputs that cloudpickle can pickle",
+            "give inputs as specs (f32[8,128]) or as a function that makes them, the function itself in place of what "
+            "was compiled of it, and open files, locks and connections inside the function",
+        ) from error
 
 
 def _only_big(beside: Callable[[pickle.PickleBuffer], Any]) -> Callable[[pickle.PickleBuffer], bool]:

@@ -14,32 +14,29 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import pickle
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchax.errors import UsageError
 from benchax.executors import pickling
 from benchax.executors.channel import Closed, Garbled
-from benchax.executors.conversation import Conclusion, Conversation
-from benchax.executors.jobs import Ended, Job, no_listener
+from benchax.executors.conversation import Conclusion, Conversation, Job, Listener, ignore
 from benchax.executors.keeper import CannotStart, Keeper, Start, Worker
+from benchax.executors.limits import UNLIMITED, CallLimits
 from benchax.executors.state import capture_state, check_environ, check_jax_config, start_flags
+from benchax.executors.task import A, R, Task
+from benchax.executors.warmth import WARM_UP_S, warm_up
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
 
-__all__ = ["Ended", "Job", "Pool", "shared_pool"]
-
-WARM_UP_S = 120.0
 _ATTEMPTS = 3
-_WARM_UP = Job("benchax.executors.warmth:warm_up", (), limits=lambda stage: WARM_UP_S)
 
 
 class Pool:
-    """Runs jobs, one at a time, in workers of its own. A context manager; nothing is started before it is needed.
+    """Calls tasks, one at a time, in workers of its own. A context manager; nothing is started before it is needed.
 
     Args:
         warm: workers have compiled and run something tiny before their first job.
@@ -84,44 +81,50 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, job: Job, on_message: Callable[[dict[str, Any]], None] = no_listener) -> Ended:
-        """Runs `job` to its end, its failure, or its limits. Raises nothing for what the job does.
+    def call(
+        self,
+        task: Task[A, R],
+        argument: A,
+        limits: CallLimits = UNLIMITED,
+        *,
+        name: str = "the argument",
+        shows_output: bool = True,
+        on_message: Listener = ignore,
+    ) -> R | Failure:
+        """What `task` makes of `argument` in a worker, or why nothing came of it. Raises nothing for what it does.
 
         Args:
+            name: of what is sent, for the message where it cannot be.
+            shows_output: what it prints appears on this program's standard error, up to a limit.
             on_message: told each announcement, {"stage": ..., **facts}. What it raises passes through, as
                 KeyboardInterrupt does, and leaves no process.
         """
-        with self._lock:
-            try:
-                return self._run(job, on_message)
-            except BaseException:
-                self._let_go()
-                raise
+        with self._lock, self._given_up_on_error():
+            return self._run(Job(task, argument, limits, shows_output), name, on_message)
 
-    def run_each(
-        self, jobs: Sequence[Job], on_message: Callable[[dict[str, Any]], None] = no_listener, beside: int = 0
-    ) -> list[Ended]:
-        """Runs each job in a worker of its own, one after the other, the first `beside` workers left out. The workers
-        stay, for the jobs of the next call."""
-        with self._lock:
-            try:
-                with contextlib.suppress(CannotStart):  # the jobs say so
-                    self._fill(beside + len(jobs))
-                return [self._run(job, on_message, beside + i) for i, job in enumerate(jobs)]
-            except BaseException:
-                self._let_go()
-                raise
+    def call_each(
+        self,
+        task: Task[A, R],
+        arguments: Sequence[A],
+        limits: CallLimits = UNLIMITED,
+        *,
+        name: str = "the argument",
+        shows_output: bool = True,
+        on_message: Listener = ignore,
+        beside: int = 0,
+    ) -> list[R | Failure]:
+        """As `call`, for each argument in a worker of its own, one after the other, the first `beside` workers left
+        out. The workers stay, for the next call."""
+        with self._lock, self._given_up_on_error():
+            with contextlib.suppress(CannotStart):  # the calls say so
+                self._fill(beside + len(arguments))
+            jobs = [Job(task, argument, limits, shows_output) for argument in arguments]
+            return [self._run(job, name, on_message, beside + i) for i, job in enumerate(jobs)]
 
     def prepare(self) -> None:
         """Makes sure that a worker and a standby are ready. To be called when nothing is timed."""
-        with self._lock:
-            try:
-                self._fill(2 if self.reuse else 1)
-            except CannotStart:
-                return  # the next job says so, in its row
-            except BaseException:
-                self._let_go()
-                raise
+        with self._lock, self._given_up_on_error(), contextlib.suppress(CannotStart):  # the next call says so
+            self._fill(2 if self.reuse else 1)
 
     def renew(self) -> None:
         """The next job gets a new process, whatever the last one was like."""
@@ -136,28 +139,35 @@ class Pool:
         with self._lock:
             self._let_go()
 
-    def _run(self, job: Job, on_message: Callable[[dict[str, Any]], None], place: int = 0) -> Ended:
+    @contextlib.contextmanager
+    def _given_up_on_error(self) -> Iterator[None]:
+        """No process is left by what passes through, such as KeyboardInterrupt."""
         try:
-            sections = _pickled(job)
+            yield
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _run(self, job: Job, name: str, on_message: Listener, place: int = 0) -> Any:
+        try:
+            sections = pickling.pack_argument(job.argument, name)
         except UsageError as error:
-            return Ended(None, failure=diagnose(error, "start"))
-        self._modules.add(job.entry.partition(":")[0])
+            return diagnose(error, "start")
+        self._modules.add(job.task.module)
         conclusion = None
         for _ in range(_ATTEMPTS):
             try:
                 self._fill(place + 1)
             except CannotStart as error:
-                return Ended(None, failure=Failure("crashed", "start", error.problem, error.hint))
+                return Failure("crashed", "start", error.problem, error.hint)
             conclusion = self._converse(self._ready[place], job, sections, on_message)
             if not conclusion.is_stale:
-                return conclusion.ended
+                return conclusion.outcome
         why = "" if conclusion is None else conclusion.doubt
         text = f"no worker could begin, {_ATTEMPTS} times in a row; the last time because of {why}"
-        return Ended(None, failure=Failure("error", "start", text))
+        return Failure("error", "start", text)
 
-    def _converse(
-        self, worker: Worker, job: Job, sections: list[Any], on_message: Callable[[dict[str, Any]], None]
-    ) -> Conclusion:
+    def _converse(self, worker: Worker, job: Job, sections: list[Any], on_message: Listener) -> Conclusion:
         assert self._keeper is not None
         conversation = Conversation(self._keeper, worker, job, on_message)
         conversation.begin(sections, self._state())
@@ -195,13 +205,14 @@ class Pool:
     def _warm_up(self, workers: list[Worker]) -> None:
         """All at the same time."""
         assert self._keeper is not None
-        conversations = [Conversation(self._keeper, worker, _WARM_UP) for worker in workers]
+        job = Job(warm_up, tuple(sorted(self._modules)), CallLimits(lambda stage: WARM_UP_S))
+        conversations = [Conversation(self._keeper, worker, job) for worker in workers]
         for conversation in conversations:
-            conversation.begin([pickling.dumps(sorted(self._modules))], self._state())
+            conversation.begin([pickling.dumps(job.argument)], self._state())
         conclusions = [conversation.finish() for conversation in conversations]
         if stale := next((c.doubt for c in conclusions if c.is_stale), ""):
             raise CannotStart(f"a worker process could not begin: {stale}")
-        failure = next((c.ended.failure for c in conclusions if c.ended.failure is not None), None)
+        failure = next((c.outcome for c in conclusions if isinstance(c.outcome, Failure)), None)
         if failure is not None:
             words = failure.traceback.strip().splitlines()
             last = f"; its last words: {words[-1]}" if words else ""
@@ -253,27 +264,6 @@ def shared_pool(warm: bool = True) -> Pool:
         if warm not in _shared:
             _shared[warm] = Pool(warm=warm, reuse=warm)
         return _shared[warm]
-
-
-def check_travels(job: Job) -> None:
-    """Raises `UsageError` where the argument cannot travel to another process."""
-    _pickled(job)
-
-
-def _pickled(job: Job) -> list[Any]:
-    """Raises `UsageError` where the argument cannot travel to another process."""
-    beside: list[pickle.PickleBuffer] = []
-    try:
-        # Not in one expression: the list is filled while the pickle is made.
-        content = pickling.dumps(job.argument, beside.append)
-        return [content, *beside]
-    except Exception as error:
-        raise UsageError(
-            f"{job.name} cannot be sent to a worker process: {type(error).__name__}: {error}",
-            "a function and inputs that cloudpickle can pickle",
-            "give inputs as specs (f32[8,128]) or as a function that makes them, the function itself in place of what "
-            "was compiled of it, and open files, locks and connections inside the function",
-        ) from error
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()

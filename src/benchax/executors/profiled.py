@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
-import numpy as np
 
 from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.executors.isolated import START_S
-from benchax.executors.jobs import Job
+from benchax.executors.limits import limit_stages
 from benchax.executors.pool import Pool
+from benchax.executors.task import Say, task
 from benchax.measuring import stages
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
@@ -29,7 +28,6 @@ from benchax.model import Failure
 from benchax.profiling import nsys
 from benchax.profiling.program import ProgramRequest, Recorded, Recorder
 
-ENTRY = "benchax.executors.profiled:record_case"
 WARMUP_S = 0.2
 LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000
 """So much of the case is recorded where nobody says how many runs."""
@@ -65,20 +63,19 @@ def record(
 ) -> ProfilingOutcome:
     """Records `request.case` in a worker; no stage takes longer than `limit_s`."""
     wish = replace(request.wish, duration_s=min(request.wish.duration_s, _SHARE * limit_s))
-    job = Job(
-        ENTRY,
+    answer = pool.call(
+        record_case,
         replace(request, wish=wish),
-        limits=lambda stage: max(START_S, limit_s) if stage == "start" else limit_s,
+        limit_stages(limit_s),
         name=f"the profile of {request.case.id.label!r}",
+        on_message=lambda message: progress(message["stage"]),
     )
-    ended = pool.run(job, lambda message: progress(message["stage"]))
-    if ended.document is None:
-        return ProfilingOutcome(failure=ended.failure or Failure("crashed", ended.stage, "the process gave no answer"))
-    return ProfilingOutcome(Recorded(**ended.document["recorded"]), ended.document["runs"])
+    return ProfilingOutcome(failure=answer) if isinstance(answer, Failure) else answer
 
 
-def record_case(request: ProfilingRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """In the worker."""
+@task
+def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
+    """Raises `NotMeasured` where the profiler does not start."""
     subject = _built(request, say)
     say("warm-up")
     calls = _calls(subject, request)
@@ -89,7 +86,7 @@ def record_case(request: ProfilingRequest, say: Callable[..., None]) -> tuple[di
         raise NotMeasured("; ".join(recorder.found.remarks))
     done = _run(calls, recorder)
     recorder.stop("end")
-    return {"recorded": asdict(recorder.found), "runs": done}, []
+    return ProfilingOutcome(recorder.found, done)
 
 
 def _built(request: ProfilingRequest, say: Callable[..., None]) -> Subject:

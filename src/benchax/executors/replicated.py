@@ -14,25 +14,23 @@ from __future__ import annotations
 import mmap
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from benchax import codec
 from benchax.case import Case
 from benchax.errors import UsageError
-from benchax.executors.isolated import Executor, Isolated, limit
-from benchax.executors.jobs import Ended, Job
-from benchax.executors.pool import Pool, check_travels, shared_pool
+from benchax.executors import pickling
+from benchax.executors.isolated import Executor, Isolated
+from benchax.executors.limits import limits_of
+from benchax.executors.pool import Pool, shared_pool
+from benchax.executors.task import Say, task
 from benchax.measuring import timers
 from benchax.measuring.engine import Progress, measure
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.stopping import share_time
-from benchax.model import OTHER_PROCESSES, Absent, Measurement, Options
+from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
 
-ENTRY = "benchax.executors.replicated:sample_case"
 STAGE = "processes"
 """As progress is told of it."""
 
@@ -51,7 +49,7 @@ class Replicated:
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
         try:
-            check_travels(Job(ENTRY, case, name=f"case {case.id.label!r}"))
+            pickling.pack_argument(case, f"case {case.id.label!r}")
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
@@ -65,17 +63,24 @@ class Replicated:
 
     def _sample_others(
         self, case: Case, m: Measurement, options: Options, run_id: str, progress: Progress
-    ) -> list[Ended]:
-        pool, beside = self._pool or shared_pool(), int(isinstance(self.first, Isolated))
+    ) -> list[Measurement | Failure]:
+        pool, count = self._pool or shared_pool(), m.options.processes
         with tempfile.TemporaryDirectory(prefix="benchax-programs-") as folder:
-            jobs = list(_jobs(case, m, options, run_id, folder))
-            return pool.run_each(jobs, lambda said: progress(STAGE, 0.0), beside=beside)
+            replica = Replica(case, _options_of_others(m, options), run_id, folder)
+            return pool.call_each(
+                sample_case,
+                [replica] * (count - 1),
+                limits_of(options),
+                name=f"case {case.id.label!r}",
+                shows_output=False,  # the first process has shown it
+                on_message=lambda said: progress(STAGE, 0.0),
+                beside=int(isinstance(self.first, Isolated)),
+            )
 
 
-def _jobs(case: Case, m: Measurement, options: Options, run_id: str, folder: str) -> Iterator[Job]:
-    count = m.options.processes
-    own = replace(
-        share_time(m.options, count),
+def _options_of_others(m: Measurement, options: Options) -> Options:
+    return replace(
+        share_time(m.options, m.options.processes),
         timer=",".join(timers.names_for_others(options.timer, m.samples)),
         stages="samples",
         verify="off",
@@ -84,15 +89,6 @@ def _jobs(case: Case, m: Measurement, options: Options, run_id: str, folder: str
         cold_process=False,
         isolate=False,
     )
-    for process in range(1, count):
-        yield Job(
-            ENTRY,
-            Replica(case, own, run_id, folder),
-            limits=lambda stage: limit(stage, options),
-            memory_limit_bytes=options.memory_limit_bytes,
-            name=f"case {case.id.label!r} in process {process + 1}",
-            shows_output=False,  # the first process has shown it
-        )
 
 
 @dataclass(frozen=True)
@@ -106,15 +102,16 @@ class Replica:
     """Of the programs that the processes share."""
 
 
-def sample_case(replica: Replica, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """In the worker: the samples, in a row that has hardly anything else."""
+@task
+def sample_case(replica: Replica, say: Say) -> Measurement:
+    """The samples, in a row that has hardly anything else."""
     moved = _move_memory()
     with share_programs(replica.folder):
         m = measure(
             replica.case, replica.options, run_id=replica.run_id, progress=lambda stage, share: say(stage, share=share)
         )
     del moved
-    return codec.to_document(m), []
+    return m
 
 
 def _move_memory() -> list[Any]:
@@ -123,22 +120,21 @@ def _move_memory() -> list[Any]:
     return [bytearray(rng.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * rng.randrange(1, 512))]
 
 
-def _gather(m: Measurement, ended: Sequence[Ended]) -> Measurement:
+def _gather(m: Measurement, answers: Sequence[Measurement | Failure]) -> Measurement:
     """`m` with the samples of the processes that gave some; what went wrong in the others is said."""
     samples, problem = list(m.samples), ""
-    for process, each in enumerate(ended, start=1):
-        row = None if each.document is None else codec.from_document(each.document)
-        failure = each.failure if row is None else row.failure
-        if row is None or failure is not None:
-            problem = problem or (f"{failure.kind} in {failure.stage}: {failure.message}" if failure else "no answer")
+    for process, answer in enumerate(answers, start=1):
+        failure = answer if isinstance(answer, Failure) else answer.failure
+        if isinstance(answer, Failure) or failure is not None:
+            problem = problem or (f"{failure.kind} in {failure.stage}: {failure.message}" if failure else "")
             continue
-        samples += [replace(s, process=process) for s in row.samples]
+        samples += [replace(s, process=process) for s in answer.samples]
     others = {s.process for s in samples} - {0}
     if not others:
         return _alone(replace(m, options=replace(m.options, processes=1)), f"they failed ({problem})")
     absent = tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES)
     if problem:
-        missing = f"{len(ended) - len(others)} of {len(ended)} further ones failed ({problem})"
+        missing = f"{len(answers) - len(others)} of {len(answers)} further ones failed ({problem})"
         absent += (Absent(OTHER_PROCESSES, missing),)
     return replace(m, samples=tuple(samples), not_measured=absent)
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchax.executors.task import Say, task
 
-def warm_up(modules: Sequence[str], say: Callable[..., None]) -> tuple[dict[str, Any], tuple[np.ndarray, ...]]:
-    """Also imports `modules`, whose entries earlier jobs have called."""
+WARM_UP_S = 120.0
+"""More than this it does not take, on the busiest machine."""
+
+
+@task
+def warm_up(modules: tuple[str, ...], say: Say) -> None:
+    """Also imports `modules`, whose tasks earlier jobs have called."""
     say("warm-up")
     for module in modules:
         with contextlib.suppress(Exception):  # the job that needs it says so
@@ -26,4 +30,3 @@ def warm_up(modules: Sequence[str], say: Callable[..., None]) -> tuple[dict[str,
     compiled = jax.jit(lambda x: jnp.sin(x) @ x + 1).trace(x).lower().compile()
     jax.block_until_ready(compiled(x))
     jax.block_until_ready(jax.jit(lambda x: x * 2)(x))
-    return {}, (np.asarray(x),)

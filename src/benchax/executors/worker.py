@@ -18,9 +18,7 @@ import ctypes
 import dataclasses
 import faulthandler
 import gc
-import importlib
 import itertools
-import json
 import os
 import random
 import resource
@@ -29,16 +27,18 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, process_time, sleep
 from typing import Any, NoReturn
 
 import numpy as np
 
-from benchax.executors import arrays, blas, pickling, process_tree
+from benchax.executors import blas, pickling, process_tree
+from benchax.executors.answers import pack
 from benchax.executors.channel import Channel, Closed, Message
 from benchax.executors.state import restore_state
+from benchax.executors.task import find_task
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure
 
@@ -169,28 +169,17 @@ class Running:
     def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
         try:
             restore_state(message.document)
-            entry = _entry(message.document["entry"])
+            task = find_task(message.document["task"])
             argument = pickling.loads(message.sections[0], message.sections[1:])
-            document, results = entry(argument, self.say)
+            value = task(argument, self.say)
             del argument
-            return _packed(document, results)
+            return {}, pack(value, task.returns)
         except Closed:
             os._exit(0)
         except BaseException as error:
             failure = _failure(error, self.stage)
             doubt = "memory ran out" if failure.kind == "out_of_memory" else ""
             return {"failure": dataclasses.asdict(failure), "doubt": doubt}, ()
-
-
-def _entry(name: str) -> Callable[..., Any]:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
-
-
-def _packed(document: dict[str, Any], results: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
-    pairs = [arrays.described(result) for result in results]
-    text = json.dumps(document).encode("ascii")
-    return {"arrays": [description for description, _ in pairs]}, [text, *(content for _, content in pairs)]
 
 
 def _failure(error: BaseException, stage: str) -> Failure:

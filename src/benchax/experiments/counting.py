@@ -6,7 +6,6 @@ tracing, lowering and compiling. Outputs of all ways to make a call are compared
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -16,9 +15,9 @@ import jax
 
 from benchax.artifacts.cost import cost
 from benchax.case import Case
-from benchax.executors.isolated import limit
-from benchax.executors.jobs import Job
+from benchax.executors.limits import limits_of
 from benchax.executors.pool import Pool
+from benchax.executors.task import Say, task
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.paired import without_cache
@@ -26,8 +25,6 @@ from benchax.measuring.program import CallableProgram, program_of
 from benchax.model import Failure, Options
 from benchax.numerics import compare
 from benchax.watching.watch import watch
-
-ENTRY = "benchax.experiments.counting:count_all"
 
 
 @dataclass(frozen=True)
@@ -74,32 +71,23 @@ def count_ways(
 ) -> dict[str, Counted]:
     """By way; the cases of one are calls of one jitted function, in order. The first way gives the right outputs."""
     name = next(iter(ways.values()))[0].id.label
-    job = Job(
-        ENTRY,
+    counted = pool.call(
+        count_all,
         ({way: tuple(cases) for way, cases in ways.items()}, options.seed),
-        limits=lambda stage: limit(stage, options),
-        memory_limit_bytes=options.memory_limit_bytes,
+        limits_of(options),
         name=f"the calls of {name!r}",
+        on_message=lambda message: tell(message["stage"]),
     )
-    ended = pool.run(job, lambda message: tell(message["stage"]))
-    if ended.document is None:
-        failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
-        return {way: Counted(failure=failure) for way in ways}
-    return {way: _read(answer) for way, answer in ended.document.items()}
-
-
-def _read(answer: Mapping[str, Any]) -> Counted:
-    if "failure" in answer:
-        return Counted(failure=Failure(**answer["failure"]))
-    return Counted(tuple(CountedCall(**call) for call in answer["calls"]))
+    return {way: Counted(failure=counted) for way in ways} if isinstance(counted, Failure) else counted
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Callable[..., None]) -> tuple[Any, list[Any]]:
+@task
+def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> dict[str, Counted]:
     ways, seed = argument
-    found: dict[str, Any] = {}
+    found: dict[str, Counted] = {}
     right: list[Any] = []
     with without_cache():
         for way, cases in ways.items():
@@ -108,12 +96,12 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Callable[.
             try:
                 program = program_of(cases[0])
                 calls = [_call_program(program, case, seed, outputs, right) for case in cases]
-                found[way] = {"calls": [dataclasses.asdict(call) for call in calls]}
+                found[way] = Counted(tuple(calls))
             except (Exception, SystemExit) as error:
-                found[way] = {"failure": dataclasses.asdict(diagnose(error, "calls"))}
+                found[way] = Counted(failure=diagnose(error, "calls"))
             else:
                 right = right or outputs
-    return found, []
+    return found
 
 
 def _call_program(

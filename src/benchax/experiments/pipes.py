@@ -1,9 +1,9 @@
-"""`benchax.experiments.pipeline`: stages on a device each, fed with micro-batches; and what the whole batch gives.
+"""Stages on a device each, fed with micro-batches, and what the whole batch gives: the worker's side of
+`variants/pipeline.py`, which says what is tried.
 
-A pipeline runs in a process of its own; this is also the worker's side of `variants/pipeline.py`, which says what is
-tried. All work is enqueued at once, tick by tick, and JAX's asynchronous dispatch
-lets stage 2 do the first part while stage 1 does the second. A time includes enqueuing and what is handed from stage to
-stage; cutting the batch and putting the results together are outside of it.
+All work is enqueued at once, tick by tick, and JAX's asynchronous dispatch lets stage 2 do the first part while stage 1
+does the second. A time includes enqueuing and what is handed from stage to stage; cutting the batch and putting the
+results together are outside of it.
 
 On a CPU the devices are fake, and each operation has one thread, so that one device is about one core. They are timed
 only where they do not slow one another down, which is tried first: two cores may be one in truth (two threads of a
@@ -12,51 +12,62 @@ core, a limit of a container).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchax.case import Case, make_case
-from benchax.environment import capture, jax_facts
+from benchax.case import Case
+from benchax.codec import Json
+from benchax.environment import jax_facts
 from benchax.errors import NotAvailable
-from benchax.experiments.lab import BASELINE, quiet
+from benchax.executors.task import Say, task
 from benchax.experiments.parsing import value_of
 from benchax.experiments.recordings import seen_idle
-from benchax.experiments.variant_rows import failed_row, refused_row
-from benchax.experiments.variants.pipeline import (
-    MICRO_BATCHES,
-    Chain,
-    Piped,
-    Stage,
-    Told,
-    checked_numbers,
-    checked_stages,
-    curve,
-    tried_in_worker,
-)
 from benchax.experiments.variants.sharding import cores, front, time_calls
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
 from benchax.measuring.program import program_of
-from benchax.model import Failure
 from benchax.numerics import compare
-from benchax.options import resolve
-from benchax.results.experiment import Experiment, VariantRow
 from benchax.units import number, percent, size
 
+Stage = Callable[[Any], Any]
 TRIAL_S = 0.2
 MOST_SLOWDOWN = 1.2
 """Fake devices that slow one another down further than this stand for no devices."""
 UNTIMED = ("not timed:", "each reading is so like the one before it that their median has no interval")
 
-WHOLE = "the whole batch through all stages on one device"
+
+@dataclass(frozen=True)
+class Chain:
+    """What the stages do together."""
+
+    stages: tuple[Stage, ...]
+
+    def __call__(self, x: Any) -> Any:
+        for stage in self.stages:
+            x = stage(x)
+        return x
 
 
-def try_pipeline(argument: tuple[Piped, int], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
+@dataclass(frozen=True)
+class Piped:
+    """A function and the stages that it is made of."""
+
+    case: Case
+    """Gives the results that are expected."""
+    batch: int | str
+    """The argument that is cut into micro-batches."""
+    stages: tuple[Stage, ...]
+    numbers: tuple[int, ...]
+    """Of micro-batches, one after the other."""
+
+
+@task
+def try_pipeline(argument: tuple[Piped, int], say: Say) -> Json:
     piped, seed = argument
     count = len(piped.stages)
     say("inputs")
@@ -64,7 +75,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Callable[..., None]) -> tuple
     is_fake, there = jax.default_backend() == "cpu", len(jax.devices())
     told = {"environment": jax_facts(), "signature": inputs.signature, "is_fake": is_fake, "devices": count, "why": ""}
     if there < count:
-        return {**told, "why": f"{count} stages need {count} devices, and there are {there}"}, []
+        return Json({**told, "why": f"{count} stages need {count} devices, and there are {there}"})
     batch = value_of(inputs, piped.batch)
     with without_cache():
         say("whole")
@@ -78,7 +89,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Callable[..., None]) -> tuple
         for parts in piped.numbers:
             say(f"{parts} micro-batches", again=True)
             points.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
-    return {**told, "points": points, "skip_reason": skip_reason}, []
+    return Json({**told, "points": points, "skip_reason": skip_reason})
 
 
 def _compute_expected(piped: Piped, inputs: Inputs) -> Any:
@@ -189,56 +200,3 @@ def _describe_transfers(sizes: tuple[int, ...], count: int) -> str:
     """1.50 MiB in 8 transfers"""
     transfers = len(sizes) * count
     return f"{size(sum(sizes) * count)} in {transfers} {'transfer' if transfers == 1 else 'transfers'}"
-
-
-def pipeline(
-    stages: Sequence[Stage],
-    x: Any,
-    *,
-    micro_batches: Iterable[int] = MICRO_BATCHES,
-    name: str | None = None,
-    timeout_s: float | str | None = None,
-    seed: int | None = None,
-    progress: Callable[[str], None] = quiet,
-) -> Experiment:
-    """Lets micro-batches flow through stages on a device each, and compares the results with the whole batch on one.
-
-        for stage in stages:
-            x = stage(x)
-
-    Args:
-        stages: functions y = stage(x), with their parameters inside (a closure, a partial). Each must treat the rows
-            of its input apart; one that does not, such as a mean over the batch, gives a wrong result, which is told.
-        x: the batch: an array, a pytree of arrays with as many rows, a spec such as "f32[1024,64]".
-        micro_batches: into how many parts the batch is cut, one after the other.
-        timeout_s: of each number of micro-batches, in the process that tries them.
-        seed: of the data made from specs.
-        progress: told in words how far it is.
-
-    Returns:
-        Experiment: its one curve has a point for each number of micro-batches. Its `seconds` are None where they would
-        not stand for devices; the sentence of the curve says why.
-
-    Raises:
-        UsageError: `stages` are not several functions, or `micro_batches` no numbers.
-    """
-    stages = checked_stages(f"stages={stages!r}", stages)
-    numbers = checked_numbers(f"micro_batches={micro_batches!r}", micro_batches)
-    options = resolve({"timeout_s": timeout_s, "seed": seed})
-    case = make_case(Chain(stages), (x,), name=name or f"pipeline of {len(stages)} stages")
-    piped = Piped(case, 0, stages, numbers)
-    told = tried_in_worker(piped, options, progress)
-    return _fail(case, told) if isinstance(told, Failure) else _experiment(piped, told)
-
-
-def _fail(case: Case, failure: Failure) -> Experiment:
-    return Experiment(case.id.label, "", failed_row(BASELINE, WHOLE, failure), environment=capture(with_jax=False))
-
-
-def _experiment(piped: Piped, told: Told) -> Experiment:
-    label, environment = piped.case.id.label, replace(capture(with_jax=False), **told["environment"])
-    if told["why"]:
-        row = refused_row(BASELINE, WHOLE, "not_available", told["why"])
-        return Experiment(label, told["signature"], row, environment=environment)
-    row = VariantRow(BASELINE, WHOLE, sentence=f"{WHOLE}: its results are those that are expected")
-    return Experiment(label, told["signature"], row, curves=(curve(piped, told),), environment=environment)

@@ -7,7 +7,6 @@ that kills the worker is found by its stage, left out, and the others are looked
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,11 +21,12 @@ from benchax.artifacts import normalized
 from benchax.artifacts.cost import cost
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
+from benchax.codec import Json
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.executors.isolated import limit
-from benchax.executors.jobs import Job
+from benchax.executors.limits import limits_of
 from benchax.executors.pool import Pool
+from benchax.executors.task import Say, task
 from benchax.experiments import errors as error_of
 from benchax.experiments.base import Observation
 from benchax.experiments.functions import Converted, plain
@@ -40,7 +40,6 @@ from benchax.model import Absent, Environment, Failure, Memory, Options
 from benchax.numerics import tolerance
 from benchax.results.experiment import Errors
 
-ENTRY = "benchax.experiments.study:look_at_all"
 REFERENCE = "run in float64"
 _PRECISION = re.compile(r", operand_precision=\{[\w,]*\}")
 
@@ -68,57 +67,43 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
     """Looks at all sides, the baseline first."""
     left, failures, no_reference = list(sides), dict[str, Failure](), ""
     while sides[0] in left:
-        job = Job(
-            ENTRY,
+        found = pool.call(
+            look_at_all,
             (tuple(left), options.seed, no_reference),
-            limits=lambda stage: limit(stage, options),
-            memory_limit_bytes=options.memory_limit_bytes,
+            limits_of(options),
             name=f"the look at {left[0].case.id.label!r}",
+            on_message=lambda message: tell(message["stage"]),
         )
-        ended = pool.run(job, lambda message: tell(message["stage"]))
-        if ended.document is not None:
-            return _read(ended.document, failures)
-        failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
-        if ended.stage == REFERENCE:
-            no_reference = f"the run in float64 failed ({failure.kind.replace('_', ' ')}: {failure.message})"
+        if not isinstance(found, Failure):
+            environment = replace(capture(with_jax=False), **found.jax)
+            return Study(found.seen, failures | found.failures, environment)
+        if found.stage == REFERENCE:
+            no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
             continue
-        guilty = next((side for side in left if ended.stage == f"look of {side.name}"), sides[0])
-        failures[guilty.name] = failure
+        guilty = next((side for side in left if found.stage == f"look of {side.name}"), sides[0])
+        failures[guilty.name] = found
         left.remove(guilty)
     return Study({}, failures, None)
-
-
-def _read(document: Mapping[str, Any], failures: dict[str, Failure]) -> Study:
-    seen: dict[str, Observation] = {}
-    for name, answer in document["sides"].items():
-        if "failure" in answer:
-            failures[name] = Failure(**answer["failure"])
-        else:
-            seen[name] = _as_seen(answer)
-    environment = replace(capture(with_jax=False), **document["environment"])
-    return Study(seen, failures, environment)
-
-
-def _as_seen(answer: dict[str, Any]) -> Observation:
-    return Observation(
-        **answer
-        | {
-            "plan": Memory(**answer["plan"]),
-            "errors": Errors(**answer["errors"]) if answer["errors"] else None,
-            "absent": tuple(Absent(**absent) for absent in answer["absent"]),
-        }
-    )
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-def look_at_all(
-    argument: tuple[tuple[StudySide, ...], int, str], say: Callable[..., None]
-) -> tuple[dict[str, Any], list[Any]]:
+@dataclass(frozen=True)
+class StudyAnswer:
+    """What a worker answers: of each side that it came to, either."""
+
+    seen: dict[str, Observation]
+    failures: dict[str, Failure]
+    jax: Json
+    """As `environment.jax_facts` has it."""
+
+
+@task
+def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> StudyAnswer:
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
-    found: dict[str, Any] = {}
+    seen, failures = dict[str, Observation](), dict[str, Failure]()
     with warnings.catch_warnings(), without_cache():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # told by the plan
         reference = _Reference(no_reference)
@@ -129,12 +114,12 @@ def look_at_all(
             say(f"look of {side.name}")
             try:
                 with under(side.settings):
-                    found[side.name] = dataclasses.asdict(look(side, seed, reference))
+                    seen[side.name] = look(side, seed, reference)
             except (Exception, SystemExit) as error:
-                found[side.name] = {"failure": dataclasses.asdict(diagnose(error, "look"))}
+                failures[side.name] = diagnose(error, "look")
                 if side is sides[0]:
                     break
-    return {"sides": found, "environment": jax_facts()}, []
+    return StudyAnswer(seen, failures, Json(jax_facts()))
 
 
 @contextmanager

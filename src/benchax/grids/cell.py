@@ -17,15 +17,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 
-from benchax import codec
 from benchax.case import Case, make_case
+from benchax.codec import Json
 from benchax.environment import capture
 from benchax.errors import UsageError, one_of
+from benchax.executors.task import Say, task
 from benchax.grids import trees
 from benchax.grids.plan import DataPoint
 from benchax.measuring import stages
@@ -33,13 +34,10 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.timers.base import Subject
-from benchax.model import Absent, CaseId, Failure, Measurement
-from benchax.options import DEFAULTS
+from benchax.model import Absent, Environment, Failure
 from benchax.units import size
 from benchax.watching.compiles import watch_compiles
 
-ENTRY = "benchax.grids.cell:measure_cell"
-ENVIRONMENT_ENTRY = "benchax.grids.cell:environment"
 LONG_CALL_NS = 10_000_000
 """A call as long as this is a reading without a warm call before it: what warmth gains is below its noise."""
 
@@ -50,10 +48,6 @@ MOST_CALLS = 50
 
 Trial = Callable[[Subject], list[int]]
 """Nanoseconds of each call of one trial, in the order taken."""
-
-
-class Say(Protocol):
-    def __call__(self, stage: str, **facts: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -110,14 +104,15 @@ class WrongShape(Exception):
     """An output is not of the shape that was asked for."""
 
 
-def environment(argument: Any, say: Say) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Where cells run, seen from a worker; as the document of an otherwise empty measurement."""
+@task
+def capture_environment(argument: None, say: Say) -> Environment:
+    """Where cells run, seen from a worker."""
     say("environment")
-    bare = Measurement(CaseId(""), capture(argument), DEFAULTS, run_id="", started_at="")
-    return codec.to_document(bare), []
+    return capture()
 
 
-def measure_cell(request: CellRequest, say: Say) -> tuple[dict[str, Any], list[np.ndarray]]:
+@task
+def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
     """(document, leaves of the outputs of all trials).
 
     The document holds `signature`, `stages`, `absent`, `trials` (nanoseconds of each call, per trial), `shape`,
@@ -140,7 +135,7 @@ def measure_cell(request: CellRequest, say: Say) -> tuple[dict[str, Any], list[n
         "outputs": record.outputs,
         "not_kept": record.not_kept,
     }
-    return document, record.arrays
+    return Json(document), tuple(record.arrays)
 
 
 def _measure(request: CellRequest, record: CellRecord) -> None:

@@ -14,10 +14,12 @@ from statistics import fmean as mean
 from time import monotonic
 from typing import Any, Protocol
 
-from benchax import codec
+import numpy as np
+
 from benchax.environment import capture
 from benchax.errors import BenchaxError, StoreError
-from benchax.executors.pool import Ended, Job
+from benchax.executors.limits import CallLimits
+from benchax.executors.task import A, R, Task
 from benchax.grids import cell as worker_side
 from benchax.grids import trees
 from benchax.grids.agreement import Agreement, agreement
@@ -41,7 +43,15 @@ _NOT_OBSERVED = (
 class Runner(Protocol):
     """What is needed of `executors.pool.Pool`."""
 
-    def run(self, job: Job, on_message: Callable[[dict[str, Any]], None] = ...) -> Ended: ...
+    def call(
+        self,
+        task: Task[A, R],
+        argument: A,
+        limits: CallLimits = ...,
+        *,
+        shows_output: bool = ...,
+        on_message: Callable[[dict[str, Any]], None] = ...,
+    ) -> R | Failure: ...
     def prepare(self) -> None: ...
 
 
@@ -104,10 +114,10 @@ class GridRun:
     def start(self) -> None:
         """Workers ready, and their environment known: no cell pays for that."""
         self.pool.prepare()
-        job = Job(worker_side.ENVIRONMENT_ENTRY, None, lambda stage: self.settings.limits.compile_s)
-        ended = self.pool.run(job, lambda message: None)
-        if ended.document is not None:
-            self.environment = codec.from_document(ended.document).environment
+        limits = CallLimits(lambda stage: self.settings.limits.compile_s)
+        found = self.pool.call(worker_side.capture_environment, None, limits)
+        if not isinstance(found, Failure):
+            self.environment = found
 
     def take(self, rows: Mapping[Key, Measurement]) -> None:
         """Cells that an earlier run has measured."""
@@ -162,18 +172,20 @@ class GridRun:
         self._report(function, point.label, "start", left)
         started_at = datetime.now(UTC).isoformat(timespec="microseconds")
         begun = self.clock()
-        job = Job(
-            worker_side.ENTRY, self._request(function, point), self.settings.limits.of, share_s,
-            self.settings.memory_limit_bytes, shows_output=False,
-        )  # fmt: skip
-        ended = self.pool.run(job, listen)
-        facts = told | (ended.document or {})
-        failure = ended.failure or _failure(facts)
+        answer = self.pool.call(
+            worker_side.measure_cell,
+            self._request(function, point),
+            CallLimits(self.settings.limits.of, share_s, self.settings.memory_limit_bytes),
+            shows_output=False,
+            on_message=listen,
+        )
+        facts, arrays = (told, ()) if isinstance(answer, Failure) else (told | answer[0], answer[1])
+        failure = answer if isinstance(answer, Failure) else _failure(facts)
         is_timeout = failure is not None and failure.kind == "timeout"
         if failure is not None and is_timeout and share_s is not None and self.clock() - begun >= share_s:
             failure = of_the_total(failure, self.settings.limits.total_s or share_s, share_s)
         row = self._row(function, point, facts, failure, started_at)
-        return self._cell(function, point.label, row, facts, ended)
+        return self._cell(function, point.label, row, facts, arrays)
 
     def _request(self, function: str, point: DataPoint) -> worker_side.CellRequest:
         shape, giver = self.expected.get(point.label, ("", ""))
@@ -214,7 +226,9 @@ class GridRun:
             not_measured=(*absent, *_NOT_OBSERVED),
         )
 
-    def _cell(self, function: str, label: Label, row: Measurement, facts: Mapping[str, Any], ended: Ended) -> Cell:
+    def _cell(
+        self, function: str, label: Label, row: Measurement, facts: Mapping[str, Any], arrays: Sequence[np.ndarray]
+    ) -> Cell:
         if row.failure is not None:
             absent = Absent("outputs", f"the cell has the status {row.failure.kind.replace('_', ' ')}")
             return Cell(function, label, row, absent, replace(absent, what="agreement"))
@@ -223,10 +237,10 @@ class GridRun:
                 function, label, row, Absent("outputs", facts["not_kept"]), Absent("agreement", facts["not_kept"])
             )
         outputs = tuple(
-            trees.put_together(each["tree"], ended.arrays[each["first"] : each["first"] + each["count"]])
+            trees.put_together(each["tree"], arrays[each["first"] : each["first"] + each["count"]])
             for each in facts["outputs"]
         )
-        self.kept_bytes += trees.size_bytes(ended.arrays)
+        self.kept_bytes += trees.size_bytes(arrays)
         compared = self._compare(function, label, outputs)
         remark = _difference(compared)
         row = replace(row, remarks=(*row.remarks, *((remark,) if remark else ())))

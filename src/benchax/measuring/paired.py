@@ -45,7 +45,6 @@ from benchax.measuring.timers.base import Prepared, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.numerics import compare
 
-ENTRY = "benchax.measuring.paired:take_blocks"
 SAMPLE_NS = 100_000
 """Samples between 50 and 200 µs mostly fall between preemptions; longer ones know 3 to 40 times less per second."""
 CALIBRATIONS = 5

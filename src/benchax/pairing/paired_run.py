@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from benchax.codec import Json
 from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judged, timed
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
-from benchax.executors.isolated import limit
-from benchax.executors.jobs import Job
+from benchax.executors.limits import limits_of
 from benchax.executors.pool import Pool
+from benchax.executors.task import Say, task
 from benchax.measuring import paired
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
 from benchax.pairing.remarks import remarks
@@ -112,23 +113,22 @@ class PairedSamples:
         self, pool: Pool, process: int, sides: Sequence[int], request: paired.PairedRequest, say: Callable[[str], None]
     ) -> bool:
         paired_run = self.paired_run
-        job = Job(
-            paired.ENTRY,
+        answer = pool.call(
+            take_blocks,
             request,
-            limits=lambda stage: limit(stage, paired_run.options),
-            memory_limit_bytes=paired_run.options.memory_limit_bytes,
+            limits_of(paired_run.options),
             name=f"the comparison of {paired_run.case.label!r}",
+            on_message=lambda message: say(message["stage"]),
         )
-        ended = pool.run(job, lambda message: say(message["stage"]))
-        if ended.document is None:
-            failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
-            self.failures[self._side_in(ended.stage)] = failure
-        elif ended.document["failure"] is not None:
-            self.failures[sides[ended.document["side"]]] = Failure(**ended.document["failure"])
-        else:
-            self._add(process, sides, ended.document, ended.arrays)
-            return True
-        return False
+        if isinstance(answer, Failure):
+            self.failures[self._side_in(answer.stage)] = answer
+            return False
+        document, arrays = answer
+        if document["failure"] is not None:
+            self.failures[sides[document["side"]]] = Failure(**document["failure"])
+            return False
+        self._add(process, sides, document, arrays)
+        return True
 
     def _side_in(self, stage: str) -> int:
         """Whose fault it was, by the stage; where it does not say, it spoils all comparisons, as the baseline's."""
@@ -237,6 +237,13 @@ class PairedSamples:
             return version
         jax = version.jax or (self.environment and self.environment.jax)
         return replace(version, program=self.answers[0].facts(side)["sha256"], jax=jax)
+
+
+@task
+def take_blocks(request: paired.PairedRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
+    """As `paired.take_blocks`."""
+    document, arrays = paired.take_blocks(request, say)
+    return Json(document), tuple(arrays)
 
 
 def _widened(ns: np.ndarray, sides: Sequence[int], count: int) -> np.ndarray:

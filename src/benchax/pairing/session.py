@@ -75,7 +75,7 @@ def effort_for(
     return Effort(looks, max_time_s, metrics=metrics, resolution=resolution)
 
 
-PRELOAD = ("benchax.measuring.paired", "scipy.linalg")
+PRELOAD = ("benchax.pairing.paired_run", "scipy.linalg")
 """JAX imports the latter when it first lowers an exported program: 180 ms in each process."""
 
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)

@@ -22,9 +22,9 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchax.case import Case
 from benchax.comparing.judging import ComparisonContext, confirmed, timed
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors.isolated import limit
-from benchax.executors.jobs import Ended, Job
+from benchax.executors.limits import limits_of
 from benchax.executors.pool import spawned_pool
+from benchax.executors.task import Say, task
 from benchax.experiments.base import PreparedVariant, Tell
 from benchax.experiments.variant_rows import failed_row, speedup
 from benchax.measuring import program as programs
@@ -37,7 +37,6 @@ from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 from benchax.units import seconds, seconds_range, size
 from benchax.watching.cache import watch_cache
 
-ENTRY = "benchax.experiments.variants.persistent_cache:start"
 USUAL_PAIRS = 6
 LEAST_PAIRS = 4
 USUAL_THRESHOLD_S = 1.0
@@ -50,20 +49,15 @@ class Unfinished(Exception):
         self.failure = failure
 
 
-def start_process(case: Case, folder: str, options: Options) -> dict[str, Any]:
+def start_process(case: Case, folder: str, options: Options) -> dict[str, float]:
     """What a new process with its cache in that folder tells."""
-    job = Job(
-        ENTRY,
-        (case, options.seed, folder),
-        limits=lambda stage: limit(stage, options),
-        memory_limit_bytes=options.memory_limit_bytes,
-        name=f"the start of {case.id.label!r}",
-    )
     with spawned_pool() as pool:
-        ended: Ended = pool.run(job)
-    if ended.document is None:
-        raise Unfinished(ended.failure or Failure("crashed", ended.stage, "the process gave no answer"))
-    return ended.document
+        told = pool.call(
+            start, (case, options.seed, folder), limits_of(options), name=f"the start of {case.id.label!r}"
+        )
+    if isinstance(told, Failure):
+        raise Unfinished(told)
+    return told
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class PersistentCache:
     name: str = "cache"
     title: str = "a start with a filled persistent compilation cache, beside one with an empty cache"
     needs: str = ""
-    started: Callable[[Case, str, Options], dict[str, Any]] = start_process
+    started: Callable[[Case, str, Options], dict[str, float]] = start_process
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if not given.get("asked", True):
@@ -116,7 +110,7 @@ def _row(variant: PersistentCache, case: Case, pairs: int, options: Options, tel
     )
 
 
-Pair = tuple[dict[str, Any], dict[str, Any]]
+Pair = tuple[dict[str, float], dict[str, float]]
 """What the cold and the warm process told."""
 
 
@@ -124,7 +118,7 @@ def _pairs(variant: PersistentCache, case: Case, count: int, options: Options, t
     found: list[Pair] = []
     for i in range(count):
         with tempfile.TemporaryDirectory(prefix="benchax-cache-") as folder:
-            both: list[dict[str, Any]] = []
+            both: list[dict[str, float]] = []
             for state in ("empty", "filled"):
                 tell(f"pair {i + 1} of {count}: {state} cache")
                 both.append(variant.started(case, folder, options))
@@ -182,7 +176,8 @@ def _sentence(c: Comparison, pairs: Sequence[Pair]) -> str:
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-def start(argument: tuple[Case, int, str], say: Callable[..., None]) -> tuple[dict[str, Any], list[Any]]:
+@task
+def start(argument: tuple[Case, int, str], say: Say) -> dict[str, float]:
     """Builds the case once. The inputs come first: making them compiles small programs, which are not of the case."""
     case, seed, folder = argument
     say("inputs")
@@ -210,7 +205,7 @@ def start(argument: tuple[Case, int, str], say: Callable[..., None]) -> tuple[di
         "misses": len(watched.programs) - len(watched.of("hit")),
         "entries": len(files),
         "entry_bytes": sum(files),
-    }, []
+    }
 
 
 MEMBERS = (PersistentCache(),)

@@ -1,4 +1,5 @@
-"""Stages on a device each, fed with micro-batches, as in GPipe (Huang et al. 2019).
+"""Stages on a device each, fed with micro-batches, as in GPipe (Huang et al. 2019): a variant, and
+`benchax.experiments.pipeline`.
 
     pipeline=model.py:STAGES=1,2,4              a list of functions y = stage(x), and numbers of micro-batches
     pipeline=model.py:embed+model.py:head       functions by name; 1,2,4,8 micro-batches
@@ -16,54 +17,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchax.case import Case
+from benchax.case import Case, make_case
+from benchax.codec import Json
 from benchax.discovery import literal
+from benchax.environment import capture
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.isolated import limit
-from benchax.executors.jobs import Job
+from benchax.executors.limits import limits_of
 from benchax.experiments import parsing
 from benchax.experiments.base import PreparedVariant, Tell
+from benchax.experiments.lab import BASELINE, quiet
+from benchax.experiments.pipes import Chain, Piped, Stage, try_pipeline
 from benchax.experiments.variant_rows import failed_row, refused_row
 from benchax.experiments.variants.sharding import MOST_DEVICES, pool_with_devices
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Failure, Options
 from benchax.options import resolve
-from benchax.results.experiment import Curve, Point, VariantRow
+from benchax.results.experiment import Curve, Experiment, Point, VariantRow
 
-ENTRY = "benchax.experiments.pipes:try_pipeline"
 TITLE = "micro-batches through stages on a device each"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 """So that one fake device is about one core."""
 MICRO_BATCHES = (1, 2, 4, 8)
-
-Stage = Callable[[Any], Any]
-Told = dict[str, Any]
-"""The worker's answer."""
-
-
-@dataclass(frozen=True)
-class Chain:
-    """What the stages do together."""
-
-    stages: tuple[Stage, ...]
-
-    def __call__(self, x: Any) -> Any:
-        for stage in self.stages:
-            x = stage(x)
-        return x
-
-
-@dataclass(frozen=True)
-class Piped:
-    """A function and the stages that it is made of."""
-
-    case: Case
-    """Gives the results that are expected."""
-    batch: int | str
-    """The argument that is cut into micro-batches."""
-    stages: tuple[Stage, ...]
-    numbers: tuple[int, ...]
-    """Of micro-batches, one after the other."""
+WHOLE = "the whole batch through all stages on one device"
 
 
 @dataclass(frozen=True)
@@ -97,7 +72,7 @@ class Pipeline:
         return checked_stages(said, stages), checked_numbers(said, counts)
 
     def _curve(self, piped: Piped, options: Options, tell: Tell) -> Curve | VariantRow:
-        told = tried_in_worker(piped, options, tell)
+        told = try_in_worker(piped, options, tell)
         if isinstance(told, Failure):
             return failed_row(self.name, self.title, told)
         if told["why"]:
@@ -169,37 +144,88 @@ def checked_numbers(said: str, numbers: Any) -> tuple[int, ...]:
     return listed
 
 
-def tried_in_worker(piped: Piped, options: Options, tell: Tell) -> Told | Failure:
+def try_in_worker(piped: Piped, options: Options, tell: Tell) -> Json | Failure:
     """What the worker tells; or why it cannot."""
-    job = Job(
-        ENTRY,
-        (piped, options.seed),
-        limits=lambda stage: limit(stage, options),
-        memory_limit_bytes=options.memory_limit_bytes,
-        name=f"the {piped.case.id.label!r}",
-    )
     with pool_with_devices(len(piped.stages), ONE_THREAD) as pool:
-        ended = pool.run(job, lambda message: tell(message["stage"]))
-    return ended.document or ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
+        return pool.call(
+            try_pipeline,
+            (piped, options.seed),
+            limits_of(options),
+            name=f"the {piped.case.id.label!r}",
+            on_message=lambda message: tell(message["stage"]),
+        )
 
 
-def curve(piped: Piped, told: Told) -> Curve:
+def curve(piped: Piped, told: Mapping[str, Any]) -> Curve:
     """Over the numbers of micro-batches."""
     points = tuple(_point(number, each) for number, each in zip(piped.numbers, told["points"], strict=True))
     return Curve("pipeline", TITLE, "micro-batches", points, sentence=_sentence(told))
 
 
-def _point(number: int, told: Told) -> Point:
+def _point(number: int, told: Mapping[str, Any]) -> Point:
     if "why" in told:
         return Point(number, str(number), None, facts=(("not available:", told["why"]),))
     return Point(number, str(number), *told["time"], facts=tuple(map(tuple, told["facts"])))
 
 
-def _sentence(told: Told) -> str:
+def _sentence(told: Mapping[str, Any]) -> str:
     if told["skip_reason"]:
         return f"{told['skip_reason']}: results and bytes are real; times, busy and idle devices are not measured"
     where = f"{told['devices']} fake devices with a thread each; " if told["is_fake"] else ""
     return f"{where}times are of one process, one after the other, and no comparison in pairs"
+
+
+def pipeline(
+    stages: Sequence[Stage],
+    x: Any,
+    *,
+    micro_batches: Iterable[int] = MICRO_BATCHES,
+    name: str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    progress: Callable[[str], None] = quiet,
+) -> Experiment:
+    """Lets micro-batches flow through stages on a device each, and compares the results with the whole batch on one.
+
+        for stage in stages:
+            x = stage(x)
+
+    Args:
+        stages: functions y = stage(x), with their parameters inside (a closure, a partial). Each must treat the rows
+            of its input apart; one that does not, such as a mean over the batch, gives a wrong result, which is told.
+        x: the batch: an array, a pytree of arrays with as many rows, a spec such as "f32[1024,64]".
+        micro_batches: into how many parts the batch is cut, one after the other.
+        timeout_s: of each number of micro-batches, in the process that tries them.
+        seed: of the data made from specs.
+        progress: told in words how far it is.
+
+    Returns:
+        Experiment: its one curve has a point for each number of micro-batches. Its `seconds` are None where they would
+        not stand for devices; the sentence of the curve says why.
+
+    Raises:
+        UsageError: `stages` are not several functions, or `micro_batches` no numbers.
+    """
+    stages = checked_stages(f"stages={stages!r}", stages)
+    numbers = checked_numbers(f"micro_batches={micro_batches!r}", micro_batches)
+    options = resolve({"timeout_s": timeout_s, "seed": seed})
+    case = make_case(Chain(stages), (x,), name=name or f"pipeline of {len(stages)} stages")
+    piped = Piped(case, 0, stages, numbers)
+    told = try_in_worker(piped, options, progress)
+    return _fail(case, told) if isinstance(told, Failure) else _experiment(piped, told)
+
+
+def _fail(case: Case, failure: Failure) -> Experiment:
+    return Experiment(case.id.label, "", failed_row(BASELINE, WHOLE, failure), environment=capture(with_jax=False))
+
+
+def _experiment(piped: Piped, told: Json) -> Experiment:
+    label, environment = piped.case.id.label, replace(capture(with_jax=False), **told["environment"])
+    if told["why"]:
+        row = refused_row(BASELINE, WHOLE, "not_available", told["why"])
+        return Experiment(label, told["signature"], row, environment=environment)
+    row = VariantRow(BASELINE, WHOLE, sentence=f"{WHOLE}: its results are those that are expected")
+    return Experiment(label, told["signature"], row, curves=(curve(piped, told),), environment=environment)
 
 
 MEMBERS = (Pipeline(),)

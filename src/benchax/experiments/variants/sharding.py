@@ -34,10 +34,11 @@ from benchax.artifacts.collectives import collectives
 from benchax.artifacts.counts import counts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
+from benchax.codec import Json
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors.isolated import limit
-from benchax.executors.jobs import Job
+from benchax.executors.limits import limits_of
 from benchax.executors.pool import Pool, spawned_pool
+from benchax.executors.task import Say, task
 from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.experiments.recordings import seen_communication
@@ -54,7 +55,6 @@ from benchax.stats.intervals import median_interval
 from benchax.stats.summary import quantile
 from benchax.units import count, size
 
-ENTRY = "benchax.experiments.variants.sharding:try_meshes"
 MOST_DEVICES = 64
 LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
 AXES = ("data", "model")
@@ -99,19 +99,16 @@ class Sharded:
     def _curve(
         self, case: Case, plan: ShardingPlan, shapes: tuple[Shape, ...], options: Options, tell: Tell
     ) -> Curve | VariantRow:
-        job = Job(
-            ENTRY,
-            (case, plan, shapes, options.seed),
-            limits=lambda stage: limit(stage, options),
-            memory_limit_bytes=options.memory_limit_bytes,
-            name=f"the meshes of {case.id.label!r}",
-        )
         with pool_with_devices(max(map(math.prod, shapes))) as pool:
-            ended = pool.run(job, lambda message: tell(message["stage"]))
-        if ended.document is None:
-            failure = ended.failure or Failure("crashed", ended.stage, "the process gave no answer")
-            return failed_row(self.name, self.title, failure)
-        told = ended.document
+            told = pool.call(
+                try_meshes,
+                (case, plan, shapes, options.seed),
+                limits_of(options),
+                name=f"the meshes of {case.id.label!r}",
+                on_message=lambda message: tell(message["stage"]),
+            )
+        if isinstance(told, Failure):
+            return failed_row(self.name, self.title, told)
         points = tuple(self._point(shape, each) for shape, each in zip(shapes, told["meshes"], strict=True))
         x_label = "mesh (data x model)" if self.is_mesh else "devices"
         return Curve(self.name, self.title, x_label, points, sentence=_sentence(plan, told))
@@ -185,9 +182,8 @@ def _sentence(plan: ShardingPlan, told: Mapping[str, Any]) -> str:
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-def try_meshes(
-    argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say: Callable[..., None]
-) -> tuple[dict[str, Any], list[Any]]:
+@task
+def try_meshes(argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say: Say) -> Json:
     case, plan, shapes, seed = argument
     say("inputs")
     is_fake, found = jax.default_backend() == "cpu", list[dict[str, Any]]()
@@ -203,7 +199,7 @@ def try_meshes(
                 found.append({"why": error.problem})
             except Exception as error:
                 found.append({"why": diagnose(error, "mesh").message})
-    return {"meshes": found, "is_fake": is_fake, "devices": len(jax.devices()), "cores": cores()}, []
+    return Json({"meshes": found, "is_fake": is_fake, "devices": len(jax.devices()), "cores": cores()})
 
 
 def cores() -> int:
