@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from benchax.executors import conversation
-from benchax.executors.conversation import Budget
-from benchax.executors.limits import CallLimits
+from benchax.executors.channel import Message
+from benchax.executors.conversation import Budget, Conversation, Job
+from benchax.executors.limits import UNLIMITED, CallLimits
+from benchax.executors.warmth import warm_up
 
 
 class Clock:
@@ -38,9 +43,9 @@ def test_a_stage_without_a_limit_never_ends(clock: Clock) -> None:
 def test_a_stage_begins_with_its_first_announcement(clock: Clock) -> None:
     one = budget()
     clock.now += 50.0
-    one.announced("run", is_again=False)
+    one.enter_announced("run", is_again=False)
     clock.now += 2.0
-    one.announced("run", is_again=False)
+    one.enter_announced("run", is_again=False)
 
     assert one.rest() == 1.0
     assert one.failure() is None
@@ -53,18 +58,18 @@ def test_a_stage_begins_with_its_first_announcement(clock: Clock) -> None:
 
 def test_what_one_stage_leaves_the_next_does_not_get(clock: Clock) -> None:
     one = budget()
-    one.announced("trace", is_again=False)
+    one.enter_announced("trace", is_again=False)
     clock.now += 0.5
-    one.announced("run", is_again=False)
+    one.enter_announced("run", is_again=False)
 
     assert one.rest() == 3.0
 
 
 def test_a_stage_that_is_begun_again_has_its_time_again(clock: Clock) -> None:
     one = budget()
-    one.announced("run", is_again=False)
+    one.enter_announced("run", is_again=False)
     clock.now += 2.0
-    one.announced("run", is_again=True)
+    one.enter_announced("run", is_again=True)
 
     assert one.rest() == 3.0
 
@@ -73,9 +78,23 @@ def test_the_whole_job_has_its_limit_whatever_is_announced(clock: Clock) -> None
     one = budget(total_s=10.0)
     for _ in range(4):
         clock.now += 2.5
-        one.announced("run", is_again=True)
+        one.enter_announced("run", is_again=True)
 
     failure = one.failure()
     assert failure is not None
     assert failure.message == "the job as a whole took longer than 10.0 s; the process was killed"
     assert one.rest() == 0.0
+
+
+def test_a_worker_that_says_that_it_knows_old_code_and_ends_at_once_is_replaced() -> None:
+    """Its end may be told before its last message is read: then it had looked like a process without an answer."""
+    last = Message({"job": 1, "stale": "model.py"})
+    worker: Any = SimpleNamespace(
+        jobs=0, output=SimpleNamespace(begin=lambda is_shown: None), channel=SimpleNamespace(pop=lambda: last)
+    )
+    one = Conversation(Any, worker, Job(warm_up, ()))  # type: ignore[arg-type]
+    one.budget = Budget(UNLIMITED)
+
+    conclusion = one._conclude_death()
+
+    assert (conclusion.is_stale, conclusion.doubt) == (True, "model.py")

@@ -32,7 +32,7 @@ def test_who_computes_between_two_jobs_is_not_idle(
     clocks.wall += waited_s
     clocks.processor += computed_s
 
-    assert idleness.broken() == ("a computation that an earlier job left" if is_busy else "")
+    assert idleness.why_broken() == ("a computation that an earlier job left" if is_busy else "")
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ _NAMES = (
 
 def thread_counts() -> dict[str, int]:
     """By library."""
-    found = {path: _function(path, "get") for path in _loaded()}
+    found = {path: _function(path, "get") for path in _find_libraries()}
     return {path: function() for path, function in found.items() if function is not None}
 
 
 def set_threads(count: int) -> None:
-    for path in _loaded():
+    for path in _find_libraries():
         if (function := _function(path, "set")) is not None:
             function(count)
 
@@ -47,7 +47,7 @@ def usual_threads(variables: Mapping[str, str]) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _loaded() -> list[str]:
+def _find_libraries() -> list[str]:
     try:
         return sorted(set(_LIBRARY.findall(Path("/proc/self/maps").read_text())))
     except OSError:

@@ -86,7 +86,7 @@ class Budget:
         self.limit = self.limits.stage_s(stage)
         self.until = None if self.limit is None else perf_counter() + self.limit
 
-    def announced(self, stage: str, is_again: bool) -> None:
+    def enter_announced(self, stage: str, is_again: bool) -> None:
         if stage != self.stage or is_again:
             self.enter(stage)
 
@@ -137,11 +137,11 @@ class Conversation:
         try:
             self.worker.channel.send(document, sections, timeout_s=SEND_S)
         except TooLate:
-            self.early = self._failed("crashed", "the worker process did not take the job; it was killed")
+            self.early = self._give_up("crashed", "the worker process did not take the job; it was killed")
         except MemoryError as error:
             self.early = Conclusion(Failure("out_of_memory", "start", str(error), _SMALLER))
         except Closed:
-            self.early = self._died()
+            self.early = self._conclude_death()
 
     def finish(self) -> Conclusion:
         """Listens until the job is over."""
@@ -152,10 +152,10 @@ class Conversation:
     def _listen(self) -> Conclusion:
         worker, control = self.worker, self.keeper.channel
         while True:
-            if (conclusion := self._heard()) is not None:
+            if (conclusion := self._read_messages()) is not None:
                 return conclusion
             if (failure := self.budget.failure()) is not None:
-                return self._stuck(failure)
+                return self._end_stuck(failure)
             sources = [worker.channel, control, *([worker.output] if worker.output.is_open else [])]
             ready = wait_readable(sources, self.budget.rest())
             if worker.output in ready:
@@ -166,11 +166,11 @@ class Conversation:
                 if worker.channel in ready:
                     worker.channel.take()
             except Closed:
-                return self._died()
+                return self._conclude_death()
             if worker.status is not None:
-                return self._died()
+                return self._conclude_death()
 
-    def _heard(self) -> Conclusion | None:
+    def _read_messages(self) -> Conclusion | None:
         """Works through the messages that are there; the conclusion, if one of them is the answer."""
         while True:
             try:
@@ -179,12 +179,12 @@ class Conversation:
                     return None
                 said = self._read_announcement(message)
                 if said is None and self._is_answer(message.document):
-                    return self._answered(message)
+                    return self._read_answer(message)
             except (Garbled, FormatError, ValueError, LookupError, TypeError):
                 text = f"the function wrote to the connection of its process in {self.budget.stage}"
-                return self._failed("crashed", text)
+                return self._give_up("crashed", text)
             except MemoryError as error:
-                return self._failed("out_of_memory", str(error), _SMALLER)
+                return self._give_up("out_of_memory", str(error), _SMALLER)
             if said is not None:  # outside of `try`: what a listener raises is not the worker's doing
                 self.on_message(said)
 
@@ -200,10 +200,10 @@ class Conversation:
         if document["job"] != self.number or "say" not in document:
             return None
         said = document["say"]
-        self.budget.announced(said["stage"], bool(said.get("again")))
+        self.budget.enter_announced(said["stage"], bool(said.get("again")))
         return said
 
-    def _answered(self, message: Message) -> Conclusion:
+    def _read_answer(self, message: Message) -> Conclusion:
         document = message.document
         if "stale" in document:
             return Conclusion(None, document["stale"], is_stale=True)
@@ -211,11 +211,11 @@ class Conversation:
             return Conclusion(Failure(**document["failure"]), document["doubt"])
         return Conclusion(unpack(message.sections, self.job.task.returns), document["doubt"])
 
-    def _died(self) -> Conclusion:
+    def _conclude_death(self) -> Conclusion:
         """The connection has ended, or the process."""
         with contextlib.suppress(Closed, Garbled):  # its last message may be an answer
             while True:
-                if (conclusion := self._heard()) is not None:
+                if (conclusion := self._read_messages()) is not None:
                     return replace(conclusion, doubt=conclusion.doubt or "it has ended")
                 if not wait_readable([self.worker.channel], 0.0):
                     break
@@ -224,7 +224,7 @@ class Conversation:
         self.worker.output.drain()
         if not self.has_begun:
             return Conclusion(None, "a worker that ended while it waited", is_stale=True)
-        return self._failed(*self._cause(self.worker.status))
+        return self._give_up(*self._cause(self.worker.status))
 
     def _cause(self, status: int | None) -> tuple[str, str, str]:
         """kind, message, advice."""
@@ -233,9 +233,9 @@ class Conversation:
             return "crashed", f"the process that keeps the workers was killed in {stage}", ""
         if status is None:
             return "crashed", f"the function closed the connection of its process in {stage}; it was killed", ""
-        if status == -signal.SIGKILL and _rose(self.oom_kills, process_tree.oom_kills()):
+        if status == -signal.SIGKILL and _has_risen(self.oom_kills, process_tree.oom_kills()):
             return "out_of_memory", f"the kernel ran out of memory in {stage}, and killed the process", _SMALLER
-        if self.job.limits.memory_bytes is not None and _tells_of_memory(words):
+        if self.job.limits.memory_bytes is not None and _is_about_memory(words):
             limit = size(self.job.limits.memory_bytes)
             return "out_of_memory", f"the process ended in {stage}, beyond its {limit} of memory", _SMALLER
         if status < 0:
@@ -243,12 +243,12 @@ class Conversation:
             return "crashed", f"the process was killed by {signal_name(status)} in {stage}", advice
         return "crashed", f"the process ended with exit code {status} in {stage}, without an answer", ""
 
-    def _stuck(self, failure: Failure) -> Conclusion:
+    def _end_stuck(self, failure: Failure) -> Conclusion:
         """Over its limit. Asks where it is, which takes milliseconds, and ends it."""
         stack = frames(self.keeper.where(self.worker, ASK_S))
-        return self._failed(failure.kind, failure.message, failure.advice, stack)
+        return self._give_up(failure.kind, failure.message, failure.advice, stack)
 
-    def _failed(self, kind: Any, message: str, advice: str = "", stack: list[str] | None = None) -> Conclusion:
+    def _give_up(self, kind: Any, message: str, advice: str = "", stack: list[str] | None = None) -> Conclusion:
         """Kills the worker: what it does now is of no use to anybody."""
         stage, output = self.budget.stage, self.worker.output
         output.drain()
@@ -271,11 +271,11 @@ def _story(stack: list[str], words: str) -> str:
 _SMALLER = "Measure a smaller case, or allow more memory."
 
 
-def _rose(before: int | None, after: int | None) -> bool:
+def _has_risen(before: int | None, after: int | None) -> bool:
     return before is not None and after is not None and after > before
 
 
-def _tells_of_memory(words: str) -> bool:
+def _is_about_memory(words: str) -> bool:
     return any(sign in words for sign in ("bad_alloc", "out of memory", "Out of memory", "Cannot allocate memory"))
 
 

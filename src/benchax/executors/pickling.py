@@ -149,10 +149,10 @@ def _array(array: Any) -> Any:
         return _key, (np.asarray(jax.random.key_data(array)), str(jax.random.key_impl(array)))
     if array.weak_type:  # scalars that were Python numbers; JAX's own way keeps that they were
         return array.__reduce__()
-    return _placed, (np.asarray(array),)
+    return _place, (np.asarray(array),)
 
 
-def _placed(array: np.ndarray) -> Any:
+def _place(array: np.ndarray) -> Any:
     return jnp.asarray(array)
 
 

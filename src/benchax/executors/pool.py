@@ -99,7 +99,7 @@ class Pool:
             on_message: told each announcement, {"stage": ..., **facts}. What it raises passes through, as
                 KeyboardInterrupt does, and leaves no process.
         """
-        with self._lock, self._given_up_on_error():
+        with self._lock, self._release_on_error():
             return self._run(Job(task, argument, limits, shows_output), name, on_message)
 
     def call_each(
@@ -115,7 +115,7 @@ class Pool:
     ) -> list[R | Failure]:
         """As `call`, for each argument in a worker of its own, one after the other, the first `beside` workers left
         out. The workers stay, for the next call."""
-        with self._lock, self._given_up_on_error():
+        with self._lock, self._release_on_error():
             with contextlib.suppress(CannotStart):  # the calls say so
                 self._fill(beside + len(arguments))
             jobs = [Job(task, argument, limits, shows_output) for argument in arguments]
@@ -123,7 +123,7 @@ class Pool:
 
     def prepare(self) -> None:
         """Makes sure that a worker and a standby are ready. To be called when nothing is timed."""
-        with self._lock, self._given_up_on_error(), contextlib.suppress(CannotStart):  # the next call says so
+        with self._lock, self._release_on_error(), contextlib.suppress(CannotStart):  # the next call says so
             self._fill(2 if self.reuse else 1)
 
     def renew(self) -> None:
@@ -140,7 +140,7 @@ class Pool:
             self._let_go()
 
     @contextlib.contextmanager
-    def _given_up_on_error(self) -> Iterator[None]:
+    def _release_on_error(self) -> Iterator[None]:
         """No process is left by what passes through, such as KeyboardInterrupt."""
         try:
             yield

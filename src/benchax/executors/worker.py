@@ -103,7 +103,7 @@ def serve(channel: Channel) -> None:
         if message is None:
             return
         job = Running(channel, message.document["job"], os.getpid(), imported)
-        if why := imported.changed() or idleness.broken():
+        if why := imported.find_changed() or idleness.why_broken():
             channel.send({"job": job.number, "stale": why})
             return
         if number == 1:
@@ -120,7 +120,7 @@ class Idleness:
     def __init__(self) -> None:
         self.since, self.used = perf_counter(), process_time()
 
-    def broken(self) -> str:
+    def why_broken(self) -> str:
         """Why it is not; empty if it is, or was too short to tell."""
         idle_s = perf_counter() - self.since
         is_busy = idle_s > 0.02 and process_time() - self.used > 0.3 * idle_s
@@ -163,7 +163,7 @@ class Running:
             resource.setrlimit(resource.RLIMIT_AS, before)
         _flush()
         document["doubt"] = document.get("doubt") or _leftovers(threads)
-        self.imported.look()  # before the answer: whoever has it may edit a file at once
+        self.imported.note_new()  # before the answer: whoever has it may edit a file at once
         self._send(document, sections)
 
     def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
@@ -237,14 +237,14 @@ class ImportedModules:
         self.known = set(sys.modules)
         self.stamps: dict[str, tuple[int, int] | None] = {}
 
-    def look(self) -> None:
+    def note_new(self) -> None:
         """Notes the files of the modules that came since the last look."""
         new = [name for name in list(sys.modules) if name not in self.known]
         self.known.update(new)
         paths = [path for name in new if (path := getattr(sys.modules.get(name), "__file__", None))]
         self.stamps |= {path: _stamp(path) for path in paths if path not in self.stamps}
 
-    def changed(self) -> str:
+    def find_changed(self) -> str:
         """The file of a module that is not what it was when it was noted; empty if all are."""
         return next((path for path, stamp in self.stamps.items() if _stamp(path) != stamp), "")
 

@@ -30,7 +30,7 @@ from benchax.discovery import Broken, collect
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError
 from benchax.executors import process_tree
-from benchax.executors.arrays import described, rebuilt
+from benchax.executors.answers import describe_array, rebuild_arrays
 from benchax.executors.channel import Channel, Closed, Message
 from benchax.measuring import turns
 from benchax.measuring.diagnosis import diagnose
@@ -149,10 +149,10 @@ def _failed(error: BaseException, stage: str) -> tuple[dict[str, Any], Sequence[
 
 
 def _outputs(ready: Turns) -> tuple[dict[str, Any], Sequence[Any]]:
-    both = [described(leaf) for leaf in ready.outputs]
+    both = [describe_array(leaf) for leaf in ready.outputs]
     return {"leaves": [description for description, _ in both]}, [content for _, content in both]
 
 
 def _agreement(ready: Turns, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
-    leaves = rebuilt(message.document["leaves"], message.sections)
+    leaves = rebuild_arrays(message.document["leaves"], message.sections)
     return {"agreement": dataclasses.asdict(ready.agreement(leaves))}, ()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from benchax.executors.arrays import described, rebuilt
+from benchax.executors.answers import describe_array, rebuild_arrays
 
 DTYPES = [
     "bool",
@@ -31,8 +31,8 @@ DTYPES = [
 
 
 def there_and_back(array: Any) -> np.ndarray:
-    description, content = described(array)
-    (back,) = rebuilt([description], [memoryview(bytearray(content.raw()))])
+    description, content = describe_array(array)
+    (back,) = rebuild_arrays([description], [memoryview(bytearray(content.raw()))])
     return back
 
 
@@ -68,9 +68,9 @@ def test_a_key_becomes_its_data() -> None:
 @pytest.mark.parametrize("value", [np.array([object()]), np.zeros(2, [("a", "f4")]), object()])
 def test_what_is_no_plain_data_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match=r"an array of dtype .* cannot be sent from a worker process"):
-        described(value)
+        describe_array(value)
 
 
 def test_bytes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="3 bytes are no array"):
-        rebuilt([{"dtype": "<f4", "shape": [1]}], [memoryview(bytearray(3))])
+        rebuild_arrays([{"dtype": "<f4", "shape": [1]}], [memoryview(bytearray(3))])
