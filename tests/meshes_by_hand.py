@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchax.codec import Json
 from benchax.executors.task import Say, task
 from benchax.experiments.variants import sharding
 
 
 @task
-def try_recorded(argument: Any, say: Say) -> Json:
+def try_recorded(argument: Any, say: Say) -> sharding.MeshReadings:
     """In the worker."""
     tried = sharding._try_mesh
     sharding.time_calls = lambda call: (1.0, 0.5, 2.0)

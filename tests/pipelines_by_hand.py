@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchax.codec import Json
 from benchax.executors.task import Say, task
 from benchax.experiments import pipes
 
 
 @task
-def try_unhindered(argument: Any, say: Say) -> Json:
+def try_unhindered(argument: Any, say: Say) -> pipes.PipelineReadings:
     """In the worker."""
     pipes.skip_reason_of = lambda devices, cores, slowdown: ""
     return pipes.try_pipeline(argument, say)

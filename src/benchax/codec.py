@@ -286,16 +286,23 @@ def _sequence(hint: Any) -> _Converter:
 def _list(hint: Any) -> _Converter:
     """A list where the class says list: of what is filled while it is made."""
     encode, decode = _sequence(hint)
-    return _Converter(encode, lambda json_value: list(decode(json_value)))
+
+    def decode_list(json_value: Any) -> list[Any]:
+        return list(decode(json_value))
+
+    return _Converter(encode, decode_list)
 
 
 def _left(kind: type) -> _Converter:
+    def encode(value: Any) -> Any:
+        return value
+
     def decode(json_value: Any) -> Any:
         if not isinstance(json_value, kind):
             raise _Mismatch(json_value, f"an object of the type {kind.__name__}")
         return json_value
 
-    return _Converter(lambda value: value, decode)
+    return _Converter(encode, decode)
 
 
 def _all_plain(values: Any) -> bool:

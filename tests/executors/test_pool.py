@@ -48,9 +48,9 @@ def pid_of(pool: Pool) -> int:
     return ended.document["pid"]
 
 
-def told(pool: Pool, ask: Callable[[], Any]) -> Any:
-    """What `ask` returns in a worker."""
-    ended = ask(pool, lambda say: ({"answer": ask()}, ()))
+def told(pool: Pool, look: Callable[[], Any]) -> Any:
+    """What `look` returns in a worker."""
+    ended = ask(pool, lambda say: ({"answer": look()}, ()))
     assert ended.document is not None, ended.failure
     return ended.document["answer"]
 

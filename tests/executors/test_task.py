@@ -30,7 +30,7 @@ class Answer:
 
 
 def travelled(value: Any, hint: Any = Answer) -> Any:
-    return unpack([memoryview(section).cast("B") for section in pack(value, hint)], hint)
+    return unpack([memoryview(bytearray(memoryview(section).cast("B"))) for section in pack(value, hint)], hint)
 
 
 def test_a_task_is_found_by_its_module_and_its_name() -> None:

@@ -116,8 +116,8 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
 
     found = sharding._try_mesh(case(), sharding.plan_sharding(case(), inputs), (1, 1), inputs, expected, is_timed=True)
 
-    assert found["facts"][0] == ("exchanged:", "nothing")
-    assert found["time"] == (1.0, 0.5, 2.0)
+    assert found.facts[0] == ("exchanged:", "nothing")
+    assert found.time == (1.0, 0.5, 2.0)
 
 
 @pytest.mark.serial

@@ -15,8 +15,8 @@ from jax_versions import tells_runs
 
 from benchax.errors import UsageError
 from benchax.experiments import pipeline
+from benchax.experiments.devices import cores
 from benchax.experiments.variants import pipeline as variant
-from benchax.experiments.variants.sharding import cores
 from benchax.results.experiment import Experiment
 
 COUNT = min(cores() + 1, 8)

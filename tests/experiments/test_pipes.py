@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.experiments import pipes
+from benchax.experiments.devices import DeviceReading
 from benchax.experiments.pipes import Pipe, bubble, skip_reason_of
 from benchax.experiments.variants.pipeline import ONE_THREAD
 
 
-def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> dict[str, Any]:
+def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> DeviceReading:
     chained = functools.reduce(lambda value, fn: fn(value), fns, x)
     pipe = Pipe(tuple(map(jax.jit, fns)), (jax.devices()[0],) * len(fns))
     return pipes.try_pipe(pipe, x, count, chained, is_timed=is_timed)
@@ -29,8 +30,8 @@ def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> dict
 def test_a_stage_that_mixes_the_rows_gives_a_wrong_result_and_no_time() -> None:
     found = tried([jnp.sin, lambda x: x - x.mean()], jnp.arange(8.0), 2)
 
-    assert found["facts"][0][0] == "wrong result:"
-    assert found["time"] == (None, None, None)
+    assert found.facts[0][0] == "wrong result:"
+    assert found.time == (None, None, None)
 
 
 @pytest.mark.parametrize("low", [None, 1.0])
@@ -40,8 +41,8 @@ def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None
 
     found = tried([jnp.sin, jnp.cos], jnp.arange(8.0), 2, is_timed=True)
 
-    assert found["time"] == ((1.5, 1.0, 1.0) if low else (None, None, None))
-    assert ("not timed:" in dict(found["facts"])) is (low is None)
+    assert found.time == ((1.5, 1.0, 1.0) if low else (None, None, None))
+    assert ("not timed:" in dict(found.facts)) is (low is None)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +53,13 @@ def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None
     ],
 )
 def test_what_cannot_be_cut_or_put_together_says_so(last, x, why: str) -> None:
-    assert why in tried([jnp.sin, last], x, 1)["why"]
+    assert why in tried([jnp.sin, last], x, 1).why
 
 
 def test_trees_pass_through() -> None:
     batch = {"a": jnp.arange(6.0), "b": jnp.ones((6, 2), jnp.int8)}
 
-    found = dict(tried([lambda t: t, lambda t: {**t, "a": t["a"] + 1}], batch, 3)["facts"])
+    found = dict(tried([lambda t: t, lambda t: {**t, "a": t["a"] + 1}], batch, 3).facts)
 
     assert found["handed on:"] == "36 B in 3 transfers"
 

@@ -13,7 +13,7 @@ core, a limit of a container).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -24,9 +24,10 @@ from benchax.codec import Json
 from benchax.environment import jax_facts
 from benchax.errors import NotAvailable
 from benchax.executors.task import Say, task
+from benchax.experiments.devices import DeviceReading, cores, time_calls
 from benchax.experiments.parsing import value_of
 from benchax.experiments.recordings import seen_idle
-from benchax.experiments.variants.sharding import cores, front, time_calls
+from benchax.experiments.variants.sharding import front
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
@@ -66,16 +67,32 @@ class Piped:
     """Of micro-batches, one after the other."""
 
 
+@dataclass(frozen=True)
+class PipelineReadings:
+    """Of all numbers of micro-batches, in their order."""
+
+    environment: Json
+    """As `environment.jax_facts` has it."""
+    signature: str
+    is_fake: bool
+    devices: int
+    readings: tuple[DeviceReading, ...] = ()
+    skip_reason: str = ""
+    """Why nothing was timed."""
+    why: str = ""
+    """Why nothing was tried."""
+
+
 @task
-def try_pipeline(argument: tuple[Piped, int], say: Say) -> Json:
+def try_pipeline(argument: tuple[Piped, int], say: Say) -> PipelineReadings:
     piped, seed = argument
     count = len(piped.stages)
     say("inputs")
     inputs = make_inputs(piped.case, seed)
     is_fake, there = jax.default_backend() == "cpu", len(jax.devices())
-    told = {"environment": jax_facts(), "signature": inputs.signature, "is_fake": is_fake, "devices": count, "why": ""}
+    told = PipelineReadings(Json(jax_facts()), inputs.signature, is_fake, count)
     if there < count:
-        return Json({**told, "why": f"{count} stages need {count} devices, and there are {there}"})
+        return replace(told, why=f"{count} stages need {count} devices, and there are {there}")
     batch = value_of(inputs, piped.batch)
     with without_cache():
         say("whole")
@@ -85,11 +102,11 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> Json:
         pipe = Pipe(tuple(map(jax.jit, piped.stages)), tuple(jax.devices()[:count]))
         say("trial")
         skip_reason = skip_reason_of(count, cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
-        points: list[dict[str, Any]] = []
+        readings: list[DeviceReading] = []
         for parts in piped.numbers:
             say(f"{parts} micro-batches", again=True)
-            points.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
-    return Json({**told, "points": points, "skip_reason": skip_reason})
+            readings.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
+    return replace(told, readings=tuple(readings), skip_reason=skip_reason)
 
 
 def _compute_expected(piped: Piped, inputs: Inputs) -> Any:
@@ -149,27 +166,25 @@ def skip_reason_of(devices: int, cores: int, slowdown: Callable[[], float]) -> s
     return ""
 
 
-def try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, *, is_timed: bool) -> dict[str, Any]:
+def try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, *, is_timed: bool) -> DeviceReading:
     try:
         parts = _split_batch(batch, count)
         outputs = _together(jax.block_until_ready(pipe(parts)))
         handed = ("handed on:", _describe_transfers(pipe.handed_bytes(parts[0]), count))
         if why := compare(outputs, expected, against="baseline").why:
-            return {"facts": (("wrong result:", why), handed), "time": (None, None, None)}
+            return DeviceReading((("wrong result:", why), handed))
         predicted = ("idle by the formula, if stages are equal:", percent(bubble(len(pipe.devices), count)))
         if not is_timed:
-            return {"facts": (predicted, handed), "time": (None, None, None)}
-        facts, time = (
-            (predicted, *seen_idle(lambda: pipe(parts), pipe.devices), handed),
-            time_calls(lambda: pipe(parts)),
-        )
+            return DeviceReading((predicted, handed))
+        facts = (predicted, *seen_idle(lambda: pipe(parts), pipe.devices), handed)
+        time = time_calls(lambda: pipe(parts))
         if time[1] is None:  # a median without its interval is no number to stand behind
-            return {"facts": (*facts, UNTIMED), "time": (None, None, None)}
-        return {"facts": facts, "time": time}
+            return DeviceReading((*facts, UNTIMED))
+        return DeviceReading(facts, time)
     except NotAvailable as error:
-        return {"why": error.problem}
+        return DeviceReading(why=error.problem)
     except Exception as error:
-        return {"why": diagnose(error, "pipeline").message}
+        return DeviceReading(why=diagnose(error, "pipeline").message)
 
 
 def bubble(stages: int, micro_batches: int) -> float:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments.variants.xla_flags import Flags, looked_at
+from benchax.experiments.variants.xla_flags import Flags, look_under_flags
 from benchax.options import resolve
 
 CASE = make_case(lambda x: jnp.tanh(x @ x).sum(), ("f32[32,32]",))
@@ -39,7 +39,7 @@ def test_a_look_leaves_the_environment_of_this_process_as_it_is_also_while_it_ru
     seen: list[str | None] = []
     flags = "--xla_backend_optimization_level=0"
 
-    found = looked_at(CASE, flags, resolve(), lambda stage: seen.append(os.environ.get("XLA_FLAGS")))
+    found = look_under_flags(CASE, flags, resolve(), lambda stage: seen.append(os.environ.get("XLA_FLAGS")))
 
     assert found.environment is not None
     assert len(seen) > 1

@@ -18,21 +18,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case, make_case
-from benchax.codec import Json
 from benchax.discovery import literal
 from benchax.environment import capture
 from benchax.errors import NotMeasured, UsageError
 from benchax.executors.limits import limits_of
 from benchax.experiments import parsing
 from benchax.experiments.base import PreparedVariant, Tell
+from benchax.experiments.devices import MOST_DEVICES, pool_with_devices
 from benchax.experiments.lab import BASELINE, quiet
-from benchax.experiments.pipes import Chain, Piped, Stage, try_pipeline
+from benchax.experiments.pipes import Chain, Piped, PipelineReadings, Stage, try_pipeline
 from benchax.experiments.variant_rows import failed_row, refused_row
-from benchax.experiments.variants.sharding import MOST_DEVICES, pool_with_devices
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Failure, Options
 from benchax.options import resolve
-from benchax.results.experiment import Curve, Experiment, Point, VariantRow
+from benchax.results.experiment import Curve, Experiment, VariantRow
 
 TITLE = "micro-batches through stages on a device each"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
@@ -75,8 +74,8 @@ class Pipeline:
         told = try_in_worker(piped, options, tell)
         if isinstance(told, Failure):
             return failed_row(self.name, self.title, told)
-        if told["why"]:
-            return refused_row(self.name, self.title, "not_available", told["why"])
+        if told.why:
+            return refused_row(self.name, self.title, "not_available", told.why)
         found = curve(piped, told)
         against = f"results are compared with those of {piped.case.id.label} on one device"
         return replace(found, sentence=f"{against}; {found.sentence}")
@@ -144,7 +143,7 @@ def checked_numbers(said: str, numbers: Any) -> tuple[int, ...]:
     return listed
 
 
-def try_in_worker(piped: Piped, options: Options, tell: Tell) -> Json | Failure:
+def try_in_worker(piped: Piped, options: Options, tell: Tell) -> PipelineReadings | Failure:
     """What the worker tells; or why it cannot."""
     with pool_with_devices(len(piped.stages), ONE_THREAD) as pool:
         return pool.call(
@@ -156,22 +155,17 @@ def try_in_worker(piped: Piped, options: Options, tell: Tell) -> Json | Failure:
         )
 
 
-def curve(piped: Piped, told: Mapping[str, Any]) -> Curve:
+def curve(piped: Piped, told: PipelineReadings) -> Curve:
     """Over the numbers of micro-batches."""
-    points = tuple(_point(number, each) for number, each in zip(piped.numbers, told["points"], strict=True))
+    numbered = zip(piped.numbers, told.readings, strict=True)
+    points = tuple(reading.point(number, str(number)) for number, reading in numbered)
     return Curve("pipeline", TITLE, "micro-batches", points, sentence=_sentence(told))
 
 
-def _point(number: int, told: Mapping[str, Any]) -> Point:
-    if "why" in told:
-        return Point(number, str(number), None, facts=(("not available:", told["why"]),))
-    return Point(number, str(number), *told["time"], facts=tuple(map(tuple, told["facts"])))
-
-
-def _sentence(told: Mapping[str, Any]) -> str:
-    if told["skip_reason"]:
-        return f"{told['skip_reason']}: results and bytes are real; times, busy and idle devices are not measured"
-    where = f"{told['devices']} fake devices with a thread each; " if told["is_fake"] else ""
+def _sentence(told: PipelineReadings) -> str:
+    if told.skip_reason:
+        return f"{told.skip_reason}: results and bytes are real; times, busy and idle devices are not measured"
+    where = f"{told.devices} fake devices with a thread each; " if told.is_fake else ""
     return f"{where}times are of one process, one after the other, and no comparison in pairs"
 
 
@@ -219,13 +213,13 @@ def _fail(case: Case, failure: Failure) -> Experiment:
     return Experiment(case.id.label, "", failed_row(BASELINE, WHOLE, failure), environment=capture(with_jax=False))
 
 
-def _experiment(piped: Piped, told: Json) -> Experiment:
-    label, environment = piped.case.id.label, replace(capture(with_jax=False), **told["environment"])
-    if told["why"]:
-        row = refused_row(BASELINE, WHOLE, "not_available", told["why"])
-        return Experiment(label, told["signature"], row, environment=environment)
+def _experiment(piped: Piped, told: PipelineReadings) -> Experiment:
+    label, environment = piped.case.id.label, replace(capture(with_jax=False), **told.environment)
+    if told.why:
+        row = refused_row(BASELINE, WHOLE, "not_available", told.why)
+        return Experiment(label, told.signature, row, environment=environment)
     row = VariantRow(BASELINE, WHOLE, sentence=f"{WHOLE}: its results are those that are expected")
-    return Experiment(label, told["signature"], row, curves=(curve(piped, told),), environment=environment)
+    return Experiment(label, told.signature, row, curves=(curve(piped, told),), environment=environment)
 
 
 MEMBERS = (Pipeline(),)

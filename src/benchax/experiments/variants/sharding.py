@@ -18,12 +18,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import Any
 
 import jax
@@ -34,12 +31,11 @@ from benchax.artifacts.collectives import collectives
 from benchax.artifacts.counts import counts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
-from benchax.codec import Json
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.executors.limits import limits_of
-from benchax.executors.pool import Pool, spawned_pool
 from benchax.executors.task import Say, task
 from benchax.experiments.base import Facts, PreparedVariant, Tell
+from benchax.experiments.devices import MOST_DEVICES, DeviceReading, cores, pool_with_devices, time_calls
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.experiments.recordings import seen_communication
 from benchax.experiments.variant_rows import failed_row
@@ -50,17 +46,22 @@ from benchax.measuring.program import program_of
 from benchax.model import Failure, Options
 from benchax.numerics import compare
 from benchax.options import resolve
-from benchax.results.experiment import Curve, Point, VariantRow
-from benchax.stats.intervals import median_interval
-from benchax.stats.summary import quantile
+from benchax.results.experiment import Curve, VariantRow
 from benchax.units import count, size
 
-MOST_DEVICES = 64
-LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
 AXES = ("data", "model")
 Shape = tuple[int, int]
 NOTHING = ("exchanged:", "nothing")
-_FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
+
+
+@dataclass(frozen=True)
+class MeshReadings:
+    """Of all meshes, in their order."""
+
+    readings: tuple[DeviceReading, ...]
+    is_fake: bool
+    devices: int
+    cores: int
 
 
 @dataclass(frozen=True)
@@ -109,22 +110,12 @@ class Sharded:
             )
         if isinstance(told, Failure):
             return failed_row(self.name, self.title, told)
-        points = tuple(self._point(shape, each) for shape, each in zip(shapes, told["meshes"], strict=True))
+        points = tuple(
+            reading.point(math.prod(shape), "x".join(map(str, shape)) if self.is_mesh else str(shape[0]))
+            for shape, reading in zip(shapes, told.readings, strict=True)
+        )
         x_label = "mesh (data x model)" if self.is_mesh else "devices"
         return Curve(self.name, self.title, x_label, points, sentence=_sentence(plan, told))
-
-    def _point(self, shape: Shape, told: Mapping[str, Any]) -> Point:
-        label = "x".join(map(str, shape)) if self.is_mesh else str(shape[0])
-        if "why" in told:
-            return Point(math.prod(shape), label, None, facts=(("not available:", told["why"]),))
-        return Point(math.prod(shape), label, *told["time"], facts=tuple(map(tuple, told["facts"])))
-
-
-def pool_with_devices(count: int, flags: str = "") -> Pool:
-    """A pool whose processes have so many devices, fake ones if the backend is the CPU; `flags` of XLA on top."""
-    # The flag says the same as the setting in an older way, and JAX takes no two answers.
-    usual = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
-    return spawned_pool({"XLA_FLAGS": f"{usual} {flags}".strip()}, {"jax_num_cpu_devices": count})
 
 
 def _shape(word: str, is_mesh: bool) -> Shape | None:
@@ -169,12 +160,12 @@ def front(tree: Any) -> int | None:
     return fronts.pop() if len(fronts) == 1 else None
 
 
-def _sentence(plan: ShardingPlan, told: Mapping[str, Any]) -> str:
+def _sentence(plan: ShardingPlan, told: MeshReadings) -> str:
     cut = f"cut are the {plan.rows} rows of {', '.join(plan.names)}"
-    if not told["is_fake"]:
+    if not told.is_fake:
         return f"{cut}; times are of one process, one after the other, and no comparison in pairs"
     return (
-        f"{cut}; {told['devices']} fake devices share {told['cores']} cores: counts and bytes are real, times and the "
+        f"{cut}; {told.devices} fake devices share {told.cores} cores: counts and bytes are real, times and the "
         "share of communication in them are not measured"
     )
 
@@ -183,10 +174,10 @@ def _sentence(plan: ShardingPlan, told: Mapping[str, Any]) -> str:
 
 
 @task
-def try_meshes(argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say: Say) -> Json:
+def try_meshes(argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say: Say) -> MeshReadings:
     case, plan, shapes, seed = argument
     say("inputs")
-    is_fake, found = jax.default_backend() == "cpu", list[dict[str, Any]]()
+    is_fake, found = jax.default_backend() == "cpu", list[DeviceReading]()
     with without_cache():
         inputs = make_inputs(case, seed)
         program = program_of(dataclasses.replace(case, donate=()))
@@ -196,20 +187,15 @@ def try_meshes(argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say:
             try:
                 found.append(_try_mesh(case, plan, shape, inputs, expected, is_timed=not is_fake))
             except NotAvailable as error:
-                found.append({"why": error.problem})
+                found.append(DeviceReading(why=error.problem))
             except Exception as error:
-                found.append({"why": diagnose(error, "mesh").message})
-    return Json({"meshes": found, "is_fake": is_fake, "devices": len(jax.devices()), "cores": cores()})
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+                found.append(DeviceReading(why=diagnose(error, "mesh").message))
+    return MeshReadings(tuple(found), is_fake, len(jax.devices()), cores())
 
 
 def _try_mesh(
     case: Case, plan: ShardingPlan, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool
-) -> dict[str, Any]:
+) -> DeviceReading:
     mesh = _mesh(shape, plan)
     args, kwargs = _place_inputs(mesh, plan, inputs)
     program = program_of(dataclasses.replace(case, donate=()))
@@ -218,10 +204,10 @@ def _try_mesh(
     exchanged = _collective_facts(compiled.as_text() or "")
     facts = (*exchanged, *_memory_facts(compiled), *_agreement(outputs, expected))
     if not is_timed:
-        return {"facts": facts, "time": (None, None, None)}
+        return DeviceReading(facts)
     call = functools.partial(program.call, *args, **kwargs)
     seen = () if NOTHING in exchanged else seen_communication(call, mesh.devices.flatten().tolist())
-    return {"facts": (*seen, *facts), "time": time_calls(call)}
+    return DeviceReading((*seen, *facts), time_calls(call))
 
 
 def _mesh(shape: Shape, plan: ShardingPlan) -> Mesh:
@@ -292,21 +278,6 @@ def _agreement(outputs: Any, expected: Any) -> Facts:
     """Nothing where they agree: XLA sums in another order on several devices, within what the dtype permits."""
     found = compare(outputs, expected, against="baseline")
     return (("wrong result:", found.why),) if found.why else ()
-
-
-def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
-    """(median, low, high) of a call and the wait for its result, in seconds.
-
-    Args:
-        enough_s: no further reading after so many seconds in calls, but for the fewest that give an interval.
-    """
-    readings: list[float] = []
-    while len(readings) < LEAST_READINGS or (len(readings) < MOST_READINGS and sum(readings) < enough_s):
-        begun = perf_counter_ns()
-        jax.block_until_ready(call())
-        readings.append((perf_counter_ns() - begun) / 1e9)
-    low, high = median_interval(readings) or (None, None)
-    return quantile(sorted(readings), 0.5), low, high
 
 
 MEMBERS = (

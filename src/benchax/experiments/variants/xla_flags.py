@@ -28,7 +28,7 @@ from benchax.results.experiment import VariantRow
 XLA_FLAGS = "XLA_FLAGS"
 
 
-def looked_at(case: Case, flags: str, options: Options, tell: Tell) -> Study:
+def look_under_flags(case: Case, flags: str, options: Options, tell: Tell) -> Study:
     """A look at the case in a process that is born with these flags."""
     with spawned_pool({XLA_FLAGS: flags}) as pool:
         return study(pool, [StudySide(flags, case)], options, tell)
@@ -40,7 +40,7 @@ class Flags:
     title: str = "other flags of XLA (flags=--xla_…)"
     needs: str = ""
     pairs: Callable[..., list[Comparison]] = by_pairs
-    look: Callable[[Case, str, Options, Tell], Study] = looked_at
+    look: Callable[[Case, str, Options, Tell], Study] = look_under_flags
 
     def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
         if self.name not in given:
