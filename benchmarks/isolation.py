@@ -30,7 +30,7 @@ import numpy as np
 from calling import call
 from report import busy_neighbour, header, load, note, table
 
-from benchax.executors.limits import CallLimits
+from benchax.executors.call_limits import CallLimits
 from benchax.executors.pool import Pool
 from benchax.model import Failure
 

@@ -8,8 +8,8 @@ from time import monotonic
 from typing import Any
 
 from benchax.executors.answers import pack, unpack
+from benchax.executors.call_limits import UNLIMITED, CallLimits
 from benchax.executors.conversation import Listener, ignore
-from benchax.executors.limits import UNLIMITED, CallLimits
 from benchax.executors.task import A, R, Task
 from benchax.grids.cell import CellRequest
 from benchax.grids.grid import defaults, result_of, start_run, validate_spec

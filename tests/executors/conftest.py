@@ -11,8 +11,8 @@ import psutil
 import pytest
 from executors.entries import call
 
+from benchax.executors.call_limits import CallLimits
 from benchax.executors.conversation import ignore
-from benchax.executors.limits import CallLimits
 from benchax.executors.pool import Pool
 from benchax.model import Failure
 

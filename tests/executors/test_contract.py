@@ -16,8 +16,8 @@ import pytest
 
 from benchax.case import Case, make_case
 from benchax.executors import conversation, executor_for
+from benchax.executors.call_limits import stage_limit
 from benchax.executors.isolated import Executor, Inline, Isolated
-from benchax.executors.limits import stage_limit
 from benchax.executors.pool import Pool
 from benchax.measuring.engine import quiet
 from benchax.model import Measurement

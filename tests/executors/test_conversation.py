@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchax.executors import conversation
+from benchax.executors.call_limits import UNLIMITED, CallLimits
 from benchax.executors.channel import Message
 from benchax.executors.conversation import Budget, Conversation, Job
-from benchax.executors.limits import UNLIMITED, CallLimits
 from benchax.executors.warmth import warm_up
 
 

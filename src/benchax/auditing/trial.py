@@ -19,7 +19,7 @@ import jax
 
 from benchax.case import Case
 from benchax.errors import UsageError
-from benchax.executors.limits import limit_stages
+from benchax.executors.call_limits import limit_stages
 from benchax.executors.pool import shared_pool
 from benchax.executors.task import Say, task
 from benchax.measuring import stages

@@ -21,9 +21,9 @@ from typing import Any
 from benchax.errors import FormatError
 from benchax.executors import process_tree
 from benchax.executors.answers import unpack
+from benchax.executors.call_limits import UNLIMITED, CallLimits
 from benchax.executors.channel import Bytes, Closed, Garbled, Message, TooLate, wait_readable
 from benchax.executors.keeper import Keeper, Worker, signal_name
-from benchax.executors.limits import UNLIMITED, CallLimits
 from benchax.executors.output import LAST_WORDS
 from benchax.executors.task import Task
 from benchax.measuring.diagnosis import is_library
@@ -128,7 +128,7 @@ class Conversation:
 
         Args:
             sections: the pickled argument.
-            state: what is to hold in the worker (see `state.py`).
+            state: what is to hold in the worker (see `process_state.py`).
         """
         job = self.job
         memory = {"memory_limit_bytes": job.limits.memory_bytes}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
-from benchax.executors.limits import limits_of
+from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool, shared_pool
 from benchax.executors.task import Say, task
 from benchax.measuring.engine import Progress, measure

@@ -21,11 +21,11 @@ from typing import Any
 
 from benchax.errors import UsageError
 from benchax.executors import pickling
+from benchax.executors.call_limits import UNLIMITED, CallLimits
 from benchax.executors.channel import Closed, Garbled
 from benchax.executors.conversation import Conclusion, Conversation, Job, Listener, ignore
 from benchax.executors.keeper import CannotStart, Keeper, Start, Worker
-from benchax.executors.limits import UNLIMITED, CallLimits
-from benchax.executors.state import capture_state, check_environ, check_jax_config, start_flags
+from benchax.executors.process_state import capture_state, check_environ, check_jax_config, start_flags
 from benchax.executors.task import A, R, Task
 from benchax.executors.warmth import WARM_UP_S, warm_up
 from benchax.measuring.diagnosis import diagnose
@@ -48,7 +48,7 @@ class Pool:
         jax_config: settings of JAX likewise, by name, as `jax.config.update` takes them. This process keeps its own.
 
     Raises:
-        UsageError: a variable or a setting cannot be (`state.py`).
+        UsageError: a variable or a setting cannot be (`process_state.py`).
     """
 
     def __init__(

@@ -16,7 +16,7 @@ import jax
 
 from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.executors.limits import limit_stages
+from benchax.executors.call_limits import limit_stages
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
 from benchax.measuring import stages

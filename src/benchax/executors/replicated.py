@@ -21,8 +21,8 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import UsageError
 from benchax.executors import pickling
+from benchax.executors.call_limits import limits_of
 from benchax.executors.isolated import Executor, Isolated
-from benchax.executors.limits import limits_of
 from benchax.executors.pool import Pool, shared_pool
 from benchax.executors.task import Say, task
 from benchax.measuring import timers

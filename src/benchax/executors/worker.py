@@ -5,7 +5,7 @@ pipe and can never be taken for an answer. Ctrl-C is left to the program, which 
 say the same.
 
 Before each job the state that a program shares with everything it calls is set to what the program that sent the job
-wants (`state.py`).
+wants (`process_state.py`).
 
 After each job it notes which modules came with it, and before the next one looks whether their files have changed.
 It would otherwise measure the code of yesterday: whoever edits a file and measures again expects the new one.
@@ -37,7 +37,7 @@ import numpy as np
 from benchax.executors import blas, pickling, process_tree
 from benchax.executors.answers import pack
 from benchax.executors.channel import Channel, Closed, Message
-from benchax.executors.state import restore_state
+from benchax.executors.process_state import restore_state
 from benchax.executors.task import find_task
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure

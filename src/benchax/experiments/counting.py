@@ -15,7 +15,7 @@ import jax
 
 from benchax.artifacts.cost import cost
 from benchax.case import Case
-from benchax.executors.limits import limits_of
+from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
 from benchax.measuring.diagnosis import diagnose

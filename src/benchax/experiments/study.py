@@ -24,7 +24,7 @@ from benchax.case import Case
 from benchax.codec import Json
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.executors.limits import limits_of
+from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
 from benchax.experiments import errors as error_of

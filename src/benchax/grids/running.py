@@ -18,7 +18,7 @@ import numpy as np
 
 from benchax.environment import capture
 from benchax.errors import BenchaxError, StoreError
-from benchax.executors.limits import CallLimits
+from benchax.executors.call_limits import CallLimits
 from benchax.executors.task import A, R, Task
 from benchax.grids import cell as worker_side
 from benchax.grids import trees

@@ -15,7 +15,7 @@ from benchax.codec import Json
 from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judged, timed
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
-from benchax.executors.limits import limits_of
+from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
 from benchax.measuring import paired

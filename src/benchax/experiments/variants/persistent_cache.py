@@ -22,7 +22,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchax.case import Case
 from benchax.comparing.judging import ComparisonContext, confirmed, timed
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors.limits import limits_of
+from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import spawned_pool
 from benchax.executors.task import Say, task
 from benchax.experiments.base import PreparedVariant, Tell

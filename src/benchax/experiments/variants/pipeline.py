@@ -21,7 +21,7 @@ from benchax.case import Case, make_case
 from benchax.discovery import literal
 from benchax.environment import capture
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.limits import limits_of
+from benchax.executors.call_limits import limits_of
 from benchax.experiments import parsing
 from benchax.experiments.base import PreparedVariant, Tell
 from benchax.experiments.devices import MOST_DEVICES, pool_with_devices

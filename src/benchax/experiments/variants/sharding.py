@@ -32,7 +32,7 @@ from benchax.artifacts.counts import counts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors.limits import limits_of
+from benchax.executors.call_limits import limits_of
 from benchax.executors.task import Say, task
 from benchax.experiments.base import Facts, PreparedVariant, Tell
 from benchax.experiments.devices import MOST_DEVICES, DeviceReading, cores, pool_with_devices, time_calls

@@ -99,7 +99,7 @@ def test_a_value_that_jax_refuses_is_a_failure_in_its_words() -> None:
 # ---- the rule ---------------------------------------------------------------------------------------------------
 
 CHANGES_ITS_OWN_PROCESS = {
-    "executors/state.py": "in the worker",
+    "executors/process_state.py": "in the worker",
     "experiments/processes.py": "in the process of a pair",
     "experiments/study.py": "inputs in float64 are made here; sides have settings of their own in the worker",
     "experiments/variants/persistent_cache.py": "in the worker",
