@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing import evidence as evidences
-from benchax.auditing.base import NotApplicable
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import NotApplicable
 from benchax.case import make_case
 from benchax.errors import NotMeasured
 from benchax.results.watch import Watch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from benchax.auditing import rules as folder
 from benchax.auditing import suppression
 from benchax.auditing.checklist import ITEMS, VARIANTS
+from benchax.auditing.rule import Rule
 from benchax.auditing.rules import rules
 from benchax.experiments.variants import VARIANTS as KNOWN_VARIANTS
 from benchax.results.audit import SEVERITIES
@@ -29,6 +31,24 @@ def test_a_rule_says_what_it_asks(rule) -> None:
 
 def test_every_module_is_one_rule_under_its_name() -> None:
     assert sorted(rule.replace("-", "_") for rule in rules()) == MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_rule_is_one_function_of_its_module(module: str) -> None:
+    (rule,) = [
+        value for value in vars(import_module(f"{folder.__name__}.{module}")).values() if isinstance(value, Rule)
+    ]
+
+    assert (rule.check.__name__, rule.id.replace("-", "_")) == (module, module)
+    assert rule.finding("", (), "").page == f"docs/rules/{rule.id}.md"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_says_in_a_sentence_what_its_rule_finds(module: str) -> None:
+    first = (import_module(f"{folder.__name__}.{module}").__doc__ or "").split("\n\n")[0]
+
+    assert first.startswith("Finds ")
+    assert first.rstrip().endswith(".")
 
 
 @pytest.mark.parametrize("rule", EVERY_ID)

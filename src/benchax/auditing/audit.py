@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Any, NoReturn
 
 from benchax.auditing import suppression
-from benchax.auditing.base import NotApplicable, Rule
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, Rule
 from benchax.auditing.rules import rules as every_rule
 from benchax.auditing.trial import HOW, TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import jax
 
 from benchax.api import run
-from benchax.auditing.base import NotApplicable
+from benchax.auditing.rule import NotApplicable
 from benchax.auditing.syntax import Source, source_of
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, TrialCall, Way, try_case
 from benchax.case import Case

@@ -14,9 +14,9 @@ from typing import Any
 
 from benchax.auditing import audit as audits
 from benchax.auditing import reading
-from benchax.auditing.base import Rule
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recording import HOOK
+from benchax.auditing.rule import Rule
 from benchax.model import Environment, Remark, Severity
 from benchax.results.audit import Audit, Checked, Finding
 from benchax.results.cache import CachedProgram, CacheUse, Folder

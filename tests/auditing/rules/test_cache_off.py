@@ -11,7 +11,7 @@ import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.cache_off import RULE
+from benchax.auditing.rules.cache_off import cache_off
 from benchax.case import make_case
 from benchax.model import Measurement, Stages
 from benchax.results.audit import Checked, Finding
@@ -20,7 +20,7 @@ from benchax.results.watch import Watch
 
 
 def program(cache: CacheUse | None) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", Watch(), cache=cache)))
+    return ask(cache_off, Evidence(program=ProgramEvidence("python train.py", Watch(), cache=cache)))
 
 
 def compiled(fate: Fate, *elapsed_s: float) -> list[CachedProgram]:
@@ -41,7 +41,7 @@ class Built(Evidence):
 def function(**stages: Any) -> tuple[list[Finding], Checked]:
     e = Built(make_case(lambda x: x + 1, (jnp.ones(3),)))
     e.stages = Stages(**stages) if stages else None
-    return ask(RULE, e)
+    return ask(cache_off, e)
 
 
 def test_a_program_without_a_cache_is_told_what_it_compiled() -> None:

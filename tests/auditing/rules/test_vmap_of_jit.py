@@ -12,8 +12,7 @@ import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules import vmap_of_jit
-from benchax.auditing.rules.vmap_of_jit import RULE
+from benchax.auditing.rules.vmap_of_jit import is_vmap, vmap_of_jit
 from benchax.case import Case, make_case
 from benchax.model import CaseId, Comparison, Version
 
@@ -57,7 +56,7 @@ class Told(Evidence):
 def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> None:
     e = Told(make_case(fn, (X,)))
 
-    (finding,), _ = ask(RULE, e)
+    (finding,), _ = ask(vmap_of_jit, e)
 
     assert e.asked_for == (True, False)
     assert finding.gain is not None
@@ -78,12 +77,12 @@ def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> No
     ],
 )
 def test_jit_outside_or_no_jit_inside_is_none_of_it(fn: Callable[..., Any], outcome: str) -> None:
-    findings, answer = ask(RULE, Told(make_case(fn, (X,))))
+    findings, answer = ask(vmap_of_jit, Told(make_case(fn, (X,))))
 
     assert (findings, answer.outcome) == ([], outcome)
 
 
 def test_a_vmap_is_told_from_other_transformations() -> None:
-    assert vmap_of_jit.is_vmap(jax.vmap(double))
-    assert not vmap_of_jit.is_vmap(jax.grad(double))
-    assert not vmap_of_jit.is_vmap(double)
+    assert is_vmap(jax.vmap(double))
+    assert not is_vmap(jax.grad(double))
+    assert not is_vmap(double)
