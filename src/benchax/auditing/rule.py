@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.variant_rows import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.results.audit import Finding, Where
 from benchax.units import seconds
 
-if TYPE_CHECKING:
-    from benchax.auditing.evidence import Evidence
+RuleSubject = Literal["function", "program", "both"]
 
 
 class NotApplicable(BenchaxError):
@@ -42,9 +42,23 @@ class Rule:
     """The question, in a line: "is it compiled as a whole?"."""
     severity: Severity
     """Of its findings, where they do not say another."""
-    check: Callable[[Evidence], Iterable[Finding]]
-    """What it finds; nothing where all is well. Raises `NotApplicable` where it has nothing to say about this function
-    or program, and `NotMeasured` where a reading that it needs could not be taken."""
+    of: RuleSubject
+    """What it can be asked about: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
+    find: Callable[[Any], Iterable[Finding]]
+    """What it finds in evidence of such a thing; nothing where all is well."""
+
+    def check(self, e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+        """What it finds.
+
+        Raises:
+            NotApplicable: it has nothing to say about this function or program.
+            NotMeasured: a reading that it needs could not be taken.
+        """
+        if isinstance(e, ProgramEvidence) and self.of == "function":
+            raise NotApplicable("a program is audited, not one function with its inputs")
+        if not isinstance(e, ProgramEvidence) and self.of == "program":
+            raise NotApplicable("one function is audited, not a program")
+        return self.find(e)
 
     def finding(
         self,
@@ -64,9 +78,11 @@ class Rule:
         )  # fmt: skip
 
 
-def rule(id: str, title: str, severity: Severity) -> Callable[[Callable[[Evidence], Iterable[Finding]]], Rule]:
+def rule(
+    id: str, title: str, severity: Severity, *, of: RuleSubject = "function"
+) -> Callable[[Callable[[Any], Iterable[Finding]]], Rule]:
     """Makes a rule of a function that looks at evidence; the arguments are the fields of `Rule`."""
-    return lambda check: Rule(id, title, severity, check)
+    return lambda find: Rule(id, title, severity, of, find)
 
 
 def page_of(rule_id: str) -> str:

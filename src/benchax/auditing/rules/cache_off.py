@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import jax
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
@@ -20,9 +20,9 @@ TURN_ON = "Set JAX_COMPILATION_CACHE_DIR to a folder that outlives the process, 
 KEEP = "Set {setting}: JAX keeps only what took longer than {least} to compile."
 
 
-@rule("cache-off", "does a persistent cache keep what takes long to compile?", "info")
-def cache_off(e: Evidence) -> Iterable[Finding]:
-    yield from _of_program(e.program.cache) if e.is_program else _of_function(e)
+@rule("cache-off", "does a persistent cache keep what takes long to compile?", "info", of="both")
+def cache_off(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    yield from _of_program(e.cache) if isinstance(e, ProgramEvidence) else _of_function(e)
 
 
 def _of_program(cache: CacheUse | None) -> Iterable[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import rule
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
@@ -22,9 +22,9 @@ ONCE = (
 )
 
 
-@rule("compile-share", "does it run for longer than it compiles?", "warning")
-def compile_share(e: Evidence) -> Iterable[Finding]:
-    share: float | None = e.program.facts["main_thread_share"]
+@rule("compile-share", "does it run for longer than it compiles?", "warning", of="program")
+def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
+    share: float | None = e.facts["main_thread_share"]
     if share is None:
         raise NotMeasured("the program had not ended when it was last seen")
     spent_s = e.watch.total_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import rule
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
@@ -17,9 +17,9 @@ BY_FAR = 5.0
 """So many operations for each call of a jitted function are worth a warning."""
 
 
-@rule("eager-operations", "are operations sent one at a time?", "warning")
-def eager_operations(e: Evidence) -> Iterable[Finding]:
-    calls = e.program.facts["calls"]
+@rule("eager-operations", "are operations sent one at a time?", "warning", of="program")
+def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
+    calls = e.facts["calls"]
     if not calls["is_seen"]:
         raise NotMeasured("calls cannot be seen in this JAX")
     if not calls["jitted"] + calls["eager"]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
@@ -28,16 +28,17 @@ TO_HOST = (
 TO_DEVICE = "Make the array once and on the device, outside of the calls: jnp.asarray(...), or jax.device_put."
 
 
-@rule("implicit-transfers", "does data go to and fro without being asked?", "warning")
-def implicit_transfers(e: Evidence) -> Iterable[Finding]:
+@rule("implicit-transfers", "does data go to and fro without being asked?", "warning", of="both")
+def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     transfers, of_what = _observe(e)
     if "device to host" not in transfers.sees:
         raise NotMeasured("transfers to the host cannot be seen in this JAX")
-    least = OFTEN if e.is_program else 1
+    is_program = isinstance(e, ProgramEvidence)
+    least = OFTEN if is_program else 1
     read = [t for t in transfers.of("device to host") if t.count >= least]
     for t in read[:MOST_LINES]:
         yield _finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what)
-    if e.is_program:
+    if is_program:
         return  # its NumPy arguments are another rule's: numpy-inputs
     sent = transfers.of("host to device")
     arrays = [t for t in sent if t.what.startswith("NumPy ") and not t.what.endswith("[]")]
@@ -45,11 +46,11 @@ def implicit_transfers(e: Evidence) -> Iterable[Finding]:
         yield _finding(t, f"sends {t.what} to the device for {t.by}", TO_DEVICE, of_what)
 
 
-def _observe(e: Evidence) -> tuple[Transfers, str]:
-    if e.is_program:
-        if e.program.transfers is None:
+def _observe(e: Evidence | ProgramEvidence) -> tuple[Transfers, str]:
+    if isinstance(e, ProgramEvidence):
+        if e.transfers is None:
             raise NotMeasured("transfers of the program were not watched")
-        return e.program.transfers, "while it was watched"
+        return e.transfers, "while it was watched"
     # What compiles is called so, for then constants are part of the program.
     call = program_of(e.case).call if e.failure is None else e.fn
     try:

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Any
 
 from benchax.api import run
-from benchax.auditing.evidence import SHORT, Evidence
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.live import SHORT
 from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured

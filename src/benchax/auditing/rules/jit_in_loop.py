@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_functions, kind_of, place, tree_of
 from benchax.errors import NotMeasured
@@ -21,8 +21,8 @@ ADVICE = (
 )
 
 
-@rule("jit-in-loop", "is a function jitted anew in each iteration of a loop?", "warning")
-def jit_in_loop(e: Evidence) -> Iterable[Finding]:
+@rule("jit-in-loop", "is a function jitted anew in each iteration of a loop?", "warning", of="both")
+def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     told: set[Where] = set()
     unseen: NotMeasured | None = None
     try:
@@ -36,7 +36,7 @@ def jit_in_loop(e: Evidence) -> Iterable[Finding]:
         raise unseen
 
 
-def _seen_running(e: Evidence) -> Iterator[Finding]:
+def _seen_running(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
     by_place: dict[tuple[str, str | None], list[Compile]] = {}
     for c in e.watch.recompiles:
         if any(reason.kind == "new function" for reason in c.reasons):
@@ -55,9 +55,9 @@ def _seen_running(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def _seen_in_source(e: Evidence) -> Iterator[Finding]:
+def _seen_in_source(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
     # Inside a jitted function the loop runs while tracing, and what it jits is part of one program.
-    if e.is_program or e.is_jitted or e.source is None:
+    if isinstance(e, ProgramEvidence) or e.is_jitted or e.source is None:
         return
     told: set[int] = set()
     for loop in (node for node in ast.walk(e.source.tree) if isinstance(node, Loop)):

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.probing import try_variant
 from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.traced import where_of
@@ -18,7 +18,7 @@ from benchax.errors import NotMeasured
 from benchax.measuring.inputs import make_inputs, static_arguments
 from benchax.measuring.program import program_of
 from benchax.results.audit import Finding
-from benchax.results.transfers import ObservedTransfer
+from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.specs import short_dtype
 from benchax.units import count, size
 
@@ -33,9 +33,9 @@ LARGE_BYTES = 1 << 20
 """Of a program: less than this, sent from one line in all the time that was watched, is an info."""
 
 
-@rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning")
-def numpy_inputs(e: Evidence) -> Iterable[Finding]:
-    yield from (_of_program(e) if e.is_program else _of_function(e))
+@rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning", of="both")
+def numpy_inputs(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    yield from _of_program(e.transfers) if isinstance(e, ProgramEvidence) else _of_function(e)
 
 
 def _of_function(e: Evidence) -> Iterable[Finding]:
@@ -67,8 +67,7 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
     )
 
 
-def _of_program(e: Evidence) -> Iterable[Finding]:
-    transfers = e.program.transfers
+def _of_program(transfers: Transfers | None) -> Iterable[Finding]:
     if transfers is None or "host to device" not in transfers.sees:
         raise NotMeasured("transfers to the device could not be seen")
     lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}

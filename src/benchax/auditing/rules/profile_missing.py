@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import NotApplicable, median_s, rule
 from benchax.auditing.syntax import code_of
 from benchax.errors import NotMeasured
@@ -25,9 +25,9 @@ MOST_RUNS, DONATING_RUNS = 100, 5  # each run of those that donate needs a copy 
 LONG_S = 10.0  # what takes longer to build and call twice is not profiled in passing
 
 
-@rule("profile-missing", "was it profiled since it was written?", "info")
-def profile_missing(e: Evidence) -> Iterable[Finding]:
-    if e.is_program:
+@rule("profile-missing", "was it profiled since it was written?", "info", of="both")
+def profile_missing(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    if isinstance(e, ProgramEvidence):
         raise NotApplicable("a program is audited, whose own use of jax.profiler is not seen")
     folders = list(islice(_folders(Path.cwd()), MOST_FOLDERS))
     if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.syntax import place
 from benchax.results.audit import Finding
@@ -22,9 +22,10 @@ OTHERS = frozenset({"new function", "static"})
 """Reasons that jit-in-loop and static-churn tell of."""
 
 
-@rule("recompile-hot-spot", "is a function compiled again and again?", "warning")
-def recompile_hot_spot(e: Evidence) -> Iterable[Finding]:
-    wall_s = e.watch.wall_s if e.is_program else None
+@rule("recompile-hot-spot", "is a function compiled again and again?", "warning", of="both")
+def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    is_program = isinstance(e, ProgramEvidence)
+    wall_s = e.watch.wall_s if is_program else None
     by_function: dict[tuple[str, str | None], list[Compile]] = {}
     for c in e.watch.recompiles:
         if not {reason.kind for reason in c.reasons} <= OTHERS:
@@ -32,7 +33,7 @@ def recompile_hot_spot(e: Evidence) -> Iterable[Finding]:
     for (function, defined), compiles in by_function.items():
         lost_s = sum(c.total_s for c in compiles)
         is_long = wall_s is not None and lost_s >= max(LONG_S, LARGE_SHARE * wall_s)
-        if len(compiles) >= (OFTEN if e.is_program else EACH_CALL) or is_long:
+        if len(compiles) >= (OFTEN if is_program else EACH_CALL) or is_long:
             yield _finding(function, defined, compiles, wall_s)
 
 

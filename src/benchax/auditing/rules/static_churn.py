@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.syntax import place
 from benchax.results.audit import Finding
@@ -19,8 +19,8 @@ _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 _NO_EQUALITY = "has no __eq__"
 
 
-@rule("static-churn", "does a static argument take many values?", "warning")
-def static_churn(e: Evidence) -> Iterable[Finding]:
+@rule("static-churn", "does a static argument take many values?", "warning", of="both")
+def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     by_argument: dict[tuple[str, str | None, str], list[tuple[Compile, str]]] = {}
     for c in e.watch.recompiles:
         for reason in c.reasons:
