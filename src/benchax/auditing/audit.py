@@ -134,8 +134,7 @@ def run_rules(
     findings: list[Finding] = []
     checked: list[Checked] = []
     for i, rule in enumerate(asked.values()):
-        step = AuditStep(i, len(asked), rule.id)
-        enter_step(evidence, step, progress)
+        enter_step(evidence, AuditStep(i, len(asked), rule.id), progress)
         found, answer = ask(rule, evidence)
         findings += found
         checked.append(answer)

@@ -99,6 +99,10 @@ class Evidence(Protocol):
         """The same on the device, data in place of specs. Only of what may be called, in any way that rules call it."""
         ...
 
+    def fresh_inputs(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """(args, kwargs) on fresh buffers, for one call. Raises `NotMeasured` where none may be made."""
+        ...
+
     @property
     def source(self) -> Source | None:
         """Of the user's own function; None where there is none to read."""

@@ -82,6 +82,9 @@ class LiveEvidence(CompiledEvidence):
             self._pass("eager")  # the only way in which it runs
         return self._inputs
 
+    def fresh_inputs(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        return self.inputs.renewed()
+
     @property
     def signature(self) -> str:
         """The inputs as specs; empty where making them does not end."""

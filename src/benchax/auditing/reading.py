@@ -10,7 +10,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,20 +35,15 @@ RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
 """Of several answers, the first of these is that of all."""
 
 
-@dataclass(frozen=True)
-class ShapesOnly(Inputs):
-    """Inputs that nothing can be called with."""
-
-    def refuse(self) -> NoReturn:
-        raise NotMeasured(WHY_NOT)
-
-
 class ReadEvidence(CompiledEvidence):
     """Of one jitted function that may be traced and compiled, and not called."""
 
-    is_jitted = True
     why_not_called = WHY_NOT
     remarks = ()
+
+    @property
+    def is_jitted(self) -> bool:
+        return True
 
     @property
     def eager_case(self) -> Case:
@@ -61,6 +56,9 @@ class ReadEvidence(CompiledEvidence):
     @property
     def inputs(self) -> Inputs:
         return self._inputs
+
+    def fresh_inputs(self) -> NoReturn:
+        raise NotMeasured(WHY_NOT)
 
     @property
     def measurement(self) -> Measurement:
@@ -78,7 +76,7 @@ class ReadEvidence(CompiledEvidence):
         raise NotMeasured(WHY_NOT)
 
     def _make_inputs(self) -> Inputs:
-        return ShapesOnly(**vars(abstract_inputs(self.case)))
+        return abstract_inputs(self.case)
 
     def _refuse_tracing(self) -> None:
         """Nothing speaks against it: the program has traced the function itself."""

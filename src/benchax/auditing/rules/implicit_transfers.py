@@ -57,6 +57,8 @@ def _observe(e: Evidence | ProgramEvidence) -> tuple[Transfers, str]:
         _call_once(call, e)  # transfers while it compiles are no part of a call
         with watch_transfers() as transfers:
             _call_once(call, e)
+    except NotMeasured:  # it must not be called
+        raise
     except Exception as error:
         raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
     return transfers, "in one call"
@@ -73,5 +75,5 @@ def _finding(t: ObservedTransfer, title: str, advice: str, of_what: str) -> Find
 
 
 def _call_once(call: Callable[..., Any], e: Evidence) -> None:
-    args, kwargs = e.inputs.renewed()
+    args, kwargs = e.fresh_inputs()
     jax.block_until_ready(call(*args, **kwargs))

@@ -63,7 +63,7 @@ def _faults_per_call(e: Evidence) -> float:
     if resource is None:
         raise NotMeasured("this system does not tell page faults")
     call = program_of(e.case).call
-    calls = [e.inputs.renewed() for _ in range(CALLS + 1)]
+    calls = [e.fresh_inputs() for _ in range(CALLS + 1)]
     before = 0
     for i, (args, kwargs) in enumerate(calls):
         if i == 1:  # the first one compiled

@@ -80,7 +80,7 @@ def _take_profile(e: Evidence) -> tuple[Profile, int]:
         raise NotMeasured(f"building and calling it takes {seconds(needed_s)}, too long to profile it in passing")
     program, donates = program_of(e.case), donation is None or bool(donation.arguments)
     runs = min(DONATING_RUNS if donates else MOST_RUNS, math.ceil(LEAST_S / one_s))
-    inputs = [e.inputs.renewed() if donates else (e.inputs.args, e.inputs.kwargs) for _ in range(runs + 1)]
+    inputs = [e.fresh_inputs() if donates else (e.inputs.args, e.inputs.kwargs) for _ in range(runs + 1)]
     calls = (partial(program.call, *args, **kwargs) for args, kwargs in inputs)  # the first one compiles
     e.tell("profiling it")
     p = profile(lambda: next(calls)(), runs=runs)
