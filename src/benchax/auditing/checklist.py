@@ -21,7 +21,7 @@ from benchax.environment import capture
 from benchax.errors import BenchaxError
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import is_float
-from benchax.experiments.lab import Lab
+from benchax.experiments.lab import WorkerLab
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import resolve
 from benchax.pairing.session import Effort
@@ -96,8 +96,8 @@ def _try_variants(evidence: LiveEvidence, max_time_s: float) -> Experiment | Non
         return None
     given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
     options = resolve(given, project=evidence.case.folder)
-    request = Lab(options, effort=Effort(looks=(2, 3), max_time_s=max_time_s), tell=evidence.tell)
-    return run_experiment(evidence.case, VARIANTS, request)
+    lab = WorkerLab(options, Effort(looks=(2, 3), max_time_s=max_time_s), evidence.tell)
+    return run_experiment(evidence.case, VARIANTS, lab)
 
 
 @dataclass(frozen=True)

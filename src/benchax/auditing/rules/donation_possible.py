@@ -24,7 +24,7 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
     if asked is not None and asked.arguments:
         raise NotApplicable("it donates arguments as it is")
     try:
-        variant = Donate().prepare(e.case, {"seed": e.seed}).case
+        variant = Donate().change(e.case, seed=e.seed).case
     except NotAvailable as error:
         raise NotApplicable(error.problem) from error
     donation = inspect_case(variant).donation

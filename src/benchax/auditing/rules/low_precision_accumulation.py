@@ -23,7 +23,7 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
     if not any(str(value.dtype) in LOW for value in values):
         raise NotApplicable("it computes nothing in bf16 or f16")
     try:
-        variant = Accumulated().prepare(e.case, {"seed": e.seed}).case
+        variant = Accumulated().change(e.case, seed=e.seed).case
     except NotAvailable as error:
         raise NotApplicable(error.problem) from error
     now, wide = (seen.errors for seen in probe(e, "accumulated in float32", variant))
