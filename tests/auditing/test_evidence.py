@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing import live
 from benchax.auditing.live import LiveEvidence
 from benchax.auditing.rule import NotApplicable
 from benchax.case import make_case
 from benchax.errors import NotMeasured
+from benchax.experiments.lab import WorkerLab
 from benchax.model import Comparison, Version
 
 
@@ -94,12 +94,12 @@ def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) 
     asked: list[str] = []
     e = of(double, 1.0)
 
-    def timed(pairs, *rest):
+    def timed(lab, pairs):
         asked.append(pairs[0].name)
         made = Comparison(e.case.id, "run", Version("a"), Version("b"), "same")
         return {pairs[0].name: made}
 
-    monkeypatch.setattr(live, "time_pairs", timed)
+    monkeypatch.setattr(WorkerLab, "time_pairs", timed)
     first = e.compare("jit", e.case, e.eager_case)
 
     assert e.compare("jit", e.case, e.eager_case) is first

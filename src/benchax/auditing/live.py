@@ -17,7 +17,8 @@ from benchax.auditing.compiled import CompiledEvidence
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, HOW, TrialCall, Way, try_case
 from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.experiments.pair_timing import Pair, time_pairs
+from benchax.experiments.lab import WorkerLab
+from benchax.experiments.pair_timing import Pair
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.program import program_of
@@ -182,9 +183,9 @@ class LiveEvidence(CompiledEvidence):
             raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
         self.tell(f"comparing with {name}")
         given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
-        options = resolve(given, project=self.case.folder)
         effort = Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s))
-        found = time_pairs([pair], options, effort, lambda text: None)[name]
+        lab = WorkerLab(resolve(given, project=self.case.folder), effort)
+        found = lab.time_pairs([pair])[name]
         if found.failure is not None:
             raise NotMeasured(f"the comparison with {name} failed: {found.failure.message}")
         self._comparisons.append((pair, found))
