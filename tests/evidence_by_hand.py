@@ -9,9 +9,26 @@ from typing import Any
 from comparisons_by_hand import compared
 from measurement_strategies import RICH
 
-from benchax.auditing.evidence import Evidence
-from benchax.case import make_case
+from benchax.auditing.live import LiveEvidence
+from benchax.case import Case, make_case
 from benchax.model import Comparison, Measurement, Samples, Stages
+
+
+class ScriptedEvidence:
+    """Evidence of which some parts are given; the others are those of a live one. Keeps what was to be compared."""
+
+    def __init__(self, live: LiveEvidence, *, compare: Callable[[str], Comparison] | None = None, **parts: Any) -> None:
+        vars(self).update(parts)
+        self._live, self._compare = live, compare
+        self.pairs: list[tuple[Case, Case]] = []
+        """(as it is, variant) of each comparison that was asked for."""
+
+    def __getattr__(self, part: str) -> Any:
+        return getattr(self._live, part)
+
+    def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:
+        self.pairs.append((baseline or self._live.case, variant))
+        return self._compare(name) if self._compare else self._live.compare(name, variant, baseline)
 
 
 def evidence(
@@ -21,18 +38,16 @@ def evidence(
     jitted_s: float,
     build_s: float = 0.1,
     comparison: Comparison | None = None,
-) -> Evidence:
-    """Of a function that takes so long; `comparison` is the answer to every one that is asked for, None: an error."""
-    e = Evidence(make_case(fn, args))
-    rows = {"eager": measured(eager_s), "measurement": measured(jitted_s, build_s)}
-    e._parts.update(rows, failure=None)
-
-    def compare(*asked: object) -> Comparison:
-        assert comparison is not None, "no comparison is needed here"
-        return comparison
-
-    e.compare = compare
-    return e
+) -> ScriptedEvidence:
+    """Of a function that takes so long; `comparison` is the answer to every one that is asked for, None: there is no
+    time for any."""
+    return ScriptedEvidence(
+        LiveEvidence(make_case(fn, args), max_time_s=0.0),
+        compare=None if comparison is None else lambda name: comparison,
+        eager=measured(eager_s),
+        measurement=measured(jitted_s, build_s),
+        failure=None,
+    )
 
 
 def measured(per_call_s: float, build_s: float | None = None) -> Measurement:

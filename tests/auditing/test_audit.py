@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -13,11 +13,11 @@ import pytest
 import benchax
 from benchax.auditing import audit as audits
 from benchax.auditing.audit import AuditStep, ask, run_rules
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rule import NotApplicable, Rule, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.model import Severity
 from benchax.results.audit import Finding
 
 
@@ -25,51 +25,44 @@ def double(x):
     return x * 2
 
 
-@dataclass(frozen=True)
-class Made:
-    """A rule that does what it is told."""
+def made(check: Callable[[Evidence], Iterable[Finding]] | None = None, id: str = "made", **more: Any) -> Rule:
+    """A rule that does what it is told; where it is told nothing, it finds something."""
 
-    does: Callable[[Evidence, Made], Iterable[Finding]]
-    id: str = "made"
-    title: str = "is it made?"
-    severity: Severity = "warning"
+    def finds(e: Evidence) -> Iterable[Finding]:
+        yield itself.finding("it is", ["seen"], "do", where=e.def_where)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        return self.does(e, self)
+    itself = rule(id, "is it made?", more.get("severity", "warning"))(check or finds)
+    return itself
 
 
 def evidence() -> Evidence:
-    return Evidence(make_case(double, (jnp.arange(3.0),)))
+    return LiveEvidence(make_case(double, (jnp.arange(3.0),)))
 
 
-def finds(e: Evidence, rule: Made) -> Iterable[Finding]:
-    yield make_finding(rule, "it is", ["seen"], "do", where=e.def_where)
-
-
-def raises(error: Exception) -> Callable[[Evidence, Made], Iterable[Finding]]:
-    def check(e: Evidence, rule: Made) -> Iterable[Finding]:
+def raises(error: Exception) -> Rule:
+    def check(e: Evidence) -> Iterable[Finding]:
         raise error
 
-    return check
+    return made(check)
 
 
 @pytest.mark.parametrize(
-    ("does", "outcome", "why"),
+    ("asked", "outcome", "why"),
     [
-        (lambda e, rule: (), "fine", ""),
-        (finds, "finding", ""),
+        (made(lambda e: ()), "fine", ""),
+        (made(), "finding", ""),
         (raises(NotApplicable("it is Tuesday")), "not applicable", "it is Tuesday"),
         (raises(NotMeasured("the clock stopped")), "not checked", "the clock stopped"),
     ],
 )
-def test_each_end_of_a_rule_is_an_outcome_with_its_reason(does, outcome: str, why: str) -> None:
-    _, checked = ask(Made(does), evidence())
+def test_each_end_of_a_rule_is_an_outcome_with_its_reason(asked: Rule, outcome: str, why: str) -> None:
+    _, checked = ask(asked, evidence())
 
     assert (checked.outcome, checked.why) == (outcome, why)
 
 
 def test_a_rule_that_fails_is_a_line_and_the_others_go_on() -> None:
-    asked = {"broken": Made(raises(ZeroDivisionError("0/0")), "broken"), "made": Made(finds)}
+    asked = {"broken": raises(ZeroDivisionError("0/0")), "made": made()}
 
     result = run_rules(evidence(), asked, "double")
 
@@ -79,18 +72,18 @@ def test_a_rule_that_fails_is_a_line_and_the_others_go_on() -> None:
 
 
 def test_what_a_rule_found_before_it_failed_is_kept() -> None:
-    def check(e: Evidence, rule: Made) -> Iterable[Finding]:
-        yield from finds(e, rule)
+    def check(e: Evidence) -> Iterable[Finding]:
+        yield from made().check(e)
         raise NotMeasured("no time")
 
-    findings, checked = ask(Made(check), evidence())
+    findings, checked = ask(made(check), evidence())
 
     assert [f.title for f in findings] == ["it is"]
     assert (checked.outcome, checked.why) == ("finding", "no time")
 
 
 def test_the_gravest_findings_come_first() -> None:
-    asked = {s: Made(finds, s, severity=s) for s in ("info", "error", "warning")}
+    asked = {s: made(id=s, severity=s) for s in ("info", "error", "warning")}
 
     result = run_rules(evidence(), asked, "double")
 
@@ -99,7 +92,7 @@ def test_the_gravest_findings_come_first() -> None:
 
 
 def test_time_is_spent_on_grave_rules_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"a": Made(finds, "a", severity="info"), "b": Made(finds, "b", severity="error")}
+    known = {"a": made(id="a", severity="info"), "b": made(id="b", severity="error")}
     monkeypatch.setattr(audits, "every_rule", lambda: known)
 
     assert list(audits.choose_rules(None)) == ["b", "a"]
@@ -107,7 +100,7 @@ def test_time_is_spent_on_grave_rules_first(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_progress_is_told_rule_by_rule_and_what_takes_time() -> None:
     told: list[AuditStep] = []
-    asked = {"one": Made(lambda e, rule: [e.failure][1:], "one"), "two": Made(finds, "two")}
+    asked = {"one": made(lambda e: [e.failure][1:], "one"), "two": made(id="two")}
 
     run_rules(evidence(), asked, "double", progress=told.append)
 
@@ -115,7 +108,7 @@ def test_progress_is_told_rule_by_rule_and_what_takes_time() -> None:
 
 
 def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> None:
-    def check(e: Evidence, rule: Made) -> Iterable[Finding]:
+    def check(e: Evidence) -> Iterable[Finding]:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
@@ -123,7 +116,7 @@ def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> N
         return ()
 
     with pytest.raises(KeyboardInterrupt):
-        run_rules(evidence(), {"made": Made(check)}, "double")
+        run_rules(evidence(), {"made": made(check)}, "double")
 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -154,7 +147,7 @@ def test_a_project_that_silences_a_rule_can_still_be_measured(project: Path) -> 
     """The table of audits is no option of a measurement."""
     (project / "pyproject.toml").write_text('[tool.benchax.audit]\nignore = { "made" = "is made on purpose" }')
 
-    result = run_rules(evidence(), {"made": Made(finds)}, "double")
+    result = run_rules(evidence(), {"made": made()}, "double")
     benchax.bench(double, 1.0, max_time_s=0.01, store="off")
 
     assert [s.reason for s in result.suppressed] == ["is made on purpose"]

@@ -12,6 +12,7 @@ from evidence_by_hand import evidence
 import benchax
 from benchax.auditing import checklist as lists
 from benchax.auditing.checklist import ITEMS, Item, Known, checklist_of
+from benchax.auditing.live import LiveEvidence
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.experiment import Errors, Experiment, VariantRow
@@ -75,8 +76,7 @@ def test_a_variant_answers_a_line(row: VariantRow, expected: tuple[str, str]) ->
 
 def test_low_precision_parameters_are_named() -> None:
     e = known()
-    e.evidence._parts.clear()
-    low = Known(lists.Evidence(make_case(double, (jnp.ones(4, jnp.bfloat16),))), {}, None)
+    low = Known(LiveEvidence(make_case(double, (jnp.ones(4, jnp.bfloat16),))), {}, None)
 
     (item,) = (item for item in ITEMS if item.text == "Keep parameters in fp32")
 

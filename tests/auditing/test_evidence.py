@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing import evidence as evidences
-from benchax.auditing.base import NotApplicable
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rule import NotApplicable
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.results.watch import Watch
+from benchax.experiments.lab import WorkerLab
+from benchax.model import Comparison, Version
 
 
 def double(x):
@@ -20,8 +20,8 @@ def branch(x):
     return x if x > 0 else -x
 
 
-def of(fn, *args, **options) -> Evidence:
-    return Evidence(make_case(fn, args, **options))
+def of(fn, *args, **options) -> LiveEvidence:
+    return LiveEvidence(make_case(fn, args, **options))
 
 
 def test_a_function_that_does_not_trace_has_a_failure_with_the_remedies() -> None:
@@ -49,8 +49,6 @@ def test_each_part_is_worked_out_once() -> None:
     e = of(double, jnp.arange(3.0))
 
     assert e.inspection is e.inspection
-    assert e.has("inspection")
-    assert not e.has("eager")
 
 
 def test_a_part_that_cannot_be_had_is_not_tried_again() -> None:
@@ -85,19 +83,8 @@ def test_a_watch_calls_the_function_as_it_was_given_and_survives_donation() -> N
     assert [c.function for c in e.watch.compiles if not c.is_eager] == ["double"]
 
 
-def test_of_a_program_there_is_no_function_but_a_watch() -> None:
-    seen = Watch()
-    e = Evidence(program=ProgramEvidence("python train.py", seen))
-
-    assert e.watch is seen
-    with pytest.raises(NotApplicable, match=r"^a program is audited"):
-        _ = e.inspection
-    with pytest.raises(NotApplicable, match="not a program"):
-        _ = of(double, 1.0).program
-
-
 def test_no_comparison_is_begun_when_the_time_is_used_up() -> None:
-    e = Evidence(make_case(double, (1.0,)), max_time_s=0.0)
+    e = LiveEvidence(make_case(double, (1.0,)), max_time_s=0.0)
 
     with pytest.raises(NotMeasured, match="the 0 s of the audit were used up"):
         e.compare("itself", e.case)
@@ -107,20 +94,14 @@ def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) 
     asked: list[str] = []
     e = of(double, 1.0)
 
-    def timed(duels, *rest):
-        asked.append(duels[0].name)
-        made = evidences.Comparison(e.case.id, "run", _version("a"), _version("b"), "same")
-        return {duels[0].name: made}
+    def timed(lab, pairs):
+        asked.append(pairs[0].name)
+        made = Comparison(e.case.id, "run", Version("a"), Version("b"), "same")
+        return {pairs[0].name: made}
 
-    monkeypatch.setattr(evidences, "time_pairs", timed)
+    monkeypatch.setattr(WorkerLab, "time_pairs", timed)
     first = e.compare("jit", e.case, e.eager_case)
 
     assert e.compare("jit", e.case, e.eager_case) is first
     e.compare("jit", e.eager_case, e.case)
     assert asked == ["jit", "jit"]
-
-
-def _version(label: str):
-    from benchax.model import Version
-
-    return Version(label)

@@ -80,6 +80,22 @@ def test_no_rule_calls_the_function_and_none_fails(capfd: pytest.CaptureFixture[
     }
 
 
+def test_a_function_of_numbers_is_not_called_either() -> None:
+    """Numbers stay what they are where shapes take the place of arrays, so that it could be called."""
+    calls: list[int] = []
+
+    @jax.jit
+    def counts(n: Any) -> Any:
+        jax.debug.callback(lambda: calls.append(1))
+        return n * 2
+
+    (function,) = read(met_in(lambda: counts(3.0)), ["implicit-transfers", "page-faulting-output"])["functions"]
+    jax.effects_barrier()
+
+    assert calls == [1]
+    assert function["checked"][0]["why"] == "functions of a program are read when it has ended, not called"
+
+
 def test_a_function_that_takes_long_to_compile_is_left_and_the_others_are_read(shift: list[RecordedFunction]) -> None:
     slow = replace(shift[0], compile_s=reading.READ_S, place=replace(shift[0].place, name="slow"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,14 @@ import pytest
 from benchax.auditing import rules as folder
 from benchax.auditing import suppression
 from benchax.auditing.checklist import ITEMS, VARIANTS
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rule import NotApplicable, Rule
 from benchax.auditing.rules import rules
+from benchax.case import make_case
 from benchax.experiments.variants import VARIANTS as KNOWN_VARIANTS
 from benchax.results.audit import SEVERITIES
+from benchax.results.watch import Watch
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(path.stem for path in Path(folder.__path__[0]).glob("*.py") if path.stem != "__init__")
@@ -29,6 +35,34 @@ def test_a_rule_says_what_it_asks(rule) -> None:
 
 def test_every_module_is_one_rule_under_its_name() -> None:
     assert sorted(rule.replace("-", "_") for rule in rules()) == MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_rule_is_one_function_of_its_module(module: str) -> None:
+    (rule,) = [
+        value for value in vars(import_module(f"{folder.__name__}.{module}")).values() if isinstance(value, Rule)
+    ]
+
+    assert (rule.find.__name__, rule.id.replace("-", "_")) == (module, module)
+    assert rule.finding("", (), "").page == f"docs/rules/{rule.id}.md"
+
+
+@pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)
+def test_a_rule_says_what_it_can_be_asked_about_and_is_asked_about_nothing_else(rule: Rule) -> None:
+    program, function = ProgramEvidence("python train.py", Watch()), LiveEvidence(make_case(abs, (1.0,)))
+    refused = {"function": [(program, "a program is audited")], "program": [(function, "not a program")], "both": []}
+
+    for evidence, why in refused[rule.of]:
+        with pytest.raises(NotApplicable, match=why):
+            rule.check(evidence)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_says_in_a_sentence_what_its_rule_finds(module: str) -> None:
+    first = (import_module(f"{folder.__name__}.{module}").__doc__ or "").split("\n\n")[0]
+
+    assert first.startswith("Finds ")
+    assert first.rstrip().endswith(".")
 
 
 @pytest.mark.parametrize("rule", EVERY_ID)

@@ -31,7 +31,7 @@ def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def instant(duels, *_):
         return {duel.name: compared(1, 0.5) for duel in duels}
 
-    monkeypatch.setattr(lab.Lab, "time_pairs", lambda self, duels: instant(duels))
+    monkeypatch.setattr(lab.WorkerLab, "time_pairs", lambda self, pairs: instant(pairs))
     (project / "code.py").write_text(FILE)
     return project
 

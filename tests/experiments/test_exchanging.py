@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import meshes_by_hand
 import pytest
 from jax_versions import tells_runs
+from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
@@ -21,6 +22,7 @@ from benchax.experiments.variants import sharding
 from benchax.experiments.variants.sharding import MEMBERS
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Remark
+from benchax.results.experiment import Curve
 from benchax.results.profile import Device, Op, Profile
 
 DEVICES, _ = MEMBERS
@@ -122,11 +124,13 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
 
 @pytest.mark.serial
 @tells_runs
-def test_devices_that_are_taken_for_real_are_recorded(monkeypatch) -> None:
-    monkeypatch.setattr(sharding, "try_meshes", meshes_by_hand.try_recorded)
-    prepared: Any = DEVICES.prepare(case(), {"devices": "1,2"})
+def test_devices_that_are_taken_for_real_are_recorded() -> None:
+    lab = ScriptedLab(answers={sharding.try_meshes: meshes_by_hand.try_recorded})
 
-    one, two = prepared.measure(lambda text: None).points
+    (curve,) = DEVICES.plan(case(), "1,2")(lab)
+
+    assert isinstance(curve, Curve)
+    one, two = curve.points
 
     told = dict(two.facts)["communication:"]
     shares = re.fullmatch(r"([\d.]+) % of the device time, ([\d.]+) % exposed", told)

@@ -9,19 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from comparisons_by_hand import compared as by_hand
+from labs_by_hand import ScriptedLab
 
 import benchax
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.pool import shared_pool
-from benchax.experiments.base import PreparedVariant
 from benchax.experiments.experiment import run_experiment
-from benchax.experiments.lab import Lab
-from benchax.experiments.pair_timing import Pair
+from benchax.experiments.sweeping import LOOKS
 from benchax.experiments.variants import VARIANTS
-from benchax.model import Version
-from benchax.options import resolve
 from benchax.results.experiment import Curve, Experiment, Point
 
 
@@ -31,33 +27,12 @@ def one_worker() -> Iterator[None]:
     shared_pool().close()
 
 
-class Times:
-    """Comparisons with these ratios, by the name of the duel; 1 for others."""
-
-    def __init__(self, **ratios: float) -> None:
-        self.ratios = ratios
-        self.duels: list[Pair] = []
-
-    def __call__(self, duels: Sequence[Pair], *_: Any) -> dict[str, Any]:
-        self.duels += duels
-        return {
-            duel.name: by_hand(
-                1,
-                self.ratios.get(duel.name, 1.0),
-                baseline=Version(duel.one_label),
-                candidate=Version(duel.other_label),
-            )
-            for duel in duels
-        }
-
-
-def tried(fn: Any, *args: Any, variants: Sequence[str] | None, times: Times | None = None, **more: Any) -> Experiment:
-    request = Lab(resolve(), more.pop("given", {}), timed=times or Times())
-    return run_experiment(make_case(fn, args), variants, request, **more)
+def tried(fn: Any, *args: Any, variants: Sequence[str] | None, lab: Any = None, **more: Any) -> Experiment:
+    return run_experiment(make_case(fn, args), variants, lab or ScriptedLab(), **more)
 
 
 def test_a_variant_is_looked_at_compared_and_told_in_a_sentence() -> None:
-    found = tried(lambda x: x + 1, "f32[262144]", variants=["donate"], times=Times(donate=0.5))
+    found = tried(lambda x: x + 1, "f32[262144]", variants=["donate"], lab=ScriptedLab({"donate": 0.5}))
 
     row = found.row("donate")
     assert row.sentence == "saves 1.00 MiB and 5.00 µs (2.00×, 1.98 – 2.02); equal results"
@@ -66,22 +41,22 @@ def test_a_variant_is_looked_at_compared_and_told_in_a_sentence() -> None:
 
 
 def test_the_same_program_is_not_timed() -> None:
-    times = Times()
+    lab = ScriptedLab()
 
-    found = tried(lambda x: x @ x, "f32[64,64]", variants=["highest", "tf32"], times=times)
+    found = tried(lambda x: x @ x, "f32[64,64]", variants=["highest", "tf32"], lab=lab)
 
     assert [row.sentence for row in found.rows] == ["does nothing here: the compiled program is the same"] * 2
-    assert times.duels == []
+    assert lab.pairs == {}
 
 
 def test_a_wrong_result_is_a_row_with_its_reason_and_is_not_timed() -> None:
-    times = Times()
+    lab = ScriptedLab()
 
-    found = tried(lambda x: jnp.exp(x * 0) * 70000.0 * x * x, "f32[64]", variants=["f16", "bf16"], times=times)
+    found = tried(lambda x: jnp.exp(x * 0) * 70000.0 * x * x, "f32[64]", variants=["f16", "bf16"], lab=lab)
 
     assert found.row("f16").status == "wrong_result"
     assert "infinite where the run in float64 has finite ones" in found.row("f16").reason
-    assert [duel.name for duel in times.duels] == ["bf16"]
+    assert list(lab.pairs) == ["bf16"]
 
 
 def test_a_variant_that_does_not_trace_is_a_row_and_the_others_go_on() -> None:
@@ -154,20 +129,19 @@ def test_what_is_given_to_a_variant_that_is_not_tried_is_refused() -> None:
 
 
 def test_all_at_once_and_each_off_in_turn() -> None:
-    times = Times(bf16=0.8, f16=0.5, all=0.4, donate=1.25)
+    lab = ScriptedLab({"bf16": 0.8, "f16": 0.5, "all": 0.4, "donate": 1.25})
 
     found = tried(
         lambda x: x @ x,
         "f32[64,64]",
         variants=["bf16", "f16", "accumulate-f32", "donate"],
-        times=times,
+        lab=lab,
         ablation=True,
     )
 
     assert found.rows[-1].title == "f16 + accumulate-f32 + donate"
     assert [one.name for one in found.ablation or ()] == ["f16", "accumulate-f32", "donate"]
-    off = {duel.name: duel for duel in times.duels[-3:]}
-    assert (off["donate"].one_label, off["donate"].other_label) == ("all", "all but donate")
+    assert (lab.pairs["donate"].one_label, lab.pairs["donate"].other_label) == ("all", "all but donate")
     assert found.ablation is not None
     assert found.ablation[-1].sentence.startswith("saves 2.50 µs")
 
@@ -179,11 +153,11 @@ def test_no_combination_of_one() -> None:
 
 
 def test_float64_is_on_for_both_sides_and_off_again() -> None:
-    times = Times()
+    lab = ScriptedLab()
 
-    found = tried(lambda x: x @ x, "f32[16,16]", variants=["f64", "donate"], times=times, combine=True)
+    found = tried(lambda x: x @ x, "f32[16,16]", variants=["f64", "donate"], lab=lab, combine=True)
 
-    assert times.duels[0].settings == {"jax_enable_x64": True}
+    assert lab.pairs["f64"].settings == {"jax_enable_x64": True}
     assert dict(found.row("f64").facts)["outputs"] == "f64[16,16]"
     assert not jax.config.jax_enable_x64
 
@@ -197,18 +171,18 @@ def test_where_the_settings_of_a_variant_change_the_baseline_the_row_says_so() -
 
 
 class Sweep:
-    name, title, needs = "sweep", "a sweep", ""
+    name, title, needs, only_by_name = "sweep", "a sweep", "", False
 
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome
 
-    def prepare(self, case: Any, given: Any) -> PreparedVariant:
-        def measure(tell: Any) -> Any:
+    def plan(self, case: Any, given: Any = None, seed: int = 0) -> Any:
+        def measure(lab: Any) -> Any:
             if isinstance(self.outcome, Exception):
                 raise self.outcome
-            return self.outcome
+            return (self.outcome,)
 
-        return PreparedVariant(case, measure=measure)
+        return measure
 
 
 def test_a_variant_that_measures_by_itself_gives_its_own_curve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +200,26 @@ def test_a_variant_that_measures_by_itself_may_help_a_function_that_fails(monkey
 
     assert found.baseline.status == "failed"
     assert found.curves == (curve,)
+
+
+@pytest.mark.parametrize(("names", "expected"), [(None, 0), (["sweep"], 1)])
+def test_what_takes_many_processes_has_to_be_asked_for_by_name(names, expected: int, monkeypatch) -> None:
+    curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
+    sweep = Sweep(curve)
+    sweep.only_by_name = True
+    for name in list(VARIANTS):
+        monkeypatch.delitem(VARIANTS, name)
+    monkeypatch.setitem(VARIANTS, "sweep", sweep)
+
+    assert len(tried(abs, "f32[8]", variants=names).curves) == expected
+
+
+def test_the_processes_of_a_sweep_are_few() -> None:
+    lab = ScriptedLab()
+
+    tried(jnp.sin, "f32[8]", variants=["alignment"], given={"alignment": "4"}, lab=lab)
+
+    assert lab.looks == LOOKS
 
 
 @pytest.mark.parametrize(

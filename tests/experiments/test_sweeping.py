@@ -9,8 +9,8 @@ from comparisons_by_hand import compared
 
 from benchax.case import make_case
 from benchax.experiments.experiment import run_experiment
-from benchax.experiments.lab import Lab
-from benchax.experiments.sweeping import LOOKS, in_words, means, points, reading
+from benchax.experiments.lab import WorkerLab
+from benchax.experiments.sweeping import in_words, points, reading
 from benchax.model import Block, Failure
 from benchax.options import resolve
 from benchax.pairing.session import Effort
@@ -41,14 +41,6 @@ def test_only_a_verdict_gives_a_speedup_in_words() -> None:
     assert in_words(compared(1, None, failure=Failure("error", "build", "no"))) == "failed: no"
 
 
-def test_options_and_effort_of_the_experiment_are_kept_but_looks_are_few() -> None:
-    options = resolve({"timeout_s": 3})
-
-    found = means({"options": options, "effort": Effort(max_time_s=7)})
-
-    assert (found.options, found.effort.max_time_s, found.effort.looks) == (options, 7, LOOKS)
-
-
 def power(x: Any, n: int) -> Any:
     return x**n
 
@@ -57,7 +49,7 @@ def power(x: Any, n: int) -> Any:
 def test_a_sweep_is_measured_from_end_to_end() -> None:
     case = make_case(power, ("f32[1000]", 3))
 
-    found = run_experiment(case, ["static"], Lab(resolve(), {"static": "n=3"}, Effort(max_time_s=0.1)))
+    found = run_experiment(case, ["static"], WorkerLab(resolve(), Effort(max_time_s=0.1)), {"static": "n=3"})
 
     assert found.row("static").sentence.startswith("1 program for 1 value")
     said = dict(found.row("static").facts)["n=3"]

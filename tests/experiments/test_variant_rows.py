@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 from comparisons_by_hand import compared as by_hand
 
-from benchax.case import make_case
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Observation, PreparedVariant
+from benchax.experiments.base import Observation
 from benchax.model import Failure, Memory, Remark
 from benchax.results.experiment import Errors, VariantRow
 
 MIB = 2**20
-CASE = make_case(abs, (1,))
 
 
 def seen(errors: Errors | None = None, peak: int | None = 2 * MIB, bound: float = 3.5e-4) -> Observation:
@@ -44,7 +42,7 @@ def row(peak: int | None, max_rel: float = 1e-7, name: str = "bf16") -> VariantR
 def test_results_are_wrong_beyond_the_tolerance_and_the_error_of_the_function_itself(
     tolerance, now, before, why
 ) -> None:
-    found = variant_rows.wrongness(PreparedVariant(CASE, tolerance), seen(now), seen(before))
+    found = variant_rows.wrongness(tolerance, seen(now), seen(before))
 
     assert found.startswith(why)
     assert bool(found) == bool(why)

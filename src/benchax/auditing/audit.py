@@ -17,21 +17,19 @@ from time import perf_counter
 from typing import Any, NoReturn
 
 from benchax.auditing import suppression
-from benchax.auditing.base import NotApplicable, Rule
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rule import NotApplicable, Rule
 from benchax.auditing.rules import rules as every_rule
-from benchax.auditing.trial import HOW, TIMEOUT_S, TrialCall, limit_of
+from benchax.auditing.trial import TIMEOUT_S, limit_of
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
 from benchax.measuring.diagnosis import diagnose, user_line
-from benchax.model import Remark
 from benchax.results.audit import SEVERITIES, Audit, Checked, Finding
 from benchax.units import parse_seconds
 
 MAX_TIME_S = 60.0
-NOT_CALLED = "not-called"
-"""Code of the remark that it was tried in a worker and must not be called here, so that little could be looked at."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def audit_case(
     """The same for a case, such as the command line finds in files."""
     begun = perf_counter()
     asked = choose_rules(rules)
-    evidence = Evidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
+    evidence = LiveEvidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
     evidence.tell = lambda doing: progress(AuditStep(0, len(asked), next(iter(asked), ""), doing))
     signature = evidence.signature  # made first: what is wrong with the inputs is no finding
     found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, progress=progress)
@@ -122,13 +120,12 @@ def choose_rules(names: Sequence[str] | None) -> Mapping[str, Rule]:
 
 
 def run_rules(
-    evidence: Evidence,
+    evidence: Evidence | ProgramEvidence,
     asked: Mapping[str, Rule],
     name: str,
     signature: str = "",
     *,
     folder: Path | None = None,
-    remarks: Sequence[Remark] = (),
     progress: Tell = quiet,
 ) -> Audit:
     """Asks rules for what they find in the evidence; also that of a program."""
@@ -137,29 +134,32 @@ def run_rules(
     findings: list[Finding] = []
     checked: list[Checked] = []
     for i, rule in enumerate(asked.values()):
-        step = AuditStep(i, len(asked), rule.id)
-        progress(step)
-        evidence.tell = lambda doing, step=step: progress(replace(step, doing=doing))
+        enter_step(evidence, AuditStep(i, len(asked), rule.id), progress)
         found, answer = ask(rule, evidence)
         findings += found
         checked.append(answer)
-    about = None if evidence.is_program else evidence.def_where
+    about = None if isinstance(evidence, ProgramEvidence) else evidence.def_where
     kept, silent = suppression.apply_suppressions(findings, project, [*every_rule(), suppression.ID], about)
-    if not evidence.is_program:
-        remarks = (*remarks, *_how(evidence))
     return Audit(
         name,
         signature,
         tuple(sorted(kept, key=rank)),
         tuple(checked),
         tuple(silent),
-        tuple(remarks),
+        tuple(evidence.remarks),
         perf_counter() - begun,
         capture(folder),
     )
 
 
-def ask(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
+def enter_step(evidence: Evidence | ProgramEvidence, step: AuditStep, progress: Tell) -> None:
+    """From now on the evidence tells what it does as part of this step."""
+    progress(step)
+    if not isinstance(evidence, ProgramEvidence):  # there everything is done
+        evidence.tell = lambda doing: progress(replace(step, doing=doing))
+
+
+def ask(rule: Rule, evidence: Evidence | ProgramEvidence) -> tuple[list[Finding], Checked]:
     """What one rule finds, and what became of it. What it found before it failed is kept.
 
     Raises:
@@ -191,7 +191,7 @@ def _heeding_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _ask_rule(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
+def _ask_rule(rule: Rule, evidence: Evidence | ProgramEvidence) -> tuple[list[Finding], Checked]:
     found: list[Finding] = []
     try:
         for finding in rule.check(evidence):
@@ -210,39 +210,3 @@ def _ask_rule(rule: Rule, evidence: Evidence) -> tuple[list[Finding], Checked]:
 
 def rank(finding: Finding) -> tuple[int, float, int]:
     return -SEVERITIES.index(finding.severity), -(finding.gain_s or 0.0), -(finding.gain_bytes or 0)
-
-
-def _how(evidence: Evidence) -> list[Remark]:
-    """What was done with the function, for who reads that it had effects; and what was not."""
-    trials = evidence.trials
-    said = [remark for trial in trials for remark in _of_trial(trial)]
-    if evidence.trial("compiled").obstacle is not None:
-        return said
-    ways = [trial.way for trial in trials if not trial.untried]
-    done = [f"tried in a worker process ({', '.join(ways)})"] if ways else []
-    done += ["traced"]
-    done += ["compiled"] if evidence.failure is None else []
-    done += [text for part, text in _DONE.items() if evidence.has(part)]
-    done += [f"compared in fresh processes ({', '.join(evidence.compared)})"] if evidence.compared else []
-    return [*said, Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
-
-
-def _of_trial(trial: TrialCall) -> Iterable[Remark]:
-    if trial.obstacle is not None:
-        is_all = trial.way == "compiled"
-        how, left = (
-            ("", "Only what needs no call was looked at") if is_all else (" eagerly", "What needs that is left out")
-        )
-        text = f"The function was not called{how} in this process: {trial.why}. {left}. {trial.advice}".strip()
-        yield Remark(NOT_CALLED if is_all else "not-called-unjitted", "error" if is_all else "warning", text)
-    elif trial.untried:
-        how = HOW[trial.way]
-        text = f"The function was called {how} in this process without a limit of time, because {trial.untried}."
-        yield Remark("without-limit", "warning", text)
-
-
-_DONE = {
-    "measurement": "measured compiled",
-    "eager": "measured eagerly",
-    "watch": "called a few times as it stands",
-}

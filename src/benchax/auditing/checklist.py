@@ -8,19 +8,20 @@ apply or could not be checked, the line says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from benchax.auditing.audit import MAX_TIME_S, AuditStep, Tell, ask, choose_rules, quiet
+from benchax.auditing.audit import MAX_TIME_S, AuditStep, Tell, ask, choose_rules, enter_step, quiet
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.live import LiveEvidence
 from benchax.auditing.trial import TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import is_float
-from benchax.experiments.lab import Lab
+from benchax.experiments.lab import WorkerLab
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import resolve
 from benchax.pairing.session import Effort
@@ -73,43 +74,37 @@ def gone_through(
 ) -> tuple[Checklist, TrialCall]:
     """(the checklist, what came of calling the function in a worker process first)"""
     begun = perf_counter()
-    evidence = Evidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
+    evidence = LiveEvidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
     asked = choose_rules(sorted({rule for item in ITEMS for rule in item.rules}))
     total = len(asked) + 1
     evidence.tell = lambda doing: progress(AuditStep(0, total, next(iter(asked)), doing))
     signature = evidence.signature
     answers: dict[str, tuple[list[Finding], Checked]] = {}
     for i, rule in enumerate(asked.values()):
-        _tells(evidence, AuditStep(i, total, rule.id), progress)
+        enter_step(evidence, AuditStep(i, total, rule.id), progress)
         answers[rule.id] = ask(rule, evidence)
-    _tells(evidence, AuditStep(total - 1, total, "variants"), progress)
+    enter_step(evidence, AuditStep(total - 1, total, "variants"), progress)
     known = Known(evidence, answers, _try_variants(evidence, max_time_s * TRYING_SHARE))
     ticks = tuple(Tick(item.section, item.text, *item.answer(known, item), item.by) for item in ITEMS)
     found = Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
     return found, evidence.trial("compiled")
 
 
-def _tells(evidence: Evidence, step: AuditStep, progress: Tell) -> None:
-    """From now on it tells what it does as part of this step."""
-    progress(step)
-    evidence.tell = lambda doing: progress(replace(step, doing=doing))
-
-
-def _try_variants(evidence: Evidence, max_time_s: float) -> Experiment | None:
+def _try_variants(evidence: LiveEvidence, max_time_s: float) -> Experiment | None:
     """None: the function does not compile, or must not be called, so there is nothing to vary."""
     if evidence.trial("compiled").obstacle is not None or evidence.failure is not None:
         return None
     given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
     options = resolve(given, project=evidence.case.folder)
-    request = Lab(options, effort=Effort(looks=(2, 3), max_time_s=max_time_s), tell=evidence.tell)
-    return run_experiment(evidence.case, VARIANTS, request)
+    lab = WorkerLab(options, Effort(looks=(2, 3), max_time_s=max_time_s), evidence.tell)
+    return run_experiment(evidence.case, VARIANTS, lab)
 
 
 @dataclass(frozen=True)
 class Known:
     """What was found out about the function."""
 
-    evidence: Evidence
+    evidence: LiveEvidence
     answers: Mapping[str, tuple[list[Finding], Checked]]
     tried: Experiment | None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from benchax.auditing.base import Gain, measured_gain
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, measured_gain
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.executors.pool import Pool

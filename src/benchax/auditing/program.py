@@ -14,9 +14,9 @@ from typing import Any
 
 from benchax.auditing import audit as audits
 from benchax.auditing import reading
-from benchax.auditing.base import Rule
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recording import HOOK
+from benchax.auditing.rule import Rule
 from benchax.model import Environment, Remark, Severity
 from benchax.results.audit import Audit, Checked, Finding
 from benchax.results.cache import CachedProgram, CacheUse, Folder
@@ -66,10 +66,7 @@ def audit_program(
 
 
 def _of_process(report: Report, asked: Mapping[str, Rule], progress: audits.Tell) -> Audit:
-    program = program_of(report)
-    evidence = Evidence(program=program)
-    remarks = (*program.watch.remarks, *(program.transfers.remarks if program.transfers else ()))
-    found = audits.run_rules(evidence, asked, shlex.join(report.argv), remarks=remarks, progress=progress)
+    found = audits.run_rules(program_of(report), asked, shlex.join(report.argv), progress=progress)
     found = replace(found, environment=_environment(report.result["environment"]))
     return reading.join_audits(found, report.result["read"])
 

@@ -10,13 +10,14 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from benchax.auditing import audit as audits
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.compiled import CompiledEvidence
 from benchax.auditing.recorder import RecordedFunction
+from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring.inputs import Inputs
@@ -34,28 +35,30 @@ RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
 """Of several answers, the first of these is that of all."""
 
 
-@dataclass(frozen=True)
-class ShapesOnly(Inputs):
-    """Inputs that nothing can be called with."""
-
-    def refuse(self) -> NoReturn:
-        raise NotMeasured(WHY_NOT)
-
-
-class Read(Evidence):
+class ReadEvidence(CompiledEvidence):
     """Of one jitted function that may be traced and compiled, and not called."""
+
+    why_not_called = WHY_NOT
+    remarks = ()
 
     @property
     def is_jitted(self) -> bool:
         return True
 
     @property
-    def why_not_called(self) -> str:
-        return WHY_NOT
+    def eager_case(self) -> Case:
+        return self._without_jit()
 
     @property
-    def _inputs(self) -> Inputs:
-        return self._once("inputs", lambda: ShapesOnly(**vars(abstract_inputs(self.case))))
+    def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        return self.case.inputs()
+
+    @property
+    def inputs(self) -> Inputs:
+        return self._inputs
+
+    def fresh_inputs(self) -> NoReturn:
+        raise NotMeasured(WHY_NOT)
 
     @property
     def measurement(self) -> Measurement:
@@ -69,8 +72,14 @@ class Read(Evidence):
     def watch(self) -> Watch:
         raise NotMeasured(WHY_NOT)
 
-    def compare(self, name: str, variant: Any, baseline: Any = None) -> Comparison:
+    def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:
         raise NotMeasured(WHY_NOT)
+
+    def _make_inputs(self) -> Inputs:
+        return abstract_inputs(self.case)
+
+    def _refuse_tracing(self) -> None:
+        """Nothing speaks against it: the program has traced the function itself."""
 
 
 def read(met: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
@@ -92,7 +101,7 @@ def read(met: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any
 
 
 def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
-    evidence = Read(one.case)
+    evidence = ReadEvidence(one.case)
     return audits.run_rules(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchax.auditing.base import page_of
+from benchax.auditing.rule import page_of
 from benchax.errors import UsageError, one_of
 from benchax.options import project_table
 from benchax.results.audit import Finding, Suppressed, Where

@@ -16,8 +16,8 @@ from jax.extend import core
 
 from benchax.artifacts.arguments import size_bytes, spec
 from benchax.artifacts.jaxpr import user_line
-from benchax.auditing.base import NotApplicable
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable
 from benchax.measuring import program as programs
 from benchax.measuring.program import program_of
 from benchax.results.audit import Where

@@ -136,7 +136,8 @@ def _functions(
     what: list[str], pattern: str, params: list[str], ids: Sequence[str] | None, given: dict[str, Any]
 ) -> tuple[list[Audit], int]:
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
-    from benchax.auditing.audit import NOT_CALLED, audit_case, choose_rules
+    from benchax.auditing.audit import audit_case, choose_rules
+    from benchax.auditing.live import NOT_CALLED
     from benchax.cli.run import printing_to_stderr
 
     choose_rules(ids)

@@ -55,9 +55,9 @@ def try_variants(
         raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")
     names = None if variants is None else [name.strip() for name in variants.split(",") if name.strip()]
     given = {"timeout_s": timeout, "memory_limit_bytes": memory_limit, "seed": seed}
-    request = _request(given, settings or [], max_time)
+    lab, told = _lab(given, max_time), dict(map(_setting, settings or []))
     case = _case(what or [], params or [], eager)
-    found = _stdout_kept(lambda: run_experiment(case, names, request, combine=combine, ablation=ablation))
+    found = _stdout_kept(lambda: run_experiment(case, names, lab, told, combine=combine, ablation=ablation))
     document = _json(found)
     if output is not None:
         output.write_text(document + "\n", encoding="utf-8")
@@ -77,15 +77,15 @@ def _list() -> None:
         line(f"{name:{width}}  {variant.title}{f' (needs {variant.needs})' if variant.needs else ''}")
 
 
-def _request(given: dict[str, Any], settings: list[str], max_time: str | None) -> Any:
+def _lab(given: dict[str, Any], max_time: str | None) -> Any:
     from benchax.cli.console import note
-    from benchax.experiments.lab import Lab
+    from benchax.experiments.lab import WorkerLab
     from benchax.options import resolve
     from benchax.pairing.session import Effort
     from benchax.units import parse_seconds
 
     effort = Effort(max_time_s=None if max_time is None else parse_seconds(max_time))
-    return Lab(resolve(command_line=given), dict(map(_setting, settings)), effort, note)
+    return WorkerLab(resolve(command_line=given), effort, note)
 
 
 def _setting(text: str) -> tuple[str, str]:

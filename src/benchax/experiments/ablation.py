@@ -7,15 +7,17 @@ are on (accumulating in float32, after bf16). They are applied in the order of `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Observation, PreparedVariant, Variant
+from benchax.experiments.base import ChangedCase, Observation
 from benchax.experiments.lab import BASELINE, Lab, judge_variants
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.study import Study, StudySide, under
+from benchax.experiments.variant import AnyVariant, ChangingVariant
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark
 from benchax.results.experiment import Contribution, Experiment, VariantRow
@@ -26,109 +28,114 @@ ALL = "all"
 def add_combination(
     found: Experiment,
     case: Case,
-    variants: Mapping[str, Variant],
-    request: Lab,
+    variants: Mapping[str, AnyVariant],
+    lab: Lab,
+    given: Mapping[str, Any],
     *,
     is_ablation: bool,
 ) -> Experiment:
     """The experiment with a row "all", and what each contributes to it where that was asked for."""
-    one, on, why = _together(case, _candidates(found, variants), found, request)
+    combiner = Combiner(case, found, given, lab.options.seed)
+    candidates = _candidates(found, variants)
+    one, on, why = combiner.apply(candidates)
     remarks = (*found.remarks, *why)
     if one is None or len(on) < 2:
         text = "there is no combination: " + (f"only {on[0]} can be on" if on else "no variant can be on")
         return replace(found, remarks=(*remarks, Remark("no-combination", "info", text)))
-    less: dict[str, PreparedVariant | None] = {}
+    less: dict[str, ChangedCase | None] = {}
     for name in on if is_ablation else ():
-        others = [variants[other] for other in on if other != name]
-        less[name] = _without(case, others, found, request)
+        others = [each for each in candidates if each.name in on and each.name != name]
+        less[name], _, _ = combiner.apply(others)
     sides = [StudySide(f"all but {name}", each.case, each.settings) for name, each in less.items() if each]
-    looked = request.study_sides([StudySide(BASELINE, case), StudySide(ALL, one.case, one.settings), *sides])
+    looked = lab.study([StudySide(BASELINE, case), StudySide(ALL, one.case, one.settings), *sides])
     if BASELINE not in looked.seen:
         text = f"there is no combination: {looked.failures[BASELINE].message}"
         return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
-    row = judge_variants(case, {ALL: " + ".join(on)}, {ALL: one}, looked, found.baseline, request)[ALL]
-    ablation = _contributions(one, less, row, looked, request) if is_ablation and row.status == "ok" else None
+    row = judge_variants(case, {ALL: " + ".join(on)}, {ALL: one}, looked, found.baseline, lab)[ALL]
+    ablation = _contributions(one, less, row, looked, lab) if is_ablation and row.status == "ok" else None
     if is_ablation and ablation is None:
         remarks = (*remarks, Remark("no-ablation", "warning", f"there is no ablation: all together, {row.reason}"))
     return replace(found, rows=(*found.rows, row), ablation=ablation, remarks=remarks)
 
 
-def _candidates(found: Experiment, variants: Mapping[str, Variant]) -> list[Variant]:
-    """All but those that failed, or gave wrong results."""
+def _candidates(found: Experiment, variants: Mapping[str, AnyVariant]) -> list[ChangingVariant]:
+    """Those that change a case, but for what failed, or gave wrong results."""
     bad = {row.name for row in found.rows if row.status in ("failed", "wrong_result")}
-    return [variant for name, variant in variants.items() if name not in bad]
+    return [each for name, each in variants.items() if name not in bad and isinstance(each, ChangingVariant)]
 
 
-def _together(
-    case: Case, candidates: Sequence[Variant], found: Experiment, request: Lab
-) -> tuple[PreparedVariant | None, list[str], tuple[Remark, ...]]:
-    """(all that can be on, their names, what is to be said of the others)"""
-    whole: PreparedVariant | None = None
-    on: list[str] = []
-    notes: list[Remark] = []
-    chosen = _fastest_of_families(case, candidates, found, request)
-    for variant in candidates:
-        if variant.name not in chosen:
-            continue
+@dataclass(frozen=True)
+class Combiner:
+    """How variants are applied to one case, one after the other."""
+
+    case: Case
+    found: Experiment
+    given: Mapping[str, Any]
+    seed: int
+
+    def apply(self, candidates: Sequence[ChangingVariant]) -> tuple[ChangedCase | None, list[str], tuple[Remark, ...]]:
+        """(all that can be on, their names, what is to be said of the others)"""
+        whole: ChangedCase | None = None
+        on: list[str] = []
+        notes: list[Remark] = []
+        chosen = self._fastest_of_families(candidates)
+        for variant in candidates:
+            if variant.name not in chosen:
+                continue
+            try:
+                with under(whole.settings if whole else {}):
+                    one = self._change(variant, whole.case if whole else self.case)
+            except (NotAvailable, NotMeasured):
+                continue  # alone it has a row that says why
+            except Exception as error:  # the user's function, changed by those before: they go on without this one
+                why = diagnose(error, "preparing").message
+                notes.append(Remark("not-combined", "warning", f"{variant.name} is off among all: {why}"))
+                continue
+            if one.combines:
+                whole, on = _merge(whole, one), [*on, variant.name]
+        return whole, on, tuple(notes)
+
+    def _fastest_of_families(self, candidates: Sequence[ChangingVariant]) -> set[str]:
+        """Names, of each family one; the first of those that cannot be told apart."""
+        clear = [row for row in self.found.rows if row.comparison and row.comparison.verdict in ("faster", "slower")]
+        speed = {row.name: row.comparison.ratio or 1.0 for row in clear if row.comparison}
+        best: dict[str, str] = {}
+        for variant in candidates:
+            family = self._family(variant) or variant.name
+            if family not in best or speed.get(variant.name, 1.0) < speed.get(best[family], 1.0):
+                best[family] = variant.name
+        return set(best.values())
+
+    def _family(self, variant: ChangingVariant) -> str:
         try:
-            with under(whole.settings if whole else {}):
-                one = variant.prepare(whole.case if whole else case, request.variant_settings)
-        except (NotAvailable, NotMeasured):
-            continue  # alone it has a row that says why
-        except Exception as error:  # the user's function, changed by those before: they go on without this one
-            why = diagnose(error, "preparing").message
-            notes.append(Remark("not-combined", "warning", f"{variant.name} is off among all: {why}"))
-            continue
-        if one.combines and one.measure is None:
-            whole, on = _merge(whole, one), [*on, variant.name]
-    return whole, on, tuple(notes)
+            return self._change(variant, self.case).family
+        except Exception:  # it has a row that says why, and may yet be on after others
+            return ""
+
+    def _change(self, variant: ChangingVariant, case: Case) -> ChangedCase:
+        return variant.change(case, self.given.get(variant.name), self.seed)
 
 
-def _fastest_of_families(case: Case, candidates: Sequence[Variant], found: Experiment, request: Lab) -> set[str]:
-    """Names, of each family one; the first of those that cannot be told apart."""
-    clear = [row for row in found.rows if row.comparison and row.comparison.verdict in ("faster", "slower")]
-    speed = {row.name: row.comparison.ratio or 1.0 for row in clear if row.comparison}
-    best: dict[str, str] = {}
-    for variant in candidates:
-        family = _family(variant, case, request) or variant.name
-        if family not in best or speed.get(variant.name, 1.0) < speed.get(best[family], 1.0):
-            best[family] = variant.name
-    return set(best.values())
-
-
-def _family(variant: Variant, case: Case, request: Lab) -> str:
-    try:
-        return variant.prepare(case, request.variant_settings).family
-    except Exception:  # it has a row that says why, and may yet be on after others
-        return ""
-
-
-def _merge(whole: PreparedVariant | None, one: PreparedVariant) -> PreparedVariant:
+def _merge(whole: ChangedCase | None, one: ChangedCase) -> ChangedCase:
     if whole is None:
-        return PreparedVariant(one.case, one.tolerance, settings=one.settings)
+        return ChangedCase(one.case, one.tolerance, settings=one.settings)
     tolerances = [t for t in (whole.tolerance, one.tolerance) if t is not None]
-    settings = {**whole.settings, **one.settings}
-    return PreparedVariant(one.case, max(tolerances, default=None), settings=settings)
-
-
-def _without(case: Case, others: Sequence[Variant], found: Experiment, request: Lab) -> PreparedVariant | None:
-    whole, _, _ = _together(case, others, found, request)
-    return whole
+    return ChangedCase(one.case, max(tolerances, default=None), settings={**whole.settings, **one.settings})
 
 
 def _contributions(
-    everything: PreparedVariant,
-    less: Mapping[str, PreparedVariant | None],
+    everything: ChangedCase,
+    less: Mapping[str, ChangedCase | None],
     row: VariantRow,
     looked: Study,
-    request: Lab,
+    lab: Lab,
 ) -> tuple[Contribution, ...]:
-    duels = [
+    pairs = [
         Pair(name, ALL, everything.case, f"all but {name}", one.case, {**everything.settings, **one.settings})
         for name, one in less.items()
         if one is not None and f"all but {name}" in looked.seen and not _is_same(looked, name)
     ]
-    comparisons = request.time_pairs(duels)
+    comparisons = lab.time_pairs(pairs)
     rows = {name: _row_without(name, looked) for name in less}
     return tuple(variant_rows.contribution(name, comparisons.get(name), row, rows[name]) for name in less)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -57,18 +57,17 @@ class Batching:
         return Batched(self.given, self.seed, self.batched, size, is_spread)
 
 
-def batching(variant: str, case: Case, given: Mapping[str, Any]) -> Batching:
-    """What `given[variant]` says of `case`.
+def batching(variant: str, case: Case, given: Any, seed: int) -> Batching:
+    """What was `given` to a variant, of `case`.
 
     Raises:
         UsageError: an argument that is not there, or what is no size.
         NotAvailable: the function under the jit cannot be reached.
     """
-    seed = given.get("seed", 0)
     unjitted = plain(case, seed)
     inputs = make_inputs(unjitted, seed)
     permitted = arguments(unjitted, inputs)
-    text, listed = halves(variant, given[variant])
+    text, listed = halves(variant, given)
     chosen = sizes(variant, listed)
     words = tuple(text.split("+")) if text else ()
     batched = tuple(dict.fromkeys(find_argument(variant, word, permitted) for word in words or permitted))

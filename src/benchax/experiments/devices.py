@@ -15,8 +15,8 @@ from typing import Any
 
 import jax
 
-from benchax.executors.pool import Pool, spawned_pool
 from benchax.experiments.base import Facts
+from benchax.experiments.processes import Condition
 from benchax.results.experiment import Point
 from benchax.stats.intervals import median_interval
 from benchax.stats.summary import quantile
@@ -41,11 +41,12 @@ class DeviceReading:
         return Point(x, label, *self.time, facts=facts)
 
 
-def pool_with_devices(count: int, flags: str = "") -> Pool:
-    """A pool whose processes have so many devices, fake ones if the backend is the CPU; `flags` of XLA on top."""
+def with_devices(count: int, flags: str = "") -> Condition:
+    """A process that has so many devices, fake ones if the backend is the CPU; `flags` of XLA on top."""
     # The flag says the same as the setting in an older way, and JAX takes no two answers.
     usual = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
-    return spawned_pool({"XLA_FLAGS": f"{usual} {flags}".strip()}, {"jax_num_cpu_devices": count})
+    environ = {"XLA_FLAGS": f"{usual} {flags}".strip()}
+    return Condition(f"{count} devices", {"jax_num_cpu_devices": count}, environ)
 
 
 def cores() -> int:

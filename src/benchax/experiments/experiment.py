@@ -1,7 +1,9 @@
 """`benchax.experiment`: a function as it is, and variants of it, each measured beside it.
 
-    prepare each variant → look at every side once, in a worker (`study.py`) → leave out what failed, is wrong, or is
-    the same program → pairs of the rest with the baseline, in one session of fresh processes → rows
+    change the case for each variant → look at every side once, in a worker (`study.py`) → leave out what failed, is
+    wrong, or is the same program → pairs of the rest with the baseline, in one session of fresh processes → rows
+
+Variants that measure by themselves are planned with the changes and measured after the look.
 
 One paired run per variant, since each has its own end: a clear verdict needs few processes, a close one many. All
 paired runs share their processes. Combinations and the ablation go the same way afterwards (`ablation.py`).
@@ -10,15 +12,17 @@ paired runs share their processes. Combinations and the ablation go the same way
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchax.case import Case, make_case
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
-from benchax.experiments.base import PreparedVariant, Tell, Variant
-from benchax.experiments.lab import BASELINE, Lab, judge_variants, quiet
+from benchax.experiments.base import ChangedCase, Tell
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab, judge_variants, quiet
 from benchax.experiments.study import Study, StudySide
+from benchax.experiments.variant import AnyVariant, ChangingVariant, Measure, Variant
 from benchax.experiments.variants import VARIANTS
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark
@@ -69,11 +73,11 @@ def experiment(
     """
     options = resolve({"timeout_s": timeout_s, "memory_limit_bytes": memory_limit_bytes, "seed": seed})
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit)
-    request = Lab(options, dict(given or {}), Effort(max_time_s=max_time_s), progress)
-    return run_experiment(case, variants, request, combine=combine, ablation=ablation)
+    lab = WorkerLab(options, Effort(max_time_s=max_time_s), progress)
+    return run_experiment(case, variants, lab, given, combine=combine, ablation=ablation)
 
 
-def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, Variant], bool]:
+def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, AnyVariant], bool]:
     """(variants by name, were they asked for?); in the order of `VARIANTS`.
 
     Raises:
@@ -86,23 +90,31 @@ def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, Variant], bo
 
 
 def run_experiment(
-    case: Case, names: Sequence[str] | None, request: Lab, *, combine: bool = False, ablation: bool = False
+    case: Case,
+    names: Sequence[str] | None,
+    lab: Lab,
+    given: Mapping[str, Any] | None = None,
+    *,
+    combine: bool = False,
+    ablation: bool = False,
 ) -> Experiment:
-    """An experiment with a case. Raises `UsageError` for a variant that does not exist."""
+    """An experiment with a case. Raises `UsageError` for a variant that does not exist.
+
+    Args:
+        given: what a variant is to be told, by its name.
+    """
     variants, was_asked = choose_variants(names)
-    for unknown in set(request.given) - set(variants):
+    given = given or {}
+    for unknown in set(given) - set(variants):
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
-    prepared, refused = _prepare_variants(case, variants, request, was_asked)
-    compared = {name: one for name, one in prepared.items() if one.measure is None}
-    looked = request.study_sides([StudySide(BASELINE, case), *_sides(compared), *_baselines(case, compared)])
-    own = [
-        _measure_by_itself(variants[name], one, request) for name, one in prepared.items() if one.measure is not None
-    ]
+    ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
+    looked = lab.study([StudySide(BASELINE, case), *_sides(ready.changed), *_baselines(case, ready.changed)])
+    own = [_measure_by_itself(variants[name], measure, lab) for name, measure in ready.plans.items()]
     if BASELINE in looked.failures or BASELINE not in looked.seen:
-        return _without_baseline(case, looked, refused, own)
+        return _without_baseline(case, looked, ready.refused, own)
     baseline = variant_rows.seen_row(BASELINE, "as it is", looked.seen[BASELINE])
     titles = {name: variant.title for name, variant in variants.items()}
-    rows = {**refused, **judge_variants(case, titles, compared, looked, baseline, request)}
+    rows = {**ready.refused, **judge_variants(case, titles, ready.changed, looked, baseline, lab)}
     listed = [*(rows[name] for name in variants if name in rows), *(row for found, _ in own for row in found)]
     found = Experiment(
         case.id.label,
@@ -114,38 +126,46 @@ def run_experiment(
     )
     if not combine and not ablation:
         return found
-    return add_combination(found, case, variants, request, is_ablation=ablation)
+    return add_combination(found, case, variants, lab, given, is_ablation=ablation)
+
+
+@dataclass(frozen=True)
+class ReadyVariants:
+    """What can be tried, and what cannot, by the names of the variants."""
+
+    changed: dict[str, ChangedCase] = field(default_factory=dict[str, ChangedCase])
+    plans: dict[str, Measure] = field(default_factory=dict[str, Measure])
+    refused: dict[str, VariantRow] = field(default_factory=dict[str, VariantRow])
 
 
 def _prepare_variants(
-    case: Case, variants: Mapping[str, Variant], request: Lab, was_asked: bool
-) -> tuple[dict[str, PreparedVariant], dict[str, VariantRow]]:
-    """Those that can be tried, and rows of those that cannot. Where all were to be tried, what would show nothing is
-    left out."""
-    prepared: dict[str, PreparedVariant] = {}
-    refused: dict[str, VariantRow] = {}
+    case: Case, variants: Mapping[str, AnyVariant], given: Mapping[str, Any], seed: int, was_asked: bool
+) -> ReadyVariants:
+    """Where all were to be tried, what would show nothing is left out."""
+    ready = ReadyVariants()
     for name, variant in variants.items():
         try:
-            prepared[name] = variant.prepare(case, {"asked": was_asked, **request.variant_settings})
+            if isinstance(variant, ChangingVariant):
+                ready.changed[name] = variant.change(case, given.get(name), seed)
+            elif was_asked or not variant.only_by_name:
+                ready.plans[name] = variant.plan(case, given.get(name), seed)
         except (NotAvailable, NotMeasured) as error:
             if was_asked:
-                refused[name] = variant_rows.refused_row(name, variant.title, "not_available", error.problem)
+                ready.refused[name] = variant_rows.refused_row(name, variant.title, "not_available", error.problem)
         except UsageError:
             raise
         except Exception as error:  # of the user's function, mostly: a row says it, and the others go on
-            refused[name] = variant_rows.failed_row(name, variant.title, diagnose(error, "preparing"))
-    return prepared, refused
+            ready.refused[name] = variant_rows.failed_row(name, variant.title, diagnose(error, "preparing"))
+    return ready
 
 
-def _sides(prepared: Mapping[str, PreparedVariant]) -> list[StudySide]:
-    return [StudySide(name, one.case, one.settings, one.look) for name, one in prepared.items()]
+def _sides(changed: Mapping[str, ChangedCase]) -> list[StudySide]:
+    return [StudySide(name, one.case, one.settings) for name, one in changed.items()]
 
 
-def _baselines(case: Case, prepared: Mapping[str, PreparedVariant]) -> list[StudySide]:
+def _baselines(case: Case, changed: Mapping[str, ChangedCase]) -> list[StudySide]:
     """The function as it is under the settings that some variants need for both sides."""
-    return [
-        StudySide(f"{BASELINE} beside {name}", case, one.settings) for name, one in prepared.items() if one.settings
-    ]
+    return [StudySide(f"{BASELINE} beside {name}", case, one.settings) for name, one in changed.items() if one.settings]
 
 
 def _curves(own: Sequence[Own]) -> tuple[Curve, ...]:
@@ -162,15 +182,13 @@ def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRo
     return Experiment(case.id.label, "", row, rows, _curves(own), remarks=advice, environment=looked.environment)
 
 
-def _measure_by_itself(variant: Variant, prepared: PreparedVariant, request: Lab) -> Own:
+def _measure_by_itself(variant: Variant, measure: Measure, lab: Lab) -> Own:
     """Of a variant that measures by itself."""
-    assert prepared.measure is not None
     try:
-        found = prepared.measure(request.tell)
+        found = measure(lab)
     except (NotAvailable, NotMeasured) as error:
         return [variant_rows.refused_row(variant.name, variant.title, "not_available", error.problem)], []
     except Exception as error:  # as in `_prepare_variants`
         return [variant_rows.failed_row(variant.name, variant.title, diagnose(error, variant.name))], []
-    listed = found if isinstance(found, tuple) else (found,)
-    rows = [one for one in listed if isinstance(one, VariantRow)]
-    return rows, [one for one in listed if isinstance(one, Curve)]
+    rows = [one for one in found if isinstance(one, VariantRow)]
+    return rows, [one for one in found if isinstance(one, Curve)]

@@ -1,117 +1,194 @@
-"""How variants are measured and judged beside a baseline.
+"""Where variants are measured, and how they are judged beside a baseline.
 
-Shared by `experiment`, `loops`, the ablation, and variants that bring a group of rows of their own.
-
-Every side is built and run once in a worker (`study.py`); what works and is another program is timed in pairs
-(`pair_timing.py`); each becomes a row (`variant_rows.py`). Knows no variant by name, so that variants may import it.
+A `Lab` has all that measures: the worker that looks at each side once (`study.py`), pairs of cases (`pair_timing.py`),
+programs that are counted (`counting.py`), and pairs of fresh processes (`processes.py`). A variant is handed one, and
+so is whatever else compares; tests hand in one with results made by hand. Knows no variant by name, so that variants
+may import it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from benchax.case import Case
-from benchax.executors.pool import shared_pool
-from benchax.experiments import variant_rows
-from benchax.experiments.base import PreparedVariant, Tell
-from benchax.experiments.pair_timing import Pair, time_pairs
-from benchax.experiments.study import Study, StudySide, study
-from benchax.model import Absent, Comparison, Options
-from benchax.options import resolve
+from benchax.executors.call_limits import limits_of
+from benchax.executors.isolated import Isolated
+from benchax.executors.pool import Pool, shared_pool, spawned_pool
+from benchax.executors.task import A, R, Task
+from benchax.experiments import pair_timing, processes, study, variant_rows
+from benchax.experiments.base import ChangedCase, Tell
+from benchax.experiments.counting import Counted, count_ways
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.processes import Condition
+from benchax.experiments.study import Study, StudySide
+from benchax.model import Absent, Comparison, Failure, Measurement, Options
 from benchax.pairing.session import Effort
 from benchax.results.experiment import VariantRow
 
 BASELINE = "baseline"
 BASELINE_OF_GROUP = "the others are compared with it"
+USUAL = Condition("as usual")
 LOOPS_COUNT_ONCE = Absent("flops", "XLA counts the body of a loop once")
-PairTimer = Callable[..., dict[str, Comparison]]
 
 
 def quiet(text: str) -> None:
     """No progress."""
 
 
-@dataclass(frozen=True)
-class Lab:
-    """How to go about it."""
-
-    options: Options
-    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    effort: Effort = field(default_factory=Effort)
-    tell: Tell = quiet
-    study: Callable[..., Study] = study
-    timed: PairTimer = time_pairs
+class Lab(Protocol):
+    """What measures for variants."""
 
     @property
-    def variant_settings(self) -> Mapping[str, Any]:
-        """For `Variant.prepare`."""
-        return {"seed": self.options.seed, "options": self.options, "effort": self.effort, **self.given}
+    def options(self) -> Options:
+        """Limits, and the seed."""
+        ...
 
-    def study_sides(self, sides: Sequence[StudySide]) -> Study:
-        return self.study(shared_pool(), sides, self.options, self.tell)
+    @property
+    def effort(self) -> Effort:
+        """How long to go on with comparisons."""
+        ...
 
-    def time_pairs(self, duels: Sequence[Pair]) -> dict[str, Comparison]:
-        return self.timed(duels, self.options, self.effort, self.tell)
+    @property
+    def tell(self) -> Tell:
+        """Told in words how far it is."""
+        ...
+
+    def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
+        """Builds and runs every side once, in a worker; the first is the baseline.
+
+        Args:
+            condition: what the worker is to be born with; None: any that is warm.
+        """
+        ...
+
+    def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
+        """The comparison of run times of each pair, by its name, in fresh processes.
+
+        Args:
+            looks: after so many processes each; None: those of `effort`.
+        """
+        ...
+
+    def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
+        """How many programs a jitted function needs for a list of calls, for each way to make them, in a worker."""
+        ...
+
+    def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
+        """The comparison of run times under two conditions that a process is born with, in pairs of new processes."""
+        ...
+
+    def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:
+        """A measurement in a new process that is born under that condition."""
+        ...
+
+    def call_alone(
+        self, task: Task[A, R], argument: A, *, name: str, condition: Condition = USUAL, tells_stages: bool = True
+    ) -> R | Failure:
+        """What a task makes of its argument in a new process, or why nothing came of it.
+
+        Args:
+            name: of what is sent, for the message where it cannot be.
+            tells_stages: False: whoever calls has said how far it is.
+        """
+        ...
 
 
-def read_lab(given: Mapping[str, Any], tell: Tell, timed: PairTimer) -> Lab:
-    """The lab of a variant that measures by itself: options and effort are the experiment's, where it gave them."""
-    options = given.get("options") or resolve({"seed": given.get("seed", 0)})
-    return Lab(options, effort=given.get("effort") or Effort(), tell=tell, timed=timed)
+@dataclass(frozen=True)
+class WorkerLab:
+    """The lab that measures in worker processes."""
+
+    options: Options
+    effort: Effort = field(default_factory=Effort)
+    tell: Tell = quiet
+
+    def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
+        if condition is None:
+            return study.study(shared_pool(), sides, self.options, self.tell)
+        with _pool_under(condition) as pool:
+            return study.study(pool, sides, self.options, self.tell)
+
+    def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
+        effort = self.effort if looks is None else replace(self.effort, looks=looks)
+        return pair_timing.time_pairs(pairs, self.options, effort, self.tell)
+
+    def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
+        return count_ways(shared_pool(), ways, self.options, self.tell)
+
+    def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
+        found = processes.pairs(case, conditions, self.options.seed, self.effort.max_time_s, self.tell)
+        return next(c for c in found if c.metric == "run")
+
+    def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:
+        with _pool_under(condition) as pool:
+            return Isolated(pool=pool).run(case, options, run_id="", progress=lambda stage, share: None)
+
+    def call_alone(
+        self, task: Task[A, R], argument: A, *, name: str, condition: Condition = USUAL, tells_stages: bool = True
+    ) -> R | Failure:
+        def on_message(message: Mapping[str, Any]) -> None:
+            if tells_stages:
+                self.tell(message["stage"])
+
+        with _pool_under(condition) as pool:
+            return pool.call(task, argument, limits_of(self.options), name=name, on_message=on_message)
+
+
+def _pool_under(condition: Condition) -> Pool:
+    return spawned_pool(condition.environ, condition.settings)
 
 
 def judge_variants(
     case: Case,
     titles: Mapping[str, str],
-    prepared: Mapping[str, PreparedVariant],
+    changed: Mapping[str, ChangedCase],
     looked: Study,
     baseline: VariantRow,
-    request: Lab,
+    lab: Lab,
 ) -> dict[str, VariantRow]:
     """Rows of what was looked at; timed are those that are another program with right results."""
     rows: dict[str, VariantRow] = {}
     own = looked.seen[BASELINE]
-    for name, one in prepared.items():
+    for name, one in changed.items():
         title = titles[name]
         if name in looked.failures:
             rows[name] = variant_rows.failed_row(name, title, looked.failures[name])
             continue
         seen = looked.seen[name]
         row = variant_rows.seen_row(name, title, seen)
-        if why := variant_rows.wrongness(one, seen, own):
+        if why := variant_rows.wrongness(one.tolerance, seen, own):
             row = variant_rows.wrong(row, why)
         elif seen.digest and (seen.digest, seen.signature) == (own.digest, own.signature):
             row = variant_rows.same_program(row)
         rows[name] = row
     due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
-    duels = [Pair(name, BASELINE, case, name, prepared[name].case, prepared[name].settings) for name in due]
-    for name, comparison in request.time_pairs(duels).items():
+    pairs = [Pair(name, BASELINE, case, name, changed[name].case, changed[name].settings) for name in due]
+    for name, comparison in lab.time_pairs(pairs).items():
         rows[name] = variant_rows.add_comparison(rows[name], comparison, baseline)
-    return {name: _with_facts(row, prepared[name], looked) for name, row in rows.items()}
+    return {name: _with_facts(row, changed[name], looked) for name, row in rows.items()}
 
 
-def _with_facts(row: VariantRow, prepared: PreparedVariant, looked: Study) -> VariantRow:
+def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> VariantRow:
     if row.name not in looked.seen:
         return row
     own, facts = looked.seen[BASELINE], list(row.facts)
-    if prepared.facts is not None:
-        facts += prepared.facts(own, looked.seen[row.name], row.comparison)
+    if changed.facts is not None:
+        facts += changed.facts(own, looked.seen[row.name], row.comparison)
     beside = looked.seen.get(f"{BASELINE} beside {row.name}")
     if beside is not None and beside.digest != own.digest:
-        listed = ", ".join(f"{name}={value}" for name, value in prepared.settings.items())
+        listed = ", ".join(f"{name}={value}" for name, value in changed.settings.items())
         facts.append(("timed beside", f"the baseline under {listed}, which makes another program of it"))
     return replace(row, facts=tuple(facts))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant that is prepared already."""
+    """A case that is compared with the baseline of its group."""
 
     name: str
     title: str
-    prepared: PreparedVariant
+    changed: ChangedCase
     has_loop: bool = False
     """Of its own making: then XLA's count of operations is none."""
 
@@ -120,12 +197,12 @@ def measure_baseline_group(
     name: str, title: str, case: Case, candidates: Sequence[Candidate], lab: Lab
 ) -> tuple[VariantRow, ...]:
     """A row of `case`, which is the baseline here, and one of each candidate, compared with it."""
-    prepared = {one.name: one.prepared for one in candidates}
-    found = lab.study_sides([StudySide(BASELINE, case), *(StudySide(key, one.case) for key, one in prepared.items())])
+    changed = {one.name: one.changed for one in candidates}
+    found = lab.study([StudySide(BASELINE, case), *(StudySide(key, one.case) for key, one in changed.items())])
     if BASELINE in found.failures:
         return (variant_rows.failed_row(name, title, found.failures[BASELINE]),)
     baseline = as_baseline_row(variant_rows.seen_row(name, title, found.seen[BASELINE]), title)
-    rows = judge_variants(case, {one.name: one.title for one in candidates}, prepared, found, baseline, lab)
+    rows = judge_variants(case, {one.name: one.title for one in candidates}, changed, found, baseline, lab)
     return (baseline, *(without_flops(rows[one.name]) if one.has_loop else rows[one.name] for one in candidates))
 
 

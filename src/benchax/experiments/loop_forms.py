@@ -17,8 +17,8 @@ from jax.core import Tracer
 from benchax.case import Case, make_case, name_of
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments import variant_rows
-from benchax.experiments.base import PreparedVariant
-from benchax.experiments.lab import BASELINE, Lab, judge_variants, quiet, without_flops
+from benchax.experiments.base import ChangedCase
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab, judge_variants, quiet, without_flops
 from benchax.experiments.study import StudySide
 from benchax.options import resolve
 from benchax.pairing.session import Effort
@@ -91,20 +91,20 @@ class LoopForm:
     name: str
     title: str
 
-    def apply(self, case: Case, step: LoopBody, n: int | Condition) -> PreparedVariant:
+    def apply(self, case: Case, step: LoopBody, n: int | Condition) -> ChangedCase:
         """Raises `NotAvailable` where the loop cannot be written so."""
         whole = replace(case, jit=True, id=replace(case.id, variant=""))
         if self.name == "inner-jit":
-            return PreparedVariant(replace(case, fn=InPython(step, n, is_body_jitted=True)))
+            return ChangedCase(replace(case, fn=InPython(step, n, is_body_jitted=True)))
         if self.name == "lax-loop":
-            return PreparedVariant(replace(whole, fn=InXla(step, n)))
+            return ChangedCase(replace(whole, fn=InXla(step, n)))
         if callable(n):
             raise NotAvailable("the trip count is not known while tracing")
         if self.name == "scan":
-            return PreparedVariant(replace(whole, fn=InScan(step, n)))
+            return ChangedCase(replace(whole, fn=InScan(step, n)))
         if n > MOST_UNROLLED:
             raise NotAvailable(f"more than {MOST_UNROLLED} iterations are not unrolled here; it has {n}")
-        return PreparedVariant(replace(whole, fn=InPython(step, n, is_unrolled=True)))
+        return ChangedCase(replace(whole, fn=InPython(step, n, is_unrolled=True)))
 
 
 LOOP_FORMS = (
@@ -125,22 +125,20 @@ def check_trip_count(said: str, n: Any, expected: str) -> int | Condition:
 def measure_loop(case: Case, step: LoopBody, n: int | Condition, lab: Lab) -> Experiment:
     """The loop of `case`, in Python, and its other forms, compared with it."""
     titles = {form.name: form.title for form in LOOP_FORMS}
-    prepared: dict[str, PreparedVariant] = {}
+    changed: dict[str, ChangedCase] = {}
     rows: dict[str, VariantRow] = {}
     for form in LOOP_FORMS:
         try:
-            prepared[form.name] = form.apply(case, step, n)
+            changed[form.name] = form.apply(case, step, n)
         except NotAvailable as error:
             rows[form.name] = variant_rows.refused_row(form.name, form.title, "not_available", error.problem)
-    looked = lab.study_sides(
-        [StudySide(BASELINE, case), *(StudySide(form, one.case) for form, one in prepared.items())]
-    )
+    looked = lab.study([StudySide(BASELINE, case), *(StudySide(form, one.case) for form, one in changed.items())])
     if BASELINE not in looked.seen:
         row = variant_rows.failed_row(BASELINE, PLAIN, looked.failures[BASELINE])
         return Experiment(case.id.label, "", row, environment=looked.environment)
     seen = looked.seen[BASELINE]
     baseline = variant_rows.seen_row(BASELINE, PLAIN, seen)
-    rows |= judge_variants(case, titles, prepared, looked, baseline, lab)
+    rows |= judge_variants(case, titles, changed, looked, baseline, lab)
     listed = tuple(
         # Unrolled there is no loop, so that XLA counts all of it.
         rows[form.name] if form.name == "unrolled" else without_flops(rows[form.name])
@@ -184,4 +182,4 @@ def loops(
     n = check_trip_count(f"n={n!r}", n, TRIP_COUNT)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(InPython(step, n), (init,), name=name or name_of(step), jit=False)
-    return measure_loop(case, step, n, Lab(options, {}, Effort(max_time_s=max_time_s), progress))
+    return measure_loop(case, step, n, WorkerLab(options, Effort(max_time_s=max_time_s), progress))

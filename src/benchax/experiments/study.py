@@ -51,7 +51,6 @@ class StudySide:
     name: str
     case: Case
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    look: Callable[[str], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,6 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
         bound=max((tolerance(leaf.dtype) for leaf in error_of.leaves(subject.outputs).values()), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed_bytes(subject)),
         absent=tuple(absent),
-        facts=dict(side.look(hlo)) if side.look else {},
     )
 
 

@@ -7,49 +7,19 @@ its interval is that of the medians of blocks, each with buffers and executables
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from benchax.case import Case
-from benchax.executors.pool import Pool, shared_pool
-from benchax.experiments.base import Facts, Tell
-from benchax.experiments.counting import Counted, count_ways
-from benchax.experiments.pair_timing import Pair, time_pairs
-from benchax.model import Comparison, Options
-from benchax.options import resolve
-from benchax.pairing.session import Effort
+from benchax.experiments.base import Facts
+from benchax.experiments.pair_timing import Pair
+from benchax.model import Comparison
 from benchax.results.experiment import Point
 from benchax.stats.intervals import median_interval
 from benchax.units import number, seconds
 
 LOOKS = (2, 3)
 """A sweep has many pairs, so each has two processes, or three where they do not settle it."""
-MAX_TIME_S = 60.0
-
-
-@dataclass(frozen=True)
-class SweepSettings:
-    """How a sweep measures."""
-
-    options: Options
-    effort: Effort
-    timed: Callable[..., dict[str, Comparison]] = time_pairs
-    counted: Callable[..., dict[str, Counted]] = count_ways
-    pool: Callable[[], Pool] = shared_pool
-
-    def time_pairs_of_sweep(self, duels: Sequence[Pair], tell: Tell) -> dict[str, Comparison]:
-        return self.timed(duels, self.options, self.effort, tell)
-
-    def count(self, ways: Mapping[str, Sequence[Case]], tell: Tell) -> dict[str, Counted]:
-        return self.counted(self.pool(), ways, self.options, tell)
-
-
-def means(given: Mapping[str, Any]) -> SweepSettings:
-    """Of what a variant is told: the options and the effort of the experiment, where they are there."""
-    options = given.get("options") or resolve({"seed": given.get("seed", 0)})
-    effort = given.get("effort") or Effort(max_time_s=MAX_TIME_S)
-    return SweepSettings(options, replace(effort, looks=LOOKS))
 
 
 Half = Literal["baseline", "candidate"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchax.experiments.base import Observation, PreparedVariant
+from benchax.experiments.base import Observation
 from benchax.model import Absent, Comparison, Failure
 from benchax.results.experiment import Contribution, Errors, Status, VariantRow
 from benchax.units import number, percent, seconds, seconds_range, size
@@ -40,8 +40,12 @@ def refused_row(name: str, title: str, status: Status, reason: str) -> VariantRo
     return VariantRow(name, title, status, reason, sentence=reason, absent=(Absent("comparison", reason),))
 
 
-def wrongness(prepared: PreparedVariant, seen: Observation, baseline: Observation) -> str:
-    """Why the results are wrong; empty where they are not. The baseline's own error is no fault of a variant."""
+def wrongness(tolerance: float | None, seen: Observation, baseline: Observation) -> str:
+    """Why the results are wrong; empty where they are not. The baseline's own error is no fault of a variant.
+
+    Args:
+        tolerance: permitted relative error; None: that of the outputs' own dtype.
+    """
     found, own = seen.errors, baseline.errors or Errors("baseline", 0.0, 0.0)
     if found is None:
         return ""
@@ -51,7 +55,7 @@ def wrongness(prepared: PreparedVariant, seen: Observation, baseline: Observatio
         return f"{found.overflows} values{leaf} are infinite where {where} has finite ones"
     if found.nans > own.nans:
         return f"{found.nans} values{leaf} are NaN where {where} has numbers"
-    permitted = prepared.tolerance if prepared.tolerance is not None else seen.bound
+    permitted = seen.bound if tolerance is None else tolerance
     if found.max_rel is not None and found.max_rel > max(permitted, own.max_rel or 0.0):
         share = f"off by {percent(found.max_rel)} of the largest value{leaf} in {where}"
         return f"{share}; permitted is {percent(permitted)}"

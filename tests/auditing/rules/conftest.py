@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
 from benchax.auditing.rules import rules
 from benchax.case import Case, make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.model import Comparison, Version
+from benchax.model import CaseId, Comparison, Version
 from benchax.results.audit import Finding
 from benchax.results.transfers import Transfers
 from benchax.results.watch import Watch
@@ -36,21 +38,17 @@ class Answered:
         return finding
 
 
-class Scripted(Evidence):
-    """Comparisons come out as `ratio` says; what was to be compared is kept."""
+def comes_out(ratio: float) -> Callable[[str], Comparison]:
+    """Every comparison with this ratio."""
 
-    def __init__(self, case: Case, ratio: float) -> None:
-        super().__init__(case)
-        self.ratio = ratio
-        self.pairs: list[tuple[Case, Case]] = []
-
-    def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:
-        self.pairs.append((baseline or self.case, variant))
-        verdict = "faster" if self.ratio < 0.98 else "slower" if self.ratio > 1.02 else "same"
+    def compare(name: str) -> Comparison:
+        verdict = "faster" if ratio < 0.98 else "slower" if ratio > 1.02 else "same"
         return Comparison(
-            self.case.id, "run", Version("as it is"), Version(name), verdict,
-            ratio=self.ratio, low=self.ratio - 0.01, high=self.ratio + 0.01, baseline_value=1e-3,
+            CaseId("f"), "run", Version("as it is"), Version(name), verdict,
+            ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, baseline_value=1e-3,
         )  # fmt: skip
+
+    return compare
 
 
 Asks = Callable[..., Answered]
@@ -58,15 +56,23 @@ Asks = Callable[..., Answered]
 
 @pytest.fixture
 def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
-    """`ratio`: of every comparison; None: there is no time for any. Measurements are as short as can be."""
+    """`ratio`: of every comparison; None: there is no time for any. `parts` of the evidence are given, not measured.
+    Measurements are as short as can be."""
     quick = {"store": "off", "max_time_s": 0.02, "max_warmup_s": 0.02, "memory": False}
-    monkeypatch.setattr("benchax.auditing.evidence.SHORT", quick)
+    monkeypatch.setattr("benchax.auditing.live.SHORT", quick)
 
-    def about(rule: str, fn: Callable[..., Any], *inputs: Any, ratio: float | None = None, **declared: Any) -> Answered:
-        case = make_case(fn, inputs, {}, **declared)
-        evidence = Evidence(case, max_time_s=0) if ratio is None else Scripted(case, ratio)
+    def about(
+        rule: str,
+        fn: Callable[..., Any],
+        *inputs: Any,
+        ratio: float | None = None,
+        parts: Mapping[str, Any] | None = None,
+        **declared: Any,
+    ) -> Answered:
+        live = LiveEvidence(make_case(fn, inputs, {}, **declared), max_time_s=0)
+        evidence = ScriptedEvidence(live, compare=None if ratio is None else comes_out(ratio), **parts or {})
         findings, checked = ask(rules()[rule], evidence)
-        return Answered(findings, checked.outcome, checked.why, getattr(evidence, "pairs", []))
+        return Answered(findings, checked.outcome, checked.why, evidence.pairs)
 
     return about
 
@@ -74,9 +80,7 @@ def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
 @pytest.fixture
 def ask_about_program() -> Asks:
     def about(rule: str, transfers: Transfers | None) -> Answered:
-        findings, checked = ask(
-            rules()[rule], Evidence(program=ProgramEvidence("python train.py", Watch("all"), transfers=transfers))
-        )
+        findings, checked = ask(rules()[rule], ProgramEvidence("python train.py", Watch("all"), transfers=transfers))
         return Answered(findings, checked.outcome, checked.why)
 
     return about

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.branch_on_value import RULE
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.branch_on_value import branch_on_value
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.watch import Watch
 
 
 def asked(fn: Callable[..., Any], *args: Any, **settings: Any) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(make_case(fn, args, **settings)))
+    return ask(branch_on_value, LiveEvidence(make_case(fn, args, **settings)))
 
 
 def condition(x: Any) -> Any:
@@ -95,7 +96,7 @@ def test_another_error_is_not_its_business() -> None:
 
 
 def test_a_program_is_not_its_business() -> None:
-    findings, answer = ask(RULE, Evidence(program=ProgramEvidence("python train.py", Watch())))
+    findings, answer = ask(branch_on_value, ProgramEvidence("python train.py", Watch()))
 
     assert (findings, answer.outcome) == ([], "not applicable")
     assert answer.why.startswith("a program is audited")

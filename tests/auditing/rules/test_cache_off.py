@@ -8,40 +8,33 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.cache_off import RULE
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.cache_off import cache_off
 from benchax.case import make_case
-from benchax.model import Measurement, Stages
+from benchax.model import Stages
 from benchax.results.audit import Checked, Finding
 from benchax.results.cache import CachedProgram, CacheUse, Fate
 from benchax.results.watch import Watch
 
 
 def program(cache: CacheUse | None) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", Watch(), cache=cache)))
+    return ask(cache_off, ProgramEvidence("python train.py", Watch(), cache=cache))
 
 
 def compiled(fate: Fate, *elapsed_s: float) -> list[CachedProgram]:
     return [CachedProgram(f"jit(f{i})", fate, s) for i, s in enumerate(elapsed_s)]
 
 
-class Built(Evidence):
-    """That took a given time to compile."""
-
-    stages: Any = None
-
-    @property
-    def measurement(self) -> Measurement:
-        found = super().measurement
-        return replace(found, stages=self.stages or found.stages)
-
-
 def function(**stages: Any) -> tuple[list[Finding], Checked]:
-    e = Built(make_case(lambda x: x + 1, (jnp.ones(3),)))
-    e.stages = Stages(**stages) if stages else None
-    return ask(RULE, e)
+    """Of one that took a given time to compile."""
+    live = LiveEvidence(make_case(lambda x: x + 1, (jnp.ones(3),)))
+    if not stages:
+        return ask(cache_off, live)
+    return ask(cache_off, ScriptedEvidence(live, measurement=replace(live.measurement, stages=Stages(**stages))))
 
 
 def test_a_program_without_a_cache_is_told_what_it_compiled() -> None:

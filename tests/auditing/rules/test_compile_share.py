@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.compile_share import RULE
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.compile_share import compile_share
+from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
 
@@ -19,7 +21,7 @@ def compiled(again: bool) -> Compile:
 def asked(share: float | None, again: bool = True, total_s: float = 4.0) -> tuple[list[Finding], Checked]:
     count = FunctionCount("step", "train.py:4", False, 2, 2, 2, 0, 0.5, 0.5, total_s - 1.0, total_s)
     watch = Watch("all", [compiled(False), compiled(again)], {("step", "train.py:4", False): count}, wall_s=8.0)
-    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", watch, facts={"main_thread_share": share})))
+    return ask(compile_share, ProgramEvidence("python train.py", watch, facts={"main_thread_share": share}))
 
 
 def test_a_large_share_is_told_with_what_it_went_into() -> None:
@@ -61,6 +63,6 @@ def test_a_program_that_did_not_end_is_not_called_fine() -> None:
 
 
 def test_of_one_function_it_says_nothing() -> None:
-    _, answer = ask(RULE, Evidence())
+    _, answer = ask(compile_share, LiveEvidence(make_case(abs, (1.0,))))
 
     assert answer.outcome == "not applicable"

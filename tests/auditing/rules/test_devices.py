@@ -16,7 +16,7 @@ jax.config.update("jax_num_cpu_devices", 8)
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.live import LiveEvidence
 from benchax.auditing.rules import rules
 from benchax.case import make_case
 
@@ -36,7 +36,7 @@ CASES = {
 }
 found = {}
 for name, (fn, inputs) in CASES.items():
-    evidence = Evidence(make_case(fn, inputs, {}), max_time_s=0)
+    evidence = LiveEvidence(make_case(fn, inputs, {}), max_time_s=0)
     for rule in ("collectives-dominate", "mesh-mismatch"):
         findings, checked = ask(rules()[rule], evidence)
         found[f"{name}: {rule}"] = [[dataclasses.asdict(f) for f in findings], checked.outcome, checked.why]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.eager_operations import RULE
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.eager_operations import eager_operations
+from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.watch import Watch
 
 
 def asked(**calls: Any) -> tuple[list[Finding], Checked]:
     seen = {"is_seen": True, "seen_s": 20.0, "jitted": 0, "eager": 0, "eager_lines": [], **calls}
-    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", Watch("all"), facts={"calls": seen})))
+    return ask(eager_operations, ProgramEvidence("python train.py", Watch("all"), facts={"calls": seen}))
 
 
 def test_a_line_with_many_operations_is_a_warning() -> None:
@@ -52,6 +54,6 @@ def test_a_jax_whose_calls_cannot_be_seen_is_not_called_fine() -> None:
 
 
 def test_of_one_function_it_says_nothing() -> None:
-    _, answer = ask(RULE, Evidence())
+    _, answer = ask(eager_operations, LiveEvidence(make_case(abs, (1.0,))))
 
     assert (answer.outcome, answer.why) == ("not applicable", "one function is audited, not a program")

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules.impure_function import RULE
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.impure_function import impure_function
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -25,7 +25,7 @@ calls = 0
 
 
 def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(make_case(fn, args or (X,))))
+    return ask(impure_function, LiveEvidence(make_case(fn, args or (X,))))
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:
@@ -107,11 +107,11 @@ def test_a_closure_and_an_object_are_seen() -> None:
 
 
 def test_a_print_is_shown_with_its_line_and_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    e = Evidence(make_case(jax.jit(prints), (X,)))
+    e = LiveEvidence(make_case(jax.jit(prints), (X,)))
     assert e.failure is None
     capsys.readouterr()
 
-    (finding,), _ = ask(RULE, e)
+    (finding,), _ = ask(impure_function, e)
 
     assert finding.seen[0] == "printed by a trace: 'shape (3,)'"
     assert finding.where == (__file__, line_of(prints, "print("))

@@ -7,43 +7,37 @@ from typing import Any
 
 import pytest
 
-from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules import inline_cliff
 
 ID = "inline-cliff"
 
 
-@pytest.fixture
-def call_of_25_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = SimpleNamespace(summary=lambda: SimpleNamespace(median_s=25e-6))
-    monkeypatch.setattr(Evidence, "measurement", property(lambda self: measured))
+OF_25_US = {"measurement": SimpleNamespace(summary=lambda: SimpleNamespace(median_s=25e-6))}
 
 
 def hand_over(monkeypatch: pytest.MonkeyPatch, extra_s: float) -> None:
     monkeypatch.setattr(inline_cliff, "_plus_one", lambda n: 4e-6 + (extra_s if n >= 1000 else 0.0))
 
 
-@pytest.mark.usefixtures("call_of_25_us")
 def test_a_small_program_beyond_the_limit_is_told_with_both_times(
     ask_about: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over(monkeypatch, 12e-6)
 
-    finding = ask_about(ID, lambda a: a + 1, "f32[2000]").one
+    finding = ask_about(ID, lambda a: a + 1, "f32[2000]", parts=OF_25_US).one
 
     assert finding.title == "2.00 kFLOP are dispatched to the thread pool, about 48 % of the call"
     assert finding.seen[1] == "x + 1 of 999 elements takes 4.00 µs here, of 1000 16.0 µs"
     assert finding.gain == "estimated: up to 12.0 µs per call, were it part of a larger program"
 
 
-@pytest.mark.usefixtures("call_of_25_us")
 @pytest.mark.parametrize(("extra_s", "outcome"), [(2e-6, "fine"), (30e-6, "not checked")])
 def test_a_cheap_hand_over_is_fine_and_one_longer_than_the_call_cannot_be_told(
     ask_about: Any, monkeypatch: pytest.MonkeyPatch, extra_s: float, outcome: str
 ) -> None:
     hand_over(monkeypatch, extra_s)
 
-    assert ask_about(ID, lambda a: a + 1, "f32[2000]").outcome == outcome
+    assert ask_about(ID, lambda a: a + 1, "f32[2000]", parts=OF_25_US).outcome == outcome
 
 
 def test_below_the_limit_it_is_fine(ask_about: Any) -> None:

@@ -13,8 +13,9 @@ import numpy as np
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.jit_in_loop import RULE
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.jit_in_loop import jit_in_loop
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -22,7 +23,7 @@ X = np.ones(3, np.float32)
 
 
 def asked(fn: Callable[..., Any]) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(make_case(fn, (X,))))
+    return ask(jit_in_loop, LiveEvidence(make_case(fn, (X,))))
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:
@@ -118,6 +119,6 @@ def test_a_program_is_judged_by_what_it_did() -> None:
     with benchax.watch() as seen:
         lambdas(X)
 
-    (finding,), _ = ask(RULE, Evidence(program=ProgramEvidence("python train.py", seen)))
+    (finding,), _ = ask(jit_in_loop, ProgramEvidence("python train.py", seen))
 
     assert finding.where == (__file__, line_of(lambdas, "jax.jit"))

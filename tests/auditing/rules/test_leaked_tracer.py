@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules.leaked_tracer import RULE
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.leaked_tracer import leaked_tracer
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -19,7 +19,7 @@ numbers: list[Any] = []
 
 
 def asked(fn: Callable[..., Any]) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(make_case(fn, (jnp.ones((3, 4)),))))
+    return ask(leaked_tracer, LiveEvidence(make_case(fn, (jnp.ones((3, 4)),))))
 
 
 def keeps(x: Any) -> Any:

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import pytest
 from evidence_by_hand import evidence, judged
 
-from benchax.auditing.base import NotApplicable
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules.not_jitted import RULE
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rule import NotApplicable
+from benchax.auditing.rules.not_jitted import not_jitted
 from benchax.case import make_case
 from benchax.errors import NotMeasured
 
@@ -18,7 +18,7 @@ def selu(x):
 
 @pytest.mark.serial
 def test_many_operations_one_by_one_are_found_with_the_measured_gain() -> None:
-    (finding,) = RULE.check(Evidence(make_case(selu, ("f32[100000]",))))
+    (finding,) = not_jitted.check(LiveEvidence(make_case(selu, ("f32[100000]",))))
 
     assert finding.title == "runs operation by operation"
     assert finding.gain is not None
@@ -32,7 +32,7 @@ def test_many_operations_one_by_one_are_found_with_the_measured_gain() -> None:
 def test_the_gain_is_that_of_the_pairs() -> None:
     e = evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3, comparison=judged(0.5))
 
-    (finding,) = RULE.check(e)
+    (finding,) = not_jitted.check(e)
 
     assert finding.gain == "measured: 10.0 µs → 5.00 µs per call (2.00×, 1.98 – 2.02)"
     assert finding.gain_s == pytest.approx(5e-6)
@@ -40,22 +40,21 @@ def test_the_gain_is_that_of_the_pairs() -> None:
 
 
 def test_one_long_operation_is_fine_without_a_comparison() -> None:
-    assert list(RULE.check(evidence(selu, "f32[8]", eager_s=1.05e-3, jitted_s=1e-3))) == []
+    assert list(not_jitted.check(evidence(selu, "f32[8]", eager_s=1.05e-3, jitted_s=1e-3))) == []
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.2])
 def test_what_the_pairs_do_not_confirm_is_no_finding(ratio: float) -> None:
-    assert list(RULE.check(evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3, comparison=judged(ratio)))) == []
+    assert list(not_jitted.check(evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3, comparison=judged(ratio)))) == []
 
 
 def test_a_jitted_function_is_not_asked() -> None:
     with pytest.raises(NotApplicable, match="it is jitted"):
-        list(RULE.check(Evidence(make_case(jax.jit(selu), ("f32[8]",)))))
+        list(not_jitted.check(LiveEvidence(make_case(jax.jit(selu), ("f32[8]",)))))
 
 
 def test_without_time_for_a_comparison_nothing_is_claimed() -> None:
-    e = Evidence(make_case(selu, ("f32[8]",)), max_time_s=0.0)
-    e._parts.update(evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3)._parts)
+    e = evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3)
 
     with pytest.raises(NotMeasured, match="used up"):
-        list(RULE.check(e))
+        list(not_jitted.check(e))

@@ -14,7 +14,8 @@ import pytest
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
 from benchax.auditing.rules import profile_missing
 from benchax.case import make_case
 from benchax.model import Remark
@@ -158,16 +159,16 @@ def test_where_another_recording_runs_that_is_told(project: Path, model: ModuleT
 
 
 def test_of_a_program_nothing_is_looked_for() -> None:
-    _, checked = ask(profile_missing.RULE, Evidence(program=ProgramEvidence("python train.py", Watch())))
+    _, checked = ask(profile_missing.profile_missing, ProgramEvidence("python train.py", Watch()))
 
     assert checked.outcome == "not applicable"
     assert "own use of jax.profiler is not seen" in checked.why
 
 
 def test_of_a_function_that_does_not_trace_there_is_no_profile(project: Path) -> None:
-    evidence = Evidence(make_case(lambda x: x if x > 0 else -x, (jnp.float32(1),)))
+    evidence = LiveEvidence(make_case(lambda x: x if x > 0 else -x, (jnp.float32(1),)))
 
-    _, checked = ask(profile_missing.RULE, evidence)
+    _, checked = ask(profile_missing.profile_missing, evidence)
 
     assert checked.outcome == "not applicable"
     assert "does not trace" in checked.why

@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules import unrolled_loop
-from benchax.auditing.rules.python_loop_vmap import RULE
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.python_loop_vmap import python_loop_vmap
+from benchax.auditing.rules.unrolled_loop import unrolled_loop
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
 X, W = jnp.ones((12, 4)), jnp.ones((4, 4))
 
 
-def asked(fn: Callable[..., Any], *args: Any, rule: Any = RULE) -> tuple[list[Finding], Checked]:
-    return ask(rule, Evidence(make_case(fn, args)))
+def asked(fn: Callable[..., Any], *args: Any, rule: Any = python_loop_vmap) -> tuple[list[Finding], Checked]:
+    return ask(rule, LiveEvidence(make_case(fn, args)))
 
 
 def body(row: Any) -> Any:
@@ -84,11 +84,11 @@ def test_a_loop_over_columns_names_the_axis() -> None:
 
 def test_turns_that_need_each_other_are_for_scan() -> None:
     assert asked(recurrent, X)[1].outcome == "fine"
-    assert len(asked(recurrent, X, rule=unrolled_loop.RULE)[0]) == 1
+    assert len(asked(recurrent, X, rule=unrolled_loop)[0]) == 1
 
 
 def test_a_loop_for_vmap_is_told_once() -> None:
-    assert asked(by_index, X, rule=unrolled_loop.RULE)[0] == []
+    assert asked(by_index, X, rule=unrolled_loop)[0] == []
 
 
 def test_a_few_rows_of_many_are_fine() -> None:

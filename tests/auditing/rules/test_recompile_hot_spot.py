@@ -11,8 +11,9 @@ import numpy as np
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.recompile_hot_spot import RULE
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.recompile_hot_spot import recompile_hot_spot
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.watch import Compile, Reason, Watch
@@ -22,7 +23,7 @@ def asked(program: Callable[[], Any]) -> tuple[list[Finding], Checked]:
     """Of a program that does just this."""
     with benchax.watch() as seen:
         program()
-    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", seen)))
+    return ask(recompile_hot_spot, ProgramEvidence("python train.py", seen))
 
 
 def fresh() -> Callable[..., Any]:
@@ -77,7 +78,7 @@ def test_one_recompile_counts_where_it_takes_a_large_share() -> None:
     )
 
     def shares(wall_s: float) -> list[Finding]:
-        return ask(RULE, Evidence(program=ProgramEvidence("", Watch("all", [slow], wall_s=wall_s))))[0]
+        return ask(recompile_hot_spot, ProgramEvidence("", Watch("all", [slow], wall_s=wall_s)))[0]
 
     assert [f.seen[0] for f in shares(10.0)] == ["1 recompile took 2.00 s of 10.0 s (20 %), by JAX's own clock"]
     assert shares(100.0) == []
@@ -93,6 +94,6 @@ def test_a_function_that_compiles_in_each_call_with_the_same_shapes() -> None:
     def grows(x: Any) -> Any:
         return inner(np.ones(next(sizes), np.float32)).sum() + x
 
-    (finding,), _ = ask(RULE, Evidence(make_case(grows, (np.float32(1),))))
+    (finding,), _ = ask(recompile_hot_spot, LiveEvidence(make_case(grows, (np.float32(1),))))
 
     assert finding.title == "inner was compiled again 2 times"

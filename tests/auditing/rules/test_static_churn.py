@@ -10,8 +10,8 @@ import numpy as np
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules.static_churn import RULE
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.rules.static_churn import static_churn
 from benchax.results.audit import Checked, Finding
 
 X = np.ones(3, np.float32)
@@ -23,7 +23,7 @@ def asked(values: Iterable[Any], f: Callable[..., Any]) -> tuple[list[Finding], 
     with benchax.watch() as seen:
         for n in values:
             jitted(X, n=n)
-    return ask(RULE, Evidence(program=ProgramEvidence("python train.py", seen)))
+    return ask(static_churn, ProgramEvidence("python train.py", seen))
 
 
 def test_each_of_many_values_is_told() -> None:
@@ -50,7 +50,7 @@ def test_shapes_are_no_static_values() -> None:
         for n in (3, 4, 5, 6):
             f(np.ones(n, np.float32))
 
-    assert ask(RULE, Evidence(program=ProgramEvidence("", seen)))[0] == []
+    assert ask(static_churn, ProgramEvidence("", seen))[0] == []
 
 
 def test_equal_settings_without_equality_are_told_apart_from_many_values() -> None:

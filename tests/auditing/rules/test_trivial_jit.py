@@ -4,8 +4,8 @@ import jax
 import pytest
 from evidence_by_hand import evidence, judged
 
-from benchax.auditing.base import NotApplicable
-from benchax.auditing.rules.trivial_jit import MANY_CALLS, RULE, fewest_calls
+from benchax.auditing.rule import NotApplicable
+from benchax.auditing.rules.trivial_jit import MANY_CALLS, fewest_calls, trivial_jit
 from benchax.errors import NotMeasured
 
 
@@ -15,7 +15,7 @@ def trivial(x):
 
 
 def check(eager_s: float, jitted_s: float, **more):
-    return list(RULE.check(evidence(trivial, "f32[8]", eager_s=eager_s, jitted_s=jitted_s, **more)))
+    return list(trivial_jit.check(evidence(trivial, "f32[8]", eager_s=eager_s, jitted_s=jitted_s, **more)))
 
 
 def test_a_jit_that_saves_hardly_anything_is_found_with_the_number_of_calls() -> None:
@@ -50,7 +50,7 @@ def test_an_unclear_comparison_is_said_to_be_one() -> None:
 
 def test_a_function_that_is_not_jitted_is_not_asked() -> None:
     with pytest.raises(NotApplicable, match="not jitted"):
-        list(RULE.check(evidence(trivial.__wrapped__, "f32[8]", eager_s=1.0, jitted_s=1.0)))
+        list(trivial_jit.check(evidence(trivial.__wrapped__, "f32[8]", eager_s=1.0, jitted_s=1.0)))
 
 
 def test_calls_are_counted_by_the_end_of_the_interval_that_speaks_for_compiling() -> None:

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules.unrolled_loop import RULE
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.unrolled_loop import unrolled_loop
 from benchax.auditing.unrolled import find_unrolled
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
@@ -21,7 +21,7 @@ X = jnp.ones((3, 4))
 
 
 def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(make_case(fn, args)))
+    return ask(unrolled_loop, LiveEvidence(make_case(fn, args)))
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:

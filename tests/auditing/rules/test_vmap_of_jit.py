@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules import vmap_of_jit
-from benchax.auditing.rules.vmap_of_jit import RULE
-from benchax.case import Case, make_case
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.vmap_of_jit import is_vmap, vmap_of_jit
+from benchax.case import make_case
 from benchax.model import CaseId, Comparison, Version
 
 X = jnp.ones((8, 4))
@@ -41,25 +41,21 @@ def not_jitted_at_all(x: Any) -> Any:
     return jax.vmap(plain)(x)
 
 
-class Told(Evidence):
+def of(fn: Callable[..., Any]) -> ScriptedEvidence:
     """With a comparison that was made elsewhere."""
-
-    asked_for: tuple[bool, bool] | None = None
-
-    def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:
-        self.asked_for = variant.jit, (baseline or self.case).jit
-        versions = Version("as it is"), Version(name)
-        return Comparison(CaseId("f"), "run", *versions, "faster", ratio=0.1, baseline_value=2e-4, low=0.09, high=0.11)
+    versions = Version("as it is"), Version("jax.jit")
+    made = Comparison(CaseId("f"), "run", *versions, "faster", ratio=0.1, baseline_value=2e-4, low=0.09, high=0.11)
+    return ScriptedEvidence(LiveEvidence(make_case(fn, (X,))), compare=lambda name: made)
 
 
 @pytest.mark.parametrize("fn", [jax.vmap(double), by_name, written_out])
 @pytest.mark.serial
 def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> None:
-    e = Told(make_case(fn, (X,)))
+    e = of(fn)
 
-    (finding,), _ = ask(RULE, e)
+    (finding,), _ = ask(vmap_of_jit, e)
 
-    assert e.asked_for == (True, False)
+    assert [(variant.jit, baseline.jit) for baseline, variant in e.pairs] == [(True, False)]
     assert finding.gain is not None
     assert finding.gain.startswith("measured: 200 µs → 20.0 µs per call")
     assert finding.where is not None
@@ -78,12 +74,12 @@ def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> No
     ],
 )
 def test_jit_outside_or_no_jit_inside_is_none_of_it(fn: Callable[..., Any], outcome: str) -> None:
-    findings, answer = ask(RULE, Told(make_case(fn, (X,))))
+    findings, answer = ask(vmap_of_jit, of(fn))
 
     assert (findings, answer.outcome) == ([], outcome)
 
 
 def test_a_vmap_is_told_from_other_transformations() -> None:
-    assert vmap_of_jit.is_vmap(jax.vmap(double))
-    assert not vmap_of_jit.is_vmap(jax.grad(double))
-    assert not vmap_of_jit.is_vmap(double)
+    assert is_vmap(jax.vmap(double))
+    assert not is_vmap(jax.grad(double))
+    assert not is_vmap(double)

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules.zero_argument_jit import RULE
+from benchax.auditing.live import LiveEvidence
+from benchax.auditing.rules.zero_argument_jit import zero_argument_jit
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -18,7 +18,7 @@ W = jnp.arange(64.0).reshape(8, 8)
 
 
 def asked(fn: Callable[..., Any], *args: Any, **settings: Any) -> tuple[list[Finding], Checked]:
-    return ask(RULE, Evidence(make_case(fn, args, **settings)))
+    return ask(zero_argument_jit, LiveEvidence(make_case(fn, args, **settings)))
 
 
 def closed() -> Any:

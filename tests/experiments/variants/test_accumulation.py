@@ -14,7 +14,7 @@ from benchax.measuring.inputs import make_inputs
 
 
 def wide(fn, *args):
-    return Accumulated().prepare(make_case(fn, args), {}).case.fn
+    return Accumulated().change(make_case(fn, args)).case.fn
 
 
 def test_products_ask_for_float32_and_give_what_they_gave() -> None:
@@ -57,10 +57,10 @@ def test_static_arguments_and_other_objects_pass_through() -> None:
         lambda x, axis, name=None: (x @ x.T).sum(axis), ("bf16[2,3]", 1), {"name": "a"}, static=(1, "name")
     )
 
-    prepared = Accumulated().prepare(case, {})
+    changed = Accumulated().change(case)
 
-    inputs = make_inputs(prepared.case, 0)
-    assert prepared.case.fn(*inputs.args, **inputs.kwargs).shape == (2,)
+    inputs = make_inputs(changed.case, 0)
+    assert changed.case.fn(*inputs.args, **inputs.kwargs).shape == (2,)
 
 
 def test_float32_has_nothing_to_widen() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sweeps_by_hand import Times, swept
+from labs_by_hand import ScriptedLab, swept
 
 from benchax.errors import UsageError
 from benchax.experiments.variants.alignment import Alignment, around
@@ -23,25 +23,25 @@ def test_around_a_size_are_its_neighbours_and_what_it_would_be_padded_to() -> No
 
 
 def test_time_is_per_entry_that_is_of_use() -> None:
-    times = Times({"256": 0.5})
-    _, curves = swept(Alignment, "x.1+w.0=200", product, "f32[4,16]", "f32[16,8]", times=times)
+    lab = ScriptedLab({"256": 0.5})
+    _, curves = swept(Alignment(), "x.1+w.0=200", product, "f32[4,16]", "f32[16,8]", lab=lab)
 
     points = {point.label: point for point in curves["alignment"].points}
     assert list(points) == ["199", "200", "201", "256 (padded)"]
     assert "25.0 ns, 0.500×" in dict(points["256 (padded)"].facts)["per useful entry:"]
     assert "0.995×" in dict(points["201"].facts)["per useful entry:"]
     assert curves["alignment"].sentence.startswith("beside 200, padded to 256: faster")
-    exact, padded = times.outputs("256")
+    exact, padded = lab.outputs("256")
     assert exact.shape == padded.shape
     assert abs(exact - padded).max() < 1e-3
 
 
 def test_without_a_size_it_is_that_of_the_inputs() -> None:
-    _, curves = swept(Alignment, "x", product, "f32[4,16]", "f32[16,8]")
+    _, curves = swept(Alignment(), "x", product, "f32[4,16]", "f32[16,8]")
 
     assert [point.x for point in curves["alignment"].points] == [3, 4, 5, 128]
 
 
 def test_two_sizes_are_refused() -> None:
     with pytest.raises(UsageError, match="one size"):
-        swept(Alignment, "x=3,4", product, "f32[4,16]", "f32[16,8]")
+        swept(Alignment(), "x=3,4", product, "f32[4,16]", "f32[16,8]")

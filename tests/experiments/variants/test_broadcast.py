@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from sweeps_by_hand import Times, swept
+from labs_by_hand import ScriptedLab, swept
 
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.variants.broadcast import InAxes
@@ -23,8 +23,8 @@ def unbatchable(x: Any, w: Any) -> Any:
 
 
 def test_shared_arguments_take_fewer_bytes_and_give_the_same() -> None:
-    times = Times({"in_axes": 0.5})
-    rows, _ = swept(InAxes, "x=32", layer, "f32[16]", "f32[16,16]", times=times)
+    lab = ScriptedLab({"in_axes": 0.5})
+    rows, _ = swept(InAxes(), "x=32", layer, "f32[16]", "f32[16,16]", lab=lab)
 
     copied, shared = rows["in_axes: copied"], rows["in_axes"]
     assert dict(copied.facts)["inputs"] == "f32[32,16], f32[32,16,16]"
@@ -32,22 +32,22 @@ def test_shared_arguments_take_fewer_bytes_and_give_the_same() -> None:
     assert dict(shared.facts)["input bytes"] == "3.00 KiB"
     assert dict(copied.facts)["input bytes"] == "34.0 KiB"
     assert shared.sentence.startswith("saves 31.0 KiB")
-    one, other = times.outputs("in_axes")
+    one, other = lab.outputs("in_axes")
     assert jnp.allclose(one, other, rtol=1e-4)
 
 
 def test_a_function_that_vmap_cannot_take_is_a_row_with_its_reason() -> None:
-    times = Times()
-    rows, _ = swept(InAxes, "x=4", unbatchable, "f32[16]", "f32[16,16]", times=times)
+    lab = ScriptedLab()
+    rows, _ = swept(InAxes(), "x=4", unbatchable, "f32[16]", "f32[16,16]", lab=lab)
 
     assert rows["in_axes: copied"].status == "failed"
     assert "TracerBoolConversionError" in rows["in_axes: copied"].reason
-    assert not times.duels
+    assert not lab.pairs
 
 
 def test_where_no_batch_axis_is_named_it_says_what_vmap_would_do() -> None:
     with pytest.raises(UsageError, match="names no argument with a batch axis") as caught:
-        swept(InAxes, "32", layer, "f32[16]", "f32[16,16]")
+        swept(InAxes(), "32", layer, "f32[16]", "f32[16,16]")
 
     assert "some of x, w" in caught.value.expected
     assert "first axis of every argument" in caught.value.hint
@@ -55,9 +55,9 @@ def test_where_no_batch_axis_is_named_it_says_what_vmap_would_do() -> None:
 
 def test_one_size_is_enough() -> None:
     with pytest.raises(UsageError, match="in_axes is given 2 sizes"):
-        swept(InAxes, "x=2,4", layer, "f32[16]", "f32[16,16]")
+        swept(InAxes(), "x=2,4", layer, "f32[16]", "f32[16,16]")
 
 
 def test_with_nothing_shared_there_is_nothing_to_compare() -> None:
     with pytest.raises(NotAvailable, match="every argument has a batch axis"):
-        swept(InAxes, "x+w=32", layer, "f32[16]", "f32[16,16]")
+        swept(InAxes(), "x+w=32", layer, "f32[16]", "f32[16,16]")

@@ -8,29 +8,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from comparisons_by_hand import compared
+from labs_by_hand import ScriptedLab
 from measurement_strategies import RICH
 
 from benchax.case import make_case
-from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.variants.dispatch import SETTING, SYNC, Synchronous, alone
-from benchax.model import Failure
+from benchax.errors import NotAvailable
+from benchax.experiments.lab import WorkerLab
+from benchax.experiments.variants.dispatch import SETTING, SYNC, Synchronous
+from benchax.model import Failure, Measurement
 from benchax.options import resolve
 
 CASE = make_case(lambda x: jnp.sort(x), ("f32[2000]",))
 HERE = replace(RICH, failure=None, environment=replace(RICH.environment, backend="cpu"))
 
 
-def row(ratio: float, found: Any = HERE) -> Any:
-    variant = Synchronous(pairs=lambda *_: [compared(1, ratio)], alone=lambda *_: found)
-    prepared: Any = variant.prepare(CASE, {})
-    return prepared.measure(lambda text: None)
+def row(ratio: float, found: Measurement = HERE) -> Any:
+    (row,) = Synchronous().plan(CASE)(ScriptedLab(usual=ratio, alone=found))
+    return row
 
 
 def test_the_setting_reaches_the_process_and_not_this_one() -> None:
     before = jax.config.values[SETTING]
 
-    found = alone(CASE, SYNC, resolve({"max_time_s": 0.05, "memory": False, "verify": "off", "timer": "wall"}))
+    options = resolve({"max_time_s": 0.05, "memory": False, "verify": "off", "timer": "wall"})
+    found = WorkerLab(options).measure_alone(CASE, SYNC, options)
 
     assert found.failure is None
     assert found.environment.config[SETTING] is False
@@ -56,8 +57,3 @@ def test_a_function_that_fails_is_a_row() -> None:
     found = row(1.0, replace(HERE, failure=Failure("error", "build", "no")))
 
     assert (found.status, found.reason) == ("failed", "error in build: no")
-
-
-def test_where_everything_is_tried_it_is_left_out() -> None:
-    with pytest.raises(NotMeasured, match="ask for it by name"):
-        Synchronous().prepare(CASE, {"asked": False})

@@ -15,7 +15,7 @@ from benchax.experiments.variants.donate import Donate
 
 
 def donated(fn, *args, given=None, **named):
-    return Donate().prepare(make_case(fn, args, **named), {} if given is None else {"donate": given}).case.donate
+    return Donate().change(make_case(fn, args, **named), given).case.donate
 
 
 def test_an_argument_of_the_shape_and_dtype_of_an_output_is_donated() -> None:
@@ -29,7 +29,7 @@ def test_an_output_takes_one_argument_over() -> None:
 def test_of_a_training_step_the_state_is_donated() -> None:
     (case,) = [case for case in workloads.cases() if case.id.name == "train_step"]
 
-    assert Donate().prepare(case, {}).case.donate == (0,)
+    assert Donate().change(case).case.donate == (0,)
 
 
 def test_the_user_chooses() -> None:
@@ -49,7 +49,7 @@ def test_an_argument_that_there_is_not_is_refused(given: str) -> None:
 def test_any_text_names_arguments_or_is_refused(text: str) -> None:
     case = make_case(lambda x, y: x + y, ("f32[4]", "f32[4]"))
     try:
-        chosen = Donate().prepare(case, {"donate": text}).case.donate
+        chosen = Donate().change(case, text).case.donate
     except UsageError:
         return
 

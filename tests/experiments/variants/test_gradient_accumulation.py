@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparisons_by_hand import compared
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.pool import shared_pool
 from benchax.experiments.gradients import Gradient
-from benchax.experiments.pair_timing import Pair
 from benchax.experiments.variants.gradient_accumulation import AccumulatedGradients, MicroBatched
 
 SPECS = ({"w": "f32[64,64]", "b": "f32[64]"}, "f32[256,64]", "f32[256]")
@@ -41,13 +40,8 @@ def one_worker() -> Iterator[None]:
     shared_pool().close()
 
 
-def by_hand(duels: Sequence[Pair], *_: Any) -> dict[str, Any]:
-    return {duel.name: compared(1, 1.0) for duel in duels}
-
-
 def rows(fn: Any, counts: str) -> dict[str, Any]:
-    prepared: Any = AccumulatedGradients(timed=by_hand).prepare(make_case(fn, SPECS), {"accumulate-gradients": counts})
-    return {row.name: row for row in prepared.measure(lambda text: None)}
+    return {row.name: row for row in AccumulatedGradients().plan(make_case(fn, SPECS), counts)(ScriptedLab())}
 
 
 def test_of_a_mean_the_result_is_equal_and_memory_less() -> None:
@@ -85,16 +79,16 @@ def test_the_batch_is_what_most_arguments_have_in_front() -> None:
     case = make_case(
         lambda w, table, x, y: (table.sum() + (x @ w - y) ** 2).mean(), ("f32[4]", "f32[99,2]", "f32[8,4]", "f32[8]")
     )
-    prepared: Any = AccumulatedGradients(timed=by_hand).prepare(case, {"accumulate-gradients": "3"})
+    measure = AccumulatedGradients().plan(case, "3")
 
-    (row,) = prepared.measure(lambda text: None)
+    (row,) = measure(ScriptedLab())
 
     assert row.reason == "8 rows of x, y do not divide into 3 equal micro-batches"
 
 
 def test_without_a_batch_it_says_so() -> None:
     with pytest.raises(NotAvailable, match="no argument but w is a batch"):
-        AccumulatedGradients().prepare(make_case(lambda w: w.sum(), ("f32[4]",)), {})
+        AccumulatedGradients().plan(make_case(lambda w: w.sum(), ("f32[4]",)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -103,9 +97,9 @@ def test_any_text_is_numbers_above_one_or_is_refused(text: str) -> None:
     case = make_case(mean_loss, SPECS)
     words = [word.strip() for word in text.split(",")]
     if all(word and set(word) <= set("0123") and int(word) > 1 for word in words):
-        AccumulatedGradients().prepare(case, {"accumulate-gradients": text})
+        AccumulatedGradients().plan(case, text)
         return
 
     with pytest.raises(UsageError) as error:
-        AccumulatedGradients().prepare(case, {"accumulate-gradients": text})
+        AccumulatedGradients().plan(case, text)
     assert repr(text) in error.value.problem

@@ -19,36 +19,36 @@ def seen(build_s: float | None) -> Observation:
 
 
 def test_compiling_pays_after_its_time_over_what_a_call_saves() -> None:
-    prepared = Eager().prepare(CASE, {})
-    assert prepared.facts is not None
-    assert not prepared.case.jit
+    changed = Eager().change(CASE)
+    assert changed.facts is not None
+    assert not changed.case.jit
 
     # 10 µs jitted, 20 µs operation by operation (1 % up and down), 1 ms to compile
-    ((label, text),) = prepared.facts(seen(1e-3), seen(None), compared(1, 2.0))
+    ((label, text),) = changed.facts(seen(1e-3), seen(None), compared(1, 2.0))
 
     assert label == "break-even"
     assert text.startswith("Compiling (1.00 ms) pays from 100 calls on (98 %: 99 – 103): 20.0 µs eager, 10.0 µs jitted")
 
 
 def test_the_other_way_round_it_is_the_same() -> None:
-    prepared = Jit().prepare(CASE.eager(), {})
-    assert prepared.facts is not None
-    assert prepared.case.jit
+    changed = Jit().change(CASE.eager())
+    assert changed.facts is not None
+    assert changed.case.jit
 
-    ((_, text),) = prepared.facts(seen(None), seen(1e-3), compared(1, 0.5))
+    ((_, text),) = changed.facts(seen(None), seen(1e-3), compared(1, 0.5))
 
     assert "10.0 µs eager, 5.00 µs jitted, 2.0 times faster" in text
     assert "pays from 200 calls on" in text
 
 
 def test_without_a_comparison_there_is_no_break_even() -> None:
-    prepared = Eager().prepare(CASE, {})
-    assert prepared.facts is not None
+    changed = Eager().change(CASE)
+    assert changed.facts is not None
 
-    assert prepared.facts(seen(1e-3), seen(None), None) == ()
+    assert changed.facts(seen(1e-3), seen(None), None) == ()
 
 
 @pytest.mark.parametrize(("variant", "case"), [(Jit(), CASE), (Eager(), CASE.eager())])
 def test_what_it_is_already_shows_nothing(variant, case) -> None:
     with pytest.raises(NotMeasured, match="as it is"):
-        variant.prepare(case, {})
+        variant.change(case)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sweeps_by_hand import Times, outputs
+from labs_by_hand import ScriptedLab, outputs
 
 from benchax.case import Case, make_case
 from benchax.discovery import target_cases
@@ -41,19 +41,16 @@ def step(i: Any, state: Any) -> Any:
     return jnp.sin(state) + i
 
 
-def measured(case: Case, told: Any, times: Times | None = None) -> dict[str, VariantRow]:
-    prepared = LoopForms(timed=times or Times()).prepare(case, {"loop": told, "seed": 0})
-    assert prepared.measure is not None
-    found = prepared.measure(lambda text: None)
-    assert isinstance(found, tuple)
+def measured(case: Case, given: Any, lab: ScriptedLab | None = None) -> dict[str, VariantRow]:
+    found = LoopForms().plan(case, given)(lab or ScriptedLab())
     return {row.name: row for row in found if isinstance(row, VariantRow)}
 
 
 @pytest.mark.parametrize("told", ["3", 3])
 def test_each_way_is_a_row_beside_the_python_loop(told: Any) -> None:
-    times = Times({"scan": 0.5})
+    lab = ScriptedLab({"scan": 0.5})
 
-    rows = measured(make_case(step, (7, "f32[8]"), static=(0,)), told, times)
+    rows = measured(make_case(step, (7, "f32[8]"), static=(0,)), told, lab)
 
     assert list(rows) == ["loop:python", *WAYS]
     assert {row.status for row in rows.values()} == {"ok"}
@@ -64,36 +61,36 @@ def test_each_way_is_a_row_beside_the_python_loop(told: Any) -> None:
 
 
 def test_the_state_that_goes_round_is_that_of_the_call() -> None:
-    times = Times()
+    lab = ScriptedLab()
     state = np.linspace(0, 1, 4, dtype=np.float32)
 
-    measured(make_case(step, (0, state)), 2, times)
+    measured(make_case(step, (0, state)), 2, lab)
 
     expected = np.sin(np.sin(state)) + 1
-    for result in times.outputs("lax-loop"):
+    for result in lab.outputs("lax-loop"):
         np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_a_jitted_step_is_taken_out_of_its_jit() -> None:
-    times = Times()
+    lab = ScriptedLab()
 
-    measured(make_case(jax.jit(step), (0, "f32[8]")), 2, times)
+    measured(make_case(jax.jit(step), (0, "f32[8]")), 2, lab)
 
-    assert times.duels["scan"].one.fn.step is step
+    assert lab.pairs["scan"].one.fn.step is step
 
 
 @pytest.mark.parametrize("told", ["code.py:unfinished", lambda s: s < 100])
 def test_a_condition_is_a_function_or_the_name_of_one(told: Any, project: Path) -> None:
     (project / "code.py").write_text(FILE)
     (case,) = target_cases("code.py:grow", ["0", "1.0"])
-    times = Times()
+    lab = ScriptedLab()
 
-    rows = measured(case, told, times)
+    rows = measured(case, told, lab)
 
     assert rows["loop:scan"].status == "not_available"
     assert rows["loop:lax-loop"].status == "ok"
     assert "while " in rows["loop:python"].sentence
-    assert outputs(times.duels["lax-loop"].other) >= 100
+    assert outputs(lab.pairs["lax-loop"].other) >= 100
 
 
 def test_a_step_that_fails_is_a_row() -> None:
@@ -105,13 +102,13 @@ def test_a_step_that_fails_is_a_row() -> None:
 
 def test_untold_it_says_what_it_has_to_be_told() -> None:
     with pytest.raises(NotMeasured, match=r"loop=50, or a condition of the state, loop=model\.py:unfinished"):
-        LoopForms().prepare(make_case(step, (0, "f32[8]")), {})
+        LoopForms().plan(make_case(step, (0, "f32[8]")))
 
 
 @pytest.mark.parametrize("told", ["0", "-1", "1.5", "True", "f", "", 0, True, 2.0, None, [1]])
 def test_what_is_no_trip_count_is_quoted(told: Any) -> None:
     with pytest.raises(UsageError, match="trip count from 1 up, or a condition") as caught:
-        LoopForms().prepare(make_case(step, (0, "f32[8]")), {"loop": told})
+        LoopForms().plan(make_case(step, (0, "f32[8]")), told)
 
     assert f"loop={told!r}" in caught.value.problem
 
@@ -120,7 +117,7 @@ def test_a_name_of_something_else_is_refused(project: Path) -> None:
     (project / "code.py").write_text("ITERATIONS = [1]\n")
 
     with pytest.raises(UsageError, match=r"loop='code\.py:ITERATIONS' names an object of the type list"):
-        LoopForms().prepare(make_case(step, (0, "f32[8]")), {"loop": "code.py:ITERATIONS"})
+        LoopForms().plan(make_case(step, (0, "f32[8]")), "code.py:ITERATIONS")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +134,6 @@ def test_other_inputs_than_those_of_a_step_are_refused(args: tuple[Any, ...], kw
     case = make_case(lambda *args, **kwargs: args, args, kwargs, name="mine")
 
     with pytest.raises(UsageError, match=r"as of step\(i, state\)") as caught:
-        LoopForms().prepare(case, {"loop": 5})
+        LoopForms().plan(case, 5)
 
     assert "mine(" in caught.value.problem

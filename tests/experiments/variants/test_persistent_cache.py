@@ -8,10 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
-from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.variants.persistent_cache import PersistentCache, Unfinished, start_process
+from benchax.errors import NotAvailable, UsageError
+from benchax.experiments.lab import WorkerLab
+from benchax.experiments.variants.persistent_cache import PersistentCache, start
 from benchax.model import Failure
 from benchax.options import DEFAULTS
 
@@ -24,7 +26,8 @@ class Starts:
     def __init__(self, *seconds: tuple[float, float], hits: int = 1) -> None:
         self.seconds, self.hits, self.folders = seconds, hits, list[str]()
 
-    def __call__(self, case: Any, folder: str, options: Any) -> dict[str, Any]:
+    def __call__(self, argument: Any) -> dict[str, Any]:
+        _, _, folder = argument
         is_warm = folder in self.folders
         self.folders.append(folder)
         pair = self.seconds[(len(set(self.folders)) - 1) % len(self.seconds)]
@@ -40,14 +43,17 @@ class Starts:
 
 
 def row(starts: Any, pairs: str = "4") -> Any:
-    prepared: Any = PersistentCache(started=starts).prepare(CASE, {"cache": pairs})
-    return prepared.measure(lambda text: None)
+    (row,) = PersistentCache().plan(CASE, pairs)(ScriptedLab(answers={start: starts}))
+    return row
 
 
 @pytest.mark.slow
 def test_the_second_start_reads_what_the_first_one_wrote(tmp_path: Path) -> None:
-    cold, warm = (start_process(CASE, str(tmp_path), DEFAULTS) for _ in range(2))
+    lab = WorkerLab(DEFAULTS)
+    cold, warm = (lab.call_alone(start, (CASE, 0, str(tmp_path)), name="the start") for _ in range(2))
 
+    assert isinstance(cold, dict)
+    assert isinstance(warm, dict)
     assert (cold["hits"], cold["misses"]) == (0, 1)
     assert (warm["hits"], warm["misses"]) == (1, 0)
     assert warm["entries"] == 1
@@ -83,10 +89,7 @@ def test_what_jax_does_not_keep_is_said() -> None:
 
 
 def test_a_start_that_fails_is_a_row() -> None:
-    def broken(*_: Any) -> dict[str, Any]:
-        raise Unfinished(Failure("crashed", "build", "it is gone"))
-
-    found = row(broken)
+    found = row(lambda argument: Failure("crashed", "build", "it is gone"))
 
     assert (found.status, found.reason) == ("failed", "crashed in build: it is gone")
 
@@ -94,19 +97,14 @@ def test_a_start_that_fails_is_a_row() -> None:
 @pytest.mark.parametrize("text", ["3", "x", "", "-4", "²", "1001"])
 def test_too_few_pairs_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cache=") as error:
-        PersistentCache().prepare(CASE, {"cache": text})
+        PersistentCache().plan(CASE, text)
 
     assert "from 4 to 1000" in error.value.expected
 
 
 def test_what_is_not_compiled_as_a_whole_is_not_available() -> None:
     with pytest.raises(NotAvailable, match="only a jitted function"):
-        PersistentCache().prepare(CASE.eager(), {})
+        PersistentCache().plan(CASE.eager())
     compiled = jax.jit(jnp.sin).lower(1.0).compile()
     with pytest.raises(NotAvailable, match="only a jitted function"):
-        PersistentCache().prepare(make_case(compiled, (1.0,)), {})
-
-
-def test_where_everything_is_tried_it_is_left_out() -> None:
-    with pytest.raises(NotMeasured, match="ask for it by name"):
-        PersistentCache().prepare(CASE, {"asked": False})
+        PersistentCache().plan(make_case(compiled, (1.0,)))

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from labs_by_hand import ScriptedLab
 
 from benchax.case import Case, make_case
 from benchax.discovery import target_cases
@@ -44,9 +45,8 @@ def told(raw: Any, case: Case) -> tuple[list[str], tuple[int, ...]]:
 
 
 def measured(case: Case, raw: Any) -> Any:
-    prepared = Pipeline().prepare(case, {"pipeline": raw})
-    assert prepared.measure is not None
-    return prepared.measure(lambda text: None)
+    (found,) = Pipeline().plan(case, raw)(ScriptedLab())
+    return found
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_functions_and_numbers_are_taken_as_they_are() -> None:
 )
 def test_a_slip_is_quoted(raw: Any, said: str, case: Case) -> None:
     with pytest.raises(UsageError) as caught:
-        Pipeline().prepare(case, {"pipeline": raw})
+        Pipeline().plan(case, raw)
 
     assert said in caught.value.problem
     if "cannot be imported" not in said:
@@ -158,11 +158,11 @@ def test_exactly_one_argument_can_flow_through_stages(args: tuple[Any, ...], sai
     case = make_case(lambda *args: args, args, name="mine")
 
     with pytest.raises(UsageError, match=said) as caught:
-        Pipeline().prepare(case, {"pipeline": [jnp.sin, jnp.cos]})
+        Pipeline().plan(case, [jnp.sin, jnp.cos])
 
     assert "mine(" in caught.value.problem
 
 
 def test_untold_it_says_what_it_has_to_be_told() -> None:
     with pytest.raises(NotMeasured, match=r"told the stages, which are not to be seen .*: pipeline=model\.py:STAGES"):
-        Pipeline().prepare(make_case(abs, ("f32[4]",)), {})
+        Pipeline().plan(make_case(abs, ("f32[4]",)))

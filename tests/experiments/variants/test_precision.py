@@ -16,9 +16,9 @@ from benchax.measuring.inputs import make_inputs
 def test_float_inputs_are_converted_before_anything_runs(name: str, dtype) -> None:
     case = make_case(lambda x, n, axis: x.sum(axis) + n, ({"w": "f32[2,3]"}, "i32[]", 0), static=(2,))
 
-    prepared = VARIANTS[name].prepare(case, {})
+    changed = VARIANTS[name].change(case)
 
-    inputs = make_inputs(prepared.case, 0)
+    inputs = make_inputs(changed.case, 0)
     assert inputs.args[0]["w"].dtype == dtype
     assert inputs.args[1].dtype == jnp.int32
     assert inputs.args[2] == 0
@@ -33,13 +33,13 @@ def test_float_inputs_are_converted_before_anything_runs(name: str, dtype) -> No
 )
 def test_where_there_is_nothing_to_convert_it_says_so(name, spec, kind, why) -> None:
     with pytest.raises(kind, match=why):
-        VARIANTS[name].prepare(make_case(abs, (spec,)), {})
+        VARIANTS[name].change(make_case(abs, (spec,)))
 
 
 def test_the_precision_of_products_is_part_of_the_program_and_of_nothing_else() -> None:
-    prepared = VARIANTS["highest"].prepare(make_case(lambda x: x @ x, ("f32[4,4]",)), {})
+    changed = VARIANTS["highest"].change(make_case(lambda x: x @ x, ("f32[4,4]",)))
 
-    traced = str(jax.make_jaxpr(prepared.case.fn)(jnp.ones((4, 4))))
+    traced = str(jax.make_jaxpr(changed.case.fn)(jnp.ones((4, 4))))
 
     assert "HIGHEST" in traced
     assert jax.config.jax_default_matmul_precision is None

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparisons_by_hand import compared
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.pool import shared_pool
 from benchax.experiments.gradients import differentiate
-from benchax.experiments.pair_timing import Pair
 from benchax.experiments.variants.remat import POLICIES, SEGMENTS, Checkpointed, Remat, saved_residuals
 
 
@@ -37,15 +36,10 @@ def one_worker() -> Iterator[None]:
     shared_pool().close()
 
 
-def by_hand(duels: Sequence[Pair], *_: Any) -> dict[str, Any]:
-    return {duel.name: compared(1, 1.25) for duel in duels}
-
-
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Any]:
-    given = {"remat": "nothing_saveable, everything_saveable,segments"}
-    prepared: Any = Remat(timed=by_hand).prepare(CASE, given)
-    return {row.name: row for row in prepared.measure(lambda text: None)}
+    measure = Remat().plan(CASE, "nothing_saveable, everything_saveable,segments")
+    return {row.name: row for row in measure(ScriptedLab(usual=1.25))}
 
 
 def test_each_policy_is_a_row_beside_the_gradient_as_it_is(rows) -> None:
@@ -95,14 +89,14 @@ def test_a_dtype_without_a_size_is_not_added_up() -> None:
 
 def test_a_step_that_differentiates_itself_is_refused() -> None:
     with pytest.raises(NotAvailable, match="give the loss"):
-        Remat().prepare(make_case(lambda w: (w, w.sum()), ("f32[4]",)), {})
+        Remat().plan(make_case(lambda w: (w, w.sum()), ("f32[4]",)))
 
 
 def test_too_few_operations_for_segments_are_a_row_and_the_others_go_on() -> None:
     case = make_case(lambda x: jnp.sin(x).sum(), ("f32[64]",))
-    prepared: Any = Remat(timed=by_hand).prepare(case, {"remat": "segments,nothing_saveable"})
+    measure = Remat().plan(case, "segments,nothing_saveable")
 
-    found = {row.name: row for row in prepared.measure(lambda text: None)}
+    found = {row.name: row for row in measure(ScriptedLab())}
 
     assert found["remat:segments"].status == "not_available"
     assert "too few operations for segments" in found["remat:segments"].reason
@@ -114,9 +108,9 @@ def test_too_few_operations_for_segments_are_a_row_and_the_others_go_on() -> Non
 def test_any_text_names_policies_or_is_refused(text: str) -> None:
     words = [word.strip() for word in text.split(",")]
     if set(words) <= {*POLICIES, SEGMENTS}:
-        Remat().prepare(CASE, {"remat": text})
+        Remat().plan(CASE, text)
         return
 
     with pytest.raises(UsageError) as error:
-        Remat().prepare(CASE, {"remat": text})
+        Remat().plan(CASE, text)
     assert repr(text) in error.value.problem

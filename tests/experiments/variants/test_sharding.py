@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
-from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.variants import sharding
 from benchax.experiments.variants.sharding import MEMBERS, plan_sharding
 from benchax.measuring.inputs import make_inputs
+from benchax.results.experiment import VariantRow
 
 DEVICES, MESH = MEMBERS
 
@@ -30,8 +32,8 @@ CASE = make_case(loss, (["f32[64,64]", jnp.full((64, 64), 0.1)], "f32[48,64]", 2
 
 @pytest.fixture(scope="module")
 def curve() -> Any:
-    prepared: Any = MESH.prepare(CASE, {"mesh": "1x1,4x1,2x2,5x1"})
-    return prepared.measure(lambda text: None)
+    (curve,) = MESH.plan(CASE, "1x1,4x1,2x2,5x1")(ScriptedLab())
+    return curve
 
 
 def facts(curve: Any, label: str) -> dict[str, str]:
@@ -99,10 +101,11 @@ def test_times_of_fake_devices_are_not_told(curve) -> None:
 
 
 def test_a_function_that_fails_is_a_row() -> None:
-    prepared: Any = DEVICES.prepare(make_case(lambda x: x.no_such_thing, ("f32[8]",)), {"devices": "2"})
+    measure = DEVICES.plan(make_case(lambda x: x.no_such_thing, ("f32[8]",)), "2")
 
-    found = prepared.measure(lambda text: None)
+    (found,) = measure(ScriptedLab())
 
+    assert isinstance(found, VariantRow)
     assert found.status == "failed"
     assert "no_such_thing" in found.reason
 
@@ -118,7 +121,7 @@ def test_every_argument_with_as_many_rows_as_the_last_is_cut() -> None:
 @pytest.mark.parametrize("case", [make_case(abs, (1.0,)), make_case(abs, ("f32[]",))])
 def test_without_rows_nothing_can_be_cut(case) -> None:
     with pytest.raises(NotAvailable, match="no argument is a batch"):
-        DEVICES.prepare(case, {})
+        DEVICES.plan(case)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +140,6 @@ def test_what_is_no_mesh_is_refused(text: str) -> None:
         assert repr(text) in error.value.problem
 
 
-def test_operation_by_operation_nothing_is_split_and_where_everything_is_tried_it_is_left_out() -> None:
+def test_operation_by_operation_nothing_is_split() -> None:
     with pytest.raises(NotAvailable, match="only a jitted function"):
-        DEVICES.prepare(CASE.eager(), {})
-    with pytest.raises(NotMeasured, match="ask for it by name"):
-        DEVICES.prepare(CASE, {"asked": False})
+        DEVICES.plan(CASE.eager())

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 from comparisons_by_hand import compared
-from sweeps_by_hand import Times, outputs, swept
+from labs_by_hand import ScriptedLab, outputs, swept
 
 from benchax.errors import UsageError
 from benchax.experiments.variants import vectorize
@@ -20,23 +20,23 @@ def layer(x: Any, w: Any) -> Any:
 
 
 def test_all_four_ways_give_the_same_for_every_example() -> None:
-    times = Times()
-    swept(Vectorize, "x=1..4", layer, "f32[8]", "f32[8,8]", times=times)
+    lab = ScriptedLab()
+    swept(Vectorize(), "x=1..4", layer, "f32[8]", "f32[8,8]", lab=lab)
 
     for name in list(vectorize.TITLES)[1:]:
-        loop, other = times.outputs(f"{name}, batch 4")
+        loop, other = lab.outputs(f"{name}, batch 4")
         assert loop.shape == (4, 8)
         assert jnp.allclose(loop, other, rtol=1e-5)
-    cases = {name: times.duels[f"{name}, batch 4"].other for name in list(vectorize.TITLES)[1:]}
+    cases = {name: lab.pairs[f"{name}, batch 4"].other for name in list(vectorize.TITLES)[1:]}
     assert {name: case.jit for name, case in cases.items()} == {
         "vmap: eager": False, "vmap: jit(vmap)": True, "vmap: vmap(jit)": False
     }  # fmt: skip
-    assert outputs(times.duels["batch 4"].one).shape == (2, 8)
+    assert outputs(lab.pairs["batch 4"].one).shape == (2, 8)
 
 
 def test_the_knee_comes_from_paired_steps() -> None:
-    times = Times({"batch 2": 1.0, "batch 4": 1.1, "batch 8": 1.95, "batch 16": 2.0})
-    _, curves = swept(Vectorize, "x=1..16", layer, "f32[8]", "f32[8,8]", times=times)
+    lab = ScriptedLab({"batch 2": 1.0, "batch 4": 1.1, "batch 8": 1.95, "batch 16": 2.0})
+    _, curves = swept(Vectorize(), "x=1..16", layer, "f32[8]", "f32[8,8]", lab=lab)
 
     curve = curves["vmap"]
     assert curve.knee == 4
@@ -69,7 +69,7 @@ def test_a_gain_turns_the_interval_round() -> None:
 
 
 def test_where_throughput_still_grows_there_is_no_knee() -> None:
-    _, curves = swept(Vectorize, "x=1,2", layer, "f32[8]", "f32[8,8]")
+    _, curves = swept(Vectorize(), "x=1,2", layer, "f32[8]", "f32[8,8]")
 
     assert curves["vmap"].knee is None
     assert "still grew at the last step, by 100 %" in curves["vmap"].sentence
@@ -85,7 +85,7 @@ def test_outputs_unlike_those_of_the_loop_are_wrong() -> None:
 
 
 def test_one_size_is_a_point_without_a_knee() -> None:
-    rows, curves = swept(Vectorize, "4", lambda x: x + 1, "f32[8]")
+    rows, curves = swept(Vectorize(), "4", lambda x: x + 1, "f32[8]")
 
     assert len(rows) == 4
     assert curves["vmap"].points[0].seconds == pytest.approx(1e-5)
@@ -99,4 +99,4 @@ def test_python_loops_run_at_three_sizes_at_most() -> None:
 
 def test_an_unknown_argument_is_quoted() -> None:
     with pytest.raises(UsageError, match="'y'"):
-        swept(Vectorize, "y=1..4", layer, "f32[8]", "f32[8,8]")
+        swept(Vectorize(), "y=1..4", layer, "f32[8]", "f32[8,8]")

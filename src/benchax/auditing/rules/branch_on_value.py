@@ -1,4 +1,4 @@
-"""Python that decides by the value of an argument, which is not known while JAX traces."""
+"""Finds Python that decides by the value of an argument, which is not known while JAX traces."""
 
 from __future__ import annotations
 
@@ -6,46 +6,38 @@ import ast
 import linecache
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.syntax import holds, place, tree_of
 from benchax.measuring.diagnosis import user_line
-from benchax.model import Severity
 from benchax.results.audit import Finding, Where
 
 _ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class BranchOnValue:
-    id: str = "branch-on-value"
-    title: str = "does Python decide by the value of an argument?"
-    severity: Severity = "error"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        is_jitted = e.is_jitted
-        if e.failure is None:
-            return
-        # The sentence of measuring/diagnosis.py for every kind of this error.
-        if e.error is None or "not known while tracing" not in e.failure.advice:
-            raise NotApplicable(f"it does not {e.failure.stage}, for another reason: {e.failure.message}")
-        where = place(user_line(e.error)) or e.def_where
-        named = _ARGUMENT.search(str(e.error))
-        argument = f"argument {named[1]}" if named else "an argument"
-        node = _statement(where)
-        line = linecache.getline(*where).strip() if where else ""
-        seen = [f"line {where[1]}: {line}"] if where and line else []
-        seen.append(f"{type(e.error).__name__}: {str(e.error).strip().splitlines()[0]}")
-        yield make_finding(
-            self,
-            f"{_what(node)} needs the value of {argument}, which is not known while tracing",
-            seen,
-            f"{_inside(node)} {e.failure.advice}",
-            where=where,
-            severity="error" if is_jitted else "warning",
-        )
+@rule("branch-on-value", "does Python decide by the value of an argument?", "error")
+def branch_on_value(e: Evidence) -> Iterable[Finding]:
+    is_jitted = e.is_jitted
+    if e.failure is None:
+        return
+    # The sentence of measuring/diagnosis.py for every kind of this error.
+    if e.error is None or "not known while tracing" not in e.failure.advice:
+        raise NotApplicable(f"it does not {e.failure.stage}, for another reason: {e.failure.message}")
+    where = place(user_line(e.error)) or e.def_where
+    named = _ARGUMENT.search(str(e.error))
+    argument = f"argument {named[1]}" if named else "an argument"
+    node = _statement(where)
+    line = linecache.getline(*where).strip() if where else ""
+    seen = [f"line {where[1]}: {line}"] if where and line else []
+    seen.append(f"{type(e.error).__name__}: {str(e.error).strip().splitlines()[0]}")
+    yield branch_on_value.finding(
+        f"{_what(node)} needs the value of {argument}, which is not known while tracing",
+        seen,
+        f"{_inside(node)} {e.failure.advice}",
+        where=where,
+        severity="error" if is_jitted else "warning",
+    )
 
 
 def _statement(where: Where | None) -> ast.stmt | ast.IfExp | None:
@@ -72,5 +64,3 @@ _BY_NODE = (
     ((ast.If, ast.IfExp), "if", "Here: jnp.where(condition, a, b), or jax.lax.cond where only one side may run."),
     (ast.Assert, "assert", "Here: leave the check out of the traced function, or use jax.experimental.checkify."),
 )
-
-RULE = BranchOnValue()

@@ -1,16 +1,14 @@
-"""Long compilations that each process does again, because JAX's persistent cache is off or does not keep them."""
+"""Finds long compilations that each process repeats, because JAX's persistent cache is off or does not keep them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import jax
 
-from benchax.auditing.base import Gain, NotApplicable, make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.cache import CachedProgram, CacheUse
 from benchax.units import seconds
@@ -22,55 +20,53 @@ TURN_ON = "Set JAX_COMPILATION_CACHE_DIR to a folder that outlives the process, 
 KEEP = "Set {setting}: JAX keeps only what took longer than {least} to compile."
 
 
-@dataclass(frozen=True)
-class CacheOff:
-    id: str = "cache-off"
-    title: str = "does a persistent cache keep what takes long to compile?"
-    severity: Severity = "info"
+@rule("cache-off", "does a persistent cache keep what takes long to compile?", "info", of="both")
+def cache_off(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    yield from _of_program(e.cache) if isinstance(e, ProgramEvidence) else _of_function(e)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        yield from self._of_program(e.program.cache) if e.is_program else self._of_function(e)
 
-    def _of_program(self, cache: CacheUse | None) -> Iterable[Finding]:
-        if cache is None:
-            raise NotMeasured("the persistent cache was not watched in this program")
-        lost = [p for p in cache.programs if p.fate in ("too quick", "not kept")]
-        lost_s = sum(p.elapsed_s for p in lost)
-        if lost_s < WORTH_S:
-            return
-        if cache.is_enabled is False:
-            title = f"the persistent cache is off ({cache.why_off})"
-            yield self._finding(title, _turn_on(cache, lost), lost_s, _slowest(lost))
-        elif cache.total_s("too quick") >= WORTH_S and cache.keeping_setting and cache.min_compile_time_s is not None:
-            advice = KEEP.format(setting=cache.keeping_setting, least=seconds(cache.min_compile_time_s))
-            quick = cache.of("too quick")
-            title = f"the persistent cache does not keep {len(quick)} programs that were quick to compile"
-            yield self._finding(title, advice, cache.total_s("too quick"), _slowest(quick))
+def _of_program(cache: CacheUse | None) -> Iterable[Finding]:
+    if cache is None:
+        raise NotMeasured("the persistent cache was not watched in this program")
+    lost = [p for p in cache.programs if p.fate in ("too quick", "not kept")]
+    lost_s = sum(p.elapsed_s for p in lost)
+    if lost_s < WORTH_S:
+        return
+    if cache.is_enabled is False:
+        title = f"the persistent cache is off ({cache.why_off})"
+        yield _finding(title, _turn_on(cache, lost), lost_s, _slowest(lost))
+    elif cache.total_s("too quick") >= WORTH_S and cache.keeping_setting and cache.min_compile_time_s is not None:
+        advice = KEEP.format(setting=cache.keeping_setting, least=seconds(cache.min_compile_time_s))
+        quick = cache.of("too quick")
+        title = f"the persistent cache does not keep {len(quick)} programs that were quick to compile"
+        yield _finding(title, advice, cache.total_s("too quick"), _slowest(quick))
 
-    def _of_function(self, e: Evidence) -> Iterable[Finding]:
-        stages = e.measurement.stages
-        if stages.cache == "hit":
-            raise NotApplicable("the persistent cache gave the compiled program")
-        if stages.compile_s is None:
-            raise NotMeasured(e.measurement.why_absent("compile_s") or "its compilation was not timed")
-        if stages.compile_s < WORTH_S:
-            return
-        seen = [f"compiling takes {seconds(stages.compile_s)} (measured once), in each process again"]
-        least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
-        if stages.cache == "off":
-            too_quick = least_s > stages.compile_s
-            setting = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"
-            advice = f"{TURN_ON} {KEEP.format(setting=setting, least=seconds(least_s))}" if too_quick else TURN_ON
-            yield self._finding("the persistent cache is off", advice, stages.compile_s, seen)
-        elif least_s > stages.compile_s:
-            setting = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"
-            title = f"the persistent cache keeps only what takes {seconds(least_s)} to compile"
-            advice = KEEP.format(setting=setting, least=seconds(least_s))
-            yield self._finding(title, advice, stages.compile_s, seen)
 
-    def _finding(self, title: str, advice: str, lost_s: float, seen: list[str]) -> Finding:
-        gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start but the first, less reading the cache")
-        return make_finding(self, title, seen, advice, gain=gain)
+def _of_function(e: Evidence) -> Iterable[Finding]:
+    stages = e.measurement.stages
+    if stages.cache == "hit":
+        raise NotApplicable("the persistent cache gave the compiled program")
+    if stages.compile_s is None:
+        raise NotMeasured(e.measurement.why_absent("compile_s") or "its compilation was not timed")
+    if stages.compile_s < WORTH_S:
+        return
+    seen = [f"compiling takes {seconds(stages.compile_s)} (measured once), in each process again"]
+    least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
+    if stages.cache == "off":
+        too_quick = least_s > stages.compile_s
+        setting = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"
+        advice = f"{TURN_ON} {KEEP.format(setting=setting, least=seconds(least_s))}" if too_quick else TURN_ON
+        yield _finding("the persistent cache is off", advice, stages.compile_s, seen)
+    elif least_s > stages.compile_s:
+        setting = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"
+        title = f"the persistent cache keeps only what takes {seconds(least_s)} to compile"
+        advice = KEEP.format(setting=setting, least=seconds(least_s))
+        yield _finding(title, advice, stages.compile_s, seen)
+
+
+def _finding(title: str, advice: str, lost_s: float, seen: list[str]) -> Finding:
+    gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start but the first, less reading the cache")
+    return cache_off.finding(title, seen, advice, gain=gain)
 
 
 def _turn_on(cache: CacheUse, lost: list[CachedProgram]) -> str:
@@ -87,6 +83,3 @@ def _slowest(programs: list[CachedProgram]) -> list[str]:
         f"{len(programs)} programs were compiled in {seconds(total_s)}, by JAX's own clock, and none was kept",
         *(f"{p.name or 'a program'}: {seconds(p.elapsed_s)}" for p in listed),
     ]
-
-
-RULE = CacheOff()

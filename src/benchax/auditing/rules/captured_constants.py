@@ -1,14 +1,12 @@
-"""Large arrays that a function closes over: they become constants of the program."""
+"""Finds large arrays that a function closes over: they become constants of the program."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import rule
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
 
@@ -16,37 +14,28 @@ LARGE_BYTES = 1 << 20
 """Below this, a constant costs nothing that can be measured."""
 
 
-@dataclass(frozen=True)
-class CapturedConstants:
-    id: str = "captured-constants"
-    title: str = "does it close over large arrays?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        constants = e.inspection.constants
-        captured = constants.captured if constants else None
-        if captured is None:
-            raise NotMeasured(e.inspection.why_absent("constants.captured") or "the jaxpr cannot be reached")
-        large = [c for c in captured if c.size_bytes >= LARGE_BYTES]
-        if not large:
-            return
-        total = sum(c.size_bytes for c in large)
-        seen = [f"{c.spec}, {size(c.size_bytes)}{f', first used at {c.where}' if c.where else ''}" for c in large[:5]]
-        if len(large) > len(seen):
-            seen.append(f"and {len(large) - len(seen)} more")
-        if e.inspection.stablehlo is not None:
-            seen.append(f"the text that XLA is given is {size(len(e.inspection.stablehlo))} long")
-        kept = constants.baked_in_bytes if constants else None
-        if kept is not None:
-            seen.append(f"the compiled program holds {size(kept)} of constants")
-        yield make_finding(
-            self,
-            f"closes over {len(large)} array{'s' * (len(large) > 1)} of {size(total)}",
-            seen,
-            "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
-            "by each compiled program apart from the array itself, and computed with while compiling.",
-            where=e.def_where,
-        )
-
-
-RULE = CapturedConstants()
+@rule("captured-constants", "does it close over large arrays?", "warning")
+def captured_constants(e: Evidence) -> Iterable[Finding]:
+    constants = e.inspection.constants
+    captured = constants.captured if constants else None
+    if captured is None:
+        raise NotMeasured(e.inspection.why_absent("constants.captured") or "the jaxpr cannot be reached")
+    large = [c for c in captured if c.size_bytes >= LARGE_BYTES]
+    if not large:
+        return
+    total = sum(c.size_bytes for c in large)
+    seen = [f"{c.spec}, {size(c.size_bytes)}{f', first used at {c.where}' if c.where else ''}" for c in large[:5]]
+    if len(large) > len(seen):
+        seen.append(f"and {len(large) - len(seen)} more")
+    if e.inspection.stablehlo is not None:
+        seen.append(f"the text that XLA is given is {size(len(e.inspection.stablehlo))} long")
+    kept = constants.baked_in_bytes if constants else None
+    if kept is not None:
+        seen.append(f"the compiled program holds {size(kept)} of constants")
+    yield captured_constants.finding(
+        f"closes over {len(large)} array{'s' * (len(large) > 1)} of {size(total)}",
+        seen,
+        "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
+        "by each compiled program apart from the array itself, and computed with while compiling.",
+        where=e.def_where,
+    )

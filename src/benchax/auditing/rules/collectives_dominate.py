@@ -1,15 +1,13 @@
-"""Programs on several devices that send more than they compute with."""
+"""Finds programs on several devices that send more than they compute with."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.inspection import Collectives
 from benchax.units import percent, size
@@ -19,38 +17,32 @@ SHARE = 0.25
 MOST_LISTED = 5
 
 
-@dataclass(frozen=True)
-class CollectivesDominate:
-    id: str = "collectives-dominate"
-    title: str = "do its devices mostly talk to one another?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        if len(e.devices) == 1:
-            raise NotApplicable("there is one device")
-        collectives, counts = e.inspection.collectives, e.inspection.counts
-        if collectives is None:
-            raise NotMeasured(e.inspection.why_absent("collectives") or "the compiled program cannot be read")
-        if not collectives.calls:
-            if collectives.partitions == 1:
-                raise NotApplicable("the program runs on one device")
-            return
-        sent = collectives.bytes_per_call
-        if sent is None:
-            raise NotMeasured("some stand in a loop of unknown length")
-        touched = counts.bytes_accessed if counts else None
-        if not touched:
-            raise NotMeasured("the bytes that the program reads and writes are not known")
-        if sent < SHARE * touched:
-            return
-        yield make_finding(
-            self,
-            f"{size(sent)} per call come from other devices, {percent(sent / touched)} of what is read and written",
-            [*_describe(collectives), "time in them was not measured: benchax profile shows it"],
-            "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
-            "work between two collectives.",
-            where=e.def_where,
-        )
+@rule("collectives-dominate", "do its devices mostly talk to one another?", "warning")
+def collectives_dominate(e: Evidence) -> Iterable[Finding]:
+    if len(e.devices) == 1:
+        raise NotApplicable("there is one device")
+    collectives, counts = e.inspection.collectives, e.inspection.counts
+    if collectives is None:
+        raise NotMeasured(e.inspection.why_absent("collectives") or "the compiled program cannot be read")
+    if not collectives.calls:
+        if collectives.partitions == 1:
+            raise NotApplicable("the program runs on one device")
+        return
+    sent = collectives.bytes_per_call
+    if sent is None:
+        raise NotMeasured("some stand in a loop of unknown length")
+    touched = counts.bytes_accessed if counts else None
+    if not touched:
+        raise NotMeasured("the bytes that the program reads and writes are not known")
+    if sent < SHARE * touched:
+        return
+    yield collectives_dominate.finding(
+        f"{size(sent)} per call come from other devices, {percent(sent / touched)} of what is read and written",
+        [*_describe(collectives), "time in them was not measured: benchax profile shows it"],
+        "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
+        "work between two collectives.",
+        where=e.def_where,
+    )
 
 
 def _describe(collectives: Collectives) -> Iterable[str]:
@@ -62,6 +54,3 @@ def _describe(collectives: Collectives) -> Iterable[str]:
         times[call.opcode] += call.trips or 1
     for opcode, total in moved.most_common(MOST_LISTED):
         yield f"{times[opcode]} × {opcode}: {size(total)} on each of {collectives.partitions} devices"
-
-
-RULE = CollectivesDominate()

@@ -1,14 +1,12 @@
-"""Programs that spend a good part of their time on tracing, lowering and compiling."""
+"""Finds programs that spend a good part of their time on tracing, lowering and compiling."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.rule import rule
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.watch import FunctionCount
 from benchax.units import percent, seconds
@@ -24,39 +22,30 @@ ONCE = (
 )
 
 
-@dataclass(frozen=True)
-class CompileShare:
-    id: str = "compile-share"
-    title: str = "does it run for longer than it compiles?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        share: float | None = e.program.facts["main_thread_share"]
-        if share is None:
-            raise NotMeasured("the program had not ended when it was last seen")
-        spent_s = e.watch.total_s
-        if share < LARGE_SHARE or spent_s < LONG_S:
-            return
-        again_s = sum(c.total_s for c in e.watch.recompiles)
-        is_mostly_again = again_s > 0.5 * spent_s
-        again = f", {seconds(again_s)} of it for functions that had a program already" if again_s else ""
-        seen = [
-            f"after the import of JAX, {seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it{again}",
-            *(_cost(f) for f in e.watch.functions[:MOST_FUNCTIONS]),
-        ]
-        yield make_finding(
-            self,
-            f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
-            seen,
-            AGAIN if is_mostly_again else ONCE,
-            severity="warning" if is_mostly_again else "info",
-        )
+@rule("compile-share", "does it run for longer than it compiles?", "warning", of="program")
+def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
+    share: float | None = e.facts["main_thread_share"]
+    if share is None:
+        raise NotMeasured("the program had not ended when it was last seen")
+    spent_s = e.watch.total_s
+    if share < LARGE_SHARE or spent_s < LONG_S:
+        return
+    again_s = sum(c.total_s for c in e.watch.recompiles)
+    is_mostly_again = again_s > 0.5 * spent_s
+    again = f", {seconds(again_s)} of it for functions that had a program already" if again_s else ""
+    seen = [
+        f"after the import of JAX, {seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it{again}",
+        *(_cost(f) for f in e.watch.functions[:MOST_FUNCTIONS]),
+    ]
+    yield compile_share.finding(
+        f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
+        seen,
+        AGAIN if is_mostly_again else ONCE,
+        severity="warning" if is_mostly_again else "info",
+    )
 
 
 def _cost(f: FunctionCount) -> str:
     where = f" at {f.defined}" if f.defined else " (an operation outside of jit)" if f.is_eager else ""
     programs = "a program" if f.compiles == 1 else f"{f.compiles} programs"
     return f"{f.function}{where}: {programs}, {seconds(f.total_s)}"
-
-
-RULE = CompileShare()

@@ -1,17 +1,15 @@
-"""Arguments that could be donated: an output has their shape, dtype and sharding."""
+"""Finds arguments that could be donated: an output has their shape, dtype and sharding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.probing import try_variant, with_bytes
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants.donate import Donate
 from benchax.inspecting.inspect import inspect_case
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
 
@@ -20,42 +18,33 @@ LARGE_BYTES = 1 << 20
 MOST_LISTED = 5
 
 
-@dataclass(frozen=True)
-class DonationPossible:
-    id: str = "donation-possible"
-    title: str = "could outputs reuse the memory of arguments?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        asked = e.inspection.donation
-        if asked is not None and asked.arguments:
-            raise NotApplicable("it donates arguments as it is")
-        try:
-            variant = Donate().prepare(e.case, {"seed": e.seed}).case
-        except NotAvailable as error:
-            raise NotApplicable(error.problem) from error
-        donation = inspect_case(variant).donation
-        if donation is None or donation.aliased_bytes is None:
-            raise NotMeasured("it is not told which donated arguments would be used")
-        taken = sorted((a for a in donation.arguments if a.is_aliased), key=lambda a: -a.size_bytes)
-        saved = sum(a.size_bytes for a in taken)
-        if saved < LARGE_BYTES:
-            return
-        seen = [f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken[:MOST_LISTED]]
-        seen += [f"and {len(taken) - MOST_LISTED} more"] if len(taken) > MOST_LISTED else []
-        result = try_variant(e, "donated", variant)
-        if result.comparison is not None and result.comparison.verdict == "slower":
-            return
-        named = ", ".join(str(argument) for argument in variant.donate)
-        yield make_finding(
-            self,
-            f"{size(saved)} of its arguments could be donated",
-            [*seen, result.sentence],
-            f"If the caller needs them no more afterwards, donate them (arguments {named}): "
-            "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
-            where=e.def_where,
-            gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
-        )
-
-
-RULE = DonationPossible()
+@rule("donation-possible", "could outputs reuse the memory of arguments?", "info")
+def donation_possible(e: Evidence) -> Iterable[Finding]:
+    asked = e.inspection.donation
+    if asked is not None and asked.arguments:
+        raise NotApplicable("it donates arguments as it is")
+    try:
+        variant = Donate().change(e.case, seed=e.seed).case
+    except NotAvailable as error:
+        raise NotApplicable(error.problem) from error
+    donation = inspect_case(variant).donation
+    if donation is None or donation.aliased_bytes is None:
+        raise NotMeasured("it is not told which donated arguments would be used")
+    taken = sorted((a for a in donation.arguments if a.is_aliased), key=lambda a: -a.size_bytes)
+    saved = sum(a.size_bytes for a in taken)
+    if saved < LARGE_BYTES:
+        return
+    seen = [f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken[:MOST_LISTED]]
+    seen += [f"and {len(taken) - MOST_LISTED} more"] if len(taken) > MOST_LISTED else []
+    result = try_variant(e, "donated", variant)
+    if result.comparison is not None and result.comparison.verdict == "slower":
+        return
+    named = ", ".join(str(argument) for argument in variant.donate)
+    yield donation_possible.finding(
+        f"{size(saved)} of its arguments could be donated",
+        [*seen, result.sentence],
+        f"If the caller needs them no more afterwards, donate them (arguments {named}): "
+        "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
+        where=e.def_where,
+        gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
+    )

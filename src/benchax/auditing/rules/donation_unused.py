@@ -1,50 +1,39 @@
-"""Arguments that were donated in vain: no output took their memory over."""
+"""Finds arguments that were donated in vain: no output reuses their memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
 
 MOST_LISTED = 5
 
 
-@dataclass(frozen=True)
-class DonationUnused:
-    id: str = "donation-unused"
-    title: str = "does each donated argument lend its memory to an output?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        donation = e.inspection.donation
-        if donation is None:
-            raise NotMeasured(e.inspection.why_absent("donation") or "it is not told what is donated")
-        if not donation.arguments:
-            raise NotApplicable("it donates no argument")
-        unknown = [a for a in donation.arguments if a.is_aliased is None]
-        unused = [a for a in donation.arguments if a.is_aliased is False]
-        if not unused:
-            if unknown:
-                raise NotMeasured(unknown[0].why_not or "it is not told which donated arguments were used")
-            return
-        lost = sum(a.size_bytes for a in unused)
-        seen = [f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused[:MOST_LISTED]]
-        seen += [f"and {len(unused) - MOST_LISTED} more"] if len(unused) > MOST_LISTED else []
-        seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
-        yield make_finding(
-            self,
-            f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",
-            seen,
-            "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
-            "array either way where a backend frees it, and memory is not saved.",
-            where=e.def_where,
-        )
-
-
-RULE = DonationUnused()
+@rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
+def donation_unused(e: Evidence) -> Iterable[Finding]:
+    donation = e.inspection.donation
+    if donation is None:
+        raise NotMeasured(e.inspection.why_absent("donation") or "it is not told what is donated")
+    if not donation.arguments:
+        raise NotApplicable("it donates no argument")
+    unknown = [a for a in donation.arguments if a.is_aliased is None]
+    unused = [a for a in donation.arguments if a.is_aliased is False]
+    if not unused:
+        if unknown:
+            raise NotMeasured(unknown[0].why_not or "it is not told which donated arguments were used")
+        return
+    lost = sum(a.size_bytes for a in unused)
+    seen = [f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused[:MOST_LISTED]]
+    seen += [f"and {len(unused) - MOST_LISTED} more"] if len(unused) > MOST_LISTED else []
+    seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
+    yield donation_unused.finding(
+        f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",
+        seen,
+        "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
+        "array either way where a backend frees it, and memory is not saved.",
+        where=e.def_where,
+    )

@@ -1,15 +1,13 @@
-"""Programs that send operation after operation from a line that runs again and again."""
+"""Finds programs that send operation after operation from a line that runs again and again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.rule import rule
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import seconds
 
@@ -19,35 +17,26 @@ BY_FAR = 5.0
 """So many operations for each call of a jitted function are worth a warning."""
 
 
-@dataclass(frozen=True)
-class EagerOperations:
-    id: str = "eager-operations"
-    title: str = "are operations sent one at a time?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        calls = e.program.facts["calls"]
-        if not calls["is_seen"]:
-            raise NotMeasured("calls cannot be seen in this JAX")
-        if not calls["jitted"] + calls["eager"]:
-            raise NotMeasured("no call was seen")
-        lines = [(where, n) for where, n in calls["eager_lines"] if n >= MANY and where]
-        if not lines:
-            return
-        compiled = e.watch.eager
-        seen = [f"{n} from {where}" for where, n in lines]
-        within = f"in the {seconds(calls['seen_s'])} in which calls were counted"
-        seen.append(f"{calls['eager']} operations {within}, and calls of jitted functions: {calls['jitted']}")
-        seen.append(f"programs for them: {len(compiled)}, compiled in {seconds(sum(c.total_s for c in compiled))}")
-        yield make_finding(
-            self,
-            f"sends operations one at a time: {lines[0][1]} from one line",
-            seen,
-            "Put the line into a function under jax.jit, best the same one that computes what it works on: "
-            "operations then become one program, with one call and no arrays in between.",
-            where=where_of(lines[0][0]),
-            severity="warning" if calls["eager"] >= BY_FAR * calls["jitted"] else "info",
-        )
-
-
-RULE = EagerOperations()
+@rule("eager-operations", "are operations sent one at a time?", "warning", of="program")
+def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
+    calls = e.facts["calls"]
+    if not calls["is_seen"]:
+        raise NotMeasured("calls cannot be seen in this JAX")
+    if not calls["jitted"] + calls["eager"]:
+        raise NotMeasured("no call was seen")
+    lines = [(where, n) for where, n in calls["eager_lines"] if n >= MANY and where]
+    if not lines:
+        return
+    compiled = e.watch.eager
+    seen = [f"{n} from {where}" for where, n in lines]
+    within = f"in the {seconds(calls['seen_s'])} in which calls were counted"
+    seen.append(f"{calls['eager']} operations {within}, and calls of jitted functions: {calls['jitted']}")
+    seen.append(f"programs for them: {len(compiled)}, compiled in {seconds(sum(c.total_s for c in compiled))}")
+    yield eager_operations.finding(
+        f"sends operations one at a time: {lines[0][1]} from one line",
+        seen,
+        "Put the line into a function under jax.jit, best the same one that computes what it works on: "
+        "operations then become one program, with one call and no arrays in between.",
+        where=where_of(lines[0][0]),
+        severity="warning" if calls["eager"] >= BY_FAR * calls["jitted"] else "info",
+    )

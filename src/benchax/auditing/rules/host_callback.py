@@ -1,19 +1,18 @@
-"""Callbacks from compiled code into Python."""
+"""Finds callbacks from compiled code into Python."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from benchax.artifacts.jaxpr import nested_in
-from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.probing import try_variant
+from benchax.auditing.rule import rule
 from benchax.auditing.traced import closed_jaxpr, flow, where_of
 from benchax.errors import NotMeasured
 from benchax.experiments.rewriting import Rewritten, Without
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
 
@@ -21,46 +20,40 @@ DEBUGGING = ("debug_callback", "debug_print")
 CALLBACKS = (*DEBUGGING, "pure_callback", "io_callback")
 
 
-@dataclass(frozen=True)
-class HostCallback:
-    id: str = "host-callback"
-    title: str = "does compiled code call Python?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        jaxpr = e.inspection.jaxpr
-        if jaxpr is None:
-            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
-        callbacks = [p for p in jaxpr.primitives if p.name in CALLBACKS]
-        if not callbacks:
-            return
-        result = None
-        seen = [_describe(p) for p in callbacks]
-        if all(p.name in DEBUGGING for p in callbacks):
-            # Only in the outermost level can they be left out.
-            reachable = sum(step.name in DEBUGGING for step in flow(closed_jaxpr(e)).steps)
-            if reachable == sum(p.count for p in callbacks):
-                without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(DEBUGGING)))
-                result = try_variant(e, "without them", without)
-                seen.append(result.sentence)
-            else:
-                seen.append("gain not measured: they stand in loops or branches")
+@rule("host-callback", "does compiled code call Python?", "warning")
+def host_callback(e: Evidence) -> Iterable[Finding]:
+    jaxpr = e.inspection.jaxpr
+    if jaxpr is None:
+        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    callbacks = [p for p in jaxpr.primitives if p.name in CALLBACKS]
+    if not callbacks:
+        return
+    result = None
+    seen = [_describe(p) for p in callbacks]
+    if all(p.name in DEBUGGING for p in callbacks):
+        # Only in the outermost level can they be left out.
+        reachable = sum(step.name in DEBUGGING for step in flow(closed_jaxpr(e)).steps)
+        if reachable == sum(p.count for p in callbacks):
+            without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(DEBUGGING)))
+            result = try_variant(e, "without them", without)
+            seen.append(result.sentence)
         else:
-            seen.append("gain not measured: their results are used")
-        is_conditional = not _always(closed_jaxpr(e))
-        if is_conditional:
-            seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
-        line = next((p.lines[0] for p in callbacks if p.lines), "")
-        yield make_finding(
-            self,
-            f"{sum(p.count for p in callbacks)} × Python called from compiled code",
-            seen,
-            "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
-            "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit.",
-            where=where_of(line) or e.def_where,
-            gain=result.gain if result else None,
-            severity="info" if is_conditional else None,
-        )
+            seen.append("gain not measured: they stand in loops or branches")
+    else:
+        seen.append("gain not measured: their results are used")
+    is_conditional = not _always(closed_jaxpr(e))
+    if is_conditional:
+        seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
+    line = next((p.lines[0] for p in callbacks if p.lines), "")
+    yield host_callback.finding(
+        f"{sum(p.count for p in callbacks)} × Python called from compiled code",
+        seen,
+        "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
+        "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit.",
+        where=where_of(line) or e.def_where,
+        gain=result.gain if result else None,
+        severity="info" if is_conditional else None,
+    )
 
 
 def _always(jaxpr: Any) -> int:
@@ -77,6 +70,3 @@ def _describe(p: Primitive) -> str:
     loops = f", {p.in_loops} of them in loops" if p.in_loops else ""
     at = f", at {p.lines[0]}" if p.lines else ""
     return f"{p.count} × {p.name}{loops}{at}"
-
-
-RULE = HostCallback()

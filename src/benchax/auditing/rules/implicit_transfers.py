@@ -1,20 +1,18 @@
-"""Lines that read results back to the host, or send arrays to the device, without asking for it."""
+"""Finds lines that read results back to the host, or send arrays to the device, without asking for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 
-from benchax.auditing.base import Gain, make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import Gain, rule
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.program import program_of
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.units import seconds, size
@@ -30,55 +28,52 @@ TO_HOST = (
 TO_DEVICE = "Make the array once and on the device, outside of the calls: jnp.asarray(...), or jax.device_put."
 
 
-@dataclass(frozen=True)
-class ImplicitTransfers:
-    id: str = "implicit-transfers"
-    title: str = "does data go to and fro without being asked?"
-    severity: Severity = "warning"
+@rule("implicit-transfers", "does data go to and fro without being asked?", "warning", of="both")
+def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    transfers, of_what = _observe(e)
+    if "device to host" not in transfers.sees:
+        raise NotMeasured("transfers to the host cannot be seen in this JAX")
+    is_program = isinstance(e, ProgramEvidence)
+    least = OFTEN if is_program else 1
+    read = [t for t in transfers.of("device to host") if t.count >= least]
+    for t in read[:MOST_LINES]:
+        yield _finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what)
+    if is_program:
+        return  # its NumPy arguments are another rule's: numpy-inputs
+    sent = transfers.of("host to device")
+    arrays = [t for t in sent if t.what.startswith("NumPy ") and not t.what.endswith("[]")]
+    for t in arrays[:MOST_LINES]:
+        yield _finding(t, f"sends {t.what} to the device for {t.by}", TO_DEVICE, of_what)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        transfers, of_what = self._observe(e)
-        if "device to host" not in transfers.sees:
-            raise NotMeasured("transfers to the host cannot be seen in this JAX")
-        least = OFTEN if e.is_program else 1
-        read = [t for t in transfers.of("device to host") if t.count >= least]
-        for t in read[:MOST_LINES]:
-            yield self._finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what)
-        if e.is_program:
-            return  # its NumPy arguments are another rule's: numpy-inputs
-        sent = transfers.of("host to device")
-        arrays = [t for t in sent if t.what.startswith("NumPy ") and not t.what.endswith("[]")]
-        for t in arrays[:MOST_LINES]:
-            yield self._finding(t, f"sends {t.what} to the device for {t.by}", TO_DEVICE, of_what)
 
-    def _observe(self, e: Evidence) -> tuple[Transfers, str]:
-        if e.is_program:
-            if e.program.transfers is None:
-                raise NotMeasured("transfers of the program were not watched")
-            return e.program.transfers, "while it was watched"
-        # What compiles is called so, for then constants are part of the program.
-        call = program_of(e.case).call if e.failure is None else e.fn
-        try:
-            _call_once(call, e)  # transfers while it compiles are no part of a call
-            with watch_transfers() as transfers:
-                _call_once(call, e)
-        except Exception as error:
-            raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
-        return transfers, "in one call"
+def _observe(e: Evidence | ProgramEvidence) -> tuple[Transfers, str]:
+    if isinstance(e, ProgramEvidence):
+        if e.transfers is None:
+            raise NotMeasured("transfers of the program were not watched")
+        return e.transfers, "while it was watched"
+    # What compiles is called so, for then constants are part of the program.
+    call = program_of(e.case).call if e.failure is None else e.fn
+    try:
+        _call_once(call, e)  # transfers while it compiles are no part of a call
+        with watch_transfers() as transfers:
+            _call_once(call, e)
+    except NotMeasured:  # it must not be called
+        raise
+    except Exception as error:
+        raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
+    return transfers, "in one call"
 
-    def _finding(self, t: ObservedTransfer, title: str, advice: str, of_what: str) -> Finding:
-        seen = [f"{t.count} × {of_what}, {size(t.size_bytes)} together"]
-        gain = None
-        if t.elapsed_s is not None:
-            seen.append(f"the host spent {seconds(t.elapsed_s)} in them, waiting for results included")
-            if t.direction == "device to host" and of_what == "in one call":
-                gain = Gain(f"estimated: at most {seconds(t.elapsed_s)} per call", t.elapsed_s)
-        return make_finding(self, title, seen, advice, where=where_of(t.where or ""), gain=gain)
+
+def _finding(t: ObservedTransfer, title: str, advice: str, of_what: str) -> Finding:
+    seen = [f"{t.count} × {of_what}, {size(t.size_bytes)} together"]
+    gain = None
+    if t.elapsed_s is not None:
+        seen.append(f"the host spent {seconds(t.elapsed_s)} in them, waiting for results included")
+        if t.direction == "device to host" and of_what == "in one call":
+            gain = Gain(f"estimated: at most {seconds(t.elapsed_s)} per call", t.elapsed_s)
+    return implicit_transfers.finding(title, seen, advice, where=where_of(t.where or ""), gain=gain)
 
 
 def _call_once(call: Callable[..., Any], e: Evidence) -> None:
-    args, kwargs = e.inputs.renewed()
+    args, kwargs = e.fresh_inputs()
     jax.block_until_ready(call(*args, **kwargs))
-
-
-RULE = ImplicitTransfers()

@@ -1,4 +1,4 @@
-"""A function that does more than give a result: what it does beside that happens while it is traced, and not again.
+"""Finds a function that does more than give a result: the rest happens while it is traced, and not again.
 
 The function is traced twice for this. What the second trace changes, prints, or makes different, each trace does; what
 only the first one changes is a memo that was filled, and no finding.
@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.syntax import Source, calls
 from benchax.measuring import program as programs
 from benchax.measuring.program import program_of
 from benchax.measuring.surroundings import State, changes, state_of
-from benchax.model import Severity
 from benchax.results.audit import Finding, Where
 
 TRACED_TWICE = "the function was traced twice to see this; what it changed stays changed"
@@ -40,49 +39,40 @@ class _Trace:
     after: State
 
 
-@dataclass(frozen=True)
-class ImpureFunction:
-    id: str = "impure-function"
-    title: str = "does it do anything beside giving a result?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        # Without jit a plain function does these things in each call, as its author meant.
-        severity: Severity = self.severity if e.is_jitted else "info"
-        if e.failure is not None and e.failure.stage == "trace":
-            raise NotApplicable(f"it does not trace: {e.failure.message}")
-        first, second = _trace(e), _trace(e)
-        for name, change in changes(second.before, second.after).items():
-            yield make_finding(
-                self,
-                f"changes {name!r} while it is traced, and not when it runs compiled",
-                [f"{name!r} {change} in one trace", TRACED_TWICE],
-                "Return the new value as an output and store it outside. A compiled call does not run Python: what is "
-                f"done to {name!r} happens once for each new shape, and may hold traced values.",
-                where=_where(e.source, name) or e.def_where,
-                severity=severity,
-            )
-        if second.printed:
-            yield make_finding(
-                self,
-                "prints while it is traced, and not when it runs compiled",
-                [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
-                "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other "
-                "effects. Both make each call wait for Python: measure what they cost before you leave them in.",
-                where=_print_where(e.source) or e.def_where,
-                severity=severity,
-            )
-        if (difference := _difference(first, second)) is not None:
-            yield make_finding(
-                self,
-                "gives another program each time it is traced",
-                [difference, TRACED_TWICE],
-                "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
-                "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key "
-                "of jax.random.",
-                where=e.def_where,
-                severity=self.severity,
-            )
+@rule("impure-function", "does it do anything beside giving a result?", "warning")
+def impure_function(e: Evidence) -> Iterable[Finding]:
+    # Without jit a plain function does these things in each call, as its author meant.
+    severity = None if e.is_jitted else "info"
+    if e.failure is not None and e.failure.stage == "trace":
+        raise NotApplicable(f"it does not trace: {e.failure.message}")
+    first, second = _trace(e), _trace(e)
+    for name, change in changes(second.before, second.after).items():
+        yield impure_function.finding(
+            f"changes {name!r} while it is traced, and not when it runs compiled",
+            [f"{name!r} {change} in one trace", TRACED_TWICE],
+            "Return the new value as an output and store it outside. A compiled call does not run Python: what is "
+            f"done to {name!r} happens once for each new shape, and may hold traced values.",
+            where=_where(e.source, name) or e.def_where,
+            severity=severity,
+        )
+    if second.printed:
+        yield impure_function.finding(
+            "prints while it is traced, and not when it runs compiled",
+            [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
+            "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other "
+            "effects. Both make each call wait for Python: measure what they cost before you leave them in.",
+            where=_print_where(e.source) or e.def_where,
+            severity=severity,
+        )
+    if (difference := _difference(first, second)) is not None:
+        yield impure_function.finding(
+            "gives another program each time it is traced",
+            [difference, TRACED_TWICE],
+            "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
+            "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key "
+            "of jax.random.",
+            where=e.def_where,
+        )
 
 
 def _trace(e: Evidence) -> _Trace:
@@ -137,6 +127,3 @@ def _where(source: Source | None, name: str) -> Where | None:
     ]
     lines = sorted(stored) or sorted(called) or sorted(node.lineno for node in named)
     return (source.file, lines[0]) if lines else None
-
-
-RULE = ImpureFunction()

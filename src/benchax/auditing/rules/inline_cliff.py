@@ -1,4 +1,4 @@
-"""Small programs just beyond the size up to which XLA:CPU runs them on the calling thread.
+"""Finds small programs just beyond the size up to which XLA:CPU runs them on the calling thread.
 
 With fewer than 1000 FLOP by XLA's own count a program runs where it is called; with more it is handed to a pool of
 threads, and the hand-over may take longer than the work (jaxlib 0.10.2, measured with x + 1).
@@ -7,16 +7,15 @@ threads, and the hand-over may take longer than the work (jaxlib 0.10.2, measure
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from benchax.api import run
-from benchax.auditing.base import Gain, NotApplicable, make_finding
-from benchax.auditing.evidence import SHORT, Evidence
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.live import SHORT
+from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import count, percent, seconds
 
@@ -27,45 +26,39 @@ SHARE = 0.3
 """Of the call's time that the hand-over must take."""
 
 
-@dataclass(frozen=True)
-class InlineCliff:
-    id: str = "inline-cliff"
-    title: str = "is it just too large to run on the calling thread?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        if e.platform != "cpu":
-            raise NotApplicable(f"only XLA:CPU runs small programs on the calling thread; this is {e.platform}")
-        cost = e.inspection.xla_cost
-        if cost is None:
-            raise NotMeasured(e.inspection.why_absent("xla_cost") or "XLA tells no FLOP count")
-        flops = cost.flops or 0.0  # none told is none counted, by XLA as well
-        if flops < CLIFF_FLOPS:
-            return
-        if flops > FAR_FLOPS:
-            raise NotApplicable(f"its {count(flops, 'FLOP')} take longer than any hand-over")
-        summary = e.measurement.summary()
-        if summary is None:
-            raise NotMeasured("its run time was not measured")
-        inline, handed = _plus_one(CLIFF_FLOPS - 1), _plus_one(CLIFF_FLOPS)
-        extra = handed - inline
-        share = extra / summary.median_s
-        if share > 1:
-            longer = f"the hand-over took {seconds(extra)}, more than the call itself ({seconds(summary.median_s)})"
-            raise NotMeasured(f"{longer}: the machine is too busy to tell")
-        if share < SHARE:
-            return
-        yield make_finding(
-            self,
-            f"{count(flops, 'FLOP')} are dispatched to the thread pool, about {percent(share)} of the call",
-            [
-                f"a call takes {seconds(summary.median_s)}",
-                f"x + 1 of {CLIFF_FLOPS - 1} elements takes {seconds(inline)} here, of {CLIFF_FLOPS} {seconds(handed)}",
-            ],
-            "Put more into one call: vmap over several inputs, or jit what surrounds it. Splitting it does not help.",
-            where=e.def_where,
-            gain=Gain(f"estimated: up to {seconds(extra)} per call, were it part of a larger program", extra),
-        )
+@rule("inline-cliff", "is it just too large to run on the calling thread?", "info")
+def inline_cliff(e: Evidence) -> Iterable[Finding]:
+    if e.platform != "cpu":
+        raise NotApplicable(f"only XLA:CPU runs small programs on the calling thread; this is {e.platform}")
+    cost = e.inspection.xla_cost
+    if cost is None:
+        raise NotMeasured(e.inspection.why_absent("xla_cost") or "XLA tells no FLOP count")
+    flops = cost.flops or 0.0  # none told is none counted, by XLA as well
+    if flops < CLIFF_FLOPS:
+        return
+    if flops > FAR_FLOPS:
+        raise NotApplicable(f"its {count(flops, 'FLOP')} take longer than any hand-over")
+    summary = e.measurement.summary()
+    if summary is None:
+        raise NotMeasured("its run time was not measured")
+    inline, handed = _plus_one(CLIFF_FLOPS - 1), _plus_one(CLIFF_FLOPS)
+    extra = handed - inline
+    share = extra / summary.median_s
+    if share > 1:
+        longer = f"the hand-over took {seconds(extra)}, more than the call itself ({seconds(summary.median_s)})"
+        raise NotMeasured(f"{longer}: the machine is too busy to tell")
+    if share < SHARE:
+        return
+    yield inline_cliff.finding(
+        f"{count(flops, 'FLOP')} are dispatched to the thread pool, about {percent(share)} of the call",
+        [
+            f"a call takes {seconds(summary.median_s)}",
+            f"x + 1 of {CLIFF_FLOPS - 1} elements takes {seconds(inline)} here, of {CLIFF_FLOPS} {seconds(handed)}",
+        ],
+        "Put more into one call: vmap over several inputs, or jit what surrounds it. Splitting it does not help.",
+        where=e.def_where,
+        gain=Gain(f"estimated: up to {seconds(extra)} per call, were it part of a larger program", extra),
+    )
 
 
 @cache
@@ -80,6 +73,3 @@ def _plus_one(n: int) -> float:
 
 def _add(x: Any) -> Any:
     return x + 1
-
-
-RULE = InlineCliff()

@@ -1,4 +1,4 @@
-"""Integer arrays that are converted to floats: `jnp.arange(n)` is int32, and its author may not know."""
+"""Finds integer arrays that become floats: `jnp.arange(n)` is int32, and its author may not know."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.probing import try_variant
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow, where_of
 from benchax.case import Case
 from benchax.measuring.inputs import make_inputs
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
 
@@ -24,38 +23,32 @@ PASSES = ("neg", "abs", "add", "sub", "mul", "reshape", "transpose", "broadcast_
 """What keeps an integer an integer on the way to its conversion."""
 
 
-@dataclass(frozen=True)
-class IntegerDefault:
-    id: str = "integer-default"
-    title: str = "are its floats made of integers?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        program = flow(closed_jaxpr(e))
-        facts = e.inspection.jaxpr
-        paths = [i.path for i in facts.inputs] if facts else []
-        integers = [v for v in program.inputs if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS]
-        if not integers:
-            raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
-        converted = _find_conversions(program.inputs, program.steps)
-        if not converted:
-            return
-        seen = [
-            f"{paths[i] if i < len(paths) else f'input {i}'} {program.inputs[i].spec}, "
-            f"{size(program.inputs[i].size_bytes)}, is converted to {step.makes[0].dtype}"
-            f"{f' at {step.line}' if step.line else ''}"
-            for i, step in converted.items()
-        ]
-        result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
-        yield make_finding(
-            self,
-            f"{len(converted)} of {len(program.inputs)} inputs are integers that become floats",
-            [*seen, result.sentence],
-            "If they are numbers to compute with and no indices, make them floats where they are made: "
-            "jnp.arange(n, dtype=jnp.float32). Overflow and rounding are those of integers until the conversion.",
-            where=where_of(next(iter(converted.values())).line) or e.def_where,
-            gain=result.gain,
-        )
+@rule("integer-default", "are its floats made of integers?", "info")
+def integer_default(e: Evidence) -> Iterable[Finding]:
+    program = flow(closed_jaxpr(e))
+    facts = e.inspection.jaxpr
+    paths = [i.path for i in facts.inputs] if facts else []
+    integers = [v for v in program.inputs if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS]
+    if not integers:
+        raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
+    converted = _find_conversions(program.inputs, program.steps)
+    if not converted:
+        return
+    seen = [
+        f"{paths[i] if i < len(paths) else f'input {i}'} {program.inputs[i].spec}, "
+        f"{size(program.inputs[i].size_bytes)}, is converted to {step.makes[0].dtype}"
+        f"{f' at {step.line}' if step.line else ''}"
+        for i, step in converted.items()
+    ]
+    result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
+    yield integer_default.finding(
+        f"{len(converted)} of {len(program.inputs)} inputs are integers that become floats",
+        [*seen, result.sentence],
+        "If they are numbers to compute with and no indices, make them floats where they are made: "
+        "jnp.arange(n, dtype=jnp.float32). Overflow and rounding are those of integers until the conversion.",
+        where=where_of(next(iter(converted.values())).line) or e.def_where,
+        gain=result.gain,
+    )
 
 
 def _elements(value: TracedValue) -> int:
@@ -96,6 +89,3 @@ class _Floats:
 def _as_float(leaf: Any) -> Any:
     is_large = isinstance(leaf, jax.Array) and leaf.size >= LARGE_ELEMENTS
     return leaf.astype(jnp.float32) if is_large and jnp.issubdtype(leaf.dtype, jnp.integer) else leaf
-
-
-RULE = IntegerDefault()

@@ -1,16 +1,14 @@
-"""jax.jit of a function that is made anew in each iteration of a loop, or in each call: compiled each time."""
+"""Finds `jax.jit` of a function that is made anew in each iteration or in each call: it is compiled each time."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import Gain, rule
 from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_functions, kind_of, place, tree_of
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
 from benchax.units import seconds
@@ -23,64 +21,59 @@ ADVICE = (
 )
 
 
-@dataclass(frozen=True)
-class JitInLoop:
-    id: str = "jit-in-loop"
-    title: str = "is a function jitted anew in each iteration of a loop?"
-    severity: Severity = "warning"
+@rule("jit-in-loop", "is a function jitted anew in each iteration of a loop?", "warning", of="both")
+def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    told: set[Where] = set()
+    unseen: NotMeasured | None = None
+    try:
+        for finding in _seen_running(e):
+            told |= {finding.where} if finding.where else set()
+            yield finding
+    except NotMeasured as error:  # it cannot be called; its source can be read all the same
+        unseen = error
+    yield from (finding for finding in _seen_in_source(e) if finding.where not in told)
+    if unseen is not None:
+        raise unseen
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        told: set[Where] = set()
-        unseen: NotMeasured | None = None
-        try:
-            for finding in self._seen_running(e):
-                told |= {finding.where} if finding.where else set()
-                yield finding
-        except NotMeasured as error:  # it cannot be called; its source can be read all the same
-            unseen = error
-        yield from (finding for finding in self._seen_in_source(e) if finding.where not in told)
-        if unseen is not None:
-            raise unseen
 
-    def _seen_running(self, e: Evidence) -> Iterator[Finding]:
-        by_place: dict[tuple[str, str | None], list[Compile]] = {}
-        for c in e.watch.recompiles:
-            if any(reason.kind == "new function" for reason in c.reasons):
-                by_place.setdefault((c.function, c.defined), []).append(c)
-        for (function, _), compiles in by_place.items():
-            if len(compiles) >= OFTEN:
-                lost_s = sum(c.total_s for c in compiles)
-                where, how = _made_at(place(compiles[-1].where))
-                first = f"{len(compiles) + 1} function objects called {function}, compiled one by one"
-                yield make_finding(
-                    self,
-                    f"{function} is made and jitted anew, and compiled each time",
-                    [f"{first}; all but the first took {seconds(lost_s)}, by JAX's own clock", *how],
+def _seen_running(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
+    by_place: dict[tuple[str, str | None], list[Compile]] = {}
+    for c in e.watch.recompiles:
+        if any(reason.kind == "new function" for reason in c.reasons):
+            by_place.setdefault((c.function, c.defined), []).append(c)
+    for (function, _), compiles in by_place.items():
+        if len(compiles) >= OFTEN:
+            lost_s = sum(c.total_s for c in compiles)
+            where, how = _made_at(place(compiles[-1].where))
+            first = f"{len(compiles) + 1} function objects called {function}, compiled one by one"
+            yield jit_in_loop.finding(
+                f"{function} is made and jitted anew, and compiled each time",
+                [f"{first}; all but the first took {seconds(lost_s)}, by JAX's own clock", *how],
+                ADVICE,
+                where=where,
+                gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is made once"),
+            )
+
+
+def _seen_in_source(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
+    # Inside a jitted function the loop runs while tracing, and what it jits is part of one program.
+    if isinstance(e, ProgramEvidence) or e.is_jitted or e.source is None:
+        return
+    told: set[int] = set()
+    for loop in (node for node in ast.walk(e.source.tree) if isinstance(node, Loop)):
+        for call in jits_of_new_functions(loop):
+            if call.lineno not in told:
+                told.add(call.lineno)
+                yield jit_in_loop.finding(
+                    f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
+                    [
+                        f"line {call.lineno}: {ast.unparse(call)[:100]}",
+                        "seen in the source; the calls did not show it",
+                    ],
                     ADVICE,
-                    where=where,
-                    gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is made once"),
+                    where=(e.source.file, call.lineno),
+                    severity="info",
                 )
-
-    def _seen_in_source(self, e: Evidence) -> Iterator[Finding]:
-        # Inside a jitted function the loop runs while tracing, and what it jits is part of one program.
-        if e.is_program or e.is_jitted or e.source is None:
-            return
-        told: set[int] = set()
-        for loop in (node for node in ast.walk(e.source.tree) if isinstance(node, Loop)):
-            for call in jits_of_new_functions(loop):
-                if call.lineno not in told:
-                    told.add(call.lineno)
-                    yield make_finding(
-                        self,
-                        f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
-                        [
-                            f"line {call.lineno}: {ast.unparse(call)[:100]}",
-                            "seen in the source; the calls did not show it",
-                        ],
-                        ADVICE,
-                        where=(e.source.file, call.lineno),
-                        severity="info",
-                    )
 
 
 def _made_at(called: Where | None) -> tuple[Where | None, list[str]]:
@@ -97,6 +90,3 @@ def _made_at(called: Where | None) -> tuple[Where | None, list[str]]:
         return called, [f"called at line {called[1]}"]
     inside = f"in the {kind_of(loop)} at line {loop.lineno}" if loop else "in each call of the function around it"
     return (called[0], near.lineno), [f"line {near.lineno}, {inside}: {ast.unparse(near)[:100]}"]
-
-
-RULE = JitInLoop()

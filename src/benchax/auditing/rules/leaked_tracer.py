@@ -1,20 +1,18 @@
-"""Values of a trace that outlive it: kept in a global, a closure or an object."""
+"""Finds values of a trace that outlive it: they are kept in a global, a closure or an object."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import jax
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.program import program_of
-from benchax.model import Severity
 from benchax.results.audit import Finding
 
 _HOLDER = re.compile(r"is referred to by ([^<\s]\S*)")
@@ -25,36 +23,28 @@ ADVICE = (
 )
 
 
-@dataclass(frozen=True)
-class LeakedTracer:
-    id: str = "leaked-tracer"
-    title: str = "do values of a trace outlive it?"
-    severity: Severity = "error"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        if (used := _find_use(e)) is not None:
-            yield make_finding(self, "uses a value of a trace that is over", [used], ADVICE, where=e.def_where)
-            return
-        if e.failure is not None:
-            raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
-        leak = _leak(e)
-        if leak is None:
-            return
-        values = [
-            f"a traced value {text} is still held after the trace" for text in dict.fromkeys(_TRACED.findall(leak))
-        ]
-        holders = [f"held by {name}" for name in dict.fromkeys(_HOLDER.findall(leak))]
-        yield make_finding(
-            self,
-            "keeps a traced value beyond the trace",
-            [
-                *(values[:3] or ["a traced value is still held after the trace"]),
-                *holders[:3],
-                "seen by jax.checking_leaks()",
-            ],
-            ADVICE,
-            where=e.def_where,
-        )
+@rule("leaked-tracer", "do values of a trace outlive it?", "error")
+def leaked_tracer(e: Evidence) -> Iterable[Finding]:
+    if (used := _find_use(e)) is not None:
+        yield leaked_tracer.finding("uses a value of a trace that is over", [used], ADVICE, where=e.def_where)
+        return
+    if e.failure is not None:
+        raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
+    leak = _leak(e)
+    if leak is None:
+        return
+    values = [f"a traced value {text} is still held after the trace" for text in dict.fromkeys(_TRACED.findall(leak))]
+    holders = [f"held by {name}" for name in dict.fromkeys(_HOLDER.findall(leak))]
+    yield leaked_tracer.finding(
+        "keeps a traced value beyond the trace",
+        [
+            *(values[:3] or ["a traced value is still held after the trace"]),
+            *holders[:3],
+            "seen by jax.checking_leaks()",
+        ],
+        ADVICE,
+        where=e.def_where,
+    )
 
 
 def _find_use(e: Evidence) -> str | None:
@@ -82,6 +72,3 @@ def _leak(e: Evidence) -> str | None:
             return str(error)
         raise NotMeasured(f"tracing it with jax.checking_leaks() fails: {diagnose(error, 'trace').message}") from error
     return None
-
-
-RULE = LeakedTracer()

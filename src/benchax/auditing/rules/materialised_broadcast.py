@@ -1,9 +1,8 @@
-"""Arrays that hold the same numbers many times over: inputs given so, and broadcasts that the compiler keeps."""
+"""Finds arrays that hold the same numbers many times over: inputs, and broadcasts that the compiler keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,11 +10,10 @@ import numpy as np
 
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Module, attributes, parse
-from benchax.auditing.base import Gain, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, rule
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
 
@@ -23,61 +21,56 @@ LARGE_BYTES = 1 << 20
 MOST_LISTED = 5
 
 
-@dataclass(frozen=True)
-class MaterialisedBroadcast:
-    id: str = "materialised-broadcast"
-    title: str = "does it keep copies of one array side by side?"
-    severity: Severity = "info"
+@rule("materialised-broadcast", "does it keep copies of one array side by side?", "info")
+def materialised_broadcast(e: Evidence) -> Iterable[Finding]:
+    yield from _inputs(e)
+    yield from _findings(e)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        yield from self._inputs(e)
-        yield from self._findings(e)
 
-    def _inputs(self, e: Evidence) -> Iterable[Finding]:
-        args, kwargs = e.given
-        leaves = [
-            *jax.tree_util.tree_leaves_with_path(dict(enumerate(args))),
-            *jax.tree_util.tree_leaves_with_path(dict(kwargs)),
-        ]
-        for i, (path, leaf) in enumerate(leaves):
-            if not _is_large(leaf) or not _repeats(np.asarray(leaf)):
-                continue
-            n = leaf.shape[0]
-            place = f"{'args' if i < len(jax.tree.leaves(args)) else 'kwargs'}{jax.tree_util.keystr(path)}"
-            saved = leaf.nbytes - leaf.nbytes // n
-            yield make_finding(
-                self,
-                f"{place} holds one array {n} times",
-                [f"{place} is {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)}, and all {n} rows are equal"],
-                "Give it once, and let vmap repeat it: in_axes=None for this argument; or rely on broadcasting. "
-                "If it is equal by chance, ignore this.",
-                where=e.def_where,
-                gain=Gain(f"estimated: {size(saved)}", bytes=saved),
-            )
-
-    def _findings(self, e: Evidence) -> Iterable[Finding]:
-        buffers = e.inspection.buffers
-        if buffers is None or e.inspection.hlo is None:
-            raise NotMeasured(e.inspection.why_absent("buffers") or "the compiled program cannot be read")
-        copying = _broadcasts(parse(e.inspection.hlo))
-        values = [v for b in buffers.buffers if b.kind in ("temporary", "output") for v in b.values]
-        held = [v for v in values if v.size_bytes >= LARGE_BYTES and v.name in copying]
-        if not held:
-            return
-        held.sort(key=lambda value: -value.size_bytes)
-        seen = [
-            f"{value.name} {value.spec}, {size(value.size_bytes)}{f', at {value.source}' if value.source else ''}"
-            for value in held[:MOST_LISTED]
-        ]
-        seen += [f"and {len(held) - MOST_LISTED} more"] if len(held) > MOST_LISTED else []
-        yield make_finding(
-            self,
-            f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
-            seen,
-            "What reads it cannot be fused with it: a sort, a scatter, a call of a library, an output. Give that the "
-            "smaller array where it can take one, or return the small array and broadcast where it is used.",
-            where=where_of(held[0].source) or e.def_where,
+def _inputs(e: Evidence) -> Iterable[Finding]:
+    args, kwargs = e.given
+    leaves = [
+        *jax.tree_util.tree_leaves_with_path(dict(enumerate(args))),
+        *jax.tree_util.tree_leaves_with_path(dict(kwargs)),
+    ]
+    for i, (path, leaf) in enumerate(leaves):
+        if not _is_large(leaf) or not _repeats(np.asarray(leaf)):
+            continue
+        n = leaf.shape[0]
+        place = f"{'args' if i < len(jax.tree.leaves(args)) else 'kwargs'}{jax.tree_util.keystr(path)}"
+        saved = leaf.nbytes - leaf.nbytes // n
+        yield materialised_broadcast.finding(
+            f"{place} holds one array {n} times",
+            [f"{place} is {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)}, and all {n} rows are equal"],
+            "Give it once, and let vmap repeat it: in_axes=None for this argument; or rely on broadcasting. "
+            "If it is equal by chance, ignore this.",
+            where=e.def_where,
+            gain=Gain(f"estimated: {size(saved)}", bytes=saved),
         )
+
+
+def _findings(e: Evidence) -> Iterable[Finding]:
+    buffers = e.inspection.buffers
+    if buffers is None or e.inspection.hlo is None:
+        raise NotMeasured(e.inspection.why_absent("buffers") or "the compiled program cannot be read")
+    copying = _broadcasts(parse(e.inspection.hlo))
+    values = [v for b in buffers.buffers if b.kind in ("temporary", "output") for v in b.values]
+    held = [v for v in values if v.size_bytes >= LARGE_BYTES and v.name in copying]
+    if not held:
+        return
+    held.sort(key=lambda value: -value.size_bytes)
+    seen = [
+        f"{value.name} {value.spec}, {size(value.size_bytes)}{f', at {value.source}' if value.source else ''}"
+        for value in held[:MOST_LISTED]
+    ]
+    seen += [f"and {len(held) - MOST_LISTED} more"] if len(held) > MOST_LISTED else []
+    yield materialised_broadcast.finding(
+        f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
+        seen,
+        "What reads it cannot be fused with it: a sort, a scatter, a call of a library, an output. Give that the "
+        "smaller array where it can take one, or return the small array and broadcast where it is used.",
+        where=where_of(held[0].source) or e.def_where,
+    )
 
 
 def _is_large(leaf: Any) -> bool:
@@ -108,6 +101,3 @@ def _copies_array(module: Module, instruction: Instruction) -> bool:
         parts = [i for c in inside for i in c.instructions if i.opcode not in ("parameter", "bitcast", "copy")]
         return len(parts) == 1 and _copies_array(module, parts[0])
     return instruction.opcode == "broadcast" and attributes(instruction).get("dimensions", "{}") != "{}"
-
-
-RULE = MaterialisedBroadcast()

@@ -1,25 +1,24 @@
-"""NumPy arrays given to a compiled function: they cross to the device anew in each call."""
+"""Finds NumPy arrays that are given to a compiled function: they cross to the device anew in each call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchax.auditing.base import NotApplicable, make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.probing import try_variant
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.traced import where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import make_inputs, static_arguments
 from benchax.measuring.program import program_of
-from benchax.model import Severity
 from benchax.results.audit import Finding
-from benchax.results.transfers import ObservedTransfer
+from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.specs import short_dtype
 from benchax.units import count, size
 
@@ -34,67 +33,62 @@ LARGE_BYTES = 1 << 20
 """Of a program: less than this, sent from one line in all the time that was watched, is an info."""
 
 
-@dataclass(frozen=True)
-class NumpyInputs:
-    id: str = "numpy-inputs"
-    title: str = "do its inputs come from NumPy in each call?"
-    severity: Severity = "warning"
+@rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning", of="both")
+def numpy_inputs(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    yield from _of_program(e.transfers) if isinstance(e, ProgramEvidence) else _of_function(e)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        yield from (self._of_program(e) if e.is_program else self._of_function(e))
 
-    def _of_function(self, e: Evidence) -> Iterable[Finding]:
-        args, kwargs = e.given
-        static = static_arguments(e.case, args, kwargs)
-        dynamic = {f"args[{i}]": v for i, v in enumerate(args) if i not in static}
-        dynamic |= {f"kwargs[{k!r}]": v for k, v in kwargs.items() if k not in static}
-        arrays = {path: leaf for path, leaf in _leaves(dynamic) if isinstance(leaf, np.ndarray)}
-        if not arrays:
-            if not any(isinstance(leaf, jax.Array) for _, leaf in _leaves(dynamic)):
-                raise NotApplicable("no input is an array of the caller's")
-            return
-        closed_over = e.failure is None and not e.plain_case.donate
-        result = try_variant(e, "inputs on the device", *_hold_inputs(e)) if closed_over else None
-        seen = [f"{path} is a NumPy {_spec(a)}, {size(a.nbytes)}" for path, a in list(arrays.items())[:MOST_LISTED]]
-        seen += [f"and {len(arrays) - MOST_LISTED} more"] if len(arrays) > MOST_LISTED else []
-        wide = [path for path, a in arrays.items() if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
-        seen += [f"converted to 32 bits in each call: {', '.join(wide[:MOST_LISTED])}"] if wide else []
-        seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
-        total = sum(a.nbytes for a in arrays.values())
-        is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
-        yield make_finding(
-            self,
-            f"{count(len(arrays), 'NumPy array')} of {size(total)} among its inputs",
-            seen,
-            ADVICE,
-            where=e.def_where,
-            gain=result.gain if result else None,
-            severity="info" if is_free else None,
-        )
+def _of_function(e: Evidence) -> Iterable[Finding]:
+    args, kwargs = e.given
+    static = static_arguments(e.case, args, kwargs)
+    dynamic = {f"args[{i}]": v for i, v in enumerate(args) if i not in static}
+    dynamic |= {f"kwargs[{k!r}]": v for k, v in kwargs.items() if k not in static}
+    arrays = {path: leaf for path, leaf in _leaves(dynamic) if isinstance(leaf, np.ndarray)}
+    if not arrays:
+        if not any(isinstance(leaf, jax.Array) for _, leaf in _leaves(dynamic)):
+            raise NotApplicable("no input is an array of the caller's")
+        return
+    closed_over = e.failure is None and not e.plain_case.donate
+    result = try_variant(e, "inputs on the device", *_hold_inputs(e)) if closed_over else None
+    seen = [f"{path} is a NumPy {_spec(a)}, {size(a.nbytes)}" for path, a in list(arrays.items())[:MOST_LISTED]]
+    seen += [f"and {len(arrays) - MOST_LISTED} more"] if len(arrays) > MOST_LISTED else []
+    wide = [path for path, a in arrays.items() if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
+    seen += [f"converted to 32 bits in each call: {', '.join(wide[:MOST_LISTED])}"] if wide else []
+    seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
+    total = sum(a.nbytes for a in arrays.values())
+    is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
+    yield numpy_inputs.finding(
+        f"{count(len(arrays), 'NumPy array')} of {size(total)} among its inputs",
+        seen,
+        ADVICE,
+        where=e.def_where,
+        gain=result.gain if result else None,
+        severity="info" if is_free else None,
+    )
 
-    def _of_program(self, e: Evidence) -> Iterable[Finding]:
-        transfers = e.program.transfers
-        if transfers is None or "host to device" not in transfers.sees:
-            raise NotMeasured("transfers to the device could not be seen")
-        lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}
-        for t in transfers.of("host to device"):
-            if t.what.startswith("NumPy ") and t.count >= OFTEN:
-                lines.setdefault((t.by, t.where), []).append(t)
-        for (by, where), sent in lines.items():
-            yield self._of_line(by, where, sent)
 
-    def _of_line(self, by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding:
-        total = sum(t.size_bytes for t in sent)
-        seen = [f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent[:MOST_LISTED]]
-        seen += [f"and {len(sent) - MOST_LISTED} more shapes"] if len(sent) > MOST_LISTED else []
-        return make_finding(
-            self,
-            f"{by} takes NumPy arrays in each call: {size(total)}",
-            seen,
-            ADVICE,
-            where=where_of(where or ""),
-            severity="info" if total < LARGE_BYTES else None,
-        )
+def _of_program(transfers: Transfers | None) -> Iterable[Finding]:
+    if transfers is None or "host to device" not in transfers.sees:
+        raise NotMeasured("transfers to the device could not be seen")
+    lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}
+    for t in transfers.of("host to device"):
+        if t.what.startswith("NumPy ") and t.count >= OFTEN:
+            lines.setdefault((t.by, t.where), []).append(t)
+    for (by, where), sent in lines.items():
+        yield _of_line(by, where, sent)
+
+
+def _of_line(by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding:
+    total = sum(t.size_bytes for t in sent)
+    seen = [f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent[:MOST_LISTED]]
+    seen += [f"and {len(sent) - MOST_LISTED} more shapes"] if len(sent) > MOST_LISTED else []
+    return numpy_inputs.finding(
+        f"{by} takes NumPy arrays in each call: {size(total)}",
+        seen,
+        ADVICE,
+        where=where_of(where or ""),
+        severity="info" if total < LARGE_BYTES else None,
+    )
 
 
 def _leaves(tree: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -144,6 +138,3 @@ class _Held:
 
 def _as_given(given: Any, placed: Any) -> Any:
     return given if isinstance(given, np.ndarray) else placed
-
-
-RULE = NumpyInputs()

@@ -1,19 +1,17 @@
-"""Outputs so large that each call gets new pages for them from the system, and pays for each page (CPU)."""
+"""Finds outputs so large that each call gets new pages from the system, and pays for each page (CPU)."""
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable
-from dataclasses import dataclass
 from time import perf_counter
 
 import jax
 
-from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.errors import NotMeasured
 from benchax.measuring.program import program_of
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import count, percent, seconds, size
 
@@ -29,41 +27,35 @@ SHARE = 0.5
 """Of the pages of the outputs that must have been faulted in."""
 
 
-@dataclass(frozen=True)
-class PageFaultingOutput:
-    id: str = "page-faulting-output"
-    title: str = "do its outputs need new pages in each call?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        if e.platform != "cpu":
-            raise NotApplicable(f"memory of {e.platform} comes from a pool that JAX keeps")
-        memory = e.inspection.memory
-        if memory is None or memory.output_bytes is None:
-            raise NotMeasured("the compiler does not tell the size of the outputs")
-        fresh = memory.output_bytes - (memory.alias_bytes or 0) + (memory.temp_bytes or 0)
-        if fresh < LARGE_BYTES:
-            return
-        faults = _faults_per_call(e)
-        expected = fresh / mmap.PAGESIZE
-        if faults < SHARE * expected:
-            return
-        touching = _touching_s(fresh)
-        run = e.measurement.summary()
-        whole = "" if run is None else f", of {seconds(run.median_s)} that a call takes"
-        yield make_finding(
-            self,
-            f"{size(fresh)} of outputs and temporaries are new pages in each call",
-            [
-                f"{count(faults)} page faults per call; {size(fresh)} are {count(expected)} pages",
-                f"touching as many new pages takes {seconds(touching)} here{whole}",
-                f"that is {percent(min(1.0, faults / expected))} of its pages",
-            ],
-            "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible), or "
-            "return less: a sum, a slice, a narrower dtype.",
-            where=e.def_where,
-            gain=Gain(f"estimated: up to {seconds(touching)} per call", touching),
-        )
+@rule("page-faulting-output", "do its outputs need new pages in each call?", "info")
+def page_faulting_output(e: Evidence) -> Iterable[Finding]:
+    if e.platform != "cpu":
+        raise NotApplicable(f"memory of {e.platform} comes from a pool that JAX keeps")
+    memory = e.inspection.memory
+    if memory is None or memory.output_bytes is None:
+        raise NotMeasured("the compiler does not tell the size of the outputs")
+    fresh = memory.output_bytes - (memory.alias_bytes or 0) + (memory.temp_bytes or 0)
+    if fresh < LARGE_BYTES:
+        return
+    faults = _faults_per_call(e)
+    expected = fresh / mmap.PAGESIZE
+    if faults < SHARE * expected:
+        return
+    touching = _touching_s(fresh)
+    run = e.measurement.summary()
+    whole = "" if run is None else f", of {seconds(run.median_s)} that a call takes"
+    yield page_faulting_output.finding(
+        f"{size(fresh)} of outputs and temporaries are new pages in each call",
+        [
+            f"{count(faults)} page faults per call; {size(fresh)} are {count(expected)} pages",
+            f"touching as many new pages takes {seconds(touching)} here{whole}",
+            f"that is {percent(min(1.0, faults / expected))} of its pages",
+        ],
+        "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible), or "
+        "return less: a sum, a slice, a narrower dtype.",
+        where=e.def_where,
+        gain=Gain(f"estimated: up to {seconds(touching)} per call", touching),
+    )
 
 
 def _faults_per_call(e: Evidence) -> float:
@@ -71,7 +63,7 @@ def _faults_per_call(e: Evidence) -> float:
     if resource is None:
         raise NotMeasured("this system does not tell page faults")
     call = program_of(e.case).call
-    calls = [e.inputs.renewed() for _ in range(CALLS + 1)]
+    calls = [e.fresh_inputs() for _ in range(CALLS + 1)]
     before = 0
     for i, (args, kwargs) in enumerate(calls):
         if i == 1:  # the first one compiled
@@ -89,6 +81,3 @@ def _touching_s(size_bytes: int) -> float:
             pages[:: mmap.PAGESIZE] = bytes(-(-size_bytes // mmap.PAGESIZE))
             best = min(best, perf_counter() - begun)
     return best
-
-
-RULE = PageFaultingOutput()

@@ -1,4 +1,4 @@
-"""Functions that nobody has profiled since they were written, and what a profile would show."""
+"""Finds functions that nobody has profiled since they were written, and says what a profile would show."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import math
 import mmap
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from benchax.auditing.base import NotApplicable, make_finding, median_s
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import NotApplicable, median_s, rule
 from benchax.auditing.syntax import code_of
 from benchax.errors import NotMeasured
 from benchax.measuring.program import program_of
-from benchax.model import Severity
 from benchax.profiling.profile import LEAST_S, profile
 from benchax.results.audit import Finding
 from benchax.results.profile import Profile
@@ -27,33 +25,27 @@ MOST_RUNS, DONATING_RUNS = 100, 5  # each run of those that donate needs a copy 
 LONG_S = 10.0  # what takes longer to build and call twice is not profiled in passing
 
 
-@dataclass(frozen=True)
-class ProfileMissing:
-    id: str = "profile-missing"
-    title: str = "was it profiled since it was written?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        if e.is_program:
-            raise NotApplicable("a program is audited, whose own use of jax.profiler is not seen")
-        folders = list(islice(_folders(Path.cwd()), MOST_FOLDERS))
-        if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):
-            return
-        p, runs = _take_profile(e)
-        hottest = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops[:3]]
-        yield make_finding(
-            self,
-            f"no profile of it was recorded since its file was changed; the hottest operation is {hottest[0]}",
-            [
-                f"folders searched, {DEPTH} levels down from the working one: {len(folders)}, at most {MOST_FOLDERS}",
-                f"{runs} calls were profiled just now, compiled; shares of their operations: {'; '.join(hottest)}",
-                *(f"{d.name} was busy for {seconds(d.busy_s)} and idle for {seconds(d.idle_s)}" for d in p.devices),
-                *(r.message for r in p.remarks if r.severity == "error"),
-            ],
-            "Look at one before changing anything: `benchax profile` takes what `benchax audit` was given, shows all "
-            "operations, and keeps the trace in .benchmarks/profiles.",
-            where=e.def_where,
-        )
+@rule("profile-missing", "was it profiled since it was written?", "info", of="both")
+def profile_missing(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    if isinstance(e, ProgramEvidence):
+        raise NotApplicable("a program is audited, whose own use of jax.profiler is not seen")
+    folders = list(islice(_folders(Path.cwd()), MOST_FOLDERS))
+    if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):
+        return
+    p, runs = _take_profile(e)
+    hottest = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops[:3]]
+    yield profile_missing.finding(
+        f"no profile of it was recorded since its file was changed; the hottest operation is {hottest[0]}",
+        [
+            f"folders searched, {DEPTH} levels down from the working one: {len(folders)}, at most {MOST_FOLDERS}",
+            f"{runs} calls were profiled just now, compiled; shares of their operations: {'; '.join(hottest)}",
+            *(f"{d.name} was busy for {seconds(d.busy_s)} and idle for {seconds(d.idle_s)}" for d in p.devices),
+            *(r.message for r in p.remarks if r.severity == "error"),
+        ],
+        "Look at one before changing anything: `benchax profile` takes what `benchax audit` was given, shows all "
+        "operations, and keeps the trace in .benchmarks/profiles.",
+        where=e.def_where,
+    )
 
 
 def _folders(top: Path) -> Iterator[Path]:
@@ -88,13 +80,10 @@ def _take_profile(e: Evidence) -> tuple[Profile, int]:
         raise NotMeasured(f"building and calling it takes {seconds(needed_s)}, too long to profile it in passing")
     program, donates = program_of(e.case), donation is None or bool(donation.arguments)
     runs = min(DONATING_RUNS if donates else MOST_RUNS, math.ceil(LEAST_S / one_s))
-    inputs = [e.inputs.renewed() if donates else (e.inputs.args, e.inputs.kwargs) for _ in range(runs + 1)]
+    inputs = [e.fresh_inputs() if donates else (e.inputs.args, e.inputs.kwargs) for _ in range(runs + 1)]
     calls = (partial(program.call, *args, **kwargs) for args, kwargs in inputs)  # the first one compiles
     e.tell("profiling it")
     p = profile(lambda: next(calls)(), runs=runs)
     if not p.ops:
         raise NotMeasured("; ".join(remark.message for remark in p.remarks) or "the trace holds no operation")
     return p, runs
-
-
-RULE = ProfileMissing()

@@ -1,49 +1,38 @@
-"""A Python loop over the parts of an array, each iteration for itself: one jax.vmap would do them all at once."""
+"""Finds a Python loop over the parts of an array, each iteration for itself: one `jax.vmap` would do them all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import rule
 from benchax.auditing.unrolled import loops_of
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 
 FEW = 4
 """Turns; below that a loop costs little."""
 
 
-@dataclass(frozen=True)
-class PythonLoopVmap:
-    id: str = "python-loop-vmap"
-    title: str = "does a Python loop do what vmap could?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
-        if total is None:
-            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
-        for loop in loops_of(e):
-            slices = loop.slices
-            if slices is None or loop.turns < FEW or not loop.is_batch:
-                continue
-            axes = "" if slices.axis == 0 else f", in_axes={slices.axis}"
-            yield make_finding(
-                self,
-                f"the {loop.kind} takes an array apart and does the same with each of {loop.turns} parts",
-                [
-                    f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
-                    f"{loop.size} of the program's {total} operations are {loop.turns} copies of its body",
-                    "no iteration needs another's result, sums apart",
-                ],
-                f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "
-                "program is then as long as one iteration, and the device sees the whole batch. Sum afterwards what "
-                "the loop summed up.",
-                where=loop.where,
-            )
-
-
-RULE = PythonLoopVmap()
+@rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning")
+def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
+    total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
+    if total is None:
+        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    for loop in loops_of(e):
+        slices = loop.slices
+        if slices is None or loop.turns < FEW or not loop.is_batch:
+            continue
+        axes = "" if slices.axis == 0 else f", in_axes={slices.axis}"
+        yield python_loop_vmap.finding(
+            f"the {loop.kind} takes an array apart and does the same with each of {loop.turns} parts",
+            [
+                f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
+                f"{loop.size} of the program's {total} operations are {loop.turns} copies of its body",
+                "no iteration needs another's result, sums apart",
+            ],
+            f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "
+            "program is then as long as one iteration, and the device sees the whole batch. Sum afterwards what "
+            "the loop summed up.",
+            where=loop.where,
+        )

@@ -1,14 +1,12 @@
-"""A function that is compiled again and again."""
+"""Finds a function that is compiled again and again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import Gain, rule
 from benchax.auditing.syntax import place
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.watch import Compile
 from benchax.units import percent, seconds
@@ -24,41 +22,35 @@ OTHERS = frozenset({"new function", "static"})
 """Reasons that jit-in-loop and static-churn tell of."""
 
 
-@dataclass(frozen=True)
-class RecompileHotSpot:
-    id: str = "recompile-hot-spot"
-    title: str = "is a function compiled again and again?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        wall_s = e.watch.wall_s if e.is_program else None
-        by_function: dict[tuple[str, str | None], list[Compile]] = {}
-        for c in e.watch.recompiles:
-            if not {reason.kind for reason in c.reasons} <= OTHERS:
-                by_function.setdefault((c.function, c.defined), []).append(c)
-        for (function, defined), compiles in by_function.items():
-            lost_s = sum(c.total_s for c in compiles)
-            is_long = wall_s is not None and lost_s >= max(LONG_S, LARGE_SHARE * wall_s)
-            if len(compiles) >= (OFTEN if e.is_program else EACH_CALL) or is_long:
-                yield self._finding(function, defined, compiles, wall_s)
-
-    def _finding(self, function: str, defined: str | None, compiles: list[Compile], wall_s: float | None) -> Finding:
+@rule("recompile-hot-spot", "is a function compiled again and again?", "warning", of="both")
+def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    is_program = isinstance(e, ProgramEvidence)
+    wall_s = e.watch.wall_s if is_program else None
+    by_function: dict[tuple[str, str | None], list[Compile]] = {}
+    for c in e.watch.recompiles:
+        if not {reason.kind for reason in c.reasons} <= OTHERS:
+            by_function.setdefault((c.function, c.defined), []).append(c)
+    for (function, defined), compiles in by_function.items():
         lost_s = sum(c.total_s for c in compiles)
-        of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
-        seen = [
-            f"{len(compiles)} recompile{'s' * (len(compiles) > 1)} took {seconds(lost_s)}{of_run}, by JAX's own clock"
-        ]
-        seen += [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles[:SHOWN]]
-        seen += [f"and {len(compiles) - SHOWN} more"] if len(compiles) > SHOWN else []
-        kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
-        return make_finding(
-            self,
-            f"{function} was compiled again {len(compiles)} time{'s' * (len(compiles) > 1)}",
-            seen,
-            " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
-            where=place(defined) or place(compiles[0].where),
-            gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
-        )
+        is_long = wall_s is not None and lost_s >= max(LONG_S, LARGE_SHARE * wall_s)
+        if len(compiles) >= (OFTEN if is_program else EACH_CALL) or is_long:
+            yield _finding(function, defined, compiles, wall_s)
+
+
+def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s: float | None) -> Finding:
+    lost_s = sum(c.total_s for c in compiles)
+    of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
+    seen = [f"{len(compiles)} recompile{'s' * (len(compiles) > 1)} took {seconds(lost_s)}{of_run}, by JAX's own clock"]
+    seen += [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles[:SHOWN]]
+    seen += [f"and {len(compiles) - SHOWN} more"] if len(compiles) > SHOWN else []
+    kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
+    return recompile_hot_spot.finding(
+        f"{function} was compiled again {len(compiles)} time{'s' * (len(compiles) > 1)}",
+        seen,
+        " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
+        where=place(defined) or place(compiles[0].where),
+        gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
+    )
 
 
 ADVICE = {
@@ -77,5 +69,3 @@ ADVICE = {
 }
 """By the kind of the reason."""
 OTHERWISE = "Look at the reasons: what differs between two calls is to be made the same."
-
-RULE = RecompileHotSpot()

@@ -1,15 +1,13 @@
-"""Values that the forward pass keeps for the backward pass."""
+"""Finds values that the forward pass keeps for the backward pass, where they take most of the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
 
@@ -19,39 +17,33 @@ SHARE = 0.5
 """Of the memory that the program needs beside its arguments."""
 
 
-@dataclass(frozen=True)
-class ResidualsDominate:
-    id: str = "residuals-dominate"
-    title: str = "is most of its memory kept for the backward pass?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        steps = flow(closed_jaxpr(e)).steps
-        if not any("transpose(" in step.scope for step in steps):
-            raise NotApplicable("it takes no gradient in reverse mode, as far as JAX tells (0.6 does not)")
-        memory = e.inspection.memory
-        temp = memory.temp_bytes if memory else None
-        if temp is None:
-            raise NotMeasured(e.inspection.why_absent("memory") or "the compiler does not tell its temporaries")
-        kept = residuals(steps)
-        total = sum(value.size_bytes for value, _ in kept)
-        # Of what is traced, XLA makes some again instead of keeping it: then the plan has no room for it.
-        if total < LARGE_BYTES or temp < SHARE * total:
-            return
-        seen = [f"{v.spec}, {size(v.size_bytes)}, of {step.name}{_at(step)}" for v, step in kept[:MOST_LISTED]]
-        seen += [f"and {len(kept) - MOST_LISTED} more"] if len(kept) > MOST_LISTED else []
-        seen.append(f"as traced, {size(total)} are kept from the forward to the backward pass")
-        seen.append(f"the compiled program has {size(temp)} of temporaries; it may keep less and compute some again")
-        most = min(total, temp)
-        yield make_finding(
-            self,
-            f"{size(total)} of residuals in {size(temp)} of temporaries",
-            seen,
-            "jax.checkpoint around the layers keeps their inputs alone and computes the rest again. That costs time, "
-            "and XLA may make no less memory of it: benchax try with the variant remat measures both.",
-            where=e.def_where,
-            gain=Gain(f"estimated: at most {size(most)}", bytes=most),
-        )
+@rule("residuals-dominate", "is most of its memory kept for the backward pass?", "info")
+def residuals_dominate(e: Evidence) -> Iterable[Finding]:
+    steps = flow(closed_jaxpr(e)).steps
+    if not any("transpose(" in step.scope for step in steps):
+        raise NotApplicable("it takes no gradient in reverse mode, as far as JAX tells (0.6 does not)")
+    memory = e.inspection.memory
+    temp = memory.temp_bytes if memory else None
+    if temp is None:
+        raise NotMeasured(e.inspection.why_absent("memory") or "the compiler does not tell its temporaries")
+    kept = residuals(steps)
+    total = sum(value.size_bytes for value, _ in kept)
+    # Of what is traced, XLA makes some again instead of keeping it: then the plan has no room for it.
+    if total < LARGE_BYTES or temp < SHARE * total:
+        return
+    seen = [f"{v.spec}, {size(v.size_bytes)}, of {step.name}{_at(step)}" for v, step in kept[:MOST_LISTED]]
+    seen += [f"and {len(kept) - MOST_LISTED} more"] if len(kept) > MOST_LISTED else []
+    seen.append(f"as traced, {size(total)} are kept from the forward to the backward pass")
+    seen.append(f"the compiled program has {size(temp)} of temporaries; it may keep less and compute some again")
+    most = min(total, temp)
+    yield residuals_dominate.finding(
+        f"{size(total)} of residuals in {size(temp)} of temporaries",
+        seen,
+        "jax.checkpoint around the layers keeps their inputs alone and computes the rest again. That costs time, "
+        "and XLA may make no less memory of it: benchax try with the variant remat measures both.",
+        where=e.def_where,
+        gain=Gain(f"estimated: at most {size(most)}", bytes=most),
+    )
 
 
 def residuals(steps: tuple[TracedEquation, ...]) -> list[tuple[TracedValue, TracedEquation]]:
@@ -64,6 +56,3 @@ def residuals(steps: tuple[TracedEquation, ...]) -> list[tuple[TracedValue, Trac
 
 def _at(step: TracedEquation) -> str:
     return f" at {step.line}" if step.line else ""
-
-
-RULE = ResidualsDominate()

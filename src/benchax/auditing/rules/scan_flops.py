@@ -1,14 +1,12 @@
-"""Loops, whose bodies XLA's own cost analysis counts once."""
+"""Finds loops, whose bodies XLA's own cost analysis counts once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, rule
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.inspection import Counts
 from benchax.units import count, number
@@ -16,32 +14,26 @@ from benchax.units import count, number
 LEAST_RATIO = 1.1
 
 
-@dataclass(frozen=True)
-class ScanFlops:
-    id: str = "scan-flops"
-    title: str = "does XLA's FLOP count leave out iterations of loops?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        counts, cost = e.inspection.counts, e.inspection.xla_cost
-        if counts is None or cost is None:
-            raise NotMeasured(e.inspection.why_absent("counts") or "XLA tells no FLOP count")
-        if not counts.loops:
-            raise NotApplicable("the compiled program has no loop")
-        if counts.flops is None or not cost.flops:
-            raise NotMeasured("there is no FLOP count to compare with")
-        if counts.flops < LEAST_RATIO * cost.flops:
-            return
-        unknown = [loop for loop in counts.loops if loop.trips is None]
-        least = "at least " if unknown or not counts.is_exact else ""
-        yield make_finding(
-            self,
-            f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
-            [*_loops(counts), f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says"],
-            "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
-            "compiled.cost_analysis(), which counts the body of a loop once.",
-            where=e.def_where,
-        )
+@rule("scan-flops", "does XLA's FLOP count leave out iterations of loops?", "info")
+def scan_flops(e: Evidence) -> Iterable[Finding]:
+    counts, cost = e.inspection.counts, e.inspection.xla_cost
+    if counts is None or cost is None:
+        raise NotMeasured(e.inspection.why_absent("counts") or "XLA tells no FLOP count")
+    if not counts.loops:
+        raise NotApplicable("the compiled program has no loop")
+    if counts.flops is None or not cost.flops:
+        raise NotMeasured("there is no FLOP count to compare with")
+    if counts.flops < LEAST_RATIO * cost.flops:
+        return
+    unknown = [loop for loop in counts.loops if loop.trips is None]
+    least = "at least " if unknown or not counts.is_exact else ""
+    yield scan_flops.finding(
+        f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
+        [*_loops(counts), f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says"],
+        "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
+        "compiled.cost_analysis(), which counts the body of a loop once.",
+        where=e.def_where,
+    )
 
 
 def _loops(counts: Counts) -> Iterable[str]:
@@ -50,6 +42,3 @@ def _loops(counts: Counts) -> Iterable[str]:
         yield f"{loop.name}: {trips} iterations{f' ({loop.op_name})' if loop.op_name else ''}"
     if len(counts.loops) > 5:
         yield f"and {len(counts.loops) - 5} more loops"
-
-
-RULE = ScanFlops()

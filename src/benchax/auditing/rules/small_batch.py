@@ -1,4 +1,4 @@
-"""Batches so small that a batch of twice the size takes hardly longer."""
+"""Finds batches so small that a batch of twice the size takes hardly longer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.model import Comparison, Severity
+from benchax.model import Comparison
 from benchax.results.audit import Finding
 from benchax.units import number, percent, seconds
 
@@ -26,36 +26,30 @@ LITTLE = 1.4
 """Twice the work in less than this times the time."""
 
 
-@dataclass(frozen=True)
-class SmallBatch:
-    id: str = "small-batch"
-    title: str = "is the batch too small to use the machine?"
-    severity: Severity = "info"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        if e.failure is not None:
-            raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
-        case = replace(e.plain_case, donate=())
-        n, batched = _batch(case, e.inputs)
-        summary = e.measurement.summary()
-        if summary is None:
-            raise NotMeasured("its run time was not measured")
-        if summary.median_s < SHORT_S:
-            raise NotApplicable(f"a call takes {seconds(summary.median_s)}, most of which does not depend on the batch")
-        if summary.median_s > LONG_S:
-            return
-        doubled = replace(case, inputs=_Twice(case, e.seed, batched))
-        c = e.compare(f"batch {2 * n}", doubled, case)
-        if c.verdict == "unclear" or c.ratio is None or (c.high or c.ratio) > LITTLE:
-            return
-        yield make_finding(
-            self,
-            f"a batch of {2 * n} takes {number(c.ratio)} times as long as one of {n}",
-            [_describe(n, c), f"{percent(1 - c.ratio / 2)} less time for each element of the batch"],
-            "Put more into one call, if the elements need not be answered one by one.",
-            where=e.def_where,
-            gain=_gain(n, c),
-        )
+@rule("small-batch", "is the batch too small to use the machine?", "info")
+def small_batch(e: Evidence) -> Iterable[Finding]:
+    if e.failure is not None:
+        raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
+    case = replace(e.plain_case, donate=())
+    n, batched = _batch(case, e.inputs)
+    summary = e.measurement.summary()
+    if summary is None:
+        raise NotMeasured("its run time was not measured")
+    if summary.median_s < SHORT_S:
+        raise NotApplicable(f"a call takes {seconds(summary.median_s)}, most of which does not depend on the batch")
+    if summary.median_s > LONG_S:
+        return
+    doubled = replace(case, inputs=_Twice(case, e.seed, batched))
+    c = e.compare(f"batch {2 * n}", doubled, case)
+    if c.verdict == "unclear" or c.ratio is None or (c.high or c.ratio) > LITTLE:
+        return
+    yield small_batch.finding(
+        f"a batch of {2 * n} takes {number(c.ratio)} times as long as one of {n}",
+        [_describe(n, c), f"{percent(1 - c.ratio / 2)} less time for each element of the batch"],
+        "Put more into one call, if the elements need not be answered one by one.",
+        where=e.def_where,
+        gain=_gain(n, c),
+    )
 
 
 def _gain(n: int, c: Comparison) -> Gain | None:
@@ -129,6 +123,3 @@ class _Twice:
 
     def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return _twice(make_inputs(self.case, self.seed), self.chosen)
-
-
-RULE = SmallBatch()

@@ -1,15 +1,13 @@
-"""A static argument that takes many values: each is a program of its own."""
+"""Finds a static argument that takes many values: each is a program of its own."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, make_finding
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import Gain, rule
 from benchax.auditing.syntax import place
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.watch import Compile
 from benchax.units import seconds
@@ -21,39 +19,32 @@ _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 _NO_EQUALITY = "has no __eq__"
 
 
-@dataclass(frozen=True)
-class StaticChurn:
-    id: str = "static-churn"
-    title: str = "does a static argument take many values?"
-    severity: Severity = "warning"
+@rule("static-churn", "does a static argument take many values?", "warning", of="both")
+def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    by_argument: dict[tuple[str, str | None, str], list[tuple[Compile, str]]] = {}
+    for c in e.watch.recompiles:
+        for reason in c.reasons:
+            if reason.kind == "static" and (named := _NAMED.match(reason.text)):
+                by_argument.setdefault((c.function, c.defined, named[1]), []).append((c, reason.text))
+    for (function, defined, argument), recompiles in by_argument.items():
+        if len(recompiles) + 1 >= MANY:
+            yield _finding(function, defined, argument, recompiles)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        by_argument: dict[tuple[str, str | None, str], list[tuple[Compile, str]]] = {}
-        for c in e.watch.recompiles:
-            for reason in c.reasons:
-                if reason.kind == "static" and (named := _NAMED.match(reason.text)):
-                    by_argument.setdefault((c.function, c.defined, named[1]), []).append((c, reason.text))
-        for (function, defined, argument), recompiles in by_argument.items():
-            if len(recompiles) + 1 >= MANY:
-                yield self._finding(function, defined, argument, recompiles)
 
-    def _finding(
-        self, function: str, defined: str | None, argument: str, recompiles: list[tuple[Compile, str]]
-    ) -> Finding:
-        lost_s = sum(c.total_s for c, _ in recompiles)
-        is_same = any(_NO_EQUALITY in text for _, text in recompiles)
-        values = len(recompiles) + 1
-        seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
-        seen += [f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles[:SHOWN]]
-        seen += [f"and {len(recompiles) - SHOWN} more"] if len(recompiles) > SHOWN else []
-        return make_finding(
-            self,
-            f"static argument {argument} of {function} took {values} values",
-            seen,
-            _EQUALITY if is_same else _AS_ARRAY.format(argument=argument),
-            where=place(defined) or place(recompiles[0][0].where),
-            gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
-        )
+def _finding(function: str, defined: str | None, argument: str, recompiles: list[tuple[Compile, str]]) -> Finding:
+    lost_s = sum(c.total_s for c, _ in recompiles)
+    is_same = any(_NO_EQUALITY in text for _, text in recompiles)
+    values = len(recompiles) + 1
+    seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
+    seen += [f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles[:SHOWN]]
+    seen += [f"and {len(recompiles) - SHOWN} more"] if len(recompiles) > SHOWN else []
+    return static_churn.finding(
+        f"static argument {argument} of {function} took {values} values",
+        seen,
+        _EQUALITY if is_same else _AS_ARRAY.format(argument=argument),
+        where=place(defined) or place(recompiles[0][0].where),
+        gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
+    )
 
 
 _AS_ARRAY = (
@@ -64,5 +55,3 @@ _EQUALITY = (
     "Give the class of the argument __eq__ and __hash__, or make it a frozen dataclass: then equal values share one "
     "program."
 )
-
-RULE = StaticChurn()

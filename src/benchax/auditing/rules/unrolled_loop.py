@@ -1,15 +1,13 @@
-"""A Python loop whose iterations all stand in the program one behind the other, so that each is compiled."""
+"""Finds a Python loop whose iterations stand in the program one behind the other, so that each is compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import Gain, NotApplicable, make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import percent, seconds
 
@@ -20,38 +18,33 @@ LARGE_SHARE = 0.5
 """Of the operations of the program."""
 
 
-@dataclass(frozen=True)
-class UnrolledLoop:
-    id: str = "unrolled-loop"
-    title: str = "is a Python loop written out iteration by iteration?"
-    severity: Severity = "warning"
+@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning")
+def unrolled_loop(e: Evidence) -> Iterable[Finding]:
+    total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
+    if total is None:
+        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    for loop in loops_of(e):
+        is_large = loop.turns >= MANY_TURNS and loop.size >= max(LARGE, LARGE_SHARE * total)
+        if is_large and loop.is_uniform and not loop.is_batch:
+            yield _finding(e, loop, total)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
-        if total is None:
-            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
-        for loop in loops_of(e):
-            is_large = loop.turns >= MANY_TURNS and loop.size >= max(LARGE, LARGE_SHARE * total)
-            if is_large and loop.is_uniform and not loop.is_batch:
-                yield self._finding(e, loop, total)
 
-    def _finding(self, e: Evidence, loop: Unrolled, total: int) -> Finding:
-        build_s = _build_s(e)
-        share = loop.size / total
-        part = f"{loop.size} of the program's {total} operations ({percent(share)})"
-        seen = [f"its body was traced {loop.turns} times: {part}"]
-        if build_s is not None:
-            seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")
-        return make_finding(
-            self,
-            f"the {loop.kind} is unrolled {loop.turns} times",
-            seen,
-            "Use jax.lax.fori_loop, or jax.lax.scan where each iteration has its own data (stack the layers' "
-            "parameters along a new first axis). The program is then as long as one iteration. An unrolled loop may "
-            "run faster: scan has unroll= to write out a few iterations; compare both before you decide.",
-            where=loop.where,
-            gain=_shorter(build_s, share, loop.turns),
-        )
+def _finding(e: Evidence, loop: Unrolled, total: int) -> Finding:
+    build_s = _build_s(e)
+    share = loop.size / total
+    part = f"{loop.size} of the program's {total} operations ({percent(share)})"
+    seen = [f"its body was traced {loop.turns} times: {part}"]
+    if build_s is not None:
+        seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")
+    return unrolled_loop.finding(
+        f"the {loop.kind} is unrolled {loop.turns} times",
+        seen,
+        "Use jax.lax.fori_loop, or jax.lax.scan where each iteration has its own data (stack the layers' "
+        "parameters along a new first axis). The program is then as long as one iteration. An unrolled loop may "
+        "run faster: scan has unroll= to write out a few iterations; compare both before you decide.",
+        where=loop.where,
+        gain=_shorter(build_s, share, loop.turns),
+    )
 
 
 def _shorter(build_s: float | None, share: float, turns: int) -> Gain | None:
@@ -67,6 +60,3 @@ def _build_s(e: Evidence) -> float | None:
         return e.measurement.stages.build_s
     except (NotMeasured, NotApplicable):  # the loop is there all the same
         return None
-
-
-RULE = UnrolledLoop()

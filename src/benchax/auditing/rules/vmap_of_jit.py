@@ -1,4 +1,4 @@
-"""vmap(jit(f)), not jitted as a whole: Python does the mapping anew in each call. jit(vmap(f)) is one program."""
+"""Finds vmap(jit(f)), which Python maps anew in each call where it is not jitted as a whole, as jit(vmap(f)) is."""
 
 from __future__ import annotations
 
@@ -6,47 +6,39 @@ import ast
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
-from benchax.auditing.base import NotApplicable, make_finding, measured_gain, median_s
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, measured_gain, median_s, rule
 from benchax.auditing.rules.not_jitted import WORTH_ASKING
 from benchax.auditing.syntax import callee_name, calls
-from benchax.model import Severity
 from benchax.results.audit import Finding, Where
 
 
-@dataclass(frozen=True)
-class VmapOfJit:
-    id: str = "vmap-of-jit"
-    title: str = "is vmap outside of jit?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        if e.is_jitted:
-            raise NotApplicable("it is jitted as a whole")
-        where = _mapped_jit(e)
-        if where is None:
-            return
-        eager_s, jitted_s = median_s(e.eager), median_s(e.measurement)
-        if eager_s < WORTH_ASKING * jitted_s:
-            return
-        # Word for word the comparison of not-jitted, so that it need not be made twice.
-        gain = measured_gain(e.compare("jax.jit", e.case, e.eager_case))
-        if gain is None:
-            return
-        yield make_finding(
-            self,
-            "maps a jitted function with vmap, and is not jitted itself",
-            [
-                "vmap is a transformation in Python: outside of jit, it is done again in each call",
-                "compared as it stands with jit around all of it, in pairs, in fresh processes",
-            ],
-            "Write jax.jit(jax.vmap(f)) in place of jax.vmap(jax.jit(f)).",
-            where=where,
-            gain=gain,
-        )
+@rule("vmap-of-jit", "is vmap outside of jit?", "warning")
+def vmap_of_jit(e: Evidence) -> Iterable[Finding]:
+    if e.is_jitted:
+        raise NotApplicable("it is jitted as a whole")
+    where = _mapped_jit(e)
+    if where is None:
+        return
+    eager_s, jitted_s = median_s(e.eager), median_s(e.measurement)
+    if eager_s < WORTH_ASKING * jitted_s:
+        return
+    # Word for word the comparison of not-jitted, so that it need not be made twice.
+    gain = measured_gain(e.compare("jax.jit", e.case, e.eager_case))
+    if gain is None:
+        return
+    yield vmap_of_jit.finding(
+        "maps a jitted function with vmap, and is not jitted itself",
+        [
+            "vmap is a transformation in Python: outside of jit, it is done again in each call",
+            "compared as it stands with jit around all of it, in pairs, in fresh processes",
+        ],
+        "Write jax.jit(jax.vmap(f)) in place of jax.vmap(jax.jit(f)).",
+        where=where,
+        gain=gain,
+    )
 
 
 def _mapped_jit(e: Evidence) -> Where | None:
@@ -82,6 +74,3 @@ def _names(fn: Callable[..., Any]) -> dict[str, Any]:
     except (TypeError, ValueError):  # no Python function, or a name that is not set yet
         return {}
     return {**variables.globals, **variables.nonlocals}
-
-
-RULE = VmapOfJit()

@@ -1,17 +1,15 @@
-"""Strongly typed scalars that widen bf16 or f16, and weakly typed outputs that compile again when they are fed back."""
+"""Finds strongly typed scalars that widen bf16 or f16, and weakly typed outputs that are fed back and compile again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import rule
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, is_asked_for, loops_and_all, where_of
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.units import size
 
@@ -21,53 +19,48 @@ SCALAR_PASSES = ("broadcast_in_dim", "convert_element_type", "reshape")
 """What a scalar goes through before it meets an array."""
 
 
-@dataclass(frozen=True)
-class WeakTypePromotion:
-    id: str = "weak-type-promotion"
-    title: str = "do the types of scalars change those of arrays?"
-    severity: Severity = "warning"
+@rule("weak-type-promotion", "do the types of scalars change those of arrays?", "warning")
+def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
+    steps = list(loops_and_all(closed_jaxpr(e)))
+    widened = list(_widened_by_scalars(steps))
+    if widened:
+        yield _describe_widened(e, widened)
+    yield from _fed_back(e)
 
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        steps = list(loops_and_all(closed_jaxpr(e)))
-        widened = list(_widened_by_scalars(steps))
-        if widened:
-            yield self._describe_widened(e, widened)
-        yield from self._fed_back(e)
 
-    def _describe_widened(self, e: Evidence, widened: list[tuple[TracedEquation, TracedEquation]]) -> Finding:
-        seen = [
-            f"{converts.reads[0].spec} becomes {converts.makes[0].spec} for {meets.name} with a strongly typed scalar"
-            f"{f' at {meets.line}' if meets.line else ''}"
-            for converts, meets in widened[:MOST_LISTED]
-        ]
-        added = sum(c.makes[0].size_bytes - c.reads[0].size_bytes for c, _ in widened)
-        seen.append(f"{size(added)} more are computed with, as traced")
-        return make_finding(
-            self,
-            f"a scalar widens {widened[0][0].reads[0].spec} to {widened[0][0].makes[0].dtype}",
-            seen,
-            "Use a Python number, which is weakly typed and takes the dtype of the array, or give the scalar that "
-            "dtype: scale.astype(x.dtype).",
-            where=where_of(widened[0][1].line) or e.def_where,
+def _describe_widened(e: Evidence, widened: list[tuple[TracedEquation, TracedEquation]]) -> Finding:
+    seen = [
+        f"{converts.reads[0].spec} becomes {converts.makes[0].spec} for {meets.name} with a strongly typed scalar"
+        f"{f' at {meets.line}' if meets.line else ''}"
+        for converts, meets in widened[:MOST_LISTED]
+    ]
+    added = sum(c.makes[0].size_bytes - c.reads[0].size_bytes for c, _ in widened)
+    seen.append(f"{size(added)} more are computed with, as traced")
+    return weak_type_promotion.finding(
+        f"a scalar widens {widened[0][0].reads[0].spec} to {widened[0][0].makes[0].dtype}",
+        seen,
+        "Use a Python number, which is weakly typed and takes the dtype of the array, or give the scalar that "
+        "dtype: scale.astype(x.dtype).",
+        where=where_of(widened[0][1].line) or e.def_where,
+    )
+
+
+def _fed_back(e: Evidence) -> Iterable[Finding]:
+    facts = e.inspection.jaxpr
+    if facts is None:
+        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
+    weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
+    if weak:
+        seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
+        yield weak_type_promotion.finding(
+            f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
+            seen[:MOST_LISTED],
+            "Fed back into the next call, it compiles the function a second time. Give it a dtype: "
+            "jnp.asarray(value, dtype), jnp.full(shape, value, dtype).",
+            where=e.def_where,
+            severity="info",
         )
-
-    def _fed_back(self, e: Evidence) -> Iterable[Finding]:
-        facts = e.inspection.jaxpr
-        if facts is None:
-            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
-        strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
-        weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
-        if weak:
-            seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
-            yield make_finding(
-                self,
-                f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
-                seen[:MOST_LISTED],
-                "Fed back into the next call, it compiles the function a second time. Give it a dtype: "
-                "jnp.asarray(value, dtype), jnp.full(shape, value, dtype).",
-                where=e.def_where,
-                severity="info",
-            )
 
 
 def _widened_by_scalars(steps: list[TracedEquation]) -> Iterable[tuple[TracedEquation, TracedEquation]]:
@@ -93,6 +86,3 @@ def _is_wide_scalar(value: TracedValue, made: dict[int, TracedEquation]) -> bool
     while id(value) in made and made[id(value)].name in SCALAR_PASSES:
         value = made[id(value)].reads[0]
     return not value.shape and value.is_of(jnp.floating) and str(value.dtype) not in LOW
-
-
-RULE = WeakTypePromotion()

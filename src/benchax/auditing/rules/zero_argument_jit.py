@@ -1,14 +1,12 @@
-"""A compiled function without inputs: all that it computes is known before it runs."""
+"""Finds a compiled function without inputs: all that it computes is known before it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from benchax.auditing.base import make_finding
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import rule
 from benchax.errors import NotMeasured
-from benchax.model import Severity
 from benchax.results.audit import Finding
 from benchax.results.inspection import Inspection
 from benchax.units import size
@@ -17,27 +15,21 @@ TRIVIAL = ("constant", "parameter", "tuple", "copy", "bitcast", "get-tuple-eleme
 """Instructions that compute nothing."""
 
 
-@dataclass(frozen=True)
-class ZeroArgumentJit:
-    id: str = "zero-argument-jit"
-    title: str = "does it compute from arguments?"
-    severity: Severity = "warning"
-
-    def check(self, e: Evidence) -> Iterable[Finding]:
-        jaxpr = e.inspection.jaxpr
-        if jaxpr is None:
-            raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
-        if jaxpr.inputs or not jaxpr.equations:
-            return
-        yield make_finding(
-            self,
-            "has no arguments: what it computes is known before it runs",
-            [f"none of its {jaxpr.equations} operations depends on an input", *_describe_remainder(e.inspection)],
-            "Pass the data as arguments. XLA may work out at compile time all that depends on none: the time of a "
-            "call then says nothing about the computation, and the result is held by the compiled program. If that "
-            "is what you want, compute it once and keep the array.",
-            where=e.def_where,
-        )
+@rule("zero-argument-jit", "does it compute from arguments?", "warning")
+def zero_argument_jit(e: Evidence) -> Iterable[Finding]:
+    jaxpr = e.inspection.jaxpr
+    if jaxpr is None:
+        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    if jaxpr.inputs or not jaxpr.equations:
+        return
+    yield zero_argument_jit.finding(
+        "has no arguments: what it computes is known before it runs",
+        [f"none of its {jaxpr.equations} operations depends on an input", *_describe_remainder(e.inspection)],
+        "Pass the data as arguments. XLA may work out at compile time all that depends on none: the time of a "
+        "call then says nothing about the computation, and the result is held by the compiled program. If that "
+        "is what you want, compute it once and keep the array.",
+        where=e.def_where,
+    )
 
 
 def _describe_remainder(i: Inspection) -> list[str]:
@@ -52,6 +44,3 @@ def _describe_remainder(i: Inspection) -> list[str]:
     if i.constants is not None and i.constants.baked_in_bytes:
         seen.append(f"the compiled program holds {size(i.constants.baked_in_bytes)} of constants")
     return seen
-
-
-RULE = ZeroArgumentJit()

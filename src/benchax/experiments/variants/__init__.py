@@ -5,7 +5,7 @@ The order matters: a combination applies them from the first to the last.
 
 from __future__ import annotations
 
-from benchax.experiments.base import Variant
+from benchax.experiments.variant import AnyVariant
 from benchax.experiments.variants import (
     accumulation,
     alignment,
@@ -26,7 +26,7 @@ from benchax.experiments.variants import (
     xla_flags,
 )
 
-FAMILIES: tuple[tuple[Variant, ...], ...] = (
+FAMILIES: tuple[tuple[AnyVariant, ...], ...] = (
     jit.MEMBERS,
     precision.MEMBERS,
     accumulation.MEMBERS,
@@ -47,4 +47,4 @@ FAMILIES: tuple[tuple[Variant, ...], ...] = (
 )
 """Each file's `MEMBERS`. Donation comes last: it is about the arguments that are left when all else is done."""
 
-VARIANTS: dict[str, Variant] = {variant.name: variant for members in FAMILIES for variant in members}
+VARIANTS: dict[str, AnyVariant] = {variant.name: variant for members in FAMILIES for variant in members}

@@ -7,7 +7,6 @@ it changes anything is measured: some backends accumulate so anyway.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable
-from benchax.experiments.base import Facts, Observation, PreparedVariant
+from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import plain
 from benchax.experiments.rewriting import Evaluate, Rewritten, inner_program
 from benchax.measuring import program as programs
@@ -36,8 +35,7 @@ class Accumulated:
     title: str = "products and sums of bf16 and f16 accumulated in float32"
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        seed = given.get("seed", 0)
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         unjitted = plain(case, seed)
         inputs = make_inputs(unjitted, seed)
         traced = programs.trace(program_of(replace(unjitted, jit=True)), inputs.args, inputs.kwargs)
@@ -45,7 +43,7 @@ class Accumulated:
         if not reached:
             where = f"; {others} stand in loops and branches, which are left as they are" if others else ""
             raise NotAvailable(f"it has no product and no sum of bf16 or f16{where}")
-        return PreparedVariant(
+        return ChangedCase(
             replace(unjitted, fn=Rewritten(unjitted.fn, _widen)),
             facts=lambda before, now, c: _facts(reached, others, before, now, c),
         )

@@ -6,18 +6,19 @@ and its time is divided by the entries that are of use: those of the size in que
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments.base import PreparedVariant, Tell
 from benchax.experiments.functions import plain
+from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import CommonAxis, arguments, array_leaves, axes, halves, sizes, value_of
 from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import Half, Reading, SweepSettings, failure, means, ratio, reading
+from benchax.experiments.sweeping import LOOKS, Half, Reading, failure, ratio, reading
+from benchax.experiments.variant import Measure
 from benchax.experiments.variants.shapes import bucket
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Comparison
@@ -33,19 +34,17 @@ class Alignment:
     name: str = "alignment"
     title: str = "sizes n-1, n, n+1, padded to 128 and to a power of two (alignment=x.0=1000)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], SweepSettings] = means
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured("it has to be told which axes: alignment=x.0+w.0, or with a size: alignment=x.0=1000")
-        text, listed = halves(self.name, given[self.name])
-        seed = given.get("seed", 0)
+        text, listed = halves(self.name, given)
         unjitted = plain(case, seed)
         inputs = make_inputs(unjitted, seed)
         over = axes(self.name, text or _first(unjitted, inputs), unjitted, inputs)
         size = _size(self.name, listed, over, inputs)
-        sweep = _AlignmentSweep(unjitted, seed, over, text, size, self.means(given))
-        return PreparedVariant(unjitted, measure=sweep.curve, combines=False)
+        return _AlignmentSweep(unjitted, seed, over, text, size).measure
 
 
 def _first(case: Case, inputs: Inputs) -> str:
@@ -79,24 +78,18 @@ class _AlignmentSweep:
     axes: tuple[CommonAxis, ...]
     text: str
     size: int
-    means: SweepSettings
 
-    def curve(self, tell: Tell) -> Curve:
+    def measure(self, lab: Lab) -> tuple[Curve]:
         useful = around(self.size)
         cases = {size: self._case(size) for size in useful}
         others = [size for size in useful if size != self.size]
-        duels = [Pair(str(size), str(self.size), cases[self.size], str(size), cases[size]) for size in others]
-        found = self.means.time_pairs_of_sweep(duels, tell)
+        pairs = [Pair(str(size), str(self.size), cases[self.size], str(size), cases[size]) for size in others]
+        found = lab.time_pairs(pairs, LOOKS)
         beside: list[tuple[Comparison | None, Half]] = [(c, "baseline") for c in found.values()]
         own = reading(*beside)
         listed = [self._point(size, useful[size], found.get(str(size)), own) for size in sorted(useful)]
-        return Curve(
-            "alignment",
-            f"time around {self.text}={self.size}",
-            self.text or "size",
-            tuple(listed),
-            sentence=self._sentence(found),
-        )
+        title = f"time around {self.text}={self.size}"
+        return (Curve("alignment", title, self.text or "size", tuple(listed), sentence=self._sentence(found)),)
 
     def _case(self, size: int) -> Case:
         """Padded ones hold zeros behind the size in question, as they would in use."""

@@ -5,18 +5,19 @@ The copies are made before the clock starts: what is compared is reading one arr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts, Observation, PreparedVariant, Tell
+from benchax.experiments.base import Facts, Observation
 from benchax.experiments.batching import Batching, Vmapped, batching
+from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
-from benchax.experiments.study import Study, StudySide, study
-from benchax.experiments.sweeping import SweepSettings, means
+from benchax.experiments.study import StudySide
+from benchax.experiments.sweeping import LOOKS
+from benchax.experiments.variant import Measure
 from benchax.model import Absent
 from benchax.results.experiment import VariantRow
 from benchax.units import size as bytes_text
@@ -29,25 +30,23 @@ class InAxes:
     name: str = "in_axes"
     title: str = "vmap with shared arguments (in_axes=None), or with copies of them (in_axes=x=64)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], SweepSettings] = means
-    study: Callable[..., Study] = study
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured("it has to be told which arguments have a batch axis, and its size: in_axes=x=64")
-        asked = batching(self.name, case, given)
+        asked = batching(self.name, case, given, seed)
         if not asked.words or len(asked.sizes) != 1:
             raise UsageError(
                 f"in_axes is given {len(asked.sizes)} sizes"
                 if asked.words
-                else f"in_axes is given {given[self.name]!r}, which names no argument with a batch axis",
+                else f"in_axes is given {given!r}, which names no argument with a batch axis",
                 f"some of {', '.join(asked.permitted)}, and one size: in_axes=x=64",
                 "vmap without in_axes= takes the first axis of every argument for the batch",
             )
         if all(asked.is_mapped):
             raise NotAvailable("every argument has a batch axis, so that none is shared")
-        pair = _Pair(_copy_batched(asked), _share_batched(asked), self.means(given), self.study)
-        return PreparedVariant(asked.given, measure=pair.row, combines=False)
+        return _Pair(_copy_batched(asked), _share_batched(asked)).measure
 
 
 def _copy_batched(asked: Batching) -> Case:
@@ -64,12 +63,9 @@ def _share_batched(asked: Batching) -> Case:
 class _Pair:
     copied: Case
     shared: Case
-    means: SweepSettings
-    study: Callable[..., Study]
 
-    def row(self, tell: Tell) -> tuple[VariantRow, ...]:
-        sides = [StudySide(COPIED, self.copied), StudySide(SHARED, self.shared)]
-        looked = self.study(self.means.pool(), sides, self.means.options, tell)
+    def measure(self, lab: Lab) -> tuple[VariantRow, ...]:
+        looked = lab.study([StudySide(COPIED, self.copied), StudySide(SHARED, self.shared)])
         titles = {COPIED: "copies for each example", SHARED: "shared, in_axes=None"}
         failed = {
             name: variant_rows.failed_row(name, titles[name], failure) for name, failure in looked.failures.items()
@@ -78,12 +74,10 @@ class _Pair:
         if failed or len(rows) < 2:
             return tuple(rows.values())
         seen = looked.seen
-        if why := variant_rows.wrongness(PreparedVariant(self.shared), seen[SHARED], seen[COPIED]):
+        if why := variant_rows.wrongness(None, seen[SHARED], seen[COPIED]):
             return (rows[COPIED], variant_rows.wrong(rows[SHARED], why))
-        duel = Pair("in_axes", COPIED, self.copied, SHARED, self.shared)
-        row = variant_rows.add_comparison(
-            rows[SHARED], self.means.time_pairs_of_sweep([duel], tell)[duel.name], rows[COPIED]
-        )
+        pair = Pair("in_axes", COPIED, self.copied, SHARED, self.shared)
+        row = variant_rows.add_comparison(rows[SHARED], lab.time_pairs([pair], LOOKS)[pair.name], rows[COPIED])
         absent = (*rows[COPIED].absent, Absent("comparison", f"the row {SHARED!r} is compared with it"))
         first = replace(rows[COPIED], reason=f"{SHARED} is compared with it", absent=absent)
         return (replace(first, facts=_facts(seen[COPIED])), replace(row, facts=_facts(seen[SHARED])))

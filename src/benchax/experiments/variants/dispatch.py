@@ -7,20 +7,17 @@ as late as the result, XLA ran it on the calling thread anyway, as it does with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
-from benchax.errors import NotAvailable, NotMeasured
-from benchax.executors.isolated import Isolated
-from benchax.executors.pool import spawned_pool
-from benchax.experiments.base import Facts, PreparedVariant, Tell
-from benchax.experiments.processes import Condition, pairs
+from benchax.errors import NotAvailable
+from benchax.experiments.base import Facts
+from benchax.experiments.lab import Lab
+from benchax.experiments.processes import Condition
+from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import add_comparison, failed_row
-from benchax.model import Comparison, Measurement, Options
-from benchax.options import resolve
-from benchax.pairing.process_pairs import compared as by_pairs
+from benchax.model import Measurement
 from benchax.results.experiment import VariantRow
 from benchax.units import seconds
 
@@ -29,40 +26,28 @@ TIMED = ("timed", "a call and the wait for its result; a caller with other work 
 ASYNC, SYNC = Condition("asynchronous", {SETTING: True}), Condition("synchronous", {SETTING: False})
 
 
-def alone(case: Case, condition: Condition, options: Options) -> Measurement:
-    """A measurement in a process of its own, born under that condition."""
-    with spawned_pool(condition.environ, condition.settings) as pool:
-        return Isolated(pool=pool).run(case, options, run_id="", progress=lambda stage, share: None)
-
-
 @dataclass(frozen=True)
 class Synchronous:
     name: str = "sync"
     title: str = "each call waits for its result: asynchronous dispatch off"
     needs: str = "the CPU backend"
-    pairs: Callable[..., list[Comparison]] = by_pairs
-    alone: Callable[[Case, Condition, Options], Measurement] = alone
+    only_by_name: bool = True
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if not given.get("asked", True):
-            raise NotMeasured("it starts many processes: ask for it by name")
-        return PreparedVariant(case, measure=lambda tell: self._row(case, given, tell), combines=False)
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        return lambda lab: (self._row(case, lab),)
 
-    def _row(self, case: Case, given: Mapping[str, Any], tell: Tell) -> VariantRow:
-        seed = given.get("seed", 0)
-        options = replace(given.get("options") or resolve({"seed": seed}), memory=False, verify="off", timer="wall")
-        tell("dispatch in processes of their own")
-        one, other = (self.alone(case, condition, options) for condition in (ASYNC, SYNC))
+    def _row(self, case: Case, lab: Lab) -> VariantRow:
+        options = replace(lab.options, memory=False, verify="off", timer="wall")
+        lab.tell("dispatch in processes of their own")
+        one, other = (lab.measure_alone(case, condition, options) for condition in (ASYNC, SYNC))
         for found in (one, other):
             if found.failure is not None:
                 return failed_row(self.name, self.title, found.failure)
         if one.environment.backend != "cpu":
             raise NotAvailable(f"{SETTING} is a setting of the CPU backend, and this is {one.environment.backend}")
-        effort = given.get("effort")
-        judged = pairs(case, (ASYNC, SYNC), seed, effort.max_time_s if effort else None, tell, self.pairs)
+        run = lab.time_processes(case, (ASYNC, SYNC))
         facts = (TIMED, *_returns("asynchronous", one), *_returns("synchronous", other))
         row = VariantRow(self.name, self.title, facts=facts)
-        run = next(c for c in judged if c.metric == "run")
         return add_comparison(row, run, VariantRow("baseline", "asynchronous dispatch"))
 
 

@@ -7,7 +7,6 @@ copies, made before the clock starts. What XLA really took over is read from the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.base import Facts, Observation, PreparedVariant
+from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import argument_name, plain
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring import program as programs
@@ -31,19 +30,19 @@ class Donate:
     title: str = "arguments donated, so that outputs reuse their memory"
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         if not case.jit:
             raise NotAvailable("only a jitted function can donate its arguments")
-        unjitted = plain(case, given.get("seed", 0))
+        unjitted = plain(case, seed)
         if unjitted.donate:
             raise NotMeasured("it donates arguments as it is")
         inputs = abstract_inputs(unjitted)
-        chosen = _parse_positions(given[self.name], inputs) if self.name in given else _donatable(unjitted, inputs)
+        chosen = _donatable(unjitted, inputs) if given is None else _parse_positions(given, inputs)
         names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)
-        return PreparedVariant(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
+        return ChangedCase(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
 
 
-def _parse_positions(text: str, inputs: Inputs) -> Positions:
+def _parse_positions(text: Any, inputs: Inputs) -> Positions:
     """ "0,2" or "state" as positions and names."""
     found = [int(word) if word.isdecimal() else word for word in map(str.strip, str(text).split(","))]
     permitted = [i for i in range(len(inputs.args)) if i not in inputs.static]

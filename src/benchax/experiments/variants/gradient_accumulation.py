@@ -7,7 +7,6 @@ is what most of the arguments beside the differentiated one have in front, rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +15,10 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.base import PreparedVariant
+from benchax.experiments.base import ChangedCase
 from benchax.experiments.gradients import Differentiated, Gradient, differentiate
-from benchax.experiments.lab import Candidate, Lab, PairTimer, measure_baseline_group, read_lab
-from benchax.experiments.pair_timing import time_pairs
+from benchax.experiments.lab import Candidate, Lab, measure_baseline_group
+from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import refused_row
 from benchax.results.experiment import VariantRow
 
@@ -31,17 +30,13 @@ class AccumulatedGradients:
     name: str = "accumulate-gradients"
     title: str = "gradient as the mean over micro-batches, one after the other"
     needs: str = ""
-    timed: PairTimer = time_pairs
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        counts, seed = _parse_counts(given.get(self.name)), given.get("seed", 0)
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        counts = _parse_counts(given)
         whole = differentiate(case, seed)
         rows, batched = _batch(whole)
-        return PreparedVariant(
-            case,
-            measure=lambda tell: _rows(self, whole, rows, batched, counts, read_lab(given, tell, self.timed)),
-            combines=False,
-        )
+        return lambda lab: _rows(self, whole, rows, batched, counts, lab)
 
 
 def _parse_counts(text: Any) -> tuple[int, ...]:
@@ -118,7 +113,7 @@ def _rows(
         facts = (("batch", f"{batch}, in {count} parts"), ("equal", "only where the loss is a mean over the rows"))
         case = whole.with_gradient(MicroBatched(whole.gradient, count, batched))
         candidates.append(
-            Candidate(name, variant.title, PreparedVariant(case, facts=lambda *_, facts=facts: facts), has_loop=True)
+            Candidate(name, variant.title, ChangedCase(case, facts=lambda *_, facts=facts: facts), has_loop=True)
         )
     if not candidates:
         return tuple(refused)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
 from benchax.comparing.break_even import of_comparison
 from benchax.errors import NotMeasured
-from benchax.experiments.base import Facts, PreparedVariant
+from benchax.experiments.base import ChangedCase, Facts
 from benchax.experiments.functions import plain
 from benchax.model import Comparison
 
@@ -20,13 +19,11 @@ class Jit:
     title: str = "compiled as one program (jax.jit)"
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         if case.jit:
             raise NotMeasured("it is jitted as it is; the variant eager shows what that gains")
         jitted = replace(case, jit=True, id=replace(case.id, variant=""))
-        return PreparedVariant(
-            jitted, facts=lambda eager, jitted, c: _break_even(jitted.build_s, c, is_eager_first=True)
-        )
+        return ChangedCase(jitted, facts=lambda eager, jitted, c: _break_even(jitted.build_s, c, is_eager_first=True))
 
 
 @dataclass(frozen=True)
@@ -35,11 +32,11 @@ class Eager:
     title: str = "not jitted: operation by operation"
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         if not case.jit:
             raise NotMeasured("it is not jitted as it is; the variant jit shows what that would gain")
-        return PreparedVariant(
-            replace(plain(case, given.get("seed", 0)), jit=False, donate=()),
+        return ChangedCase(
+            replace(plain(case, seed), jit=False, donate=()),
             facts=lambda jitted, eager, c: _break_even(jitted.build_s, c, is_eager_first=False),
             combines=False,
         )

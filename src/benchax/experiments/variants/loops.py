@@ -19,9 +19,8 @@ from benchax.case import Case, name_of
 from benchax.discovery import literal
 from benchax.errors import NotMeasured, UsageError
 from benchax.experiments import parsing
-from benchax.experiments.base import PreparedVariant
 from benchax.experiments.functions import plain
-from benchax.experiments.lab import Lab, PairTimer, as_baseline_row, read_lab
+from benchax.experiments.lab import Lab, as_baseline_row
 from benchax.experiments.loop_forms import (
     HOW_TO_GIVE,
     PLAIN,
@@ -31,7 +30,7 @@ from benchax.experiments.loop_forms import (
     check_trip_count,
     measure_loop,
 )
-from benchax.experiments.pair_timing import time_pairs
+from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.results.experiment import VariantRow
 
@@ -54,24 +53,22 @@ class LoopForms:
     name: str = "loop"
     title: str = "the function as one iteration, step(i, state), of a loop in five ways (loop=50)"
     needs: str = ""
-    timed: PairTimer = time_pairs
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured(
                 "it needs a trip count, loop=50, or a condition of the state, loop=model.py:unfinished; "
                 "the function is one iteration, step(i, state)"
             )
-        n, seed = self._trip_count(case, given[self.name]), given.get("seed", 0)
+        n = self._trip_count(case, given)
         _check_inputs(case, make_inputs(case, seed))
         body = plain(case, seed)  # a jitted one would be no loop "operation by operation"
         whole = replace(
             body, fn=InPython(body.fn, n), inputs=StateOf(case, seed), static=(), donate=(), jit=False,
             id=replace(case.id, variant=""),
         )  # fmt: skip
-        return PreparedVariant(
-            case, measure=lambda tell: _rows(whole, body.fn, n, read_lab(given, tell, self.timed)), combines=False
-        )
+        return lambda lab: _rows(whole, body.fn, n, lab)
 
     def _trip_count(self, case: Case, raw: Any) -> int | Condition:
         said = f"{self.name}={raw!r}"

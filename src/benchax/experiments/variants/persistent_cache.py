@@ -9,7 +9,7 @@ nature, so that what the machine does to the pair as a whole divides out, and a 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -21,17 +21,15 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from benchax.case import Case
 from benchax.comparing.judging import ComparisonContext, confirmed, timed
-from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors.call_limits import limits_of
-from benchax.executors.pool import spawned_pool
+from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
-from benchax.experiments.base import PreparedVariant, Tell
+from benchax.experiments.lab import Lab
+from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row, speedup
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.model import Absent, Block, Comparison, Failure, Options, Version
-from benchax.options import resolve
+from benchax.model import Absent, Block, Comparison, Failure, Version
 from benchax.results.experiment import VariantRow
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 from benchax.units import seconds, seconds_range, size
@@ -49,32 +47,18 @@ class Unfinished(Exception):
         self.failure = failure
 
 
-def start_process(case: Case, folder: str, options: Options) -> dict[str, float]:
-    """What a new process with its cache in that folder tells."""
-    with spawned_pool() as pool:
-        told = pool.call(
-            start, (case, options.seed, folder), limits_of(options), name=f"the start of {case.id.label!r}"
-        )
-    if isinstance(told, Failure):
-        raise Unfinished(told)
-    return told
-
-
 @dataclass(frozen=True)
 class PersistentCache:
     name: str = "cache"
     title: str = "a start with a filled persistent compilation cache, beside one with an empty cache"
     needs: str = ""
-    started: Callable[[Case, str, Options], dict[str, float]] = start_process
+    only_by_name: bool = True
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if not given.get("asked", True):
-            raise NotMeasured("it starts many processes: ask for it by name")
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
         if program_of(case).kind not in ("plain", "jit"):
             raise NotAvailable("only a jitted function is compiled as a whole, and kept in the cache")
-        pairs = _parse_count(given.get(self.name))
-        options = given.get("options") or resolve({"seed": given.get("seed", 0)})
-        return PreparedVariant(case, measure=lambda tell: _row(self, case, pairs, options, tell), combines=False)
+        pairs = _parse_count(given)
+        return lambda lab: (_row(self, case, pairs, lab),)
 
 
 def _parse_count(text: Any) -> int:
@@ -86,14 +70,11 @@ def _parse_count(text: Any) -> int:
     return int(word)
 
 
-def _row(variant: PersistentCache, case: Case, pairs: int, options: Options, tell: Tell) -> VariantRow:
+def _row(variant: PersistentCache, case: Case, pairs: int, lab: Lab) -> VariantRow:
     try:
-        first = _pairs(variant, case, pairs, options, tell)
-        again = (
-            _pairs(variant, case, pairs, options, tell)
-            if _judge_starts(case, first).verdict in ("faster", "slower")
-            else []
-        )
+        first = _pairs(case, pairs, lab)
+        is_change = _judge_starts(case, first).verdict in ("faster", "slower")
+        again = _pairs(case, pairs, lab) if is_change else []
     except Unfinished as ended:
         return failed_row(variant.name, variant.title, ended.failure)
     comparison = _judge_starts(case, first)
@@ -114,16 +95,25 @@ Pair = tuple[dict[str, float], dict[str, float]]
 """What the cold and the warm process told."""
 
 
-def _pairs(variant: PersistentCache, case: Case, count: int, options: Options, tell: Tell) -> list[Pair]:
+def _pairs(case: Case, count: int, lab: Lab) -> list[Pair]:
     found: list[Pair] = []
     for i in range(count):
         with tempfile.TemporaryDirectory(prefix="benchax-cache-") as folder:
             both: list[dict[str, float]] = []
             for state in ("empty", "filled"):
-                tell(f"pair {i + 1} of {count}: {state} cache")
-                both.append(variant.started(case, folder, options))
+                lab.tell(f"pair {i + 1} of {count}: {state} cache")
+                both.append(_start_process(case, folder, lab))
             found.append((both[0], both[1]))
     return found
+
+
+def _start_process(case: Case, folder: str, lab: Lab) -> dict[str, float]:
+    """What a new process with its cache in that folder tells. Raises `Unfinished`."""
+    argument, name = (case, lab.options.seed, folder), f"the start of {case.id.label!r}"
+    told = lab.call_alone(start, argument, name=name, tells_stages=False)
+    if isinstance(told, Failure):
+        raise Unfinished(told)
+    return told
 
 
 def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:

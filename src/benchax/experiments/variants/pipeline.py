@@ -13,7 +13,7 @@ time (section 2.3 there); what a short profile saw stands beside it. All of it h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,15 +21,14 @@ from benchax.case import Case, make_case
 from benchax.discovery import literal
 from benchax.environment import capture
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.call_limits import limits_of
 from benchax.experiments import parsing
-from benchax.experiments.base import PreparedVariant, Tell
-from benchax.experiments.devices import MOST_DEVICES, pool_with_devices
-from benchax.experiments.lab import BASELINE, quiet
+from benchax.experiments.devices import MOST_DEVICES, with_devices
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab, quiet
 from benchax.experiments.pipes import Chain, Piped, PipelineReadings, Stage, try_pipeline
+from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row, refused_row
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.model import Failure, Options
+from benchax.model import Failure
 from benchax.options import resolve
 from benchax.results.experiment import Curve, Experiment, VariantRow
 
@@ -45,18 +44,17 @@ class Pipeline:
     name: str = "pipeline"
     title: str = f"{TITLE} (pipeline=model.py:STAGES=1,2,4)"
     needs: str = "several devices; on a CPU they are fake"
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured(
                 "it has to be told the stages, which are not to be seen from a program: pipeline=model.py:STAGES, "
                 "a list of functions y = stage(x)"
             )
-        stages, numbers = self._parse(case, given[self.name])
-        seed = given.get("seed", 0)
+        stages, numbers = self._parse(case, given)
         piped = Piped(case, _batch(case, make_inputs(case, seed)), stages, numbers)
-        options = given.get("options") or resolve({"seed": seed})
-        return PreparedVariant(case, measure=lambda tell: self._curve(piped, options, tell), combines=False)
+        return lambda lab: (self._curve(piped, lab),)
 
     def _parse(self, case: Case, raw: Any) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
         """Stages and numbers of micro-batches. Raises `UsageError` for what is no such thing."""
@@ -70,8 +68,8 @@ class Pipeline:
         stages, counts = raw if is_both else (raw, MICRO_BATCHES)
         return checked_stages(said, stages), checked_numbers(said, counts)
 
-    def _curve(self, piped: Piped, options: Options, tell: Tell) -> Curve | VariantRow:
-        told = try_in_worker(piped, options, tell)
+    def _curve(self, piped: Piped, lab: Lab) -> Curve | VariantRow:
+        told = try_in_worker(piped, lab)
         if isinstance(told, Failure):
             return failed_row(self.name, self.title, told)
         if told.why:
@@ -143,16 +141,10 @@ def checked_numbers(said: str, numbers: Any) -> tuple[int, ...]:
     return listed
 
 
-def try_in_worker(piped: Piped, options: Options, tell: Tell) -> PipelineReadings | Failure:
+def try_in_worker(piped: Piped, lab: Lab) -> PipelineReadings | Failure:
     """What the worker tells; or why it cannot."""
-    with pool_with_devices(len(piped.stages), ONE_THREAD) as pool:
-        return pool.call(
-            try_pipeline,
-            (piped, options.seed),
-            limits_of(options),
-            name=f"the {piped.case.id.label!r}",
-            on_message=lambda message: tell(message["stage"]),
-        )
+    argument, devices = (piped, lab.options.seed), with_devices(len(piped.stages), ONE_THREAD)
+    return lab.call_alone(try_pipeline, argument, name=f"the {piped.case.id.label!r}", condition=devices)
 
 
 def curve(piped: Piped, told: PipelineReadings) -> Curve:
@@ -205,7 +197,7 @@ def pipeline(
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(Chain(stages), (x,), name=name or f"pipeline of {len(stages)} stages")
     piped = Piped(case, 0, stages, numbers)
-    told = try_in_worker(piped, options, progress)
+    told = try_in_worker(piped, WorkerLab(options, tell=progress))
     return _fail(case, told) if isinstance(told, Failure) else _experiment(piped, told)
 
 

@@ -7,7 +7,7 @@ which devices without such ways ignore; then the compiled program is the same, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import jax
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.base import Facts, Observation, PreparedVariant
+from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import Converted, is_float, plain
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Comparison
@@ -31,8 +31,8 @@ class InputPrecision:
     title: str
     needs: str = ""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        seed, dtype = given.get("seed", 0), long_dtype(self.name)
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
+        dtype = long_dtype(self.name)
         unjitted = plain(case, seed)
         inputs = make_inputs(unjitted, seed)
         dynamic = [v for i, v in enumerate(inputs.args) if i not in inputs.static]
@@ -42,7 +42,7 @@ class InputPrecision:
             raise NotAvailable("no input is a float array")
         if all(leaf.dtype == dtype for leaf in floats):
             raise NotMeasured(f"all float inputs are {self.name} as they are")
-        return PreparedVariant(
+        return ChangedCase(
             replace(unjitted, inputs=Converted(unjitted, seed, dtype)),
             tolerance=tolerance(dtype),
             facts=_facts,
@@ -66,9 +66,9 @@ class Multiplied:
     dtype: str = "bfloat16"
     """The coarsest that this permits, on any device."""
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        unjitted = plain(case, given.get("seed", 0))
-        return PreparedVariant(
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
+        unjitted = plain(case, seed)
+        return ChangedCase(
             replace(unjitted, fn=_With(unjitted.fn, self.precision)), tolerance=tolerance(self.dtype), family="matmul"
         )
 

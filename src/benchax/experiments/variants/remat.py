@@ -17,7 +17,7 @@ import contextlib
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,10 +28,10 @@ from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.base import Facts, PreparedVariant
+from benchax.experiments.base import ChangedCase, Facts
 from benchax.experiments.gradients import Differentiated, differentiate, of_arrays
-from benchax.experiments.lab import Candidate, Lab, PairTimer, measure_baseline_group, read_lab
-from benchax.experiments.pair_timing import time_pairs
+from benchax.experiments.lab import Candidate, Lab, measure_baseline_group
+from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import refused_row
 from benchax.results.experiment import VariantRow
 from benchax.units import size
@@ -56,19 +56,15 @@ class Remat:
     name: str = "remat"
     title: str = "gradient with jax.checkpoint: recomputed in the backward pass, not kept"
     needs: str = ""
-    timed: PairTimer = time_pairs
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        policies, seed = _parse_policies(given.get(self.name)), given.get("seed", 0)
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        policies = _parse_policies(given)
         plain = differentiate(case, seed)
-        return PreparedVariant(
-            case,
-            measure=lambda tell: _rows(self, plain, policies, read_lab(given, tell, self.timed)),
-            combines=False,
-        )
+        return lambda lab: _rows(self, plain, policies, lab)
 
 
-def _parse_policies(text: str | None) -> tuple[str, ...]:
+def _parse_policies(text: Any) -> tuple[str, ...]:
     if text is None:
         return USUAL
     names = tuple(word.strip() for word in str(text).split(","))
@@ -110,7 +106,7 @@ def _entry(name: str, plain: Differentiated, policy: str) -> Candidate:
     title = "gradient with a checkpoint around " + (
         "each of sqrt(n) segments" if policy == SEGMENTS else f"the whole function, policy {policy}"
     )
-    return Candidate(name, title, PreparedVariant(plain.with_loss(loss), facts=lambda before, now, c: kept))
+    return Candidate(name, title, ChangedCase(plain.with_loss(loss), facts=lambda before, now, c: kept))
 
 
 def _with_kept(row: VariantRow, plain: Differentiated) -> VariantRow:

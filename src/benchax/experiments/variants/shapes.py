@@ -7,20 +7,22 @@ already; padding with zeros and cutting the outputs come on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts, PreparedVariant, Tell
+from benchax.experiments.base import Facts
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import plain
+from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import CommonAxis, axes, halves, sizes
 from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import SweepSettings, in_words, ladder, means, points
+from benchax.experiments.sweeping import LOOKS, in_words, ladder, points
+from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import Curve, VariantRow
@@ -39,19 +41,18 @@ class ShapeBuckets:
     name: str = "shapes"
     title: str = "inputs of many sizes: exact, padded, in buckets (shapes=x.0=100,130,200)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], SweepSettings] = means
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured("it has to be told which axes, and which sizes: shapes=x.0=100,130,200")
         if not case.jit:
             raise NotAvailable("only a jitted function is compiled for each shape")
-        text, listed = halves(self.name, given[self.name])
-        chosen, seed = sizes(self.name, listed), given.get("seed", 0)
+        text, listed = halves(self.name, given)
+        chosen = sizes(self.name, listed)
         unjitted = plain(case, seed)
         over = axes(self.name, text, unjitted, make_inputs(unjitted, seed))
-        sweep = Sweep(unjitted, seed, over, text, chosen, self.means(given))
-        return PreparedVariant(unjitted, measure=sweep.measure_buckets, combines=False)
+        return Sweep(unjitted, seed, over, text, chosen).measure
 
 
 def bucket(size: int) -> int:
@@ -66,17 +67,16 @@ class Sweep:
     axes: tuple[CommonAxis, ...]
     text: str
     sizes: Sequence[int]
-    means: SweepSettings
 
-    def measure_buckets(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
+    def measure(self, lab: Lab) -> tuple[VariantRow | Curve, ...]:
         ways = {
             EXACT: [self._case(size, size) for size in self.sizes],
             PADDED: [self._case(size, max(self.sizes)) for size in self.sizes],
             BUCKETED: [self._case(size, bucket(size)) for size in self.sizes],
         }
-        found = self.means.count(ways, tell)
+        found = lab.count_programs(ways)
         labels = [f"{self.text}={size}" for size in self.sizes]
-        times = self.means.time_pairs_of_sweep([*ladder(labels, ways[EXACT]), *self._pairs(ways, found)], tell)
+        times = lab.time_pairs([*ladder(labels, ways[EXACT]), *self._pairs(ways, found)], LOOKS)
         rows = [self._row(way, found, times) for way in ways]
         if found[EXACT].failure is not None:
             return tuple(rows)
@@ -90,15 +90,15 @@ class Sweep:
         """Of the two ways to pad with the exact size, where they do pad and are right."""
         if found[EXACT].failure is not None:
             return []
-        duels: list[Pair] = []
+        pairs: list[Pair] = []
         for way in (PADDED, BUCKETED):
             if found[way].failure is None and not found[way].disagreement:
-                duels += [
+                pairs += [
                     Pair(f"{way} {size}", EXACT, ways[EXACT][i], way, ways[way][i])
                     for i, size in enumerate(self.sizes)
                     if self._padded_size(way, size) != size
                 ]
-        return duels
+        return pairs
 
     def _padded_size(self, way: str, size: int) -> int:
         return {EXACT: size, PADDED: max(self.sizes), BUCKETED: bucket(size)}[way]

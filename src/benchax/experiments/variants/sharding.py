@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,21 +30,21 @@ from benchax.artifacts.collectives import collectives
 from benchax.artifacts.counts import counts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
-from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.executors.call_limits import limits_of
+from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
-from benchax.experiments.base import Facts, PreparedVariant, Tell
-from benchax.experiments.devices import MOST_DEVICES, DeviceReading, cores, pool_with_devices, time_calls
+from benchax.experiments.base import Facts
+from benchax.experiments.devices import MOST_DEVICES, DeviceReading, cores, time_calls, with_devices
 from benchax.experiments.functions import argument_name, is_float, plain
+from benchax.experiments.lab import Lab
 from benchax.experiments.recordings import seen_communication
+from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
 from benchax.measuring.program import program_of
-from benchax.model import Failure, Options
+from benchax.model import Failure
 from benchax.numerics import compare
-from benchax.options import resolve
 from benchax.results.experiment import Curve, VariantRow
 from benchax.units import count, size
 
@@ -73,20 +72,15 @@ class Sharded:
     usual: str
     is_mesh: bool
     needs: str = "several devices; on a CPU they are fake"
+    only_by_name: bool = True
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if not given.get("asked", True):
-            raise NotMeasured("it needs a process with other devices: ask for it by name")
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
         if not case.jit:
             raise NotAvailable("only a jitted function is split over devices")
-        shapes = self.shapes(given.get(self.name, self.usual))
-        seed = given.get("seed", 0)
+        shapes = self.shapes(self.usual if given is None else given)
         unjitted = plain(case, seed)
         plan = plan_sharding(unjitted, make_inputs(unjitted, seed))
-        options = given.get("options") or resolve({"seed": seed})
-        return PreparedVariant(
-            case, measure=lambda tell: self._curve(unjitted, plan, shapes, options, tell), combines=False
-        )
+        return lambda lab: (self._curve(unjitted, plan, shapes, lab),)
 
     def shapes(self, text: Any) -> tuple[Shape, ...]:
         """Raises `UsageError` for what is no list of numbers of devices, or of meshes."""
@@ -97,17 +91,9 @@ class Sharded:
             raise UsageError(f"{self.name}={text!r}", f"{expected}, of at most {MOST_DEVICES} devices each")
         return tuple(dict.fromkeys(shape for shape in found if shape))
 
-    def _curve(
-        self, case: Case, plan: ShardingPlan, shapes: tuple[Shape, ...], options: Options, tell: Tell
-    ) -> Curve | VariantRow:
-        with pool_with_devices(max(map(math.prod, shapes))) as pool:
-            told = pool.call(
-                try_meshes,
-                (case, plan, shapes, options.seed),
-                limits_of(options),
-                name=f"the meshes of {case.id.label!r}",
-                on_message=lambda message: tell(message["stage"]),
-            )
+    def _curve(self, case: Case, plan: ShardingPlan, shapes: tuple[Shape, ...], lab: Lab) -> Curve | VariantRow:
+        argument, devices = (case, plan, shapes, lab.options.seed), with_devices(max(map(math.prod, shapes)))
+        told = lab.call_alone(try_meshes, argument, name=f"the meshes of {case.id.label!r}", condition=devices)
         if isinstance(told, Failure):
             return failed_row(self.name, self.title, told)
         points = tuple(

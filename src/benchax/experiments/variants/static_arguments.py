@@ -7,20 +7,22 @@ is data: one program serves all values, but Python cannot branch on it, loop ove
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts, PreparedVariant, Tell
+from benchax.experiments.base import Facts
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import argument_name, plain
+from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import find_argument, halves, values
 from benchax.experiments.resized import With
-from benchax.experiments.sweeping import SweepSettings, in_words, means
+from benchax.experiments.sweeping import LOOKS, in_words
+from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import VariantRow
@@ -34,20 +36,19 @@ class StaticVariant:
     name: str = "static"
     title: str = "an argument static, or traced, over a list of its values (static=n=1,2,3)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], SweepSettings] = means
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured("it has to be told which argument, and which values: static=n=1,2,3")
         if not case.jit:
             raise NotAvailable("only a jitted function has static arguments")
-        text, listed = halves(self.name, given[self.name])
+        text, listed = halves(self.name, given)
         chosen = values(self.name, listed)
-        unjitted = plain(case, given.get("seed", 0))
-        key = _argument(text, unjitted, make_inputs(unjitted, given.get("seed", 0)))
+        unjitted = plain(case, seed)
+        key = _argument(text, unjitted, make_inputs(unjitted, seed))
         label = argument_name(unjitted.fn, key)
-        sweep = _StaticSweep(unjitted, key, label, chosen, self.means(given))
-        return PreparedVariant(unjitted, measure=sweep.rows, combines=False)
+        return _StaticSweep(unjitted, key, label, chosen).measure
 
 
 def _argument(text: str, case: Case, inputs: Inputs) -> int | str:
@@ -62,16 +63,15 @@ class _StaticSweep:
     key: int | str
     label: str
     values: Sequence[Any]
-    means: SweepSettings
 
-    def rows(self, tell: Tell) -> tuple[VariantRow, ...]:
+    def measure(self, lab: Lab) -> tuple[VariantRow, ...]:
         traced, static = zip(*map(self._pair, self.values), strict=True)
-        found = self.means.count({TRACED: traced, STATIC: static}, tell)
+        found = lab.count_programs({TRACED: traced, STATIC: static})
         times: dict[str, Comparison] = {}
         if not any(one.failure or one.disagreement for one in found.values()):
             names = [self._name(value) for value in self.values]
-            pairs = zip(names, traced, static, strict=True)
-            times = self.means.time_pairs_of_sweep([Pair(name, TRACED, a, STATIC, b) for name, a, b in pairs], tell)
+            each = zip(names, traced, static, strict=True)
+            times = lab.time_pairs([Pair(name, TRACED, a, STATIC, b) for name, a, b in each], LOOKS)
         return (
             self._row("static: traced", f"{self.label} traced", found[TRACED], {}, ""),
             self._row("static", f"{self.label} static", found[STATIC], times, _why_untimed(found)),

@@ -19,11 +19,13 @@ import jax.numpy as jnp
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts, PreparedVariant, Tell
+from benchax.experiments.base import Facts
 from benchax.experiments.batching import Batching, Vmapped, batching
+from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.resized import Batched
-from benchax.experiments.sweeping import SweepSettings, in_words, ladder, means, points, ratio
+from benchax.experiments.sweeping import LOOKS, in_words, ladder, points, ratio
+from benchax.experiments.variant import Measure
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import Curve, VariantRow
 from benchax.units import percent, rate
@@ -61,32 +63,30 @@ class Vectorize:
     name: str = "vmap"
     title: str = "batches of examples: loop, vmap, jit(vmap), vmap(jit), throughput (vmap=x=1..256)"
     needs: str = ""
-    means: Callable[[Mapping[str, Any]], SweepSettings] = means
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured("it has to be told the batch sizes: vmap=x=1..256, where x is what gets a batch axis")
-        sweep = _BatchSweep(batching(self.name, case, given), self.means(given))
-        return PreparedVariant(sweep.asked.given, measure=sweep.measure_sizes, combines=False)
+        return _BatchSweep(batching(self.name, case, given, seed)).measure
 
 
 @dataclass(frozen=True)
 class _BatchSweep:
     asked: Batching
-    means: SweepSettings
     _inputs: dict[int, Batched] = field(default_factory=dict[int, Batched], repr=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return self.asked.sizes
 
-    def measure_sizes(self, tell: Tell) -> tuple[VariantRow | Curve, ...]:
+    def measure(self, lab: Lab) -> tuple[VariantRow | Curve, ...]:
         beside = beside_each_other(self.sizes)
         ways = {size: self._ways(size) for size in beside}
         labels = [f"batch {size}" for size in self.sizes]
         steps = ladder(labels, [self._vmap(size) for size in self.sizes])
-        duels = [duel for size in beside for duel in _four(size, ways[size])]
-        found = self.means.time_pairs_of_sweep([*steps, *duels], tell)
+        pairs = [pair for size in beside for pair in _four(size, ways[size])]
+        found = lab.time_pairs([*steps, *pairs], LOOKS)
         if len(self.sizes) == 1:  # no ladder: it ran beside the loop
             found = {**found, labels[0]: found[_name("vmap: jit(vmap)", self.sizes[0])]}
         return (*self._rows(beside, found), self._curve(labels, found))

@@ -9,29 +9,21 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.pool import spawned_pool
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Observation, PreparedVariant, Tell
-from benchax.experiments.processes import Condition, pairs
-from benchax.experiments.study import Study, StudySide, study
-from benchax.model import Comparison, Failure, Options
-from benchax.options import resolve
-from benchax.pairing.process_pairs import compared as by_pairs
+from benchax.experiments.base import Observation
+from benchax.experiments.lab import Lab
+from benchax.experiments.processes import Condition
+from benchax.experiments.study import StudySide
+from benchax.experiments.variant import Measure
+from benchax.model import Failure
 from benchax.results.experiment import VariantRow
 
 XLA_FLAGS = "XLA_FLAGS"
-
-
-def look_under_flags(case: Case, flags: str, options: Options, tell: Tell) -> Study:
-    """A look at the case in a process that is born with these flags."""
-    with spawned_pool({XLA_FLAGS: flags}) as pool:
-        return study(pool, [StudySide(flags, case)], options, tell)
 
 
 @dataclass(frozen=True)
@@ -39,35 +31,37 @@ class Flags:
     name: str = "flags"
     title: str = "other flags of XLA (flags=--xla_…)"
     needs: str = ""
-    pairs: Callable[..., list[Comparison]] = by_pairs
-    look: Callable[[Case, str, Options, Tell], Study] = look_under_flags
+    only_by_name: bool = False
 
-    def prepare(self, case: Case, given: Mapping[str, Any]) -> PreparedVariant:
-        if self.name not in given:
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        if given is None:
             raise NotMeasured("it has to be told the flags: flags=--xla_cpu_enable_fast_math=true")
-        flags = _parse_flags(str(given[self.name]))
-        return PreparedVariant(case, measure=lambda tell: self._row(case, flags, given, tell), combines=False)
+        flags = _parse_flags(str(given))
+        return lambda lab: (self._row(case, flags, lab),)
 
-    def _row(self, case: Case, flags: str, given: Mapping[str, Any], tell: Tell) -> VariantRow:
-        seed, effort = given.get("seed", 0), given.get("effort")
-        options = given.get("options") or resolve({"seed": seed})
+    def _row(self, case: Case, flags: str, lab: Lab) -> VariantRow:
         usual = os.environ.get(XLA_FLAGS, "")
         asked = f"{usual} {flags}".strip()
-        tell(f"trying {flags}")
-        after = self.look(case, asked, options, tell)
-        if asked not in after.seen:
-            return variant_rows.failed_row(self.name, flags, _of_xla(after.failures[asked]))
-        before = self.look(case, usual, options, tell)
-        if usual not in before.seen:
-            return variant_rows.failed_row(self.name, flags, before.failures[usual])
-        row = variant_rows.seen_row(self.name, flags, after.seen[asked])
-        if why := variant_rows.wrongness(PreparedVariant(case), after.seen[asked], before.seen[usual]):
+        as_it_is = Condition("as it is", environ={XLA_FLAGS: usual})
+        changed = Condition(flags, environ={XLA_FLAGS: asked})
+        lab.tell(f"trying {flags}")
+        after = _look(case, changed, lab)
+        if isinstance(after, Failure):
+            return variant_rows.failed_row(self.name, flags, _of_xla(after))
+        before = _look(case, as_it_is, lab)
+        if isinstance(before, Failure):
+            return variant_rows.failed_row(self.name, flags, before)
+        row = variant_rows.seen_row(self.name, flags, after)
+        if why := variant_rows.wrongness(None, after, before):
             return variant_rows.wrong(row, why)
-        sides = (Condition("as it is", environ={XLA_FLAGS: usual}), Condition(flags, environ={XLA_FLAGS: asked}))
-        found = pairs(case, sides, seed, effort.max_time_s if effort else None, tell, self.pairs)
-        run = next(c for c in found if c.metric == "run")
-        row = variant_rows.add_comparison(row, run, variant_rows.seen_row("baseline", "as it is", before.seen[usual]))
-        return _with_flags(row, flags, before.seen[usual], after.seen[asked])
+        run = lab.time_processes(case, (as_it_is, changed))
+        row = variant_rows.add_comparison(row, run, variant_rows.seen_row("baseline", "as it is", before))
+        return _with_flags(row, flags, before, after)
+
+
+def _look(case: Case, condition: Condition, lab: Lab) -> Observation | Failure:
+    found = lab.study([StudySide(condition.label, case)], condition)
+    return found.seen.get(condition.label) or found.failures[condition.label]
 
 
 def _parse_flags(text: str) -> str:

@@ -1,0 +1,144 @@
+"""What can be found out of a function without a call: its source, whether it traces, what the compiler makes of it.
+
+Both kinds of evidence of a function (`live.py`, `reading.py`) begin here. They say how its inputs are made, and what
+may be called and timed; nothing that stands here is said again there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import jax
+
+from benchax.auditing.rule import NotApplicable
+from benchax.auditing.syntax import Source, source_of
+from benchax.case import Case
+from benchax.errors import BenchaxError, NotAvailable, NotMeasured
+from benchax.experiments.functions import plain
+from benchax.inspecting.inspect import inspect_case
+from benchax.measuring import program as programs
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs
+from benchax.measuring.program import program_of
+from benchax.model import Failure
+from benchax.results.audit import Where
+from benchax.results.inspection import Inspection
+
+T = TypeVar("T")
+
+
+class CompiledEvidence(ABC):
+    """The parts of `Evidence` for which a function is traced and compiled, and not called."""
+
+    def __init__(self, case: Case, *, seed: int = 0, timeout_s: float | None = None) -> None:
+        # Compiled is how a function is meant to run; `eager_case` is the other way.
+        self.case = replace(case, jit=True, id=replace(case.id, variant=""))
+        self.seed, self.timeout_s = seed, timeout_s
+        self.tell: Callable[[str], None] = lambda doing: None
+        self.error: Exception | None = None
+        self._parts: dict[str, Any] = {}
+
+    @property
+    @abstractmethod
+    def is_jitted(self) -> bool: ...
+
+    @abstractmethod
+    def _make_inputs(self) -> Inputs:
+        """Of `case`, once."""
+
+    @abstractmethod
+    def _refuse_tracing(self) -> None:
+        """Raises `NotMeasured` where it must not even be traced in this process."""
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        return self.case.fn
+
+    @property
+    def plain_case(self) -> Case:
+        return self._once("plain_case", self._plain)
+
+    @property
+    def source(self) -> Source | None:
+        return self._once("source", lambda: source_of(self.fn))
+
+    @property
+    def def_where(self) -> Where | None:
+        return (self.source.file, self.source.def_line) if self.source else None
+
+    @property
+    def devices(self) -> list[Any]:
+        return jax.devices()
+
+    @property
+    def platform(self) -> str:
+        return jax.default_backend()
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._once("failure", self._failure)
+
+    @property
+    def inspection(self) -> Inspection:
+        self._check_compiles()
+        return self._once("inspection", lambda: inspect_case(self.case))
+
+    def _check_compiles(self) -> None:
+        """Raises `NotApplicable` for what does not trace or compile."""
+        if self.failure is not None:
+            raise NotApplicable(f"it does not {self.failure.stage}: {self.failure.message}")
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """Also an exception is the same each time."""
+        if name not in self._parts:
+            try:
+                self._parts[name] = make()
+            except BenchaxError as error:
+                self._parts[name] = error
+        if isinstance(self._parts[name], BenchaxError):
+            raise self._parts[name]
+        return self._parts[name]
+
+    def _has(self, part: str) -> bool:
+        """Was this part asked for, and could be had?"""
+        return part in self._parts and not isinstance(self._parts[part], BenchaxError)
+
+    @property
+    def _inputs(self) -> Inputs:
+        return self._once("inputs", self._make_inputs)
+
+    def _without_jit(self) -> Case:
+        case = self.plain_case if self.is_jitted else self.case  # without tracing it, which may be in vain
+        return replace(case, jit=False, donate=(), id=replace(case.id, variant="eager"))
+
+    def _plain(self) -> Case:
+        if self.is_jitted:
+            self._check_compiles()
+        try:
+            return plain(self.case, self.seed)
+        except NotAvailable as error:
+            raise NotApplicable(error.problem) from error
+
+    def _failure(self) -> Failure | None:
+        self._refuse_tracing()
+        inputs = self._inputs
+        program = program_of(self.case, inputs)
+        self.tell("tracing and compiling")
+        try:
+            programs.trace(program, inputs.args, inputs.kwargs)
+        except NotMeasured:  # a wrapper without a stage of its own for it
+            pass
+        except Exception as error:  # of the user's function: the evidence of a rule
+            return self._fail(error, "trace")
+        try:
+            self._once("inspection", lambda: inspect_case(self.case))
+        except BenchaxError as error:
+            return self._fail(error.__cause__ or error, "compile")
+        return None
+
+    def _fail(self, error: BaseException, stage: str) -> Failure:
+        self.error = error if isinstance(error, Exception) else None
+        return diagnose(error, stage)

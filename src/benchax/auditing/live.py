@@ -1,0 +1,217 @@
+"""Evidence of a function that may be called here: it is measured, watched, and compared with variants of it.
+
+With a limit of time nothing of the function is called here before it was tried in a worker process (`trial.py`); what
+does not end or crashes there is not measured here, for that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from time import perf_counter
+from typing import Any
+
+import jax
+
+from benchax.api import run
+from benchax.auditing.compiled import CompiledEvidence
+from benchax.auditing.trial import BEFORE_TRACING, BUILDING, HOW, TrialCall, Way, try_case
+from benchax.case import Case
+from benchax.errors import NotMeasured
+from benchax.experiments.lab import WorkerLab
+from benchax.experiments.pair_timing import Pair
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.program import program_of
+from benchax.model import Comparison, Measurement, Remark
+from benchax.options import resolve
+from benchax.pairing.session import Effort
+from benchax.results.watch import Watch
+from benchax.watching.watch import watch
+
+SHORT: Mapping[str, Any] = {"store": "off", "max_time_s": 0.25, "max_warmup_s": 0.25, "stages": "all"}
+"""Options of the measurements."""
+COMPARING_S = 12.0
+"""A comparison begins no process after this long. It takes two processes to compare and two to confirm."""
+RESERVED_SHARE = 0.25
+"""In the last quarter of the time none is begun, so that the audit ends about when its time does."""
+WATCHED_CALLS = 3
+NOT_CALLED = "not-called"
+"""Code of the remark that it was tried in a worker and must not be called here, so that little could be looked at."""
+_DONE = {
+    "measurement": "measured compiled",
+    "eager": "measured eagerly",
+    "watch": "called a few times as it stands",
+}
+
+
+class LiveEvidence(CompiledEvidence):
+    """Of a function that may be called.
+
+    Args:
+        max_time_s: comparisons are begun only in its first three quarters.
+        timeout_s: limit of each stage in other processes, where the function is tried first; None: no limit, no trial.
+    """
+
+    why_not_called = ""
+
+    def __init__(self, case: Case, *, max_time_s: float = 60.0, seed: int = 0, timeout_s: float | None = None) -> None:
+        super().__init__(case, seed=seed, timeout_s=timeout_s)
+        self.max_time_s = max_time_s
+        self._begun = perf_counter()
+        self._comparisons: list[tuple[Pair, Comparison]] = []
+
+    @property
+    def is_jitted(self) -> bool:
+        return program_of(self.case).was_jitted
+
+    @property
+    def eager_case(self) -> Case:
+        self._pass("eager")
+        return self._without_jit()
+
+    @property
+    def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        if self._has_no_inputs:
+            self._pass("compiled")
+        return self.case.inputs()
+
+    @property
+    def inputs(self) -> Inputs:
+        self._pass("compiled")
+        error = self.trial("compiled").error
+        if error is not None and error.stage in BUILDING and not self.is_jitted:
+            self._pass("eager")  # the only way in which it runs
+        return self._inputs
+
+    def fresh_inputs(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        return self.inputs.renewed()
+
+    @property
+    def signature(self) -> str:
+        """The inputs as specs; empty where making them does not end."""
+        return "" if self._has_no_inputs else self._inputs.signature
+
+    # Whether it may be called
+
+    def trial(self, way: Way) -> TrialCall:
+        """What came of calling it in a worker process; without a limit of time there is none, and no obstacle."""
+        limit_s = self.timeout_s
+        if limit_s is None:
+            return TrialCall(way)
+        case = self.case if way == "compiled" else self._without_jit()
+        return self._once(f"{way} trial", lambda: try_case(case, self.seed, limit_s, self.tell))
+
+    @property
+    def trials(self) -> list[TrialCall]:
+        """Those that were made."""
+        return [part for part in self._parts.values() if isinstance(part, TrialCall)]
+
+    # What is seen of it
+
+    @property
+    def measurement(self) -> Measurement:
+        self._check_compiles()
+        return self._once("measurement", lambda: self._measure(self.case, "compiled"))
+
+    @property
+    def eager(self) -> Measurement:
+        self._pass("eager")
+        return self._once("eager", lambda: self._measure(self.eager_case, "eagerly"))
+
+    @property
+    def watch(self) -> Watch:
+        self._pass("compiled" if self.is_jitted else "eager")
+        return self._once("watch", self._watch)
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """For who reads that it had effects."""
+        trials = self.trials
+        about_trials = [remark for trial in trials for remark in _of_trial(trial)]
+        if self.trial("compiled").obstacle is not None:
+            return about_trials
+        ways = [trial.way for trial in trials if not trial.untried]
+        compared = [pair.name for pair, _ in self._comparisons]
+        done = [f"tried in a worker process ({', '.join(ways)})"] if ways else []
+        done += ["traced"]
+        done += ["compiled"] if self.failure is None else []
+        done += [text for part, text in _DONE.items() if self._has(part)]
+        done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
+        return [*about_trials, Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
+
+    # What is tried
+
+    @property
+    def budget_s(self) -> float:
+        """Seconds left for comparisons."""
+        return max(0.0, self.max_time_s - (perf_counter() - self._begun))
+
+    def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:
+        pair = Pair(name, "as it is", baseline or self.case, name, variant)
+        known = next((c for asked, c in self._comparisons if asked == pair), None)
+        return known or self._compare(pair)
+
+    # How
+
+    def _pass(self, way: Way) -> None:
+        """Raises `NotMeasured` where it must not be called so in this process; what fails compiled, in no way."""
+        for each in dict.fromkeys(("compiled", way)):
+            if why := self.trial(each).why:
+                raise NotMeasured(why)
+
+    def _refuse_tracing(self) -> None:
+        self._pass("compiled")
+
+    @property
+    def _has_no_inputs(self) -> bool:
+        obstacle = self.trial("compiled").obstacle
+        return obstacle is not None and obstacle.stage in BEFORE_TRACING
+
+    def _make_inputs(self) -> Inputs:
+        return make_inputs(self.case, self.seed)
+
+    def _measure(self, case: Case, what: str) -> Measurement:
+        self.tell(f"measuring it {what}")
+        (row,) = run([case], call={**SHORT, "seed": self.seed})
+        if row.failure is not None:
+            raise NotMeasured(f"it fails {what}, in {row.failure.stage}: {row.failure.message}")
+        return row
+
+    def _compare(self, pair: Pair) -> Comparison:
+        name = pair.name
+        if self.budget_s <= RESERVED_SHARE * self.max_time_s:
+            raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
+        self.tell(f"comparing with {name}")
+        given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
+        effort = Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s))
+        lab = WorkerLab(resolve(given, project=self.case.folder), effort)
+        found = lab.time_pairs([pair])[name]
+        if found.failure is not None:
+            raise NotMeasured(f"the comparison with {name} failed: {found.failure.message}")
+        self._comparisons.append((pair, found))
+        return found
+
+    def _watch(self) -> Watch:
+        self.tell("calling it")
+        calls = [self._inputs.renewed() for _ in range(WATCHED_CALLS)]
+        with watch() as seen:
+            for args, kwargs in calls:
+                try:
+                    jax.block_until_ready(self.fn(*args, **kwargs))
+                except Exception as error:
+                    raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
+        return seen
+
+
+def _of_trial(trial: TrialCall) -> Iterable[Remark]:
+    if trial.obstacle is not None:
+        is_all = trial.way == "compiled"
+        how, left = (
+            ("", "Only what needs no call was looked at") if is_all else (" eagerly", "What needs that is left out")
+        )
+        text = f"The function was not called{how} in this process: {trial.why}. {left}. {trial.advice}".strip()
+        yield Remark(NOT_CALLED if is_all else "not-called-unjitted", "error" if is_all else "warning", text)
+    elif trial.untried:
+        how = HOW[trial.way]
+        text = f"The function was called {how} in this process without a limit of time, because {trial.untried}."
+        yield Remark("without-limit", "warning", text)

@@ -1,0 +1,76 @@
+"""What a variant is: a way to change a case, or to measure around it, under a name.
+
+A `ChangingVariant` gives another case, which does the same in another way; `experiments/experiment.py` compares the
+two. A `MeasuringVariant` is no comparison of two functions (a sweep, starts of fresh processes): it says what it will
+do, which is when mistakes of the user come to light, and then does it in a `Lab`.
+
+A new variant is one class in a file of `experiments/variants/`, and one line there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from benchax.case import Case
+from benchax.experiments.base import ChangedCase
+from benchax.experiments.lab import Lab
+from benchax.results.experiment import Curve, VariantRow
+
+Measure: TypeAlias = Callable[[Lab], tuple[VariantRow | Curve, ...]]
+"""Measures in a lab. Raises `NotAvailable` where that shows it cannot work here."""
+
+
+class Variant(Protocol):
+    """What every variant says of itself."""
+
+    @property
+    def name(self) -> str:
+        """The word on the command line."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it does, in a line."""
+        ...
+
+    @property
+    def needs(self) -> str:
+        """What it needs that may not be there ("a GPU"); empty: nothing."""
+        ...
+
+
+@runtime_checkable
+class ChangingVariant(Variant, Protocol):
+    """One way to change a case."""
+
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
+        """The variant of `case`.
+
+        Args:
+            given: what the user said about this variant ("0,2"); None: nothing.
+            seed: of the data made from specs.
+
+        Raises:
+            NotAvailable: it cannot work here, or not for this case.
+            NotMeasured: it could, but there would be nothing to see.
+            UsageError: `given` cannot be understood.
+        """
+        ...
+
+
+@runtime_checkable
+class MeasuringVariant(Variant, Protocol):
+    """One way to measure a case and what is around it."""
+
+    @property
+    def only_by_name(self) -> bool:
+        """Where everything is to be tried: it takes many processes, or other devices, so it has to be named."""
+        ...
+
+    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
+        """How it will measure. Nothing is measured yet; arguments and errors are those of `ChangingVariant.change`."""
+        ...
+
+
+AnyVariant: TypeAlias = ChangingVariant | MeasuringVariant
