@@ -17,9 +17,8 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "wrapping"},
     {"workloads"},
     {"measuring", "store", "comparing", "discovery", "demo"},
-    {"executors", "reporting"},
-    {"grids", "pairing"},
-    {"inspecting"},
+    {"executors", "reporting", "checkouts"},
+    {"grids", "pairing", "inspecting"},
     {"api"},
     {"experiments"},
     {"auditing"},  # rules try variants

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchax.checkouts.boot import Selection
 from benchax.errors import UsageError
 from benchax.pairing.bisect import NEIGHBOURS, bisect
 from benchax.pairing.judges import commits, of_commits, verdict_of
-from benchax.pairing.partners import Chosen
 from benchax.pairing.session import Effort
 from benchax.stats.verdicts import Verdict
 
@@ -150,7 +150,7 @@ def test_a_commit_whose_programs_are_known_is_not_measured_again(repository: Pat
     first, words, slower, more_words = commits("HEAD~3", "HEAD")
     measured: list[object] = []
 
-    with of_commits(first, Chosen(("bench_work.py",)), Effort(), progress=measured.append) as judge:
+    with of_commits(first, Selection(("bench_work.py",)), Effort(), progress=measured.append) as judge:
         same = judge(words)
         assert measured == []
         verdicts = [judge(slower)]

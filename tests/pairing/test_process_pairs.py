@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchax.checkouts.boot import Launch, Selection
 from benchax.errors import UsageError
 from benchax.model import Comparison, Version
-from benchax.pairing.partners import Chosen, Launch
 from benchax.pairing.process_pairs import NOT_PINNED, ONE_CORE, Pairs
 from benchax.pairing.session import Effort
 
@@ -106,7 +106,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     """Two pairs of processes for all the cases above."""
     folder = tmp_path_factory.mktemp("pairs")
     (folder / "bench_cases.py").write_text(CASES)
-    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Chosen(("bench_cases.py",)), TWO_PAIRS)
+    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Selection(("bench_cases.py",)), TWO_PAIRS)
     taken.run()
     return taken
 
@@ -181,7 +181,7 @@ def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: 
     (tmp_path / "bench_one.py").write_text(
         "import work, benchax\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): return x\n"
     )
-    taken = Pairs(sides(tmp_path, old="", new="raise ImportError('too new')"), Chosen(("bench_one.py",)), TWO_PAIRS)
+    taken = Pairs(sides(tmp_path, old="", new="raise ImportError('too new')"), Selection(("bench_one.py",)), TWO_PAIRS)
 
     taken.run()
 
@@ -192,7 +192,7 @@ def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: 
 
 
 def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
-    taken = Pairs(sides(tmp_path, old="", new=""), Chosen((str(tmp_path),)), TWO_PAIRS)
+    taken = Pairs(sides(tmp_path, old="", new=""), Selection((str(tmp_path),)), TWO_PAIRS)
 
     with pytest.raises(UsageError, match="no benchmarks in"):
         taken.run()
@@ -202,7 +202,7 @@ def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
 def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
     """Whatever the samples of a single pair say: the luck of two processes would be taken for a change."""
     effort = Effort((8,), max_time_s=0.001, alpha=0.01)
-    taken = Pairs(sides(tmp_path, old="", new=""), Chosen(("jax.numpy:sin", "f32[8]")), effort)
+    taken = Pairs(sides(tmp_path, old="", new=""), Selection(("jax.numpy:sin", "f32[8]")), effort)
 
     taken.run()
     found = [c for seen in taken.seen.values() for c in taken.judged(seen) if c.metric == "run"]
@@ -216,10 +216,10 @@ def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
 PROGRAM = """
 from pathlib import Path
 from benchax.model import Version
-from benchax.pairing.partners import Chosen, Launch
+from benchax.checkouts.boot import Launch, Selection
 from benchax.pairing.process_pairs import compared
 sides = Launch(Version("a")), Launch(Version("b"))
-compared(sides, Chosen(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
+compared(sides, Selection(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
 """
 WAITS = "import benchax, time\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): time.sleep(1000)\n"
 

@@ -109,7 +109,7 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
     if jax is not None and (len(jax.split(",")) < 2 or not all(version.strip() for version in jax.split(","))):
-        from benchax.pairing.jax_versions import ENOUGH
+        from benchax.pairing.versions import ENOUGH
 
         raise UsageError(f"--jax {jax!r} is not enough", ENOUGH)
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchax.case import Benchmark, Case, Positions
+from benchax.checkouts.boot import Launch, Selection
 from benchax.executors import pickling
 from benchax.experiments.base import Tell
 from benchax.experiments.functions import plain
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
-from benchax.pairing.partners import Chosen, Launch
 from benchax.pairing.process_pairs import compared
 from benchax.pairing.session import SessionStep
 
@@ -81,7 +81,7 @@ def pairs(
     content = pickling.dumps(_as_benchmark(case, seed))
     with tempfile.TemporaryDirectory(prefix="benchax-pairs-") as folder:
         launches = [_launch(Path(folder) / str(i), each, content) for i, each in enumerate(conditions)]
-        return judge((launches[0], launches[1]), Chosen((FILE,)), max_time_s, _steps(tell))
+        return judge((launches[0], launches[1]), Selection((FILE,)), max_time_s, _steps(tell))
 
 
 def _as_benchmark(case: Case, seed: int) -> Benchmark:

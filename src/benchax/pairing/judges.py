@@ -10,18 +10,18 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchax.checkouts import worktrees
+from benchax.checkouts.boot import Selection
+from benchax.checkouts.environments import launch_jax, list_versions, version_key
+from benchax.checkouts.worktrees import BuiltCheckout, build_checkout
 from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.options import resolve
-from benchax.pairing import session, worktrees
+from benchax.pairing import process_pairs, session
 from benchax.pairing.bisect import Judge
-from benchax.pairing.environments import available, order
-from benchax.pairing.jax_versions import compare_versions
 from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.partners import Chosen
 from benchax.pairing.session import Effort, Progress, quiet
-from benchax.pairing.worktrees import BuiltCheckout, built
 from benchax.stats.verdicts import Verdict
 from benchax.store.baselines import program
 
@@ -56,28 +56,28 @@ def versions(first: str, last: str) -> list[str]:
         UsageError: they are not two releases, the older one first.
         NotAvailable: they cannot be listed.
     """
-    listed = available()
+    listed = list_versions()
     for version in (first, last):
         if version not in listed:
             raise UsageError(f"there is no release {version!r} of JAX", "such as " + ", ".join(listed[-3:]))
-    if order(first) >= order(last):
+    if version_key(first) >= version_key(last):
         raise UsageError(f"jax {last} does not come after jax {first}", "A,B, the older one first")
-    return [version for version in listed if order(first) <= order(version) <= order(last)]
+    return [version for version in listed if version_key(first) <= version_key(version) <= version_key(last)]
 
 
 @contextmanager
 def of_commits(
-    good: str, chosen: Chosen, effort: Effort, tell: Tell = lambda text: None, progress: Progress = quiet
+    good: str, selection: Selection, effort: Effort, tell: Tell = lambda text: None, progress: Progress = quiet
 ) -> Generator[Judge, None, None]:
     """A judge that compares commits with `good`. One that cannot be built is unclear, and `tell` is told why."""
     options, known = resolve(), dict[tuple[str, ...], Verdict]()
-    with built(good, chosen.what, chosen.pattern, chosen.params) as baseline:
+    with build_checkout(good, selection) as baseline:
         cases = _with_programs(baseline)
         known[_programs(baseline, cases)] = "same"
 
         def judge(commit: str) -> Verdict:
             try:
-                with built(commit, chosen.what, chosen.pattern, chosen.params) as candidate:
+                with build_checkout(commit, selection) as candidate:
                     key = _programs(candidate, cases)
                     if not any(key):
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
@@ -127,14 +127,13 @@ def _contests(
     return found
 
 
-def of_jax(first: str, chosen: Chosen, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
+def of_jax(first: str, selection: Selection, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
     """A judge that compares versions of JAX with `first`. One that cannot be installed is unclear."""
 
     def judge(version: str) -> Verdict:
         try:
-            found = compare_versions(
-                [first, version], chosen.what, chosen.pattern, chosen.params, max_time_s=max_time_s
-            )
+            sides = launch_jax(first), launch_jax(version)
+            found = process_pairs.compared(sides, selection, max_time_s)
         except BenchaxError as error:
             tell(error.problem)
             return "unclear"

@@ -20,12 +20,13 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, confirmed, judged
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark
 from benchax.pairing.paired_run import counts
-from benchax.pairing.partners import Chosen, Launch, Listing, Lost, Partner, started
+from benchax.pairing.partners import Listing, Lost, Partner, started
 from benchax.pairing.remarks import remarks
 from benchax.pairing.session import Effort, Progress, SessionStep, quiet
 from benchax.stats.verdicts import CONFIRMING_ALPHA
@@ -46,7 +47,7 @@ NOT_PINNED = Remark(
 
 def compared(
     sides: tuple[Launch, Launch],
-    chosen: Chosen,
+    selection: Selection,
     max_time_s: float | None = None,
     progress: Progress = quiet,
 ) -> list[Comparison]:
@@ -60,12 +61,12 @@ def compared(
         UsageError: neither side finds a case.
         KeyboardInterrupt: passes through, and leaves no process.
     """
-    first = Pairs(sides, chosen, replace(PAIRS, max_time_s=max_time_s), progress)
+    first = Pairs(sides, selection, replace(PAIRS, max_time_s=max_time_s), progress)
     first.run()
     found = {case: first.judged(seen) for case, seen in first.seen.items()}
     changed = [case for case, comparisons in found.items() if any(map(is_change, comparisons))]
     if changed:
-        second = Pairs(sides, chosen, CONFIRMING_PAIRS, progress, changed, first.count)
+        second = Pairs(sides, selection, CONFIRMING_PAIRS, progress, changed, first.count)
         second.run()
         for case in changed:
             again = {c.metric: c for c in second.judged(second.seen[case])}
@@ -101,13 +102,13 @@ class Pairs:
     def __init__(
         self,
         sides: tuple[Launch, Launch],
-        chosen: Chosen,
+        selection: Selection,
         effort: Effort,
         progress: Progress = quiet,
         cases: Sequence[CaseId] | None = None,
         begun: int = 0,
     ) -> None:
-        self.sides, self.chosen, self.effort, self.progress = sides, chosen, effort, progress
+        self.sides, self.selection, self.effort, self.progress = sides, selection, effort, progress
         self.seen = {case: Seen(case) for case in cases or ()}
         self.knows_cases = cases is not None
         self.rng = random.Random(begun)
@@ -152,7 +153,7 @@ class Pairs:
         while left is None or left:
             self._say("", "start")
             order = self.rng.sample((0, 1), 2)
-            with started([self.sides[i] for i in order], self.chosen, core) as listed:
+            with started([self.sides[i] for i in order], self.selection, core) as listed:
                 partners = [listed[order.index(i)] for i in (0, 1)]
                 listings = [partner.listing() for partner in partners]
                 if left is None:

@@ -16,6 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchax.checkouts.boot import Selection
+from benchax.checkouts.environments import check_version, launch_jax
+from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.ranking import Comparisons
 from benchax.comparing.resolution import resolution_of
 from benchax.discovery import collect, matches
@@ -25,11 +28,8 @@ from benchax.model import CaseId, Comparison, Environment, Measurement, Metric
 from benchax.options import check, resolve
 from benchax.pairing import process_pairs as pairs_of_processes
 from benchax.pairing import session
-from benchax.pairing.jax_versions import compare_versions
-from benchax.pairing.partners import Chosen
 from benchax.pairing.session import Effort, Progress, SessionStep
 from benchax.pairing.stored import Pairing, with_cases, with_rows
-from benchax.pairing.worktrees import built, launched, named
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store import comparisons
 from benchax.store.baselines import by_case, rows_of
@@ -40,6 +40,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 TIMES: frozenset[Metric] = frozenset({"run", "compile"})
 """What is measured until it is clear; bytes and operations are counted."""
 OFF = "off"
+ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
 UNSTORED = "the comparisons were not stored"
 
 
@@ -96,12 +97,12 @@ def compare_ref(
     effort = _make_effort(resolution, max_time_s, metrics)
     if process_pairs:
         _refuse_resolution(resolution)
-        with launched(ref, suite.paths, benchmarks == "ref") as sides:
-            found = pairs_of_processes.compared(sides, suite.chosen, effort.max_time_s, suite.progress)
+        with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
+            found = pairs_of_processes.compared(sides, suite.selection, effort.max_time_s, suite.progress)
         return suite.keep(Comparisons(tuple(found)))
     suite.tell(f"building {ref} in a worktree")
-    with built(ref, suite.paths, pattern, suite.params, benchmarks == "ref") as other:
-        label = named(ref, other.commit)
+    with build_checkout(ref, suite.selection, benchmarks == "ref") as other:
+        label = label_commit(ref, other.commit)
         note = other.note or f"{label}: with the benchmark files {other.benchmarks}"
         suite.tell(f"note: {note}" if other.note else note, is_lasting=True)
         pairing = suite.pair_with_now(other.store, label, other.rows)
@@ -139,10 +140,23 @@ def compare_jax(
     suite = _make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
     listed = [version.strip() for version in versions.split(",")] if isinstance(versions, str) else list(versions)
     limit_s = None if max_time_s is None else parse_seconds(max_time_s)
-    found = compare_versions(
-        listed, suite.paths, pattern, suite.params, options=suite.options, max_time_s=limit_s, progress=suite.progress
-    )
+    if len(listed) < 2 or not all(listed):
+        raise UsageError(f"versions={listed!r} is not enough", ENOUGH)
+    for version in listed:
+        check_version(version)
+    first, *others = [
+        launch_jax(version, label, suite.tell) for version, label in zip(listed, _label_each(listed), strict=True)
+    ]
+    found = [
+        c
+        for other in others
+        for c in pairs_of_processes.compared((first, other), suite.selection, limit_s, suite.progress)
+    ]
     return suite.keep(Comparisons(tuple(found)))
+
+
+def _label_each(versions: Sequence[str]) -> list[str]:
+    return [f"jax {v}{' again' * (v in versions[:i])}" for i, v in enumerate(versions)]
 
 
 def compare_stored(
@@ -185,9 +199,9 @@ def compare_stored(
     if candidate is None:
         pairing = suite.pair_with_now(suite.opened(), baseline, rows)
     else:
-        _refuse_choice(candidate, suite)
+        _refuse_choice(candidate, suite.selection)
         labels, others = (baseline, candidate), suite.stored_rows(candidate)
-        options = resolve(command_line=suite.options)
+        options = resolve(command_line=suite.selection.options)
         pairing = with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
     return suite.keep(suite.run(pairing, effort))
 
@@ -196,18 +210,9 @@ def compare_stored(
 class BenchmarkSuite:
     """Which benchmarks are compared, with which options, and who is told: what all three ways have in common."""
 
-    paths: tuple[str, ...]
-    """Or a target and its inputs, as for `benchax run`."""
-    pattern: str
-    params: tuple[str, ...]
-    options: Mapping[str, Any]
-    """Those that were given. They stand where those of a command line do: what a benchmark sets itself is stronger."""
+    selection: Selection
     store: str
     progress: Progress
-
-    @property
-    def chosen(self) -> Chosen:
-        return Chosen(self.paths, self.pattern, self.params, self.options)
 
     def tell(self, text: str, *, is_lasting: bool = False) -> None:
         self.progress(SessionStep(0, "", text, 0, 0, is_lasting))
@@ -221,14 +226,15 @@ class BenchmarkSuite:
 
     def stored_rows(self, reference: str) -> dict[CaseId, Measurement]:
         rows = by_case(rows_of(self.opened(), reference))
-        return {id: row for id, row in rows.items() if matches(id, self.pattern)}
+        return {id: row for id, row in rows.items() if matches(id, self.selection.pattern)}
 
     def pair_with_now(self, store: DatabaseStore, label: str, rows: Mapping[CaseId, Measurement]) -> Pairing:
         """Rows of the baseline, whose programs `store` has, with the functions of now."""
-        cases, broken = collect(self.paths, self.pattern, self.params)
+        chosen = self.selection
+        cases, broken = collect(chosen.what, chosen.pattern, chosen.params)
         for each in broken:
             self.tell(f"error: {each.failure.message}\n{each.failure.traceback}", is_lasting=True)
-        found = with_cases(store, label, rows, cases, self.environment(), self.options)
+        found = with_cases(store, label, rows, cases, self.environment(), chosen.options)
         found.broken = [each.failure for each in broken]
         return found
 
@@ -271,9 +277,8 @@ def _make_suite(
     known = {name: value for name, value in given.items() if value is not None}
     where = resolve(command_line=known).store or OFF
     texts = (params,) if isinstance(params, str) else tuple(params)
-    return BenchmarkSuite(
-        tuple(os.fspath(word) for word in words), pattern, texts, known, where, progress or session.quiet
-    )
+    selection = Selection(tuple(os.fspath(word) for word in words), pattern, texts, known)
+    return BenchmarkSuite(selection, where, progress or session.quiet)
 
 
 def _make_effort(resolution: float | str, max_time_s: float | str | None, metrics: Sequence[str]) -> Effort:
@@ -293,9 +298,9 @@ def _refuse_resolution(resolution: float | str) -> None:
         )
 
 
-def _refuse_choice(candidate: str, suite: BenchmarkSuite) -> None:
+def _refuse_choice(candidate: str, selection: Selection) -> None:
     """Stored rows are all there is of a stored candidate: no file is looked at, and no value can be put in."""
-    for name, value, default in (("paths", suite.paths, (".",)), ("params", suite.params, ())):
+    for name, value, default in (("paths", selection.what, (".",)), ("params", selection.params, ())):
         if value != default:
             problem = f"{name}={list(value)!r} is given with the stored candidate {candidate!r}"
             raise UsageError(problem, "one of them", "choose among stored cases with --filter, or pattern=")
