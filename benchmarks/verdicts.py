@@ -46,10 +46,11 @@ from report import busy_neighbour, header, load, note, table
 from benchax import api
 from benchax.case import Case
 from benchax.comparing.resolution import resolution_of
+from benchax.comparing.sequential import Effort, effort_for
 from benchax.environment import capture
 from benchax.model import CaseId, Comparison
 from benchax.pairing import stored
-from benchax.pairing.session import Effort, compared, effort_for
+from benchax.pairing.session import compared
 from benchax.stats.shares import share_interval
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store.baselines import by_case

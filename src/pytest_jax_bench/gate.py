@@ -18,6 +18,7 @@ from typing import Any
 from benchax import api
 from benchax.case import Case
 from benchax.comparing import gate
+from benchax.comparing.sequential import RUN, TIMES, Effort
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.measuring.exported import is_same_program, leaves_of
 from benchax.measuring.inputs import make_inputs
@@ -146,6 +147,6 @@ def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
 
 def compare_programs(paired_run: PairedRun, limits: Limits) -> list[Comparison]:
     """Until the run time is clear, and compiling where it has a limit; changes of them are confirmed."""
-    metrics: frozenset[Metric] = frozenset({*session.RUN, "compile"}) if "compile" in limits else session.RUN
-    (found,) = session.compared([paired_run], session.Effort(metrics=metrics))
+    effort = Effort(metrics=TIMES if "compile" in limits else RUN)
+    (found,) = session.compared([paired_run], effort)
     return found

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.checkouts.boot import Selection
+from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
 from benchax.pairing.bisect import NEIGHBOURS, bisect
 from benchax.pairing.judges import commits, of_commits, verdict_of
-from benchax.pairing.session import Effort
 from benchax.stats.verdicts import Verdict
 
 

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from benchax.checkouts.boot import Launch, Selection
+from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
 from benchax.model import Comparison, Version
 from benchax.pairing.process_pairs import NOT_PINNED, ONE_CORE, Pairs
-from benchax.pairing.session import Effort
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
 
@@ -103,23 +103,24 @@ def earlier() -> None:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
-    """Two pairs of processes for all the cases above."""
+    """Two pairs of processes for all the cases above, and two more for what changed."""
     folder = tmp_path_factory.mktemp("pairs")
     (folder / "bench_cases.py").write_text(CASES)
-    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Selection(("bench_cases.py",)), TWO_PAIRS)
+    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Selection(("bench_cases.py",)), TWO_PAIRS, TWO_PAIRS)
     taken.run()
     return taken
 
 
 @pytest.fixture
 def judged(pairs: Pairs) -> Callable[[str], dict[str, Comparison]]:
-    return lambda name: {c.metric: c for seen in pairs.seen.values() for c in pairs.judged(seen) if c.case.name == name}
+    return lambda name: {c.metric: c for c in pairs.comparisons() if c.case.name == name}
 
 
 def test_python_code_that_makes_more_work_is_slower(judged) -> None:
     found = judged("depends")["run"]
 
     assert (found.verdict, found.method, found.processes) == ("slower", "process pairs", 2)
+    assert found.confirmed
     assert found.ratio is not None
     assert found.ratio > 2
 
@@ -173,7 +174,7 @@ def test_a_case_that_fails_on_one_side_says_so_and_the_others_go_on(judged, case
 
 
 def test_no_process_is_left(pairs: Pairs) -> None:
-    assert pairs.count == 2
+    assert pairs.count == 4
     assert children() == set()
 
 
@@ -185,7 +186,7 @@ def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: 
 
     taken.run()
 
-    (found,) = [c for seen in taken.seen.values() for c in taken.judged(seen)]
+    (found,) = taken.comparisons()
     assert found.failure is not None
     assert found.failure.stage == "import of new"
     assert "too new" in found.failure.message
@@ -205,7 +206,7 @@ def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
     taken = Pairs(sides(tmp_path, old="", new=""), Selection(("jax.numpy:sin", "f32[8]")), effort)
 
     taken.run()
-    found = [c for seen in taken.seen.values() for c in taken.judged(seen) if c.metric == "run"]
+    found = [c for c in taken.comparisons() if c.metric == "run"]
 
     assert [(c.verdict, c.pairs > 0) for c in found] == [("unclear", True)]
     assert "1 pair of processes, and 8 are the least" in found[0].why

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchax.comparing import sequential
+from benchax.comparing.sequential import Effort
 from benchax.executors.jobs import Ended, Job
 from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
@@ -17,7 +19,7 @@ from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
 from benchax.pairing import session
 from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, SessionStep
+from benchax.pairing.session import SessionStep
 
 Times = Callable[[int, np.random.Generator], float]
 """(number of the process, dice) -> how many times as long the candidate takes there, in one pair."""
@@ -102,16 +104,16 @@ def test_one_program_is_timed_where_the_error_rates_are_wanted() -> None:
 
 def test_a_finer_resolution_goes_on_for_longer_and_confirms_as_long() -> None:
     """+2 % among pairs that scatter by 20 %."""
-    effort = session.effort_for(0.01)
+    effort = sequential.effort_for(0.01)
     workers = Workers({"slow": steady(1.02, 0.2), "wild": steady(1.0, 0.6)})
 
-    assert verdicts(Workers({"slow": steady(1.02, 0.02)}), session.effort_for()) != {"slow": "slower"}
+    assert verdicts(Workers({"slow": steady(1.02, 0.02)}), sequential.effort_for()) != {"slow": "slower"}
     assert verdicts(workers, effort) == {"slow": "slower", "wild": "unclear"}
-    assert session.FINE_LOOKS[-1] == 24
+    assert sequential.FINE_LOOKS[-1] == 24
     assert workers.processes >= 24
-    assert session.confirming(effort).looks == session.FINE_LOOKS
-    assert session.confirming(effort).resolution == 0.01
-    assert session.confirming(session.effort_for()).looks == session.LOOKS
+    assert sequential.confirming(effort).looks == sequential.FINE_LOOKS
+    assert sequential.confirming(effort).resolution == 0.01
+    assert sequential.confirming(sequential.effort_for()).looks == sequential.LOOKS
 
 
 def test_each_process_of_a_session_is_a_new_fork_of_one_parent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +153,7 @@ def test_a_change_is_measured_again_beside_what_is_still_undecided() -> None:
 
     assert verdicts(workers) == {"slow": "slower", "wild": "unclear"}
     assert {label for process, label, _ in workers.asked if process in (3, 4)} == {"slow", "wild"}
-    assert workers.processes == session.LOOKS[-1]
+    assert workers.processes == sequential.LOOKS[-1]
 
 
 def test_who_needs_more_than_two_processes_takes_more_rounds_in_each() -> None:
@@ -178,7 +180,7 @@ def test_what_is_unclear_goes_on_alone_and_ends_unclear() -> None:
     workers = Workers({"equal": steady(1.0), "wild": steady(1.02, 0.6)})
 
     assert verdicts(workers) == {"equal": "same", "wild": "unclear"}
-    assert workers.processes == session.LOOKS[-1]
+    assert workers.processes == sequential.LOOKS[-1]
     assert [label for process, label, _ in workers.asked if process > 2] == ["wild"] * 6
 
 
@@ -188,7 +190,7 @@ def test_verdicts_come_at_the_looks_only() -> None:
 
     verdicts(workers)
 
-    assert workers.processes in session.LOOKS
+    assert workers.processes in sequential.LOOKS
 
 
 def test_no_process_begins_after_the_time_that_was_granted() -> None:

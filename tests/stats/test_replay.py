@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 from benchax.comparing.judging import ComparisonContext, timed
+from benchax.comparing.sequential import CONFIRMING, Effort, confirming, effort_for
 from benchax.environment import capture
 from benchax.model import Block, CaseId, Comparison, Version
-from benchax.pairing.session import CONFIRMING, Effort, confirming, effort_for
 from benchax.stats.ratios import ratio_of
 from benchax.stats.verdicts import verdict
 

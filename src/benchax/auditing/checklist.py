@@ -16,6 +16,7 @@ from benchax.auditing.audit import MAX_TIME_S, AuditStep, Tell, ask, choose_rule
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.trial import TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case
+from benchax.comparing.sequential import Effort
 from benchax.environment import capture
 from benchax.errors import BenchaxError
 from benchax.experiments.experiment import run_experiment
@@ -23,7 +24,6 @@ from benchax.experiments.functions import is_float
 from benchax.experiments.lab import Lab
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.audit import Answer, Checked, Checklist, Finding, Tick
 from benchax.results.experiment import Experiment, VariantRow
 from benchax.units import parse_seconds, seconds, size

@@ -21,6 +21,7 @@ from benchax.auditing.base import NotApplicable
 from benchax.auditing.syntax import Source, source_of
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, TrialCall, Way, try_case
 from benchax.case import Case
+from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError, NotAvailable, NotMeasured
 from benchax.experiments.functions import plain
 from benchax.experiments.pair_timing import Pair, time_pairs
@@ -31,7 +32,6 @@ from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Comparison, Failure, Measurement
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.audit import Where
 from benchax.results.cache import CacheUse
 from benchax.results.inspection import Inspection

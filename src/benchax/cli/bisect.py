@@ -40,9 +40,9 @@ def bisect(
     """Find the commit, or the version of JAX, that made cases slower."""
     from benchax.checkouts.boot import Selection
     from benchax.cli.console import note
+    from benchax.comparing.sequential import Effort
     from benchax.pairing import judges
     from benchax.pairing.bisect import bisect as search
-    from benchax.pairing.session import Effort
     from benchax.units import parse_seconds
 
     max_time_s = None if max_time is None else parse_seconds(max_time)

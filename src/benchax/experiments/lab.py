@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchax.case import Case
+from benchax.comparing.sequential import Effort
 from benchax.executors.pool import shared_pool
 from benchax.experiments import variant_rows
 from benchax.experiments.base import PreparedVariant, Tell
@@ -20,7 +21,6 @@ from benchax.experiments.pair_timing import Pair, time_pairs
 from benchax.experiments.study import Study, StudySide, study
 from benchax.model import Absent, Comparison, Options
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.experiment import VariantRow
 
 BASELINE = "baseline"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchax.case import Case
+from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError
 from benchax.experiments.functions import side_by_side
 from benchax.experiments.study import under
@@ -15,7 +16,7 @@ from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.pairing import session
 from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, SessionStep
+from benchax.pairing.session import SessionStep
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from statistics import median
 from typing import Any, Literal
 
 from benchax.case import Case
+from benchax.comparing.sequential import Effort
 from benchax.executors.pool import Pool, shared_pool
 from benchax.experiments.base import Facts, Tell
 from benchax.experiments.counting import Counted, count_ways
 from benchax.experiments.pair_timing import Pair, time_pairs
 from benchax.model import Comparison, Options
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.experiment import Point
 from benchax.stats.intervals import median_interval
 from benchax.units import number, seconds

@@ -10,6 +10,7 @@ from benchax.case import Case, make_case, name_of
 from benchax.comparing.judging import ComparisonEvidence, confirmed, judged
 from benchax.comparing.ranking import Comparisons, Rank, names, ranked, without_place
 from benchax.comparing.resolution import resolution_of
+from benchax.comparing.sequential import Effort, effort_for
 from benchax.errors import UsageError
 from benchax.executors import pickling
 from benchax.measuring.paired import Side
@@ -17,7 +18,7 @@ from benchax.model import Comparison, Failure, Options, Remark, Version
 from benchax.options import resolve
 from benchax.pairing import session
 from benchax.pairing.paired_run import PairedRun, PairedSamples
-from benchax.pairing.session import Effort, Progress
+from benchax.pairing.session import Progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
@@ -75,7 +76,7 @@ def compare(
         for label, fn in ordered.items()
     }
     most_s = None if max_time_s is None else resolve({"max_time_s": max_time_s}).max_time_s
-    effort = session.effort_for(resolution_of(resolution), most_s)
+    effort = effort_for(resolution_of(resolution), most_s)
     return side_by_side(cases, options, effort, progress or session.quiet)
 
 

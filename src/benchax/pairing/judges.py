@@ -14,6 +14,7 @@ from benchax.checkouts import worktrees
 from benchax.checkouts.boot import Selection
 from benchax.checkouts.environments import launch_jax, list_versions, version_key
 from benchax.checkouts.worktrees import BuiltCheckout, build_checkout
+from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
@@ -21,7 +22,7 @@ from benchax.options import resolve
 from benchax.pairing import process_pairs, session
 from benchax.pairing.bisect import Judge
 from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, Progress, quiet
+from benchax.pairing.session import Progress, quiet
 from benchax.stats.verdicts import Verdict
 from benchax.store.baselines import program
 

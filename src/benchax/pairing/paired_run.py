@@ -103,6 +103,12 @@ class PairedSamples:
             if self._has_run(pool, process, sides, request, say):
                 return
 
+    def start_again(self) -> PairedSamples:
+        """Nothing yet, for the second stage. Who ran into a limit once need not do so again."""
+        known = dict(self.failures)
+        self.second = PairedSamples(self.paired_run, failures=known, resolution=self.resolution, programs=self.programs)
+        return self.second
+
     @property
     def running(self) -> list[int]:
         """The sides that have not failed."""

@@ -15,6 +15,7 @@ from time import monotonic
 
 from benchax.case import make_case
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Trial, planted_name
+from benchax.comparing.sequential import Effort
 from benchax.measuring import noise
 from benchax.measuring.paired import Side
 from benchax.measuring.planted import KERNELS, Kernel
@@ -22,7 +23,7 @@ from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
 from benchax.pairing import session
 from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, Progress, quiet
+from benchax.pairing.session import Progress, quiet
 
 PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
 """Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""

@@ -21,14 +21,15 @@ from benchax.checkouts.environments import check_version, launch_jax
 from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.ranking import Comparisons
 from benchax.comparing.resolution import resolution_of
+from benchax.comparing.sequential import RUN, TIMES, Effort, effort_for
 from benchax.discovery import collect, matches
 from benchax.environment import capture
 from benchax.errors import StoreError, UsageError, one_of
-from benchax.model import CaseId, Comparison, Environment, Measurement, Metric
+from benchax.model import CaseId, Comparison, Environment, Measurement
 from benchax.options import check, resolve
 from benchax.pairing import process_pairs as pairs_of_processes
 from benchax.pairing import session
-from benchax.pairing.session import Effort, Progress, SessionStep
+from benchax.pairing.session import Progress, SessionStep
 from benchax.pairing.stored import Pairing, with_cases, with_rows
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store import comparisons
@@ -37,8 +38,6 @@ from benchax.store.database import DatabaseStore, open_store
 from benchax.units import parse_seconds
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-TIMES: frozenset[Metric] = frozenset({"run", "compile"})
-"""What is measured until it is clear; bytes and operations are counted."""
 OFF = "off"
 ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
 UNSTORED = "the comparisons were not stored"
@@ -287,7 +286,7 @@ def _make_effort(resolution: float | str, max_time_s: float | str | None, metric
         counted = "bytes and operations are counted, which needs no option"
         raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
     limit_s = None if max_time_s is None else parse_seconds(max_time_s)
-    return session.effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else session.RUN)
+    return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)
 
 
 def _refuse_resolution(resolution: float | str) -> None:
