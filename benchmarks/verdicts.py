@@ -50,7 +50,7 @@ from benchax.comparing.sequential import Effort, effort_for
 from benchax.environment import capture
 from benchax.model import CaseId, Comparison
 from benchax.pairing import stored
-from benchax.pairing.session import compared
+from benchax.pairing.session import compare_runs
 from benchax.stats.shares import share_interval
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store.baselines import by_case
@@ -140,7 +140,7 @@ def benchax(folder: Path, python: str) -> Judge:
 
     def judge() -> dict[str, list[Told]]:
         pairing = stored.with_cases(store, "baseline", by_case(rows), cases(True), capture())
-        runs = [c for each in compared(pairing.paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
+        runs = [c for each in compare_runs(pairing.paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
         return {"benchax": [Told(positions[c.case], c.verdict, c) for c in runs]}
 
     return judge

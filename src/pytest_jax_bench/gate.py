@@ -148,5 +148,5 @@ def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
 def compare_programs(paired_run: PairedRun, limits: Limits) -> list[Comparison]:
     """Until the run time is clear, and compiling where it has a limit; changes of them are confirmed."""
     effort = Effort(metrics=TIMES if "compile" in limits else RUN)
-    (found,) = session.compared([paired_run], effort)
+    (found,) = session.compare_runs([paired_run], effort)
     return found

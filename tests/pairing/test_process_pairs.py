@@ -218,9 +218,9 @@ PROGRAM = """
 from pathlib import Path
 from benchax.model import Version
 from benchax.checkouts.boot import Launch, Selection
-from benchax.pairing.process_pairs import compared
+from benchax.pairing.process_pairs import compare_launches
 sides = Launch(Version("a")), Launch(Version("b"))
-compared(sides, Selection(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
+compare_launches(sides, Selection(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
 """
 WAITS = "import benchax, time\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): time.sleep(1000)\n"
 

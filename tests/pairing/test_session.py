@@ -73,7 +73,7 @@ def paired_run(label: str) -> PairedRun:
 
 def verdicts(workers: Workers, effort: Effort = Effort(), **more: Any) -> dict[str, str]:  # noqa: B008
     paired_runs = [paired_run(label) for label in workers.times]
-    found = session.compared(paired_runs, effort, start=workers.start, **more)
+    found = session.compare_runs(paired_runs, effort, start=workers.start, **more)
     return {c.case.name: c.verdict for each in found for c in each if c.metric == "run"}
 
 
@@ -88,7 +88,9 @@ def test_one_program_is_not_timed() -> None:
     """By one process, which is needed to know."""
     workers = Workers({"one program": steady(1.0), "equal": steady(1.0)})
 
-    (same,), equal = session.compared([paired_run("one program"), paired_run("equal")], Effort(), start=workers.start)
+    (same,), equal = session.compare_runs(
+        [paired_run("one program"), paired_run("equal")], Effort(), start=workers.start
+    )
 
     assert (same.verdict, same.method, same.ratio) == ("same", "same program", None)
     assert [c.method for c in equal if c.metric == "run"] == ["one process"]
@@ -141,7 +143,7 @@ def test_a_change_is_measured_a_second_time_in_processes_of_its_own() -> None:
 
 def test_a_change_that_does_not_show_again_has_no_name() -> None:
     workers = Workers({"lucky": lambda process, dice: 1.1 if process <= 2 else steady(1.0)(process, dice)})
-    found = session.compared([paired_run("lucky")], Effort(), start=workers.start)
+    found = session.compare_runs([paired_run("lucky")], Effort(), start=workers.start)
 
     run = next(c for c in found[0] if c.metric == "run")
     assert (run.verdict, run.confirmed) == ("unclear", False)
@@ -168,11 +170,11 @@ def test_a_change_is_measured_again_although_time_is_up() -> None:
     workers = Workers({"slow": steady(1.1)})
     now = iter([0.0, 0.0, 0.0, *[9.0] * 9])
 
-    ((_, found),) = session.settled(
+    (test,) = session.run_tests(
         [paired_run("slow")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: next(now)
     )
 
-    assert [c.confirmed for c in found if c.metric == "run"] == [True]
+    assert [c.confirmed for c in test.comparisons() if c.metric == "run"] == [True]
     assert workers.processes == 4
 
 
@@ -197,7 +199,7 @@ def test_no_process_begins_after_the_time_that_was_granted() -> None:
     workers = Workers({"wild": steady(1.02, 0.6)})
     now = iter(range(100))
 
-    session.settled([paired_run("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
+    session.run_tests([paired_run("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
 
     assert workers.processes == 1
 
@@ -239,7 +241,7 @@ def test_cases_come_in_random_order() -> None:
 def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Ended, why: str) -> None:
     workers = Workers({"stuck": steady(1.0), "equal": steady(1.0)}, {"stuck": ended})
 
-    found = session.compared([paired_run("stuck"), paired_run("equal")], Effort(), start=workers.start)
+    found = session.compare_runs([paired_run("stuck"), paired_run("equal")], Effort(), start=workers.start)
 
     ((failed,), others) = found
     assert failed.verdict == "unclear"
@@ -255,17 +257,17 @@ def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -
     two = paired_run("slow")
     three = replace(two, sides=(*two.sides, Side("broken", program=b"")), versions=(*two.versions, Version("broken")))
 
-    ((taken, found),) = session.settled([three], Effort(), start=workers.start)
+    (test,) = session.run_tests([three], Effort(), start=workers.start)
 
     assert [label for _, label, _ in workers.asked].count("broken") == 1
-    assert next(c for c in found if c.metric == "run" and c.candidate.label == "slow").confirmed
-    assert list(taken.failures) == [2]
+    assert next(c for c in test.comparisons() if c.metric == "run" and c.candidate.label == "slow").confirmed
+    assert list(test.first.samples.failures) == [2]
 
 
 def test_progress_is_told_before_each_stage() -> None:
     workers, steps = Workers({"equal": steady(1.0)}), list[SessionStep]()
 
-    session.compared([paired_run("equal")], Effort(), steps.append, workers.start)
+    session.compare_runs([paired_run("equal")], Effort(), steps.append, workers.start)
 
     assert steps[0] == SessionStep(0, "equal", "rounds", 1, 1)
 
@@ -277,14 +279,14 @@ def test_ctrl_c_passes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        session.settled([paired_run("equal")], Effort(), interrupted, workers.start)
+        session.run_tests([paired_run("equal")], Effort(), interrupted, workers.start)
 
 
 def test_compile_times_are_pairs_too() -> None:
     workers = Workers({"slow": steady(1.1)})
-    ((first, _),) = session.settled([paired_run("slow")], Effort(), start=workers.start)
+    (test,) = session.run_tests([paired_run("slow")], Effort(), start=workers.start)
 
-    compiling = next(c for c in first.comparisons() if c.metric == "compile")
+    compiling = next(c for c in test.first.samples.comparisons() if c.metric == "compile")
     assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
     assert compiling.ratio == 1
     assert replace(compiling, blocks=()).verdict == "unclear"  # equal readings tell of a coarse clock
@@ -303,7 +305,7 @@ def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
 
     def verdict(effort: Effort) -> tuple[str, bool | None]:
         workers = Compiling({"equal": steady(1.0)})
-        ((*found,),) = session.compared([paired_run("equal")], effort, start=workers.start)
+        ((*found,),) = session.compare_runs([paired_run("equal")], effort, start=workers.start)
         compiling = next(c for c in found if c.metric == "compile")
         return compiling.verdict, compiling.confirmed
 

@@ -47,7 +47,7 @@ def time_pairs(
             paired_runs.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = paired_run
     for settings, group in paired_runs.items():
         with under(dict(settings)):  # the workers are started with them
-            settled = session.compared(list(group.values()), effort, _steps(tell))
+            settled = session.compare_runs(list(group.values()), effort, _steps(tell))
         for name, comparisons in zip(group, settled, strict=True):
             found[name] = next(c for c in comparisons if c.metric == "run")
     return found

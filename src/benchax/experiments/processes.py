@@ -23,7 +23,7 @@ from benchax.experiments.functions import plain
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
-from benchax.pairing.process_pairs import compared
+from benchax.pairing.process_pairs import compare_launches
 from benchax.pairing.session import SessionStep
 
 FILE = "bench_revived.py"
@@ -70,7 +70,7 @@ class Flat:
 
 def pairs(
     case: Case, conditions: tuple[Condition, Condition], seed: int, max_time_s: float | None, tell: Tell,
-    judge: Judge = compared,
+    judge: Judge = compare_launches,
 ) -> list[Comparison]:  # fmt: skip
     """The comparisons of the second condition with the first: run times, times to compile, what the compiler counts.
 

@@ -19,9 +19,10 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.options import resolve
-from benchax.pairing import process_pairs, session
+from benchax.pairing import session
 from benchax.pairing.bisect import Judge
 from benchax.pairing.paired_run import PairedRun
+from benchax.pairing.process_pairs import compare_launches
 from benchax.pairing.session import Progress, quiet
 from benchax.stats.verdicts import Verdict
 from benchax.store.baselines import program
@@ -84,7 +85,7 @@ def of_commits(
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
                     if key not in known:
                         paired_runs = _contests(baseline, candidate, cases, options)
-                        found = session.compared(paired_runs, effort, progress)
+                        found = session.compare_runs(paired_runs, effort, progress)
                         known[key] = verdict_of([c for each in found for c in each])
                     return known[key]
             except UsageError as error:
@@ -134,7 +135,7 @@ def of_jax(first: str, selection: Selection, max_time_s: float | None, tell: Tel
     def judge(version: str) -> Verdict:
         try:
             sides = launch_jax(first), launch_jax(version)
-            found = process_pairs.compared(sides, selection, max_time_s)
+            found = compare_launches(sides, selection, max_time_s)
         except BenchaxError as error:
             tell(error.problem)
             return "unclear"

@@ -80,8 +80,6 @@ class PairedSamples:
     """The sides are one program, so that nothing was timed."""
     programs: Path | None = None
     """Folder of the executables that processes share; without it each compiles its own."""
-    second: PairedSamples | None = None
-    """The measurement that confirms what this one saw, where it saw a change."""
 
     def take(
         self,
@@ -106,8 +104,7 @@ class PairedSamples:
     def start_again(self) -> PairedSamples:
         """Nothing yet, for the second stage. Who ran into a limit once need not do so again."""
         known = dict(self.failures)
-        self.second = PairedSamples(self.paired_run, failures=known, resolution=self.resolution, programs=self.programs)
-        return self.second
+        return PairedSamples(self.paired_run, failures=known, resolution=self.resolution, programs=self.programs)
 
     @property
     def running(self) -> list[int]:
@@ -195,10 +192,8 @@ class PairedSamples:
 
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
         """Of all versions with the first, by all metrics."""
-        return [c for i in range(1, len(self.paired_run.versions)) for c in self.judged(i, alpha)]
-
-    def judged(self, candidate: int, alpha: float = ALPHA) -> list[Comparison]:
-        return judged(self.context(candidate), self.evidence(candidate), alpha)
+        candidates = range(1, len(self.paired_run.versions))
+        return [c for i in candidates for c in judged(self.context(i), self.evidence(i), alpha)]
 
     def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
         """The comparisons of run times on which places rest and that are none with the baseline; none where there are

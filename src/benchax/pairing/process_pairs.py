@@ -44,7 +44,7 @@ NOT_PINNED = Remark(
 )
 
 
-def compared(
+def compare_launches(
     sides: tuple[Launch, Launch],
     selection: Selection,
     max_time_s: float | None = None,

@@ -36,7 +36,7 @@ def rounds(
     progress: Progress = quiet,
     *,
     kernels: Sequence[Kernel] = KERNELS,
-    judge: Judge = session.compared,
+    judge: Judge = session.compare_runs,
     clock: Callable[[], float] = monotonic,
 ) -> Iterator[ErrorRates]:
     """What is known after each round. The first one is always made; another only if it can be expected to end in time.

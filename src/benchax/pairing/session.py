@@ -81,24 +81,21 @@ def shared_programs() -> Generator[Path | None, None, None]:
         yield Path(folder.name)
 
 
-def compared(
-    paired_runs: Sequence[PairedRun],
-    effort: Effort,
-    progress: Progress = quiet,
-    start: Start | None = None,
+def compare_runs(
+    paired_runs: Sequence[PairedRun], effort: Effort, progress: Progress = quiet, start: Start | None = None
 ) -> list[list[Comparison]]:
     """The comparisons of each paired run."""
-    return [found for _, found in settled(paired_runs, effort, progress, start)]
+    return [test.comparisons() for test in run_tests(paired_runs, effort, progress, start)]
 
 
-def settled(
+def run_tests(
     paired_runs: Sequence[PairedRun],
     effort: Effort,
     progress: Progress = quiet,
     start: Start | None = None,
     clock: Callable[[], float] = monotonic,
-) -> list[tuple[PairedSamples, list[Comparison]]]:
-    """(evidence, comparisons) of each paired run, in their order.
+) -> list[SequentialTest[PairedSamples]]:
+    """The test of each paired run, in their order, when all of them have ended.
 
     Args:
         start: gives a fresh process for as long as its context lasts; default: `fresh_processes`.
@@ -124,7 +121,7 @@ def settled(
                 for stage in rng.sample(due, len(due)):
                     step = SessionStep(process, stage.samples.paired_run.case.label, "", len(due), len(tests))
                     _take_group(stage, pool, lambda text, step=step: progress(replace(step, stage=text)))
-    return [(test.first.samples, test.comparisons()) for test in tests]
+    return tests
 
 
 def _take_group(stage: Stage[PairedSamples], pool: Pool, say: Callable[[str], None]) -> None:

@@ -27,8 +27,8 @@ from benchax.environment import capture
 from benchax.errors import StoreError, UsageError, one_of
 from benchax.model import CaseId, Comparison, Environment, Measurement
 from benchax.options import check, resolve
-from benchax.pairing import process_pairs as pairs_of_processes
 from benchax.pairing import session
+from benchax.pairing.process_pairs import compare_launches
 from benchax.pairing.session import Progress, SessionStep
 from benchax.pairing.stored import Pairing, with_cases, with_rows
 from benchax.stats.verdicts import SAME_WITHIN
@@ -97,7 +97,7 @@ def compare_ref(
     if process_pairs:
         _refuse_resolution(resolution)
         with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
-            found = pairs_of_processes.compared(sides, suite.selection, effort.max_time_s, suite.progress)
+            found = compare_launches(sides, suite.selection, effort.max_time_s, suite.progress)
         return suite.keep(Comparisons(tuple(found)))
     suite.tell(f"building {ref} in a worktree")
     with build_checkout(ref, suite.selection, benchmarks == "ref") as other:
@@ -146,11 +146,7 @@ def compare_jax(
     first, *others = [
         launch_jax(version, label, suite.tell) for version, label in zip(listed, _label_each(listed), strict=True)
     ]
-    found = [
-        c
-        for other in others
-        for c in pairs_of_processes.compared((first, other), suite.selection, limit_s, suite.progress)
-    ]
+    found = [c for other in others for c in compare_launches((first, other), suite.selection, limit_s, suite.progress)]
     return suite.keep(Comparisons(tuple(found)))
 
 
@@ -243,7 +239,7 @@ class BenchmarkSuite:
         return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
 
     def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
-        together = session.compared(pairing.paired_runs, effort, self.progress)
+        together = session.compare_runs(pairing.paired_runs, effort, self.progress)
         found: list[Comparison] = [*(c for each in together for c in each), *pairing.without]
         new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
         return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
