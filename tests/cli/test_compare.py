@@ -17,7 +17,7 @@ from benchax.cli.compare_shown import ComparisonProgress
 from benchax.comparing.ranking import Comparisons
 from benchax.model import CaseId
 from benchax.pairing.session import SessionStep
-from benchax.pairing.versions import UNSTORED
+from benchax.pairing.suite import UNSTORED
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
 

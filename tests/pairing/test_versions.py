@@ -20,7 +20,8 @@ from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Version
 from benchax.pairing.partners import started
 from benchax.pairing.session import SessionStep
-from benchax.pairing.versions import BenchmarkSuite, _label_each
+from benchax.pairing.suite import BenchmarkSuite
+from benchax.pairing.versions import _label_each
 from benchax.store.baselines import rows_of, set_baseline
 from benchax.store.comparisons import history
 from benchax.store.database import open_store

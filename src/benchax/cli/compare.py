@@ -123,7 +123,7 @@ def _run(compare: Callable[[], Comparisons]) -> Comparisons:
     """What the user's code prints goes to stderr. What could not be stored is told below, as an error in a line."""
     from benchax.cli.console import note
     from benchax.cli.run import printing_to_stderr
-    from benchax.pairing.versions import UNSTORED
+    from benchax.pairing.suite import UNSTORED
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", UNSTORED)
