@@ -139,7 +139,7 @@ def benchax(folder: Path, python: str) -> Judge:
     store, positions = open_store(folder), {case.id: i for i, case in enumerate(cases(True))}
 
     def judge() -> dict[str, list[Told]]:
-        pairing = stored.with_cases(store, "baseline", by_case(rows), cases(True), capture())
+        pairing = stored.pair_with_cases(store, "baseline", by_case(rows), cases(True), capture())
         runs = [c for each in compare_runs(pairing.paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
         return {"benchax": [Told(positions[c.case], c.verdict, c) for c in runs]}
 

@@ -28,7 +28,7 @@ from benchax.measuring.timers.base import Subject
 from benchax.model import Comparison, Measurement, Metric
 from benchax.pairing import session
 from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.stored import with_rows
+from benchax.pairing.stored import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import case_key
@@ -108,7 +108,7 @@ def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: C
     reference = _find_measurement(store, old, new)
     if reference.program is None:
         raise NotMeasured(f"the reference has {_no_program(reference)}")
-    pairing = with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
+    pairing = pair_with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
     if pairing.without:
         raise NotMeasured(pairing.without[0].why)
     (paired_run,) = pairing.paired_runs

@@ -15,7 +15,7 @@ from benchax.checkouts.boot import Launch, Selection
 from benchax.checkouts.environments import MARK, check_version, ensure_environment
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.model import Version
-from benchax.pairing.partners import started
+from benchax.pairing.partners import start_partners
 
 OLD = "0.9.2"
 # As uv 0.9 and pip 23 say it.
@@ -151,9 +151,9 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
         "import benchax, hypothesis\n@benchax.benchmark(args=('f32[8]',))\ndef mine(x): return x\n"
     )
 
-    with started([Launch(Version("old", jax=OLD), str(python), tmp_path)], Selection(("bench_mine.py",)), None) as (
-        one,
-    ):
+    with start_partners(
+        [Launch(Version("old", jax=OLD), str(python), tmp_path)], Selection(("bench_mine.py",)), None
+    ) as (one,):
         listing = one.listing()
         failed = one.ask({"do": "prepare", "case": 0}).document.get("failure")
 
@@ -166,7 +166,7 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
 def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
     launch = Launch(Version("jax 0.9.1", jax="0.9.1"), folder=tmp_path)
 
-    with started([launch], Selection(("jax.numpy:sin", "f32[8]")), None) as (one,):
+    with start_partners([launch], Selection(("jax.numpy:sin", "f32[8]")), None) as (one,):
         listing = one.listing()
 
     assert listing.refused is not None

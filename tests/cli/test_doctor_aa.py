@@ -36,7 +36,7 @@ def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float
             if is_stopped:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(protocol, "rounds", made_up)
+        monkeypatch.setattr(protocol, "measure_rounds", made_up)
         return benchax("doctor", *words)
 
     return run

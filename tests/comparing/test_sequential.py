@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, confirmed, judged, timed
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, confirm, judge, judge_times
 from benchax.comparing.sequential import (
     CONFIRMING_PAIRS,
     PAIRS,
@@ -46,7 +46,7 @@ class GivenSamples:
             self.evidence.build.append(Block(n, (0.1,), (0.1 * self.compiling * (1 + n % 3 / 1000),)))
 
     def comparisons(self, alpha: float) -> list[Comparison]:
-        return judged(replace(CONTEXT, method=self.method, resolution=self.resolution), self.evidence, alpha)
+        return judge(replace(CONTEXT, method=self.method, resolution=self.resolution), self.evidence, alpha)
 
     def rivals(self, alpha: float) -> list[Comparison]:
         return []
@@ -81,7 +81,7 @@ def run_of(test: SequentialTest[GivenSamples], metric: str = "run") -> Compariso
 def look(groups: Sequence[Group], effort: Effort) -> tuple[Comparison, int]:
     """The first clear verdict at a look, or the last one, and after how many groups it came."""
     for n in effort.looks:
-        found = timed(
+        found = judge_times(
             replace(CONTEXT, resolution=effort.resolution), "run", [b for g in groups[:n] for b in g], effort.alpha
         )
         if found.verdict != "unclear":
@@ -93,7 +93,7 @@ def judge_by_hand(first: Sequence[Group], again: Sequence[Group], effort: Effort
     found, groups = look(first, effort)
     if found.verdict in ("slower", "faster"):
         other, more = look(again, second)
-        found, groups = confirmed(found, other), groups + more
+        found, groups = confirm(found, other), groups + more
     return found.verdict, found.confirmed, found.why, found.ratio, groups
 
 
@@ -212,7 +212,7 @@ def test_what_cannot_be_timed_ends_after_one_group(evidence: ComparisonEvidence)
 
 
 def test_what_is_counted_is_open_to_no_further_group() -> None:
-    found = judged(
+    found = judge(
         CONTEXT, ComparisonEvidence(run=[b for g in steady(1.0) for b in g], counts={"peak": (None, 1.0)}), 0.02
     )
 

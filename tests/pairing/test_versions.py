@@ -18,7 +18,7 @@ from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Version
-from benchax.pairing.partners import started
+from benchax.pairing.partners import start_partners
 from benchax.pairing.session import SessionStep
 from benchax.pairing.suite import BenchmarkSuite
 from benchax.pairing.versions import _label_each
@@ -146,7 +146,7 @@ def test_options_reach_the_processes_and_those_of_a_benchmark_are_stronger(proje
     )
     chosen = Selection(("bench_two.py",), options={"timeout_s": 7.5})
 
-    with started([Launch(Version("now"), folder=project)], chosen, None) as (one,):
+    with start_partners([Launch(Version("now"), folder=project)], chosen, None) as (one,):
         limits = {case.name: limit_s for case, (_, limit_s) in one.listing().cases.items()}
 
     assert limits == {"mine": 7.5, "own": 3.0}

@@ -49,17 +49,17 @@ def bisect(
     if jax is not None:
         row = _versions(jax)
         selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
-        judge = judges.of_jax(row[0], selection, max_time_s, note)
+        judge = judges.make_jax_judge(row[0], selection, max_time_s, note)
         found = search(row, _telling(judge, lambda version: f"jax {version}"))
         raise typer.Exit(_show(found, lambda version: f"jax {version}"))
     if what is None or len(what) < 2:
         raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
-    row = judges.commits(what[0], what[1])
+    row = judges.list_commits(what[0], what[1])
     note(f"{len(row) - 1} commit{'s' * (len(row) != 2)} from {what[0]} to {what[1]}")
     selection = Selection(tuple(what[2:] or ["."]), pattern, tuple(params or []))
-    with judges.of_commits(row[0], selection, Effort(max_time_s=max_time_s), note) as judge:
-        found = search(row, _telling(judge, judges.described))
-    raise typer.Exit(_show(found, judges.described))
+    with judges.make_commit_judge(row[0], selection, Effort(max_time_s=max_time_s), note) as judge:
+        found = search(row, _telling(judge, judges.describe_commit))
+    raise typer.Exit(_show(found, judges.describe_commit))
 
 
 def _versions(text: str) -> list[str]:
@@ -68,7 +68,7 @@ def _versions(text: str) -> list[str]:
     listed = [version.strip() for version in text.split(",")]
     if len(listed) < 2 or len(set(listed)) < len(listed) or not all(listed):
         raise UsageError(f"--jax {text!r} cannot be searched", "two versions or more, all different: 0.9.0,0.10.2")
-    return judges.versions(*listed) if len(listed) == 2 else listed
+    return judges.list_releases(*listed) if len(listed) == 2 else listed
 
 
 def _telling(judge: Judge, name: Callable[[str], str]) -> Judge:

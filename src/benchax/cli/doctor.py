@@ -71,7 +71,7 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
     stopped: KeyboardInterrupt | None = None
     note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
     try:
-        for found in protocol.rounds(limit_s, _Progress()):
+        for found in protocol.measure_rounds(limit_s, _Progress()):
             note(f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s")
     except KeyboardInterrupt as interrupt:
         stopped = interrupt

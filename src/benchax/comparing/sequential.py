@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
-from benchax.comparing.judging import confirmed
+from benchax.comparing.judging import confirm
 from benchax.model import Comparison, Metric
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, SAME_WITHIN
 
@@ -206,4 +206,4 @@ class SequentialTest(Generic[S]):
 def _confirm(first: Comparison, again: Mapping[tuple[Metric, str], Comparison]) -> Comparison:
     """By the second stage; of a side that failed there, only its run says so."""
     label = first.candidate.label
-    return confirmed(first, again.get((first.metric, label), again["run", label]))
+    return confirm(first, again.get((first.metric, label), again["run", label]))

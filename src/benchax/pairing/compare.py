@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchax.case import Case, make_case, name_of
-from benchax.comparing.judging import ComparisonEvidence, confirmed, judged
+from benchax.comparing.judging import ComparisonEvidence, confirm, judge
 from benchax.comparing.ranking import Comparisons, Rank, names, ranked, without_place
 from benchax.comparing.resolution import resolution_of
 from benchax.comparing.sequential import Effort, SequentialTest, effort_for
@@ -136,7 +136,7 @@ def _make_comparisons(test: SequentialTest[PairedSamples], failures: Mapping[str
     found, samples = test.comparisons(), test.first.samples
     contexts = {label: replace(samples.context(0), candidate=Version(label)) for label in failures}
     failed = [
-        c for label, context in contexts.items() for c in judged(context, ComparisonEvidence(failure=failures[label]))
+        c for label, context in contexts.items() for c in judge(context, ComparisonEvidence(failure=failures[label]))
     ]
     labels = (*(version.label for version in samples.paired_run.versions), *failures)
     second = test.second.samples if test.second is not None else None
@@ -198,4 +198,4 @@ def _between(samples: PairedSamples, second: PairedSamples | None, one: str, oth
     is_with_baseline = samples.paired_run.versions[0].label in (one, other)
     if is_with_baseline or second is None or found.verdict not in ("slower", "faster"):
         return found
-    return confirmed(found, second.between(one, other, CONFIRMING_ALPHA))
+    return confirm(found, second.between(one, other, CONFIRMING_ALPHA))

@@ -30,7 +30,7 @@ from benchax.store.baselines import program
 Tell = Callable[[str], None]
 
 
-def commits(good: str, bad: str) -> list[str]:
+def list_commits(good: str, bad: str) -> list[str]:
     """Full hashes from `good` to `bad`, along the first parents.
 
     Raises:
@@ -46,12 +46,12 @@ def commits(good: str, bad: str) -> list[str]:
     return [first, *between]
 
 
-def described(commit: str) -> str:
+def describe_commit(commit: str) -> str:
     """3f2a1b0 "its subject" """
     return worktrees.git(Path.cwd(), "show", "--no-patch", '--format=%h "%s"', commit)
 
 
-def versions(first: str, last: str) -> list[str]:
+def list_releases(first: str, last: str) -> list[str]:
     """The releases of JAX from `first` to `last`.
 
     Raises:
@@ -68,23 +68,23 @@ def versions(first: str, last: str) -> list[str]:
 
 
 @contextmanager
-def of_commits(
+def make_commit_judge(
     good: str, selection: Selection, effort: Effort, tell: Tell = lambda text: None, progress: Progress = quiet
 ) -> Generator[Judge, None, None]:
     """A judge that compares commits with `good`. One that cannot be built is unclear, and `tell` is told why."""
     options, known = resolve(), dict[tuple[str, ...], Verdict]()
     with build_checkout(good, selection) as baseline:
         cases = _with_programs(baseline)
-        known[_programs(baseline, cases)] = "same"
+        known[_digest_programs(baseline, cases)] = "same"
 
         def judge(commit: str) -> Verdict:
             try:
                 with build_checkout(commit, selection) as candidate:
-                    key = _programs(candidate, cases)
+                    key = _digest_programs(candidate, cases)
                     if not any(key):
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
                     if key not in known:
-                        paired_runs = _contests(baseline, candidate, cases, options)
+                        paired_runs = _make_paired_runs(baseline, candidate, cases, options)
                         found = session.compare_runs(paired_runs, effort, progress)
                         known[key] = verdict_of([c for each in found for c in each])
                     return known[key]
@@ -105,7 +105,7 @@ def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
     return found
 
 
-def _programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
+def _digest_programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
     """What runs there of these cases; empty texts where there is nothing."""
     rows = [built.rows.get(case) for case in cases]
     return tuple(row.program.sha256 if row is not None and row.program else "" for row in rows)
@@ -116,7 +116,7 @@ def _content(built: BuiltCheckout, case: CaseId) -> bytes | None:
     return None if row is None else program(built.store, row)
 
 
-def _contests(
+def _make_paired_runs(
     baseline: BuiltCheckout, candidate: BuiltCheckout, cases: Sequence[CaseId], options: Options
 ) -> list[PairedRun]:
     found: list[PairedRun] = []
@@ -129,7 +129,7 @@ def _contests(
     return found
 
 
-def of_jax(first: str, selection: Selection, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
+def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
     """A judge that compares versions of JAX with `first`. One that cannot be installed is unclear."""
 
     def judge(version: str) -> Verdict:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judged, timed
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
 from benchax.executors.isolated import limit
@@ -193,7 +193,7 @@ class PairedSamples:
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
         """Of all versions with the first, by all metrics."""
         candidates = range(1, len(self.paired_run.versions))
-        return [c for i in candidates for c in judged(self.context(i), self.evidence(i), alpha)]
+        return [c for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
 
     def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
         """The comparisons of run times on which places rest and that are none with the baseline; none where there are
@@ -216,7 +216,7 @@ class PairedSamples:
         """The run time of `other` against that of `one`, by label."""
         where = {version.label: i for i, version in enumerate(self.paired_run.versions)}
         context = self.context(where[other], where[one])
-        return timed(context, "run", self.blocks(where[one], where[other]), alpha)
+        return judge_times(context, "run", self.blocks(where[one], where[other]), alpha)
 
     def context(self, candidate: int, baseline: int = 0) -> ComparisonContext:
         agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None

@@ -53,7 +53,7 @@ class Lost(Exception):
 
 
 class Partner:
-    """A process that takes its turns. Use `started`."""
+    """A process that takes its turns. Use `start_partners`."""
 
     def __init__(self, launch: Launch, selection: Selection, core: int | None) -> None:
         self.version = launch.version
@@ -199,7 +199,9 @@ def _how(code: int | None) -> str:
 
 
 @contextmanager
-def started(launches: Sequence[Launch], selection: Selection, core: int | None) -> Generator[list[Partner], None, None]:
+def start_partners(
+    launches: Sequence[Launch], selection: Selection, core: int | None
+) -> Generator[list[Partner], None, None]:
     """Processes of these versions, on one core. None of them is left afterwards."""
     partners: list[Partner] = []
     try:

@@ -22,13 +22,13 @@ from time import monotonic
 from typing import Any
 
 from benchax.checkouts.boot import Launch, Selection
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judged
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark, Version
 from benchax.pairing.paired_run import counts
-from benchax.pairing.partners import Listing, Lost, Partner, started
+from benchax.pairing.partners import Listing, Lost, Partner, start_partners
 from benchax.pairing.remarks import remarks
 from benchax.pairing.session import Progress, SessionStep, quiet
 
@@ -86,7 +86,7 @@ class ProcessPairSamples:
         context = ComparisonContext(
             self.case, *self.versions, "process pairs", self.numerics, notes, self.environment, now
         )
-        found = judged(context, self.evidence, alpha)
+        found = judge(context, self.evidence, alpha)
         pairs = len(self.evidence.run)
         if self.evidence.failure is not None or pairs >= self.least:
             return found
@@ -153,7 +153,7 @@ class Pairs:
         while due is None or due:
             self._say("", "start")
             order = self.rng.sample((0, 1), 2)
-            with started([self.sides[i] for i in order], self.selection, core) as listed:
+            with start_partners([self.sides[i] for i in order], self.selection, core) as listed:
                 partners = [listed[order.index(i)] for i in (0, 1)]
                 listings = [partner.listing() for partner in partners]
                 if due is None:

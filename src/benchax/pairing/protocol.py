@@ -31,7 +31,7 @@ MAX_TIME_S = 180.0
 Judge = Callable[[Sequence[PairedRun], Effort, Progress], list[list[Comparison]]]
 
 
-def rounds(
+def measure_rounds(
     max_time_s: float = MAX_TIME_S,
     progress: Progress = quiet,
     *,
@@ -50,7 +50,7 @@ def rounds(
     for kernel in cycle(kernels):
         if trials and elapsed_s + longest_s > max_time_s:
             break
-        found = judge([_contest(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), progress)
+        found = judge([_make_paired_run(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), progress)
         trials += [
             Trial(kernel.name, planted, c)
             for planted, comparisons in zip(PLANTED, found, strict=True)
@@ -62,7 +62,7 @@ def rounds(
         yield ErrorRates(tuple(trials), elapsed_s, noise.finish(machine))
 
 
-def _contest(kernel: Kernel, planted: float) -> PairedRun:
+def _make_paired_run(kernel: Kernel, planted: float) -> PairedRun:
     versions = {"as it is": kernel.slower(UNCHANGED), planted_name(planted): kernel.slower(planted)}
     cases = {label: make_case(fn, kernel.specs, name=kernel.name) for label, fn in versions.items()}
     return PairedRun(

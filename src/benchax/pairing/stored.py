@@ -32,7 +32,7 @@ class Pairing:
     """Of files of benchmarks that cannot be imported now."""
 
 
-def with_cases(
+def pair_with_cases(
     store: DatabaseStore,
     label: str,
     baseline: Mapping[CaseId, Measurement],
@@ -67,7 +67,7 @@ def with_cases(
     return found
 
 
-def with_rows(
+def pair_with_rows(
     store: DatabaseStore,
     labels: tuple[str, str],
     baseline: Mapping[CaseId, Measurement],

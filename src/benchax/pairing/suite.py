@@ -20,7 +20,7 @@ from benchax.model import CaseId, Comparison, Environment, Measurement
 from benchax.options import check, resolve
 from benchax.pairing import session
 from benchax.pairing.session import Progress, SessionStep
-from benchax.pairing.stored import Pairing, with_cases
+from benchax.pairing.stored import Pairing, pair_with_cases
 from benchax.store import comparisons
 from benchax.store.baselines import by_case, rows_of
 from benchax.store.database import DatabaseStore, open_store
@@ -58,7 +58,7 @@ class BenchmarkSuite:
         cases, broken = collect(chosen.what, chosen.pattern, chosen.params)
         for each in broken:
             self.tell(f"error: {each.failure.message}\n{each.failure.traceback}", is_lasting=True)
-        found = with_cases(store, label, rows, cases, self.environment(), chosen.options)
+        found = pair_with_cases(store, label, rows, cases, self.environment(), chosen.options)
         found.broken = [each.failure for each in broken]
         return found
 

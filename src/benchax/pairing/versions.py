@@ -22,7 +22,7 @@ from benchax.errors import UsageError, one_of
 from benchax.options import resolve
 from benchax.pairing.process_pairs import compare_launches
 from benchax.pairing.session import Progress
-from benchax.pairing.stored import with_rows
+from benchax.pairing.stored import pair_with_rows
 from benchax.pairing.suite import Paths, make_suite
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.units import parse_seconds
@@ -184,7 +184,7 @@ def compare_stored(
         _refuse_choice(candidate, suite.selection)
         labels, others = (baseline, candidate), suite.stored_rows(candidate)
         options = resolve(command_line=suite.selection.options)
-        pairing = with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
+        pairing = pair_with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
     return suite.keep(suite.run(pairing, effort))
 
 
