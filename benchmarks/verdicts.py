@@ -49,8 +49,8 @@ from benchax.comparing.resolution import resolution_of
 from benchax.comparing.sequential import Effort, effort_for
 from benchax.environment import capture
 from benchax.model import CaseId, Comparison
-from benchax.pairing import stored
-from benchax.pairing.session import compare_runs
+from benchax.paired_runs import stored
+from benchax.paired_runs.session import compare_runs
 from benchax.stats.shares import share_interval
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store.baselines import by_case

@@ -18,7 +18,7 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"workloads"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"executors", "reporting", "checkouts"},
-    {"grids", "pairing", "inspecting"},
+    {"grids", "paired_runs", "inspecting"},
     {"api"},
     {"experiments"},
     {"auditing"},  # rules try variants
@@ -29,7 +29,7 @@ MEASURES = {"numerics", "artifacts", "profiling", "watching", "clock", "measurin
 READS = {"store", "comparing", "reporting"}
 KNOWS_BOTH = {
     "grids",
-    "pairing",
+    "paired_runs",
     "experiments",
     "auditing",
     "inspecting",

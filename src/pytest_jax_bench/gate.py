@@ -1,10 +1,10 @@
 """--ptjb-fail-slower: the reference's program runs again, beside that of now, and nothing else decides.
 
 Times of two sessions tell no change below a factor of 2.5. So both programs are run side by side, in fresh processes
-(`benchax.pairing`), and a change counts when a second measurement confirms it. This is done in the test and not at the
-end of the session: how long a program takes may depend on the values that it is given, and only here are they at hand;
-later, random data of their shapes would have to do. Programs that are equal but for names of files and numbers of lines
-are the same, and need not run.
+(`benchax.paired_runs`), and a change counts when a second measurement confirms it. This is done in the test and not at
+the end of the session: how long a program takes may depend on the values that it is given, and only here are they at
+hand; later, random data of their shapes would have to do. Programs that are equal but for names of files and numbers of
+lines are the same, and need not run.
 
 What has no program is not compared, and says why.
 """
@@ -26,9 +26,9 @@ from benchax.measuring.program import program_of
 from benchax.measuring.stages import trace_only
 from benchax.measuring.timers.base import Subject
 from benchax.model import Comparison, Measurement, Metric
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.stored import pair_with_rows
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.stored import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import case_key

@@ -15,7 +15,7 @@ from benchax.checkouts.boot import Launch, Selection
 from benchax.checkouts.environments import MARK, check_version, ensure_environment
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.model import Version
-from benchax.pairing.partners import start_partners
+from benchax.paired_runs.partners import start_partners
 
 OLD = "0.9.2"
 # As uv 0.9 and pip 23 say it.

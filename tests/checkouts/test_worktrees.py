@@ -14,7 +14,7 @@ from benchax.checkouts import worktrees
 from benchax.checkouts.boot import Selection
 from benchax.checkouts.worktrees import build_checkout
 from benchax.errors import UsageError
-from benchax.pairing import process_pairs
+from benchax.paired_runs import process_pairs
 
 PACKAGE = "import jax.numpy as jnp\n\ndef double(x):\n    return {expression}\n"
 BENCH = """

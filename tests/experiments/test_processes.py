@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from benchax.case import make_case
 from benchax.experiments.processes import Condition, pairs
-from benchax.pairing.partners import start_partners
+from benchax.paired_runs.partners import start_partners
 
 SETTING = "jax_cpu_enable_async_dispatch"
 

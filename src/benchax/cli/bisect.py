@@ -11,7 +11,7 @@ from benchax.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchax.pairing.bisect import Bisected, Judge
+    from benchax.paired_runs.bisect import Bisected, Judge
     from benchax.stats.verdicts import Verdict
 
 FOUND, SEVERAL_LEFT = 0, 3
@@ -41,8 +41,8 @@ def bisect(
     from benchax.checkouts.boot import Selection
     from benchax.cli.console import note
     from benchax.comparing.sequential import Effort
-    from benchax.pairing import judges
-    from benchax.pairing.bisect import bisect as search
+    from benchax.paired_runs import judges
+    from benchax.paired_runs.bisect import bisect as search
     from benchax.units import parse_seconds
 
     max_time_s = None if max_time is None else parse_seconds(max_time)
@@ -63,7 +63,7 @@ def bisect(
 
 
 def _versions(text: str) -> list[str]:
-    from benchax.pairing import judges
+    from benchax.paired_runs import judges
 
     listed = [version.strip() for version in text.split(",")]
     if len(listed) < 2 or len(set(listed)) < len(listed) or not all(listed):

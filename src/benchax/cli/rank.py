@@ -49,7 +49,7 @@ def rank(
     from benchax.comparing.resolution import resolution_of
     from benchax.comparing.sequential import effort_for
     from benchax.options import resolve
-    from benchax.pairing.compare import side_by_side
+    from benchax.paired_runs.compare import side_by_side
     from benchax.units import parse_seconds
 
     check_drawable(plot)

@@ -14,9 +14,9 @@ from benchax.experiments.study import under
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import SessionStep
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import SessionStep
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A case under two conditions that a process is born with, settings of JAX or flags of XLA: by pairs of processes.
 
 Each condition gets a folder with the pickled case and a benchmark file that sets the condition and revives it, so that
-`pairing/process_pairs.py` finds one case by one name in both.
+`paired_runs/process_pairs.py` finds one case by one name in both.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from benchax.experiments.functions import plain
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
-from benchax.pairing.process_pairs import compare_launches
-from benchax.pairing.session import SessionStep
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.paired_runs.session import SessionStep
 
 FILE = "bench_revived.py"
 _BENCH = """

@@ -24,7 +24,7 @@ from benchax.experiments.variant_rows import add_comparison, failed_row
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Comparison, Measurement, Options
 from benchax.options import resolve
-from benchax.pairing.process_pairs import compare_launches as by_pairs
+from benchax.paired_runs.process_pairs import compare_launches as by_pairs
 from benchax.results.experiment import VariantRow
 from benchax.units import seconds
 

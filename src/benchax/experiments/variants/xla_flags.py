@@ -23,7 +23,7 @@ from benchax.experiments.processes import Condition, pairs
 from benchax.experiments.study import Study, StudySide, study
 from benchax.model import Comparison, Failure, Options
 from benchax.options import resolve
-from benchax.pairing.process_pairs import compare_launches as by_pairs
+from benchax.paired_runs.process_pairs import compare_launches as by_pairs
 from benchax.results.experiment import VariantRow
 
 XLA_FLAGS = "XLA_FLAGS"

@@ -17,7 +17,7 @@ from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
 from benchax.model import Comparison, Version
-from benchax.pairing.process_pairs import NOT_PINNED, ONE_CORE, Pairs
+from benchax.paired_runs.process_pairs import NOT_PINNED, ONE_CORE, Pairs
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
 
@@ -218,7 +218,7 @@ PROGRAM = """
 from pathlib import Path
 from benchax.model import Version
 from benchax.checkouts.boot import Launch, Selection
-from benchax.pairing.process_pairs import compare_launches
+from benchax.paired_runs.process_pairs import compare_launches
 sides = Launch(Version("a")), Launch(Version("b"))
 compare_launches(sides, Selection(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
 """

@@ -18,10 +18,10 @@ from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Version
-from benchax.pairing.partners import start_partners
-from benchax.pairing.session import SessionStep
-from benchax.pairing.suite import BenchmarkSuite
-from benchax.pairing.versions import _label_each
+from benchax.paired_runs.partners import start_partners
+from benchax.paired_runs.session import SessionStep
+from benchax.paired_runs.suite import BenchmarkSuite
+from benchax.paired_runs.versions import _label_each
 from benchax.store.baselines import rows_of, set_baseline
 from benchax.store.comparisons import history
 from benchax.store.database import open_store

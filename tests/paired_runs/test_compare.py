@@ -19,9 +19,9 @@ from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
-from benchax.pairing.compare import _rank
-from benchax.pairing.paired_run import Answer, PairedRun, PairedSamples
-from benchax.pairing.session import SessionStep
+from benchax.paired_runs.compare import _rank
+from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
+from benchax.paired_runs.session import SessionStep
 
 pytestmark = pytest.mark.serial
 

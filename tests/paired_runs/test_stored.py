@@ -16,8 +16,8 @@ from benchax.environment import capture
 from benchax.measuring.engine import measure
 from benchax.measuring.paired import PairedRequest, take_blocks
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.stored import pair_with_cases, pair_with_rows
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.stored import pair_with_cases, pair_with_rows
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 

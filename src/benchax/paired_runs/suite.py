@@ -18,9 +18,9 @@ from benchax.environment import capture
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Environment, Measurement
 from benchax.options import check, resolve
-from benchax.pairing import session
-from benchax.pairing.session import Progress, SessionStep
-from benchax.pairing.stored import Pairing, pair_with_cases
+from benchax.paired_runs import session
+from benchax.paired_runs.session import Progress, SessionStep
+from benchax.paired_runs.stored import Pairing, pair_with_cases
 from benchax.store import comparisons
 from benchax.store.baselines import by_case, rows_of
 from benchax.store.database import DatabaseStore, open_store

@@ -21,9 +21,9 @@ from benchax.measuring.paired import Side
 from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Progress, quiet
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import Progress, quiet
 
 PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
 """Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""

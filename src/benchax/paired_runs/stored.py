@@ -12,7 +12,7 @@ from benchax.case import Case
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
 from benchax.options import resolve
-from benchax.pairing.paired_run import PairedRun
+from benchax.paired_runs.paired_run import PairedRun
 from benchax.store.baselines import program
 from benchax.store.database import DatabaseStore
 

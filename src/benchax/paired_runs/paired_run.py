@@ -19,7 +19,7 @@ from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool
 from benchax.measuring import paired
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
-from benchax.pairing.remarks import remarks
+from benchax.paired_runs.remarks import remarks
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 
 

@@ -27,10 +27,10 @@ from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, Sequen
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark, Version
-from benchax.pairing.paired_run import counts
-from benchax.pairing.partners import Listing, Lost, Partner, start_partners
-from benchax.pairing.remarks import remarks
-from benchax.pairing.session import Progress, SessionStep, quiet
+from benchax.paired_runs.paired_run import counts
+from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
+from benchax.paired_runs.remarks import remarks
+from benchax.paired_runs.session import Progress, SessionStep, quiet
 
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
 """Of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""

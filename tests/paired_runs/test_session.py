@@ -17,9 +17,9 @@ from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import SessionStep
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import SessionStep
 
 Times = Callable[[int, np.random.Generator], float]
 """(number of the process, dice) -> how many times as long the candidate takes there, in one pair."""

@@ -20,7 +20,7 @@ from benchax.executors.output import Output
 from benchax.model import CaseId, Environment, Failure
 
 SERVE = """
-from benchax.pairing import partner
+from benchax.paired_runs import partner
 partner.begin(argument)
 """
 """A program for `Launch.command`."""

@@ -16,9 +16,9 @@ from benchax.executors import pickling
 from benchax.measuring.paired import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
 from benchax.options import resolve
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun, PairedSamples
-from benchax.pairing.session import Progress
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun, PairedSamples
+from benchax.paired_runs.session import Progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]

@@ -20,10 +20,10 @@ from benchax.comparing.resolution import resolution_of
 from benchax.comparing.sequential import RUN, TIMES, Effort, effort_for
 from benchax.errors import UsageError, one_of
 from benchax.options import resolve
-from benchax.pairing.process_pairs import compare_launches
-from benchax.pairing.session import Progress
-from benchax.pairing.stored import pair_with_rows
-from benchax.pairing.suite import Paths, make_suite
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.paired_runs.session import Progress
+from benchax.paired_runs.stored import pair_with_rows
+from benchax.paired_runs.suite import Paths, make_suite
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.units import parse_seconds
 

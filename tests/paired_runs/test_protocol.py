@@ -16,9 +16,9 @@ from benchax.executors import pickling
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison
-from benchax.pairing import protocol
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, Progress
+from benchax.paired_runs import protocol
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import Effort, Progress
 
 
 class Judge:

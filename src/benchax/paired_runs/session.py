@@ -18,7 +18,7 @@ from time import monotonic
 from benchax.comparing.sequential import Effort, SequentialTest, Stage, confirming
 from benchax.executors.pool import Pool
 from benchax.model import Comparison
-from benchax.pairing.paired_run import PairedRun, PairedSamples
+from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 
 PATIENCE = 3
 """Times as long as in the first processes do the rounds of later ones take."""

@@ -19,11 +19,11 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.options import resolve
-from benchax.pairing import session
-from benchax.pairing.bisect import Judge
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.process_pairs import compare_launches
-from benchax.pairing.session import Progress, quiet
+from benchax.paired_runs import session
+from benchax.paired_runs.bisect import Judge
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.paired_runs.session import Progress, quiet
 from benchax.stats.verdicts import Verdict
 from benchax.store.baselines import program
 
