@@ -15,7 +15,7 @@ less than 1 % of comparisons of unchanged code (tests/stats/test_replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -166,27 +166,23 @@ class SequentialTest(Generic[S]):
         Args:
             is_over: the time is up. A change is measured a second time whatever the hour.
         """
-        stage = None if self.has_ended else self._find_due(is_over)
-        self.has_ended = stage is None  # remembered: with many paired runs the same analyses again would take seconds
-        return stage
-
-    def _find_due(self, is_over: bool) -> Stage[S] | None:
-        if self.second is None:
-            if not self.first.is_done(is_over):
-                return self.first
+        if self.has_ended:  # remembered: with many cases the same analyses again would take seconds
+            return None
+        if self.second is not None:
+            self.has_ended = self.second.is_done(False)
+        elif self.first.is_done(is_over):
             found = self.first.analyze()
-            if not any(map(self._is_change, (*found.comparisons, *found.rivals))):
-                return None
-            self.second = Stage(self.first.samples.start_again(), self._confirming)
-        return None if self.second.is_done(False) else self.second
+            if any(map(self._is_change, (*found.comparisons, *found.rivals))):
+                self.second = Stage(self.first.samples.start_again(), self._confirming)
+            self.has_ended = self.second is None
+        return None if self.has_ended else self.second or self.first
 
     def comparisons(self) -> list[Comparison]:
         """Only changes that the second stage shows too keep their names."""
         found = self.first.samples.comparisons(self.first.effort.alpha)
         if self.second is not None:
             second = self.second.samples.comparisons(self.second.effort.alpha)
-            again = {(c.metric, c.candidate.label): c for c in second}
-            found = [_confirm(c, again) if self._is_change(c) else c for c in found]
+            found = [_confirm(c, second) if self._is_change(c) else c for c in found]
         return [self._withhold(c) for c in found]
 
     def _is_change(self, comparison: Comparison) -> bool:
@@ -203,7 +199,7 @@ class SequentialTest(Generic[S]):
         return replace(comparison, verdict="unclear", why=why)
 
 
-def _confirm(first: Comparison, again: Mapping[tuple[Metric, str], Comparison]) -> Comparison:
+def _confirm(first: Comparison, second: Sequence[Comparison]) -> Comparison:
     """By the second stage; of a side that failed there, only its run says so."""
-    label = first.candidate.label
-    return confirm(first, again.get((first.metric, label), again["run", label]))
+    again = {c.metric: c for c in second if c.candidate.label == first.candidate.label}
+    return confirm(first, again.get(first.metric, again["run"]))

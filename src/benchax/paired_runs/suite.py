@@ -68,8 +68,8 @@ class BenchmarkSuite:
         return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
 
     def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
-        together = session.compare_runs(pairing.paired_runs, effort, self.progress)
-        found: list[Comparison] = [*(c for each in together for c in each), *pairing.without]
+        tests = session.run_tests(pairing.paired_runs, effort, self.progress)
+        found: list[Comparison] = [*(c for test in tests for c in test.comparisons()), *pairing.without]
         new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
         return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
 
