@@ -77,7 +77,7 @@ def confirming(first: Effort) -> Effort:
     return replace(first, looks=looks, max_time_s=None, alpha=CONFIRMING.alpha, blocks=blocks)
 
 
-class Samples(Protocol):
+class StageSamples(Protocol):
     """What has been measured of one paired run in one stage."""
 
     def comparisons(self, alpha: float) -> list[Comparison]:
@@ -93,7 +93,7 @@ class Samples(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Samples)
+S = TypeVar("S", bound=StageSamples)
 
 
 @dataclass(frozen=True)
