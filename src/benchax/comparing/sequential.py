@@ -149,15 +149,15 @@ class SequentialTest(Generic[S]):
 
     Args:
         samples: nothing yet.
-        second: the effort of the second stage.
+        second: the effort of the second stage; default: `confirming(effort)`.
     """
 
-    def __init__(self, samples: S, effort: Effort, second: Effort) -> None:
+    def __init__(self, samples: S, effort: Effort, second: Effort | None = None) -> None:
         self.first = Stage(samples, effort)
         self.second: Stage[S] | None = None
         """Of a change."""
         self.has_ended = False
-        self._confirming = second
+        self._confirming = second or confirming(effort)
         self._metrics = effort.metrics if effort.confirms is None else effort.confirms
 
     def due(self, is_over: bool) -> Stage[S] | None:

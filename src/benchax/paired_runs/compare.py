@@ -117,7 +117,7 @@ def _sent(label: str, case: Case) -> Failure | None:
 def _run_test(paired_run: PairedRun, effort: Effort, progress: Progress) -> SequentialTest[PairedSamples]:
     """One that is left over has nothing to be compared with, and is not run."""
     if len(paired_run.versions) == 1:
-        return SequentialTest(PairedSamples(paired_run), effort, effort)
+        return SequentialTest(PairedSamples(paired_run), effort)
     (test,) = session.run_tests([paired_run], effort, progress)
     return test
 

@@ -173,19 +173,13 @@ class PairedSamples:
                 found.append(Block(answer.process, seconds[0], seconds[1]))
         return found
 
-    def _counts(self, baseline: int, candidate: int) -> dict[Any, tuple[float | None, float | None]]:
-        answers = self._with_both(baseline, candidate)
-        if not answers:
-            return {}
-        one, other = (answers[0].facts(i) for i in (baseline, candidate))
-        return counts(one, other)
-
     def evidence(self, candidate: int, baseline: int = 0) -> ComparisonEvidence:
         failure = self.failures.get(baseline) or self.failures.get(candidate)
+        answers = self._with_both(baseline, candidate)
         return ComparisonEvidence(
             self.blocks(baseline, candidate),
             self._builds(baseline, candidate),
-            self._counts(baseline, candidate),
+            counts(answers[0].facts(baseline), answers[0].facts(candidate)) if answers else {},
             failure,
             self.is_same_program,
         )

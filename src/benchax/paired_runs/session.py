@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
-from benchax.comparing.sequential import Effort, SequentialTest, Stage, confirming
+from benchax.comparing.sequential import Effort, SequentialTest, Stage
 from benchax.executors.pool import Pool
 from benchax.model import Comparison
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
@@ -110,7 +110,7 @@ def run_tests(
             PairedSamples(run, resolution=effort.resolution, programs=programs and programs / str(i))
             for i, run in enumerate(paired_runs)
         ]
-        tests = [SequentialTest(each, effort, confirming(effort)) for each in samples]
+        tests = [SequentialTest(each, effort) for each in samples]
         begin = start or stack.enter_context(fresh_processes())
         for process in count():
             is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
