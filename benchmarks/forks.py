@@ -1,4 +1,4 @@
-"""Are processes that are forks of one another as independent as processes of a new Python? For `pairing.session`.
+"""Are processes that are forks of one another as independent as processes of a new Python? For `paired_runs.session`.
 
 Pairs of unchanged code (`kernels.py`) in forks of a process that has imported JAX and started no backend, and in new
 processes, in turns. What counts is how far the ratio of one process lies from 1 (sd), and whether all forks of one
@@ -24,7 +24,7 @@ from benchax.case import Case
 from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure
-from benchax.pairing.paired_run import take_blocks
+from benchax.paired_runs.paired_run import take_blocks
 
 KINDS = ("fork", "new process")
 Ratios = dict[tuple[str, str], list[list[float]]]

@@ -46,10 +46,11 @@ from report import busy_neighbour, header, load, note, table
 from benchax import api
 from benchax.case import Case
 from benchax.comparing.resolution import resolution_of
+from benchax.comparing.sequential import Effort, effort_for
 from benchax.environment import capture
 from benchax.model import CaseId, Comparison
-from benchax.pairing import stored
-from benchax.pairing.session import Effort, compared, effort_for
+from benchax.paired_runs import stored
+from benchax.paired_runs.session import compare_runs
 from benchax.stats.shares import share_interval
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store.baselines import by_case
@@ -138,8 +139,8 @@ def benchax(folder: Path, python: str) -> Judge:
     store, positions = open_store(folder), {case.id: i for i, case in enumerate(cases(True))}
 
     def judge() -> dict[str, list[Told]]:
-        pairing = stored.with_cases(store, "baseline", by_case(rows), cases(True), capture())
-        runs = [c for each in compared(pairing.paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
+        pairing = stored.pair_with_cases(store, "baseline", by_case(rows), cases(True), capture())
+        runs = [c for each in compare_runs(pairing.paired_runs, EFFORTS[-1]) for c in each if c.metric == "run"]
         return {"benchax": [Told(positions[c.case], c.verdict, c) for c in runs]}
 
     return judge

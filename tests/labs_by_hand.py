@@ -8,6 +8,7 @@ from typing import Any
 from comparisons_by_hand import compared
 
 from benchax.case import Case, make_case
+from benchax.comparing.sequential import Effort
 from benchax.executors.task import Task
 from benchax.experiments.counting import Counted
 from benchax.experiments.lab import WorkerLab
@@ -19,7 +20,6 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Block, Comparison, Measurement, Options, Version
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.experiment import Curve, VariantRow
 
 

@@ -17,9 +17,8 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "wrapping"},
     {"workloads"},
     {"measuring", "store", "comparing", "discovery", "demo"},
-    {"executors", "reporting"},
-    {"grids", "pairing"},
-    {"inspecting"},
+    {"executors", "reporting", "checkouts"},
+    {"grids", "paired_runs", "inspecting"},
     {"api"},
     {"experiments"},
     {"auditing"},  # rules try variants
@@ -30,7 +29,7 @@ MEASURES = {"numerics", "artifacts", "profiling", "watching", "clock", "measurin
 READS = {"store", "comparing", "reporting"}
 KNOWS_BOTH = {
     "grids",
-    "pairing",
+    "paired_runs",
     "experiments",
     "auditing",
     "inspecting",

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from benchax.grids.settings import Settings
     from benchax.inspecting.inspect import inspect
     from benchax.model import Comparison, Environment, Measurement, Options
-    from benchax.pairing.compare import compare
-    from benchax.pairing.versions import compare_jax, compare_ref, compare_stored
+    from benchax.paired_runs.compare import compare
+    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
     from benchax.profiling.profile import profile
     from benchax.results.audit import Audit, Checklist
     from benchax.results.cache import CacheUse
@@ -64,10 +64,10 @@ _HOME = {
     "break_even": "benchax.comparing.break_even",
     "Comparison": "benchax.model",
     "Comparisons": "benchax.comparing.ranking",
-    "compare": "benchax.pairing.compare",
-    "compare_jax": "benchax.pairing.versions",
-    "compare_ref": "benchax.pairing.versions",
-    "compare_stored": "benchax.pairing.versions",
+    "compare": "benchax.paired_runs.compare",
+    "compare_jax": "benchax.paired_runs.versions",
+    "compare_ref": "benchax.paired_runs.versions",
+    "compare_stored": "benchax.paired_runs.versions",
     "clock": "benchax.clock",
     "with_deadline": "benchax.clock.deadline",
     "BenchaxError": "benchax.errors",

@@ -1,10 +1,10 @@
 """--ptjb-fail-slower: the reference's program runs again, beside that of now, and nothing else decides.
 
 Times of two sessions tell no change below a factor of 2.5. So both programs are run side by side, in fresh processes
-(`benchax.pairing`), and a change counts when a second measurement confirms it. This is done in the test and not at the
-end of the session: how long a program takes may depend on the values that it is given, and only here are they at hand;
-later, random data of their shapes would have to do. Programs that are equal but for names of files and numbers of lines
-are the same, and need not run.
+(`benchax.paired_runs`), and a change counts when a second measurement confirms it. This is done in the test and not at
+the end of the session: how long a program takes may depend on the values that it is given, and only here are they at
+hand; later, random data of their shapes would have to do. Programs that are equal but for names of files and numbers of
+lines are the same, and need not run.
 
 What has no program is not compared, and says why.
 """
@@ -18,6 +18,7 @@ from typing import Any
 from benchax import api
 from benchax.case import Case
 from benchax.comparing import gate
+from benchax.comparing.sequential import RUN, TIMES, Effort
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.measuring.exported import is_same_program, leaves_of
 from benchax.measuring.inputs import make_inputs
@@ -25,9 +26,9 @@ from benchax.measuring.program import program_of
 from benchax.measuring.stages import trace_only
 from benchax.measuring.timers.base import Subject
 from benchax.model import Comparison, Measurement, Metric
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.stored import with_rows
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.stored import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import case_key
@@ -107,7 +108,7 @@ def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: C
     reference = _find_measurement(store, old, new)
     if reference.program is None:
         raise NotMeasured(f"the reference has {_no_program(reference)}")
-    pairing = with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
+    pairing = pair_with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
     if pairing.without:
         raise NotMeasured(pairing.without[0].why)
     (paired_run,) = pairing.paired_runs
@@ -146,6 +147,6 @@ def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
 
 def compare_programs(paired_run: PairedRun, limits: Limits) -> list[Comparison]:
     """Until the run time is clear, and compiling where it has a limit; changes of them are confirmed."""
-    metrics: frozenset[Metric] = frozenset({*session.RUN, "compile"}) if "compile" in limits else session.RUN
-    (found,) = session.compared([paired_run], session.Effort(metrics=metrics))
+    effort = Effort(metrics=TIMES if "compile" in limits else RUN)
+    (found,) = session.compare_runs([paired_run], effort)
     return found

@@ -9,7 +9,7 @@ import pytest
 
 from benchax.cli.bisect import FOUND, SEVERAL_LEFT, _show, bisect
 from benchax.errors import UsageError
-from benchax.pairing.bisect import Bisected
+from benchax.paired_runs.bisect import Bisected
 
 
 @pytest.mark.parametrize(

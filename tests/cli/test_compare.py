@@ -16,8 +16,8 @@ from benchax.cli.compare import _run
 from benchax.cli.compare_shown import ComparisonProgress
 from benchax.comparing.ranking import Comparisons
 from benchax.model import CaseId
-from benchax.pairing.session import SessionStep
-from benchax.pairing.versions import UNSTORED
+from benchax.paired_runs.session import SessionStep
+from benchax.paired_runs.suite import UNSTORED
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
 

@@ -10,8 +10,8 @@ from command_line import Benchax, Done
 from comparisons_by_hand import compared
 
 from benchax.comparing.error_rates import ErrorRates, Trial
-from benchax.pairing import protocol
-from benchax.pairing.session import Progress, SessionStep
+from benchax.paired_runs import protocol
+from benchax.paired_runs.session import Progress, SessionStep
 
 Doctor = Callable[..., Done]
 TRIALS = (Trial("steps", 0.0, compared(0, 1.0)), Trial("steps", 0.05, compared(1, 1.05)))
@@ -36,7 +36,7 @@ def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float
             if is_stopped:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(protocol, "rounds", made_up)
+        monkeypatch.setattr(protocol, "measure_rounds", made_up)
         return benchax("doctor", *words)
 
     return run

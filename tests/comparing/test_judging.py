@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, change, confirmed, counted, judged, timed
+from benchax.comparing.judging import (
+    ComparisonContext,
+    ComparisonEvidence,
+    change,
+    confirm,
+    judge,
+    judge_counts,
+    judge_times,
+)
 from benchax.model import Block, CaseId, Comparison, Failure, Remark, Version
 from benchax.stats.verdicts import CONFIRMING_ALPHA
 
@@ -37,7 +45,7 @@ def blocks(ratio: float, count: int = 9, scatter: float = 0.02, per_block: float
     ("ratio", "verdict"), [(1.0, "same"), (1.01, "same"), (1.1, "slower"), (2.0, "slower"), (0.9, "faster")]
 )
 def test_run_times_get_a_verdict_by_their_ratio(ratio: float, verdict: str) -> None:
-    found = timed(MATTER, "run", blocks(ratio))
+    found = judge_times(MATTER, "run", blocks(ratio))
 
     assert found.verdict == verdict
     assert found.ratio == pytest.approx(ratio, rel=0.01)
@@ -49,7 +57,7 @@ def test_run_times_get_a_verdict_by_their_ratio(ratio: float, verdict: str) -> N
 def test_a_comparison_has_all_that_it_was_made_of() -> None:
     data = blocks(1.1)
 
-    found = timed(MATTER, "run", data)
+    found = judge_times(MATTER, "run", data)
 
     assert (found.case, found.baseline, found.candidate) == (MATTER.case, MATTER.baseline, MATTER.candidate)
     assert found.blocks == tuple(data)
@@ -66,14 +74,14 @@ def test_the_candidates_time_is_the_baselines_times_the_ratio_whatever_its_own_m
     """In most pairs it takes 2 % longer; its median is that of a slower moment of the machine."""
     old = (1.0,) * 12 + (3.0,) * 13 + (1.0,) * 2
     new = (*(1.02 * s for s in old[:25]), 3.5, 3.5)
-    found = timed(MATTER, "run", [Block(p, old, new) for p in range(3)])
+    found = judge_times(MATTER, "run", [Block(p, old, new) for p in range(3)])
 
     assert found.ratio == pytest.approx(1.02)
     assert found.candidate_value == pytest.approx(1.02 * (found.baseline_value or 0))
 
 
 def test_one_program_is_the_same_without_a_number() -> None:
-    (found,) = judged(MATTER, ComparisonEvidence(is_same_program=True))
+    (found,) = judge(MATTER, ComparisonEvidence(is_same_program=True))
 
     assert (found.verdict, found.method, found.why) == ("same", "same program", "the same program: nothing was timed")
     assert (found.ratio, found.low, found.candidate_value, found.blocks) == (None, None, None, ())
@@ -81,19 +89,19 @@ def test_one_program_is_the_same_without_a_number() -> None:
 
 @pytest.mark.parametrize(("resolution", "verdict"), [(0.05, "same"), (0.01, "slower")])
 def test_a_finer_resolution_calls_a_smaller_change_by_its_name(resolution: float, verdict: str) -> None:
-    found = timed(replace(MATTER, resolution=resolution), "run", blocks(1.015, 30))
+    found = judge_times(replace(MATTER, resolution=resolution), "run", blocks(1.015, 30))
 
     assert (found.verdict, found.resolution) == (verdict, resolution)
 
 
 def test_at_a_finer_resolution_the_same_is_nearer() -> None:
-    found = timed(replace(MATTER, resolution=0.01), "run", blocks(1.0, 60))
+    found = judge_times(replace(MATTER, resolution=0.01), "run", blocks(1.0, 60))
 
     assert (found.verdict, found.why) == ("same", "within 1.0 %")
 
 
 def test_times_between_same_and_slower_are_unclear_and_say_what_could_have_been_missed() -> None:
-    found = timed(MATTER, "run", blocks(1.0, per_block=0.15))
+    found = judge_times(MATTER, "run", blocks(1.0, per_block=0.15))
 
     assert found.verdict == "unclear"
     assert found.why.startswith("a change below ")
@@ -101,19 +109,19 @@ def test_times_between_same_and_slower_are_unclear_and_say_what_could_have_been_
 
 
 def test_the_same_says_how_near() -> None:
-    assert timed(MATTER, "run", blocks(1.0)).why == "within 5.0 %"
-    assert timed(MATTER, "compile", blocks(1.0)).why == "within 20 %"
+    assert judge_times(MATTER, "run", blocks(1.0)).why == "within 5.0 %"
+    assert judge_times(MATTER, "compile", blocks(1.0)).why == "within 20 %"
 
 
 def test_without_data_nothing_is_claimed() -> None:
-    found = timed(MATTER, "run", [])
+    found = judge_times(MATTER, "run", [])
 
     assert (found.verdict, found.why) == ("unclear", "nothing was timed")
     assert (found.ratio, found.low, found.baseline_value, found.smallest_effect) == (None, None, None, None)
 
 
 def test_few_pairs_are_unclear_however_far_they_are_apart() -> None:
-    found = timed(MATTER, "run", [Block(0, (1.0,), (9.0,))])
+    found = judge_times(MATTER, "run", [Block(0, (1.0,), (9.0,))])
 
     assert (found.verdict, found.why) == ("unclear", "too few samples for an interval")
     assert (found.low, found.high) == (None, None)
@@ -121,7 +129,7 @@ def test_few_pairs_are_unclear_however_far_they_are_apart() -> None:
 
 def test_readings_without_any_spread_are_no_certainty() -> None:
     """Of a clock that moves in coarse steps."""
-    found = timed(MATTER, "run", [Block(p, (1.0,) * 9, (1.0 + p,) * 9) for p in range(2)])
+    found = judge_times(MATTER, "run", [Block(p, (1.0,) * 9, (1.0 + p,) * 9) for p in range(2)])
 
     assert found.verdict == "unclear"
 
@@ -129,14 +137,14 @@ def test_readings_without_any_spread_are_no_certainty() -> None:
 def test_compiling_may_differ_more_before_it_has_a_name() -> None:
     data = blocks(1.04)
 
-    assert timed(MATTER, "run", data).verdict == "slower"
-    assert timed(MATTER, "compile", data).verdict == "same"
+    assert judge_times(MATTER, "run", data).verdict == "slower"
+    assert judge_times(MATTER, "compile", data).verdict == "same"
 
 
 def test_a_lower_level_is_less_strict() -> None:
     data = blocks(1.05, scatter=0.09, count=6)
 
-    strict, loose = timed(MATTER, "run", data, 0.001), timed(MATTER, "run", data, CONFIRMING_ALPHA)
+    strict, loose = judge_times(MATTER, "run", data, 0.001), judge_times(MATTER, "run", data, CONFIRMING_ALPHA)
 
     assert (loose.high or 0) - (loose.low or 0) < (strict.high or 0) - (strict.low or 0)
 
@@ -145,7 +153,7 @@ def test_a_lower_level_is_less_strict() -> None:
 def test_no_readings_make_a_number_that_is_none(readings: list[list[float]], dice: random.Random) -> None:
     data = [Block(i, tuple(r), tuple(dice.sample(r, len(r)))) for i, r in enumerate(readings)]
 
-    found = timed(MATTER, "run", data)
+    found = judge_times(MATTER, "run", data)
 
     numbers = (found.ratio, found.low, found.high, found.smallest_effect, found.baseline_value)
     assert all(n is None or math.isfinite(n) for n in numbers)
@@ -168,7 +176,7 @@ def test_no_readings_make_a_number_that_is_none(readings: list[list[float]], dic
     ],
 )
 def test_counts_are_compared_exactly(before: float, after: float, verdict: str, ratio: float | None) -> None:
-    found = counted(MATTER, "peak", before, after)
+    found = judge_counts(MATTER, "peak", before, after)
 
     assert (found.verdict, found.ratio, found.method) == (verdict, ratio, "counted")
     assert (found.baseline_value, found.candidate_value) == (before, after)
@@ -177,7 +185,7 @@ def test_counts_are_compared_exactly(before: float, after: float, verdict: str, 
 
 @pytest.mark.parametrize(("before", "after", "who"), [(None, 3, "old"), (3, None, "new"), (None, None, "old")])
 def test_what_the_compiler_does_not_say_is_not_compared(before: float | None, after: float | None, who: str) -> None:
-    found = counted(MATTER, "flops", before, after)
+    found = judge_counts(MATTER, "flops", before, after)
 
     assert found.verdict == "unclear"
     assert found.why == f"not measured, because the compiler does not say it of {who}"
@@ -190,13 +198,13 @@ def test_what_the_compiler_does_not_say_is_not_compared(before: float | None, af
 def test_there_is_one_comparison_for_each_metric_of_which_something_is_known() -> None:
     evidence = ComparisonEvidence(blocks(1.0), blocks(1.5), {"peak": (8, 9), "flops": (None, None)})
 
-    found = {c.metric: c.verdict for c in judged(MATTER, evidence)}
+    found = {c.metric: c.verdict for c in judge(MATTER, evidence)}
 
     assert found == {"run": "same", "compile": "slower", "peak": "slower", "flops": "unclear"}
 
 
 def test_run_times_are_told_of_even_where_there_are_none() -> None:
-    (found,) = judged(MATTER, ComparisonEvidence())
+    (found,) = judge(MATTER, ComparisonEvidence())
 
     assert (found.metric, found.verdict, found.why) == ("run", "unclear", "nothing was timed")
 
@@ -204,7 +212,7 @@ def test_run_times_are_told_of_even_where_there_are_none() -> None:
 def test_a_failure_is_the_only_comparison_and_no_number_beside_it() -> None:
     failure = Failure("out_of_memory", "build", "no 3 TiB here", "buy memory")
 
-    (found,) = judged(MATTER, ComparisonEvidence(blocks(1.0), blocks(1.0), {"peak": (8, 9)}, failure))
+    (found,) = judge(MATTER, ComparisonEvidence(blocks(1.0), blocks(1.0), {"peak": (8, 9)}, failure))
 
     assert (found.metric, found.verdict, found.failure) == ("run", "unclear", failure)
     assert found.why == "out of memory in build: no 3 TiB here"
@@ -215,20 +223,20 @@ def test_a_failure_is_the_only_comparison_and_no_number_beside_it() -> None:
 
 
 def named(ratio: float, seed: int = 1) -> Comparison:
-    return timed(MATTER, "run", blocks(ratio, seed=seed))
+    return judge_times(MATTER, "run", blocks(ratio, seed=seed))
 
 
 def test_a_change_that_new_data_show_too_is_confirmed_with_its_own_numbers() -> None:
     first, second = named(1.1), named(1.2, seed=2)
 
-    assert confirmed(first, second) == replace(first, confirmed=True)
+    assert confirm(first, second) == replace(first, confirmed=True)
 
 
 @pytest.mark.parametrize(("again", "said"), [(1.0, "+0"), (0.8, "-20 %")])
 def test_a_change_that_new_data_do_not_show_loses_its_name(again: float, said: str) -> None:
     first = named(1.1)
 
-    found = confirmed(first, replace(named(again), ratio=again))
+    found = confirm(first, replace(named(again), ratio=again))
 
     assert (found.verdict, found.confirmed) == ("unclear", False)
     assert found.why.startswith("slower at first (+1")
@@ -236,12 +244,12 @@ def test_a_change_that_new_data_do_not_show_loses_its_name(again: float, said: s
 
 
 def test_a_change_whose_second_measurement_failed_is_not_confirmed() -> None:
-    (failed,) = judged(MATTER, ComparisonEvidence(failure=Failure("timeout", "rounds", "too long")))
+    (failed,) = judge(MATTER, ComparisonEvidence(failure=Failure("timeout", "rounds", "too long")))
 
-    assert confirmed(named(1.1), failed).why.endswith("not confirmed (no ratio)")
+    assert confirm(named(1.1), failed).why.endswith("not confirmed (no ratio)")
 
 
 def test_a_change_in_words() -> None:
     assert change(replace(named(1.1), ratio=1.1)) == "+10 %"
     assert change(replace(named(1.1), ratio=0.97)) == "-3 %"
-    assert change(timed(MATTER, "run", [])) == "no ratio"
+    assert change(judge_times(MATTER, "run", [])) == "no ratio"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from comparisons_by_hand import HOST
 
-from benchax.comparing.judging import ComparisonContext, confirmed, timed
+from benchax.comparing.judging import ComparisonContext, confirm, judge_times
 from benchax.model import Block, CaseId, Comparison, Environment, Version
 
 CPU = replace(HOST, backend="cpu", cores=2)
@@ -45,7 +45,7 @@ def judge(found: list[Block], environment: Environment | None = CPU, resolution:
     context = ComparisonContext(
         CaseId("f"), Version("old"), Version("new"), environment=environment, resolution=resolution
     )
-    return timed(context, "run", found)
+    return judge_times(context, "run", found)
 
 
 def without_cpu(found: list[Block]) -> list[Block]:
@@ -116,7 +116,7 @@ def test_times_that_were_read_by_an_older_benchax_have_no_witness() -> None:
 def test_a_change_that_is_not_confirmed_is_decided_by_nothing() -> None:
     first = judge(blocks(1.1, 1.1, seed=4))
 
-    found = confirmed(first, replace(first, verdict="same"))
+    found = confirm(first, replace(first, verdict="same"))
 
     assert first.is_by_cpu_time
     assert (found.verdict, found.is_by_cpu_time) == ("unclear", False)

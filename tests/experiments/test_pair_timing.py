@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from benchax.case import make_case
+from benchax.comparing.sequential import Effort
 from benchax.experiments.functions import Converted
 from benchax.experiments.pair_timing import Pair, time_pairs
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 
 
 def test_inputs_that_cannot_be_laid_beside_others_are_a_failure_and_no_exception() -> None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from benchax.case import make_case
 from benchax.experiments.processes import Condition, pairs
-from benchax.pairing.partners import started
+from benchax.paired_runs.partners import start_partners
 
 SETTING = "jax_cpu_enable_async_dispatch"
 
@@ -24,7 +24,7 @@ def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeyp
         return (x * float(Path("factor").read_text())) ** power + shift
 
     def look(sides, chosen, max_time_s, progress):
-        with started(sides, chosen, None) as partners:
+        with start_partners(sides, chosen, None) as partners:
             seen.extend(partner.listing() for partner in partners)
             for partner, listing in zip(partners, seen, strict=True):
                 ((number, _),) = listing.cases.values()

@@ -8,12 +8,12 @@ import pytest
 from comparisons_by_hand import compared
 
 from benchax.case import make_case
+from benchax.comparing.sequential import Effort
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.lab import WorkerLab
 from benchax.experiments.sweeping import in_words, points, reading
 from benchax.model import Block, Failure
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 
 
 def test_a_reading_is_the_median_of_blocks_of_all_its_pairs_with_their_interval() -> None:

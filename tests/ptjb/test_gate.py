@@ -12,7 +12,7 @@ from benchax.comparing.gate import parse
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Version
 from benchax.options import resolve
-from benchax.pairing.paired_run import Answer, PairedRun, PairedSamples
+from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
 from pytest_jax_bench import gate
 
 PLANTED = """

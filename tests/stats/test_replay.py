@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchax.comparing.judging import ComparisonContext, timed
+from benchax.comparing.judging import ComparisonContext, judge_times
+from benchax.comparing.sequential import CONFIRMING, Effort, confirming, effort_for
 from benchax.environment import capture
 from benchax.model import Block, CaseId, Comparison, Version
-from benchax.pairing.session import CONFIRMING, Effort, confirming, effort_for
 from benchax.stats.ratios import ratio_of
 from benchax.stats.verdicts import verdict
 
@@ -172,7 +172,7 @@ def by_looks(
     blocks: list[Block] = []
     for taken, more in enumerate(processes(recording, effort, factor, dice), 1):
         blocks += more
-        if taken in effort.looks and (found := timed(matter, "run", blocks, effort.alpha)).verdict != "unclear":
+        if taken in effort.looks and (found := judge_times(matter, "run", blocks, effort.alpha)).verdict != "unclear":
             return found
     return found
 

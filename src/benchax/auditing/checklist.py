@@ -17,6 +17,7 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.live import LiveEvidence
 from benchax.auditing.trial import TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case
+from benchax.comparing.sequential import Effort
 from benchax.environment import capture
 from benchax.errors import BenchaxError
 from benchax.experiments.experiment import run_experiment
@@ -24,7 +25,6 @@ from benchax.experiments.functions import is_float
 from benchax.experiments.lab import WorkerLab
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.audit import Answer, Checked, Checklist, Finding, Tick
 from benchax.results.experiment import Experiment, VariantRow
 from benchax.units import parse_seconds, seconds, size

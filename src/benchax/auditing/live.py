@@ -16,6 +16,7 @@ from benchax.api import run
 from benchax.auditing.compiled import CompiledEvidence
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, HOW, TrialCall, Way, try_case
 from benchax.case import Case
+from benchax.comparing.sequential import Effort
 from benchax.errors import NotMeasured
 from benchax.experiments.lab import WorkerLab
 from benchax.experiments.pair_timing import Pair
@@ -24,7 +25,6 @@ from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Comparison, Measurement, Remark
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.watch import Watch
 from benchax.watching.watch import watch
 

@@ -11,7 +11,7 @@ from benchax.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchax.pairing.bisect import Bisected, Judge
+    from benchax.paired_runs.bisect import Bisected, Judge
     from benchax.stats.verdicts import Verdict
 
 FOUND, SEVERAL_LEFT = 0, 3
@@ -38,37 +38,37 @@ def bisect(
     ] = None,
 ) -> None:
     """Find the commit, or the version of JAX, that made cases slower."""
+    from benchax.checkouts.boot import Selection
     from benchax.cli.console import note
-    from benchax.pairing import judges
-    from benchax.pairing.bisect import bisect as search
-    from benchax.pairing.partners import Chosen
-    from benchax.pairing.session import Effort
+    from benchax.comparing.sequential import Effort
+    from benchax.paired_runs import judges
+    from benchax.paired_runs.bisect import bisect as search
     from benchax.units import parse_seconds
 
     max_time_s = None if max_time is None else parse_seconds(max_time)
     if jax is not None:
         row = _versions(jax)
-        chosen = Chosen(tuple(what or ["."]), pattern, tuple(params or []))
-        judge = judges.of_jax(row[0], chosen, max_time_s, note)
+        selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
+        judge = judges.make_jax_judge(row[0], selection, max_time_s, note)
         found = search(row, _telling(judge, lambda version: f"jax {version}"))
         raise typer.Exit(_show(found, lambda version: f"jax {version}"))
     if what is None or len(what) < 2:
         raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
-    row = judges.commits(what[0], what[1])
+    row = judges.list_commits(what[0], what[1])
     note(f"{len(row) - 1} commit{'s' * (len(row) != 2)} from {what[0]} to {what[1]}")
-    chosen = Chosen(tuple(what[2:] or ["."]), pattern, tuple(params or []))
-    with judges.of_commits(row[0], chosen, Effort(max_time_s=max_time_s), note) as judge:
-        found = search(row, _telling(judge, judges.described))
-    raise typer.Exit(_show(found, judges.described))
+    selection = Selection(tuple(what[2:] or ["."]), pattern, tuple(params or []))
+    with judges.make_commit_judge(row[0], selection, Effort(max_time_s=max_time_s), note) as judge:
+        found = search(row, _telling(judge, judges.describe_commit))
+    raise typer.Exit(_show(found, judges.describe_commit))
 
 
 def _versions(text: str) -> list[str]:
-    from benchax.pairing import judges
+    from benchax.paired_runs import judges
 
     listed = [version.strip() for version in text.split(",")]
     if len(listed) < 2 or len(set(listed)) < len(listed) or not all(listed):
         raise UsageError(f"--jax {text!r} cannot be searched", "two versions or more, all different: 0.9.0,0.10.2")
-    return judges.versions(*listed) if len(listed) == 2 else listed
+    return judges.list_releases(*listed) if len(listed) == 2 else listed
 
 
 def _telling(judge: Judge, name: Callable[[str], str]) -> Judge:

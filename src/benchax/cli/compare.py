@@ -66,7 +66,7 @@ def compare(
     """
     from benchax.comparing.gate import ERROR, gate_of
     from benchax.options import resolve
-    from benchax.pairing.versions import compare_jax, compare_ref, compare_stored
+    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
     from benchax.stats.verdicts import SAME_WITHIN
 
     _check(ref, jax, benchmarks, process_pairs, resolution)
@@ -109,7 +109,7 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
     if jax is not None and (len(jax.split(",")) < 2 or not all(version.strip() for version in jax.split(","))):
-        from benchax.pairing.jax_versions import ENOUGH
+        from benchax.paired_runs.versions import ENOUGH
 
         raise UsageError(f"--jax {jax!r} is not enough", ENOUGH)
 
@@ -123,7 +123,7 @@ def _run(compare: Callable[[], Comparisons]) -> Comparisons:
     """What the user's code prints goes to stderr. What could not be stored is told below, as an error in a line."""
     from benchax.cli.console import note
     from benchax.cli.run import printing_to_stderr
-    from benchax.pairing.versions import UNSTORED
+    from benchax.paired_runs.suite import UNSTORED
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", UNSTORED)

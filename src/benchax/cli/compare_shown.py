@@ -9,7 +9,7 @@ from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.comparing.ranking import Comparisons
-    from benchax.pairing.session import SessionStep
+    from benchax.paired_runs.session import SessionStep
 
 
 class ComparisonProgress:

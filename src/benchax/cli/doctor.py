@@ -14,7 +14,7 @@ from benchax.errors import UsageError
 if TYPE_CHECKING:
     from benchax.comparing.error_rates import ErrorRates
     from benchax.measuring.doctor import Diagnosis
-    from benchax.pairing.session import SessionStep
+    from benchax.paired_runs.session import SessionStep
     from benchax.reporting.tables import Section, TextRow
 
 
@@ -63,7 +63,7 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
         KeyboardInterrupt: again, after everything was shown; then the exit code is 130.
     """
     from benchax.cli.console import line, note, show
-    from benchax.pairing import protocol
+    from benchax.paired_runs import protocol
     from benchax.reporting import error_rates
 
     limit_s = protocol.MAX_TIME_S if max_time is None else _positive(max_time)
@@ -71,7 +71,7 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
     stopped: KeyboardInterrupt | None = None
     note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
     try:
-        for found in protocol.rounds(limit_s, _Progress()):
+        for found in protocol.measure_rounds(limit_s, _Progress()):
             note(f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s")
     except KeyboardInterrupt as interrupt:
         stopped = interrupt

@@ -187,11 +187,12 @@ def _differences(
     as_json: bool,
 ) -> int:
     """Shows what differs; 1 if anything does."""
+    from benchax.checkouts.boot import Selection
     from benchax.cli.run import printing_to_stderr
-    from benchax.inspecting.other_version import Asked, differences
+    from benchax.inspecting.other_version import differences
     from benchax.reporting import difference
 
-    found = printing_to_stderr(lambda: differences(cases, Asked(*asked), other, note))
+    found = printing_to_stderr(lambda: differences(cases, Selection(*asked), other, note))
     for each in found:
         if as_json:
             sink.document(json.dumps(each.asdict()))

@@ -47,9 +47,9 @@ def rank(
     """
     from benchax.cli.run import printing_to_stderr
     from benchax.comparing.resolution import resolution_of
+    from benchax.comparing.sequential import effort_for
     from benchax.options import resolve
-    from benchax.pairing.compare import side_by_side
-    from benchax.pairing.session import effort_for
+    from benchax.paired_runs.compare import side_by_side
     from benchax.units import parse_seconds
 
     check_drawable(plot)

@@ -186,9 +186,9 @@ def _in_turns(
     if not chosen:
         return {}
     from benchax.cli.console import note
+    from benchax.comparing.sequential import Effort
     from benchax.experiments.pair_timing import Pair, time_pairs
     from benchax.options import resolve
-    from benchax.pairing.session import Effort
 
     note("comparing eager and jitted calls in turns")
     duels = [Pair(id.label, "eager", pairs[id][0], "jitted", pairs[id][1]) for id in chosen]

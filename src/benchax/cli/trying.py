@@ -79,9 +79,9 @@ def _list() -> None:
 
 def _lab(given: dict[str, Any], max_time: str | None) -> Any:
     from benchax.cli.console import note
+    from benchax.comparing.sequential import Effort
     from benchax.experiments.lab import WorkerLab
     from benchax.options import resolve
-    from benchax.pairing.session import Effort
     from benchax.units import parse_seconds
 
     effort = Effort(max_time_s=None if max_time is None else parse_seconds(max_time))

@@ -1,7 +1,7 @@
 """How many calls until compiling pays: the cost of building over what each compiled call saves.
 
-What a call saves is decided by the eager and the compiled call in turns (`pairing`). Two rows measured one after the
-other tell nothing below a factor of 2, since the machine differs by as much between two moments (docs/trust.md).
+What a call saves is decided by the eager and the compiled call in turns (`paired_runs`). Two rows measured one after
+the other tell nothing below a factor of 2, since the machine differs by as much between two moments (docs/trust.md).
 """
 
 from __future__ import annotations

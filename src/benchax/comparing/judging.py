@@ -55,7 +55,9 @@ class ComparisonEvidence:
     """Both programs are one, so that nothing was timed."""
 
 
-def timed(context: ComparisonContext, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
+def judge_times(
+    context: ComparisonContext, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA
+) -> Comparison:
     """Run times, or times to build."""
     if not blocks:
         return context.comparison(metric, "unclear", "nothing was timed")
@@ -106,7 +108,7 @@ def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
     return f"a change below {percent(ratio.smallest_effect)} could have been missed"
 
 
-def counted(context: ComparisonContext, metric: Metric, before: float | None, after: float | None) -> Comparison:
+def judge_counts(context: ComparisonContext, metric: Metric, before: float | None, after: float | None) -> Comparison:
     """Bytes and operations, which the compiler counts: equal or not."""
     context = replace(context, method="counted")
     if before is None or after is None:
@@ -119,20 +121,20 @@ def counted(context: ComparisonContext, metric: Metric, before: float | None, af
     return replace(context.comparison(metric, found), ratio=ratio, baseline_value=before, candidate_value=after)
 
 
-def judged(context: ComparisonContext, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
+def judge(context: ComparisonContext, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
     """One comparison for each metric of which anything is known; of a failure, just one."""
     if evidence.failure is not None:
         why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"
         return [replace(context.comparison("run", "unclear", why), failure=evidence.failure)]
     if evidence.is_same_program:
         return [replace(context, method="same program").comparison("run", "same", SAME_PROGRAM)]
-    found = [timed(context, "run", evidence.run, alpha)]
+    found = [judge_times(context, "run", evidence.run, alpha)]
     if evidence.build:
-        found.append(timed(context, "compile", evidence.build, alpha))
-    return found + [counted(context, metric, *counts) for metric, counts in evidence.counts.items()]
+        found.append(judge_times(context, "compile", evidence.build, alpha))
+    return found + [judge_counts(context, metric, *counts) for metric, counts in evidence.counts.items()]
 
 
-def confirmed(first: Comparison, second: Comparison) -> Comparison:
+def confirm(first: Comparison, second: Comparison) -> Comparison:
     """`first`, by the light of new data: a change that they do not show too is none that can be named."""
     if second.verdict == first.verdict:
         return replace(first, confirmed=True)

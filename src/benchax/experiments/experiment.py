@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchax.case import Case, make_case
+from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
@@ -27,7 +28,6 @@ from benchax.experiments.variants import VARIANTS
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.experiment import Curve, Experiment, VariantRow
 
 Own = tuple[list[VariantRow], list[Curve]]

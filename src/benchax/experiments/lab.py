@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from benchax.case import Case
+from benchax.comparing.sequential import Effort
 from benchax.executors.call_limits import limits_of
 from benchax.executors.isolated import Isolated
 from benchax.executors.pool import Pool, shared_pool, spawned_pool
@@ -24,7 +25,6 @@ from benchax.experiments.pair_timing import Pair
 from benchax.experiments.processes import Condition
 from benchax.experiments.study import Study, StudySide
 from benchax.model import Absent, Comparison, Failure, Measurement, Options
-from benchax.pairing.session import Effort
 from benchax.results.experiment import VariantRow
 
 BASELINE = "baseline"

@@ -15,13 +15,13 @@ import jax
 from jax.core import Tracer
 
 from benchax.case import Case, make_case, name_of
+from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments import variant_rows
 from benchax.experiments.base import ChangedCase
 from benchax.experiments.lab import BASELINE, Lab, WorkerLab, judge_variants, quiet, without_flops
 from benchax.experiments.study import StudySide
 from benchax.options import resolve
-from benchax.pairing.session import Effort
 from benchax.results.experiment import Experiment, VariantRow
 
 MOST_UNROLLED = 1000

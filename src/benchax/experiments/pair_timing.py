@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchax.case import Case
+from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError
 from benchax.experiments.functions import side_by_side
 from benchax.experiments.study import under
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, SessionStep
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import SessionStep
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def time_pairs(
             paired_runs.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = paired_run
     for settings, group in paired_runs.items():
         with session.fresh_processes(dict(settings)) as start:
-            settled = session.compared(list(group.values()), effort, _steps(tell), start)
+            settled = session.compare_runs(list(group.values()), effort, _steps(tell), start)
         for name, comparisons in zip(group, settled, strict=True):
             found[name] = next(c for c in comparisons if c.metric == "run")
     return found

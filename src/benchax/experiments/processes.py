@@ -1,7 +1,7 @@
 """A case under two conditions that a process is born with, settings of JAX or flags of XLA: by pairs of processes.
 
 Each condition gets a folder with the pickled case and a benchmark file that sets the condition and revives it, so that
-`pairing/process_pairs.py` finds one case by one name in both.
+`paired_runs/process_pairs.py` finds one case by one name in both.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from benchax.case import Benchmark, Case, Positions
+from benchax.checkouts.boot import Launch, Selection
 from benchax.executors import pickling
 from benchax.experiments.base import Tell
 from benchax.experiments.functions import plain
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
-from benchax.pairing.partners import Chosen, Launch
-from benchax.pairing.process_pairs import compared
-from benchax.pairing.session import SessionStep
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.paired_runs.session import SessionStep
 
 FILE = "bench_revived.py"
 _BENCH = """
@@ -70,7 +70,7 @@ class Flat:
 
 def pairs(
     case: Case, conditions: tuple[Condition, Condition], seed: int, max_time_s: float | None, tell: Tell,
-    judge: Judge = compared,
+    judge: Judge = compare_launches,
 ) -> list[Comparison]:  # fmt: skip
     """The comparisons of the second condition with the first: run times, times to compile, what the compiler counts.
 
@@ -81,7 +81,7 @@ def pairs(
     content = pickling.dumps(_as_benchmark(case, seed))
     with tempfile.TemporaryDirectory(prefix="benchax-pairs-") as folder:
         launches = [_launch(Path(folder) / str(i), each, content) for i, each in enumerate(conditions)]
-        return judge((launches[0], launches[1]), Chosen((FILE,)), max_time_s, _steps(tell))
+        return judge((launches[0], launches[1]), Selection((FILE,)), max_time_s, _steps(tell))
 
 
 def _as_benchmark(case: Case, seed: int) -> Benchmark:

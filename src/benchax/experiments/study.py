@@ -1,6 +1,6 @@
 """Looks at every side once, in a worker: builds it, runs it, observes its memory, compares it with a float64 run.
 
-Nothing here is a comparison of times; those come from pairs (`pairing/session.py`). The reference is the function
+Nothing here is a comparison of times; those come from pairs (`paired_runs/session.py`). The reference is the function
 itself, jitted, with every float of its inputs widened to 64 bits. A side that fails is an answer with the reason; one
 that kills the worker is found by its stage, left out, and the others are looked at again.
 """

@@ -1,6 +1,6 @@
 """Kernels whose slowness is known, because it was planted: more turns of one and the same compiled loop.
 
-What `pairing/protocol.py` has benchax judge. They cover what calls spend their time on: many small steps, matrix
+What `paired_runs/protocol.py` has benchax judge. They cover what calls spend their time on: many small steps, matrix
 products, memory that is read, memory that is newly allocated. All of them compute long enough that what a call costs
 beside the loop hardly dilutes the plant; how much longer a call really takes is measured, never assumed.
 

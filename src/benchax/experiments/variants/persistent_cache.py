@@ -20,7 +20,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from benchax.case import Case
-from benchax.comparing.judging import ComparisonContext, confirmed, timed
+from benchax.comparing.judging import ComparisonContext, confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
 from benchax.experiments.lab import Lab
@@ -79,7 +79,7 @@ def _row(variant: PersistentCache, case: Case, pairs: int, lab: Lab) -> VariantR
         return failed_row(variant.name, variant.title, ended.failure)
     comparison = _judge_starts(case, first)
     if again:
-        comparison = confirmed(comparison, _judge_starts(case, again, CONFIRMING_ALPHA))
+        comparison = confirm(comparison, _judge_starts(case, again, CONFIRMING_ALPHA))
     return VariantRow(
         variant.name,
         variant.title,
@@ -119,7 +119,7 @@ def _start_process(case: Case, folder: str, lab: Lab) -> dict[str, float]:
 def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:
     blocks = [Block(i, (cold["build_s"],), (warm["build_s"],)) for i, (cold, warm) in enumerate(pairs)]
     context = ComparisonContext(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
-    return timed(context, "compile", blocks, alpha)
+    return judge_times(context, "compile", blocks, alpha)
 
 
 def _facts(pairs: Sequence[Pair], c: Comparison) -> tuple[tuple[str, str], ...]:

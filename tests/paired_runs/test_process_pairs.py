@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchax.checkouts.boot import Launch, Selection
+from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
 from benchax.model import Comparison, Version
-from benchax.pairing.partners import Chosen, Launch
-from benchax.pairing.process_pairs import NOT_PINNED, ONE_CORE, Pairs
-from benchax.pairing.session import Effort
+from benchax.paired_runs.process_pairs import NOT_PINNED, ONE_CORE, Pairs
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
 
@@ -103,23 +103,24 @@ def earlier() -> None:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
-    """Two pairs of processes for all the cases above."""
+    """Two pairs of processes for all the cases above, and two more for what changed."""
     folder = tmp_path_factory.mktemp("pairs")
     (folder / "bench_cases.py").write_text(CASES)
-    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Chosen(("bench_cases.py",)), TWO_PAIRS)
+    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Selection(("bench_cases.py",)), TWO_PAIRS, TWO_PAIRS)
     taken.run()
     return taken
 
 
 @pytest.fixture
 def judged(pairs: Pairs) -> Callable[[str], dict[str, Comparison]]:
-    return lambda name: {c.metric: c for seen in pairs.seen.values() for c in pairs.judged(seen) if c.case.name == name}
+    return lambda name: {c.metric: c for c in pairs.comparisons() if c.case.name == name}
 
 
 def test_python_code_that_makes_more_work_is_slower(judged) -> None:
     found = judged("depends")["run"]
 
     assert (found.verdict, found.method, found.processes) == ("slower", "process pairs", 2)
+    assert found.confirmed
     assert found.ratio is not None
     assert found.ratio > 2
 
@@ -173,7 +174,7 @@ def test_a_case_that_fails_on_one_side_says_so_and_the_others_go_on(judged, case
 
 
 def test_no_process_is_left(pairs: Pairs) -> None:
-    assert pairs.count == 2
+    assert pairs.count == 4
     assert children() == set()
 
 
@@ -181,18 +182,18 @@ def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: 
     (tmp_path / "bench_one.py").write_text(
         "import work, benchax\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): return x\n"
     )
-    taken = Pairs(sides(tmp_path, old="", new="raise ImportError('too new')"), Chosen(("bench_one.py",)), TWO_PAIRS)
+    taken = Pairs(sides(tmp_path, old="", new="raise ImportError('too new')"), Selection(("bench_one.py",)), TWO_PAIRS)
 
     taken.run()
 
-    (found,) = [c for seen in taken.seen.values() for c in taken.judged(seen)]
+    (found,) = taken.comparisons()
     assert found.failure is not None
     assert found.failure.stage == "import of new"
     assert "too new" in found.failure.message
 
 
 def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
-    taken = Pairs(sides(tmp_path, old="", new=""), Chosen((str(tmp_path),)), TWO_PAIRS)
+    taken = Pairs(sides(tmp_path, old="", new=""), Selection((str(tmp_path),)), TWO_PAIRS)
 
     with pytest.raises(UsageError, match="no benchmarks in"):
         taken.run()
@@ -202,10 +203,10 @@ def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
 def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
     """Whatever the samples of a single pair say: the luck of two processes would be taken for a change."""
     effort = Effort((8,), max_time_s=0.001, alpha=0.01)
-    taken = Pairs(sides(tmp_path, old="", new=""), Chosen(("jax.numpy:sin", "f32[8]")), effort)
+    taken = Pairs(sides(tmp_path, old="", new=""), Selection(("jax.numpy:sin", "f32[8]")), effort)
 
     taken.run()
-    found = [c for seen in taken.seen.values() for c in taken.judged(seen) if c.metric == "run"]
+    found = [c for c in taken.comparisons() if c.metric == "run"]
 
     assert [(c.verdict, c.pairs > 0) for c in found] == [("unclear", True)]
     assert "1 pair of processes, and 8 are the least" in found[0].why
@@ -216,10 +217,10 @@ def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
 PROGRAM = """
 from pathlib import Path
 from benchax.model import Version
-from benchax.pairing.partners import Chosen, Launch
-from benchax.pairing.process_pairs import compared
+from benchax.checkouts.boot import Launch, Selection
+from benchax.paired_runs.process_pairs import compare_launches
 sides = Launch(Version("a")), Launch(Version("b"))
-compared(sides, Chosen(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
+compare_launches(sides, Selection(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
 """
 WAITS = "import benchax, time\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): time.sleep(1000)\n"
 

@@ -13,13 +13,15 @@ import pytest
 from git_repositories import git
 
 import benchax
+from benchax.checkouts import environments
+from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Version
-from benchax.pairing import jax_versions
-from benchax.pairing.partners import Chosen, Launch, started
-from benchax.pairing.session import SessionStep
-from benchax.pairing.versions import BenchmarkSuite
+from benchax.paired_runs.partners import start_partners
+from benchax.paired_runs.session import SessionStep
+from benchax.paired_runs.suite import BenchmarkSuite
+from benchax.paired_runs.versions import _label_each
 from benchax.store.baselines import rows_of, set_baseline
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
@@ -121,7 +123,7 @@ def test_whole_processes_of_a_commit_are_kept_too(repository: Path) -> None:
 @pytest.mark.serial
 def test_versions_of_jax_are_compared_by_processes_and_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment is this one: making another takes a network (test_environments.py)."""
-    monkeypatch.setattr(jax_versions, "environment", lambda version, say: sys.executable)
+    monkeypatch.setattr(environments, "ensure_environment", lambda version, say: sys.executable)
     version = jax.__version__
 
     found = benchax.compare_jax(f"{version}, {version}", ["jax.numpy:sin", "f32[8]"], max_time_s="1us")
@@ -132,15 +134,19 @@ def test_versions_of_jax_are_compared_by_processes_and_kept(project: Path, monke
     assert history(open_store(project / ".benchmarks"), CaseId("sin")) == [run]
 
 
+def test_a_version_compared_with_itself_has_two_labels() -> None:
+    assert _label_each(["0.9.2", "0.10.2", "0.9.2"]) == ["jax 0.9.2", "jax 0.10.2", "jax 0.9.2 again"]
+
+
 def test_options_reach_the_processes_and_those_of_a_benchmark_are_stronger(project: Path) -> None:
     (project / "bench_two.py").write_text(
         "import benchax\n"
         "@benchax.benchmark(args=('f32[2]',))\ndef mine(x): return x\n"
         "@benchax.benchmark(args=('f32[2]',), options={'timeout_s': 3})\ndef own(x): return x\n"
     )
-    chosen = Chosen(("bench_two.py",), options={"timeout_s": 7.5})
+    chosen = Selection(("bench_two.py",), options={"timeout_s": 7.5})
 
-    with started([Launch(Version("now"), folder=project)], chosen, None) as (one,):
+    with start_partners([Launch(Version("now"), folder=project)], chosen, None) as (one,):
         limits = {case.name: limit_s for case, (_, limit_s) in one.listing().cases.items()}
 
     assert limits == {"mine": 7.5, "own": 3.0}
@@ -207,7 +213,7 @@ def test_without_a_store_there_are_no_stored_rows(project: Path) -> None:
 def test_comparisons_that_cannot_be_stored_are_returned_with_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    suite = BenchmarkSuite((".",), "", (), {}, str(file / "store"), lambda step: None)
+    suite = BenchmarkSuite(Selection(), str(file / "store"), lambda step: None)
     found = Comparisons((Comparison(CaseId("f"), "run", Version("a"), Version("b"), "unclear", "because"),))
 
     with pytest.warns(UserWarning, match=r"the comparisons were not stored: .*file"):
@@ -238,6 +244,8 @@ def test_comparisons_that_cannot_be_stored_are_returned_with_the_reason(tmp_path
         (lambda: benchax.compare_ref("main", resolution="0.1%"), r"the resolution '0.1%' cannot be"),
         (lambda: benchax.compare_ref("main"), r"not a git repository"),
         (lambda: benchax.compare_jax("0.9.2"), r"versions=\['0.9.2'\] is not enough\nexpected two versions or more"),
+        (lambda: benchax.compare_jax([]), r"versions=\[\] is not enough\nexpected two versions or more"),
+        (lambda: benchax.compare_jax(["0.9.2", ""]), r"is not enough\nexpected two versions or more"),
         (lambda: benchax.compare_jax(["0.9.2", "new"]), r"'new' is no version of JAX"),
         (lambda: benchax.compare_jax("0.9.2,0.10.2", max_time_s="soon"), r"cannot read 'soon' as a quantity"),
     ],

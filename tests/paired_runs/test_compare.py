@@ -19,9 +19,9 @@ from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
-from benchax.pairing.compare import _ranking
-from benchax.pairing.paired_run import Answer, PairedRun, PairedSamples
-from benchax.pairing.session import SessionStep
+from benchax.paired_runs.compare import _rank
+from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
+from benchax.paired_runs.session import SessionStep
 
 pytestmark = pytest.mark.serial
 
@@ -259,9 +259,9 @@ def taken_of(us: dict[str, float], wrong: str = "") -> PairedSamples:
     return PairedSamples(PairedRun(CaseId("f"), (), tuple(map(Version, labels)), resolve({})), answers=answers)
 
 
-def places(taken: PairedSamples, **unconfirmed: bool) -> dict[str, int]:
+def places(taken: PairedSamples, second: PairedSamples | None = None, **unconfirmed: bool) -> dict[str, int]:
     found = [replace(c, confirmed=False) if unconfirmed.get(c.candidate.label) else c for c in taken.comparisons()]
-    return {rank.label: rank.place for rank in _ranking(taken, found)}
+    return {rank.label: rank.place for rank in _rank(taken, second, found)}
 
 
 def test_places_go_by_what_is_told_apart() -> None:
@@ -282,18 +282,17 @@ def test_the_time_of_a_rank_is_the_baselines_times_the_ratio_of_the_pairs() -> N
     taken = taken_of({"a": 20, "b": 10})
     (b,) = [c for c in taken.comparisons() if c.metric == "run"]
 
-    times = {rank.label: rank.time_s for rank in _ranking(taken, taken.comparisons())}
+    times = {rank.label: rank.time_s for rank in _rank(taken, None, taken.comparisons())}
 
     assert times == {"a": b.baseline_value, "b": (b.baseline_value or 0) * (b.ratio or 0)}
 
 
 def test_two_that_are_not_the_baseline_are_told_apart_where_both_measurements_say_so() -> None:
     us = {"a": 20, "b": 10, "c": 11}
-    once, twice, not_again = (taken_of(us) for _ in range(3))
-    twice.second, not_again.second = taken_of(us), taken_of(us | {"c": 10})
+    once, again, not_again = taken_of(us), taken_of(us), taken_of(us | {"c": 10})
 
-    assert places(twice) == {"b": 1, "c": 2, "a": 3}
-    assert places(not_again) == {"b": 1, "c": 1, "a": 3}
+    assert places(once, again) == {"b": 1, "c": 2, "a": 3}
+    assert places(once, not_again) == {"b": 1, "c": 1, "a": 3}
     assert [(c.baseline.label, c.candidate.label, c.verdict) for c in rivals(once)] == [("b", "c", "slower")]
 
 

@@ -16,8 +16,8 @@ from benchax.environment import capture
 from benchax.measuring.engine import measure
 from benchax.measuring.paired import PairedRequest, take_blocks
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.stored import with_cases, with_rows
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.stored import pair_with_cases, pair_with_rows
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 
@@ -56,7 +56,7 @@ def blocks_of(paired_run: PairedRun) -> dict[str, Any]:
 def test_a_stored_program_meets_the_function_of_now(store: DatabaseStore, here: Environment) -> None:
     rows = kept(store, case("f"))
 
-    found = with_cases(store, "v1", rows, [case("f", jnp.cos)], here)
+    found = pair_with_cases(store, "v1", rows, [case("f", jnp.cos)], here)
 
     (paired_run,) = found.paired_runs
     assert (found.without, found.new, found.missing) == ([], [], [])
@@ -71,7 +71,7 @@ def test_a_stored_program_meets_the_function_of_now(store: DatabaseStore, here: 
 def test_what_they_make_can_be_run_and_outputs_that_differ_are_seen(store: DatabaseStore, here: Environment) -> None:
     rows = kept(store, case("f"), case("g"))
 
-    found = with_cases(store, "v1", rows, [case("f"), case("g", jnp.cos)], here)
+    found = pair_with_cases(store, "v1", rows, [case("f"), case("g", jnp.cos)], here)
     documents = [blocks_of(paired_run) for paired_run in found.paired_runs]
 
     assert [document["failure"] for document in documents] == [None, None]
@@ -81,7 +81,7 @@ def test_what_they_make_can_be_run_and_outputs_that_differ_are_seen(store: Datab
 def test_cases_of_one_side_only_are_listed(store: DatabaseStore, here: Environment) -> None:
     rows = kept(store, case("gone"), case("both"))
 
-    found = with_cases(store, "v1", rows, [case("both"), case("fresh")], here)
+    found = pair_with_cases(store, "v1", rows, [case("both"), case("fresh")], here)
 
     assert [paired_run.case.name for paired_run in found.paired_runs] == ["both"]
     assert (found.new, found.missing) == ([CaseId("fresh")], [CaseId("gone")])
@@ -90,7 +90,7 @@ def test_cases_of_one_side_only_are_listed(store: DatabaseStore, here: Environme
 def test_options_are_those_of_now(store: DatabaseStore, here: Environment) -> None:
     rows = kept(store, case("f"))
 
-    (paired_run,) = with_cases(store, "v1", rows, [case("f", timeout_s="3s")], here, {"seed": 7}).paired_runs
+    (paired_run,) = pair_with_cases(store, "v1", rows, [case("f", timeout_s="3s")], here, {"seed": 7}).paired_runs
 
     assert (paired_run.options.timeout_s, paired_run.options.seed) == (3.0, 7)
 
@@ -140,9 +140,9 @@ def test_a_row_that_cannot_run_again_is_unclear_and_says_why(
     rows = kept(store, case("f"), change=change)
 
     if candidate == "a function":
-        found = with_cases(store, "v1", rows, [case("f")], here)
+        found = pair_with_cases(store, "v1", rows, [case("f")], here)
     else:
-        found = with_rows(store, ("v1", "v2"), rows, rows, here, STORED)
+        found = pair_with_rows(store, ("v1", "v2"), rows, rows, here, STORED)
 
     (comparison,) = found.without
     assert found.paired_runs == []
@@ -154,7 +154,7 @@ def test_the_newer_row_may_be_the_one_that_cannot_run(store: DatabaseStore, here
     rows = kept(store, case("f"))
     newer = {id: not_exported(m) for id, m in rows.items()}
 
-    (comparison,) = with_rows(store, ("v1", "v2"), rows, newer, here, STORED).without
+    (comparison,) = pair_with_rows(store, ("v1", "v2"), rows, newer, here, STORED).without
 
     assert comparison.why == "v2 has no program that could run again, because it donates its arguments"
 
@@ -167,7 +167,7 @@ def test_two_stored_programs_run_on_random_data(store: DatabaseStore, here: Envi
     rows = kept(store, case("f"))
     other = kept(store, case("f", jnp.cos))
 
-    found = with_rows(store, ("v1", "v2"), rows, other, here, STORED)
+    found = pair_with_rows(store, ("v1", "v2"), rows, other, here, STORED)
 
     (paired_run,) = found.paired_runs
     assert [v.label for v in paired_run.versions] == ["v1", "v2"]
@@ -180,7 +180,7 @@ def test_rows_of_one_side_only_are_listed(store: DatabaseStore, here: Environmen
     rows = kept(store, case("f"), case("g"))
     only: Callable[[str], dict[CaseId, Measurement]] = lambda name: {CaseId(name): rows[CaseId(name)]}  # noqa: E731
 
-    found = with_rows(store, ("v1", "v2"), only("f"), only("g"), here, STORED)
+    found = pair_with_rows(store, ("v1", "v2"), only("f"), only("g"), here, STORED)
 
     assert (found.paired_runs, found.new, found.missing) == ([], [CaseId("g")], [CaseId("f")])
 
@@ -194,7 +194,7 @@ def test_a_baseline_of_another_jax_is_labelled(store: DatabaseStore, here: Envir
 
     rows = kept(store, case("f"), change=older)
 
-    (paired_run,) = with_cases(store, "v1", rows, [case("f")], here).paired_runs
+    (paired_run,) = pair_with_cases(store, "v1", rows, [case("f")], here).paired_runs
 
     (remark,) = paired_run.remarks
     assert remark.code == "other-jax"
@@ -207,7 +207,7 @@ def test_of_two_rows_each_is_labelled_by_its_jax(store: DatabaseStore, here: Env
     rows = kept(store, case("f"))
     older = {id: replace(m, environment=replace(m.environment, jax="0.9.2")) for id, m in rows.items()}
 
-    (paired_run,) = with_rows(store, ("v1", "v2"), rows, older, here, STORED).paired_runs
+    (paired_run,) = pair_with_rows(store, ("v1", "v2"), rows, older, here, STORED).paired_runs
 
     assert [r.message.partition(",")[0] for r in paired_run.remarks if r.code == "other-jax"] == [
         "v2 was made by jax 0.9.2"
@@ -218,7 +218,9 @@ def test_a_baseline_of_another_device_is_labelled(store: DatabaseStore, here: En
     def elsewhere(m: Measurement) -> Measurement:
         return replace(m, environment=replace(m.environment, device_kind="another cpu"))
 
-    (paired_run,) = with_cases(store, "v1", kept(store, case("f"), change=elsewhere), [case("f")], here).paired_runs
+    (paired_run,) = pair_with_cases(
+        store, "v1", kept(store, case("f"), change=elsewhere), [case("f")], here
+    ).paired_runs
 
     assert [(r.code, r.message) for r in paired_run.remarks] == [
         ("other-device", f"the baseline was measured on another cpu, and both ran on {here.device_kind}")
@@ -226,6 +228,6 @@ def test_a_baseline_of_another_device_is_labelled(store: DatabaseStore, here: En
 
 
 def test_a_baseline_of_this_jax_needs_no_label(store: DatabaseStore, here: Environment) -> None:
-    (paired_run,) = with_cases(store, "v1", kept(store, case("f")), [case("f")], here).paired_runs
+    (paired_run,) = pair_with_cases(store, "v1", kept(store, case("f")), [case("f")], here).paired_runs
 
     assert paired_run.remarks == ()

@@ -15,14 +15,15 @@ from time import monotonic
 
 from benchax.case import make_case
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Trial, planted_name
+from benchax.comparing.sequential import Effort
 from benchax.measuring import noise
 from benchax.measuring.paired import Side
 from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, Progress, quiet
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import Progress, quiet
 
 PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
 """Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""
@@ -30,12 +31,12 @@ MAX_TIME_S = 180.0
 Judge = Callable[[Sequence[PairedRun], Effort, Progress], list[list[Comparison]]]
 
 
-def rounds(
+def measure_rounds(
     max_time_s: float = MAX_TIME_S,
     progress: Progress = quiet,
     *,
     kernels: Sequence[Kernel] = KERNELS,
-    judge: Judge = session.compared,
+    judge: Judge = session.compare_runs,
     clock: Callable[[], float] = monotonic,
 ) -> Iterator[ErrorRates]:
     """What is known after each round. The first one is always made; another only if it can be expected to end in time.
@@ -49,7 +50,7 @@ def rounds(
     for kernel in cycle(kernels):
         if trials and elapsed_s + longest_s > max_time_s:
             break
-        found = judge([_contest(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), progress)
+        found = judge([_make_paired_run(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), progress)
         trials += [
             Trial(kernel.name, planted, c)
             for planted, comparisons in zip(PLANTED, found, strict=True)
@@ -61,7 +62,7 @@ def rounds(
         yield ErrorRates(tuple(trials), elapsed_s, noise.finish(machine))
 
 
-def _contest(kernel: Kernel, planted: float) -> PairedRun:
+def _make_paired_run(kernel: Kernel, planted: float) -> PairedRun:
     versions = {"as it is": kernel.slower(UNCHANGED), planted_name(planted): kernel.slower(planted)}
     cases = {label: make_case(fn, kernel.specs, name=kernel.name) for label, fn in versions.items()}
     return PairedRun(

@@ -4,8 +4,7 @@
                                                         benchax.json   written last: without it, it is made anew
 
 Nothing else is installed there. benchax itself, what it needs, and the user's own packages come from the environment
-of the program that asks, which is searched last (`partners.BOOT`): so JAX, NumPy and SciPy are those of the other
-version, and all the rest is the same on both sides.
+of the program that asks, which is searched last (`boot.Launch`).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import contextlib
 import hashlib
 import importlib.util
 import json
-import os
 import platform
 import re
 import shutil
@@ -26,8 +24,10 @@ from pathlib import Path
 
 import platformdirs
 
+from benchax.checkouts.boot import Launch, clean_environ
 from benchax.environment import installed
 from benchax.errors import BenchaxError, NotAvailable, UsageError, one_of
+from benchax.model import Version
 
 LEAST = (0, 6)
 """benchax runs with no older JAX."""
@@ -45,7 +45,16 @@ _NO_VERSION = re.compile(r"No matching distribution found for jax\b|no version o
 Say = Callable[[str], None]
 
 
-def environment(version: str, say: Say = lambda text: None, folder: Path | None = None) -> Path:
+def launch_jax(version: str, label: str = "", say: Say = lambda text: None) -> Launch:
+    """How processes with that JAX are started, in the working folder; makes its environment if there is none.
+
+    Args, Raises: as `ensure_environment`.
+    """
+    python = ensure_environment(version, say)
+    return Launch(Version(label or f"jax {version}", jax=version), str(python), Path.cwd())
+
+
+def ensure_environment(version: str, say: Say = lambda text: None, folder: Path | None = None) -> Path:
     """The Python of an environment with that JAX; makes it if there is none.
 
     Args:
@@ -56,24 +65,24 @@ def environment(version: str, say: Say = lambda text: None, folder: Path | None 
         UsageError: there is no such version, or none for this Python.
         NotAvailable: it could not be installed; says why.
     """
-    check(version)
-    place = (folder or _folder()) / _name(version)
-    python = place / "bin" / "python"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(place.with_name(f"{place.name}.lock")):
-        if not (_is_finished(place) and python.exists()):
+    check_version(version)
+    directory = (folder or _folder()) / _name(version)
+    python = directory / "bin" / "python"
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(directory.with_name(f"{directory.name}.lock")):
+        if not (_is_finished(directory) and python.exists()):
             say(f"making an environment with jax {version}")
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
             try:
-                _make(place, f"jax{_extras()}=={version}", version)
+                _make(directory, f"jax{_extras()}=={version}", version)
             except BenchaxError:
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(directory, ignore_errors=True)
                 raise
-            (place / MARK).write_text(json.dumps({"jax": version}), encoding="utf-8")
+            (directory / MARK).write_text(json.dumps({"jax": version}), encoding="utf-8")
     return python
 
 
-def check(version: str) -> None:
+def check_version(version: str) -> None:
     """Raises `UsageError` for what is no version of JAX that benchax runs with."""
     if not _VERSION.fullmatch(version):
         raise UsageError(f"{version!r} is no version of JAX", "numbers with dots, such as 0.9.2")
@@ -81,7 +90,7 @@ def check(version: str) -> None:
         raise UsageError(f"benchax does not run with jax {version}", f"{'.'.join(map(str, LEAST))} or newer")
 
 
-def available() -> list[str]:
+def list_versions() -> list[str]:
     """All releases of JAX for this Python, oldest first, without candidates of releases.
 
     Raises:
@@ -89,15 +98,15 @@ def available() -> list[str]:
     """
     if importlib.util.find_spec("pip") is None:
         raise NotAvailable("only pip can list the versions of JAX, and it is not installed", hint=LIST_THEM)
-    _, said = _run([sys.executable, "-m", "pip", "index", "versions", "jax"])
-    found = re.search(r"Available versions: (.*)", said)
+    _, output = _run([sys.executable, "-m", "pip", "index", "versions", "jax"])
+    found = re.search(r"Available versions: (.*)", output)
     if found is None:
-        raise NotAvailable(f"pip cannot list the versions of JAX: {_last_lines(said)}", hint=LIST_THEM)
-    return sorted((v for v in found[1].split(", ") if re.fullmatch(r"[\d.]+", v)), key=order)
+        raise NotAvailable(f"pip cannot list the versions of JAX: {_last_lines(output)}", hint=LIST_THEM)
+    return sorted((v for v in found[1].split(", ") if re.fullmatch(r"[\d.]+", v)), key=version_key)
 
 
-def order(version: str) -> tuple[int, ...]:
-    """For sorting releases."""
+def version_key(version: str) -> tuple[int, ...]:
+    """Sorts releases from old to new."""
     return tuple(map(int, version.split(".")))
 
 
@@ -125,48 +134,47 @@ def _alone(path: Path) -> Generator[None, None, None]:
         yield
 
 
-def _is_finished(place: Path) -> bool:
-    return (place / MARK).is_file()
+def _is_finished(directory: Path) -> bool:
+    return (directory / MARK).is_file()
 
 
-def _make(place: Path, requirement: str, version: str) -> None:
-    python = str(place / "bin" / "python")
+def _make(directory: Path, requirement: str, version: str) -> None:
+    python = str(directory / "bin" / "python")
     if uv := shutil.which("uv"):
-        making = [uv, "venv", "--quiet", "--python", sys.executable, str(place)]
+        making = [uv, "venv", "--quiet", "--python", sys.executable, str(directory)]
         filling = [uv, "pip", "install", "--quiet", "--python", python, requirement]
     else:
-        making = [sys.executable, "-m", "venv", str(place)]
+        making = [sys.executable, "-m", "venv", str(directory)]
         filling = [python, "-m", "pip", "install", "--quiet", "--no-input", requirement]
-    is_made, said = _run(making)
+    is_made, output = _run(making)
     if not is_made:
-        raise NotAvailable(f"no environment could be made in {place}: {_last_lines(said)}")
-    is_filled, said = _run(filling)
+        raise NotAvailable(f"no environment could be made in {directory}: {_last_lines(output)}")
+    is_filled, output = _run(filling)
     if not is_filled:
-        raise _why(said, version)
+        raise _why(output, version)
 
 
-def _why(said: str, version: str) -> BenchaxError:
+def _why(output: str, version: str) -> BenchaxError:
     """What the output of pip or uv means."""
-    if _NO_NETWORK.search(said):
+    if _NO_NETWORK.search(output):
         return NotAvailable(
-            f"jax {version} cannot be downloaded, for want of a network or of a package index: {_last_lines(said)}"
+            f"jax {version} cannot be downloaded, for want of a network or of a package index: {_last_lines(output)}"
         )
-    if _NO_VERSION.search(said):
-        listed = re.search(r"\(from versions: (.*?)\)", said, re.DOTALL)  # pip says them, uv does not
+    if _NO_VERSION.search(output):
+        listed = re.search(r"\(from versions: (.*?)\)", output, re.DOTALL)  # pip says them, uv does not
         expected = one_of(listed[1].split(", "), version) if listed else "a version that was released"
         return UsageError(f"there is no jax {version} for Python {platform.python_version()}", expected)
-    return NotAvailable(f"jax {version} cannot be installed: {_last_lines(said)}")
+    return NotAvailable(f"jax {version} cannot be installed: {_last_lines(output)}")
 
 
-def _last_lines(said: str) -> str:
-    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
+def _last_lines(output: str) -> str:
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     return "; ".join(lines[-3:])[-600:] or "it gave no reason"
 
 
 def _run(command: Sequence[str]) -> tuple[bool, str]:
-    """(it went well, all that it said)"""
-    # PYTHONPATH may hold another JAX, which pip would take to be installed already.
-    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    """(it went well, all that it printed)"""
+    env = clean_environ()  # PYTHONPATH may hold another JAX, which pip would take to be installed already
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, env=env, check=False

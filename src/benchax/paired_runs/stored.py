@@ -12,7 +12,7 @@ from benchax.case import Case
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
 from benchax.options import resolve
-from benchax.pairing.paired_run import PairedRun
+from benchax.paired_runs.paired_run import PairedRun
 from benchax.store.baselines import program
 from benchax.store.database import DatabaseStore
 
@@ -32,7 +32,7 @@ class Pairing:
     """Of files of benchmarks that cannot be imported now."""
 
 
-def with_cases(
+def pair_with_cases(
     store: DatabaseStore,
     label: str,
     baseline: Mapping[CaseId, Measurement],
@@ -67,7 +67,7 @@ def with_cases(
     return found
 
 
-def with_rows(
+def pair_with_rows(
     store: DatabaseStore,
     labels: tuple[str, str],
     baseline: Mapping[CaseId, Measurement],

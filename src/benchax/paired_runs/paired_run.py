@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchax.codec import Json
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judged, timed
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
 from benchax.executors.call_limits import limits_of
@@ -20,7 +20,7 @@ from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
 from benchax.measuring import paired
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
-from benchax.pairing.remarks import remarks
+from benchax.paired_runs.remarks import remarks
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 
 
@@ -81,8 +81,6 @@ class PairedSamples:
     """The sides are one program, so that nothing was timed."""
     programs: Path | None = None
     """Folder of the executables that processes share; without it each compiles its own."""
-    second: PairedSamples | None = None
-    """The measurement that confirms what this one saw, where it saw a change."""
 
     def take(
         self,
@@ -103,6 +101,11 @@ class PairedSamples:
             request = paired.PairedRequest(chosen, blocks, seed, order, patience, skips_equal, programs)
             if self._has_run(pool, process, sides, request, say):
                 return
+
+    def start_again(self) -> PairedSamples:
+        """Nothing yet, for the second stage. Who ran into a limit once need not do so again."""
+        known = dict(self.failures)
+        return PairedSamples(self.paired_run, failures=known, resolution=self.resolution, programs=self.programs)
 
     @property
     def running(self) -> list[int]:
@@ -170,29 +173,21 @@ class PairedSamples:
                 found.append(Block(answer.process, seconds[0], seconds[1]))
         return found
 
-    def _counts(self, baseline: int, candidate: int) -> dict[Any, tuple[float | None, float | None]]:
-        answers = self._with_both(baseline, candidate)
-        if not answers:
-            return {}
-        one, other = (answers[0].facts(i) for i in (baseline, candidate))
-        return counts(one, other)
-
     def evidence(self, candidate: int, baseline: int = 0) -> ComparisonEvidence:
         failure = self.failures.get(baseline) or self.failures.get(candidate)
+        answers = self._with_both(baseline, candidate)
         return ComparisonEvidence(
             self.blocks(baseline, candidate),
             self._builds(baseline, candidate),
-            self._counts(baseline, candidate),
+            counts(answers[0].facts(baseline), answers[0].facts(candidate)) if answers else {},
             failure,
             self.is_same_program,
         )
 
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
         """Of all versions with the first, by all metrics."""
-        return [c for i in range(1, len(self.paired_run.versions)) for c in self.judged(i, alpha)]
-
-    def judged(self, candidate: int, alpha: float = ALPHA) -> list[Comparison]:
-        return judged(self.context(candidate), self.evidence(candidate), alpha)
+        candidates = range(1, len(self.paired_run.versions))
+        return [c for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
 
     def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
         """The comparisons of run times on which places rest and that are none with the baseline; none where there are
@@ -215,7 +210,7 @@ class PairedSamples:
         """The run time of `other` against that of `one`, by label."""
         where = {version.label: i for i, version in enumerate(self.paired_run.versions)}
         context = self.context(where[other], where[one])
-        return timed(context, "run", self.blocks(where[one], where[other]), alpha)
+        return judge_times(context, "run", self.blocks(where[one], where[other]), alpha)
 
     def context(self, candidate: int, baseline: int = 0) -> ComparisonContext:
         agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import psutil
 
+from benchax.checkouts.boot import Launch, Selection
 from benchax.discovery import files
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement, Version
-from benchax.pairing.partners import Launch
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 
@@ -46,59 +46,57 @@ class BuiltCheckout:
 
 
 @contextmanager
-def built(
-    ref: str, what: Sequence[str], pattern: str = "", params: Sequence[str] = (), own_benchmarks: bool = False
+def build_checkout(
+    ref: str, selection: Selection, own_benchmarks: bool = False
 ) -> Generator[BuiltCheckout, None, None]:
     """What `ref` makes of the benchmarks; removed afterwards.
 
     Args:
-        what: paths, or a function and its inputs, as for `benchax run`.
+        selection: its options are those of now, and stay here: nothing runs there but the build.
         own_benchmarks: those of `ref`; else the files of now run against the package of `ref`, and only where that
             fails its own.
 
     Raises:
         UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
     """
-    with _checked_out(ref) as (top, commit, tree), tempfile.TemporaryDirectory(prefix="benchax-") as folder:
+    with _checkout(ref) as (top, commit, tree), tempfile.TemporaryDirectory(prefix="benchax-") as folder:
         store = open_store(folder)
-        arguments = [*_moved_arguments(what, top, tree), *(["-k", pattern] if pattern else [])]
-        arguments += [part for param in params for part in ("-p", param)]
         note = ""
         if not own_benchmarks:
-            _bring(what, top, tree)
-            note = _run(arguments, top, tree, folder)
+            _bring(selection.what, top, tree)
+            note = _build(selection, top, tree, folder)
             own_benchmarks = bool(note)
             if own_benchmarks:
                 git(tree, "checkout", "--quiet", "--force", commit)
                 note = f"the benchmark files of now do not run at {ref}, so its own were taken: {note}"
-        if own_benchmarks and (problem := _run(arguments, top, tree, folder)):
+        if own_benchmarks and (problem := _build(selection, top, tree, folder)):
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
         rows = by_case(store.query())
         yield BuiltCheckout(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
 
 
 @contextmanager
-def launched(
+def launch_checkout(
     ref: str, what: Sequence[str], own_benchmarks: bool = False
 ) -> Generator[tuple[Launch, Launch], None, None]:
     """(processes of `ref`, processes of now), for `process_pairs`: there the user's Python is timed, too.
 
-    Args, Raises: as `built`. Paths in `what` must be relative: they mean the same in both.
+    Args, Raises: as `build_checkout`. Paths in `what` must be relative: they mean the same in both.
     """
     if absolute := next((text for text in what if Path(text).is_absolute()), None):
         raise UsageError(f"the path {absolute!r} is that of now", "a path relative to the working folder")
-    with _checked_out(ref) as (top, commit, tree):
+    with _checkout(ref) as (top, commit, tree):
         if not own_benchmarks:
             _bring(what, top, tree)
         there = Launch(
-            Version(named(ref, commit), commit, False),
-            folder=_moved(Path.cwd(), top, tree),
+            Version(label_commit(ref, commit), commit, False),
+            folder=_move(Path.cwd(), top, tree),
             before=tuple(_paths(top, tree)),
         )
         yield there, Launch(Version("now"), folder=Path.cwd())
 
 
-def named(ref: str, commit: str) -> str:
+def label_commit(ref: str, commit: str) -> str:
     """main (4dc77b6f); a hash is not said twice."""
     return commit[:8] if commit.startswith(ref) else f"{ref} ({commit[:8]})"
 
@@ -119,7 +117,7 @@ def commit_of(top: Path, ref: str) -> str:
 
 
 @contextmanager
-def _checked_out(ref: str) -> Generator[tuple[Path, str, Path], None, None]:
+def _checkout(ref: str) -> Generator[tuple[Path, str, Path], None, None]:
     """(top of the repository, commit, worktree), after those of ours whose process is gone were removed."""
     top = top_of_here()
     commit = commit_of(top, ref)
@@ -164,23 +162,23 @@ def git(folder: Path, *arguments: str) -> str:
     except OSError as error:
         raise UsageError(f"git cannot be run: {error}", "git on the PATH") from error
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
-        raise UsageError(f"git {arguments[0]} failed in {folder}: {said}", "a git repository")
+        reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+        raise UsageError(f"git {arguments[0]} failed in {folder}: {reason}", "a git repository")
     return done.stdout.strip()
 
 
 # ---- in the worktree --------------------------------------------------------------------------------------------
 
 
-def _moved(path: Path, top: Path, tree: Path) -> Path:
+def _move(path: Path, top: Path, tree: Path) -> Path:
     """The same place in the worktree; `path` itself where it is outside of the repository."""
     inside = path.resolve()
     return tree / inside.relative_to(top) if inside.is_relative_to(top) else path
 
 
-def _moved_arguments(what: Sequence[str], top: Path, tree: Path) -> list[str]:
+def _move_paths(what: Sequence[str], top: Path, tree: Path) -> list[str]:
     """Relative paths mean the same in the moved working folder; absolute ones are moved."""
-    return [str(_moved(Path(text), top, tree)) if Path(text).is_absolute() else text for text in what]
+    return [str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in what]
 
 
 def _bring(what: Sequence[str], top: Path, tree: Path) -> None:
@@ -188,18 +186,19 @@ def _bring(what: Sequence[str], top: Path, tree: Path) -> None:
     if ":" in what[0] and not Path(what[0]).exists():
         return
     for path in (file for text in what if Path(text).exists() for file in files(Path(text))):
-        place = _moved(path, top, tree)
-        if place != path:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+        copy = _move(path, top, tree)
+        if copy != path:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
 
 
-def _run(arguments: Sequence[str], top: Path, tree: Path, folder: str) -> str:
+def _build(selection: Selection, top: Path, tree: Path, folder: str) -> str:
     """Builds every case there; why not even one could be, in one line; empty if all went well."""
-    command = [sys.executable, "-c", _RUN, "run", *arguments, "--stages", "build", "--store", folder]
+    words = selection.words(_move_paths(selection.what, top, tree))
+    command = [sys.executable, "-c", _RUN, "run", "--stages", "build", "--store", folder, *words]
     done = subprocess.run(
         command,
-        cwd=_moved(Path.cwd(), top, tree),
+        cwd=_move(Path.cwd(), top, tree),
         env=_environment(top, tree),
         capture_output=True,
         text=True,
@@ -209,8 +208,8 @@ def _run(arguments: Sequence[str], top: Path, tree: Path, folder: str) -> str:
     if done.returncode == 0 or _has_rows(folder):
         return ""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("error: ")] or lines[-1:]
-    return told[0].removeprefix("error: ") if told else f"it ended with {done.returncode}"
+    errors = [line for line in lines if line.startswith("error: ")] or lines[-1:]
+    return errors[0].removeprefix("error: ") if errors else f"it ended with {done.returncode}"
 
 
 _RUN = "import sys; sys.argv[0] = 'benchax'; from benchax.cli.main import main; main()"
@@ -233,6 +232,6 @@ def _environment(top: Path, tree: Path) -> dict[str, str]:
 def _paths(top: Path, tree: Path) -> list[str]:
     inside = [Path(path) for path in sys.path if path and Path(path).resolve().is_relative_to(top)]
     # An environment that lies in the repository belongs to now: the other commit has none.
-    moved = [_moved(path, top, tree) for path in inside if "site-packages" not in path.parts]
+    moved = [_move(path, top, tree) for path in inside if "site-packages" not in path.parts]
     usual = [tree / "src", tree]
     return [str(path) for path in dict.fromkeys([*moved, *usual]) if path.is_dir()]

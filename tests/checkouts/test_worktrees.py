@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from git_repositories import git
 
+from benchax.checkouts import worktrees
+from benchax.checkouts.boot import Selection
+from benchax.checkouts.worktrees import build_checkout
 from benchax.errors import UsageError
-from benchax.pairing import process_pairs, worktrees
-from benchax.pairing.partners import Chosen
-from benchax.pairing.worktrees import built
+from benchax.paired_runs import process_pairs
 
 PACKAGE = "import jax.numpy as jnp\n\ndef double(x):\n    return {expression}\n"
 BENCH = """
@@ -51,7 +52,7 @@ def hlo(content: bytes) -> str:
 
 @pytest.mark.serial
 def test_the_package_of_the_other_commit_is_what_is_built(project: Path) -> None:
-    with built("main", ["benchmarks"]) as other:
+    with build_checkout("main", Selection(("benchmarks",))) as other:
         (row,) = other.rows.values()
         content = worktrees_program(other)
 
@@ -76,7 +77,7 @@ def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> 
     bench = project / "benchmarks" / "bench_doubling.py"
     bench.write_text(BENCH.replace("double", "renamed").replace("f32[8]", "f32[9]"))
 
-    with built("main", ["benchmarks"]) as other:
+    with build_checkout("main", Selection(("benchmarks",))) as other:
         (row,) = other.rows.values()
 
         assert (row.case.name, row.signature) == ("bench_double", "f32[8]")
@@ -86,21 +87,27 @@ def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> 
 
 
 def test_a_commit_that_does_not_exist_is_named_with_the_nearest(project: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no commit 'mian'") as error, built("mian", ["benchmarks"]):
+    with (
+        pytest.raises(UsageError, match=r"there is no commit 'mian'") as error,
+        build_checkout("mian", Selection(("benchmarks",))),
+    ):
         pass
 
     assert error.value.hint == "did you mean 'main'?"
 
 
 def test_a_commit_that_looks_like_an_option_is_none(project: Path) -> None:
-    with pytest.raises(UsageError, match="there is no commit '--help'"), built("--help", ["benchmarks"]):
+    with (
+        pytest.raises(UsageError, match="there is no commit '--help'"),
+        build_checkout("--help", Selection(("benchmarks",))),
+    ):
         pass
 
 
 def test_outside_of_a_repository_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(UsageError, match="not a git repository"), built("main", ["."]):
+    with pytest.raises(UsageError, match="not a git repository"), build_checkout("main", Selection((".",))):
         pass
 
 
@@ -116,7 +123,7 @@ def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay
     for tree in (left, alive, foreign):
         git(project, "worktree", "add", "-q", "--detach", str(tree), "main")
 
-    with built("main", ["benchmarks"]):
+    with build_checkout("main", Selection(("benchmarks",))):
         listed = git(project, "worktree", "list")
 
     assert str(left) not in listed
@@ -133,7 +140,7 @@ def test_benchmarks_that_run_nowhere_are_an_error_in_words(project: Path) -> Non
     git(project, "commit", "-qam", "broken")
 
     with pytest.raises(UsageError, match=r"the benchmarks cannot be built at main .*broken since ever"):  # noqa: SIM117
-        with built("main", ["benchmarks"]):
+        with build_checkout("main", Selection(("benchmarks",))):
             pass
 
 
@@ -158,8 +165,8 @@ def test_whole_processes_of_another_commit_see_what_python_costs(project: Path) 
         "import time\n\ndef double(x):\n    time.sleep(0.5)\n    return x + x\n"
     )
 
-    with worktrees.launched("main", ["benchmarks"]) as sides:
-        found = process_pairs.compared(sides, Chosen(("benchmarks",)), max_time_s=0.0)
+    with worktrees.launch_checkout("main", ["benchmarks"]) as sides:
+        found = process_pairs.compare_launches(sides, Selection(("benchmarks",)), max_time_s=0.0)
 
     compiling = next(c for c in found if c.metric == "compile")
     assert (compiling.baseline.label, compiling.candidate.label) == (
@@ -171,10 +178,10 @@ def test_whole_processes_of_another_commit_see_what_python_costs(project: Path) 
 
 
 def test_absolute_paths_would_be_those_of_now(project: Path) -> None:
-    with pytest.raises(UsageError, match="is that of now"), worktrees.launched("main", [str(project)]):
+    with pytest.raises(UsageError, match="is that of now"), worktrees.launch_checkout("main", [str(project)]):
         pass
 
 
 def test_a_hash_is_not_said_twice() -> None:
-    assert worktrees.named("main", "0123456789ab") == "main (01234567)"
-    assert worktrees.named("012345", "0123456789ab") == "01234567"
+    assert worktrees.label_commit("main", "0123456789ab") == "main (01234567)"
+    assert worktrees.label_commit("012345", "0123456789ab") == "01234567"

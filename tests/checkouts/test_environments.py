@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from benchax.checkouts import environments
+from benchax.checkouts.boot import Launch, Selection
+from benchax.checkouts.environments import MARK, check_version, ensure_environment
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.model import Version
-from benchax.pairing import environments
-from benchax.pairing.environments import MARK, check, environment
-from benchax.pairing.jax_versions import compare_versions, labels
-from benchax.pairing.partners import Chosen, Launch, started
+from benchax.paired_runs.partners import start_partners
 
 OLD = "0.9.2"
 # As uv 0.9 and pip 23 say it.
@@ -60,22 +60,12 @@ def made(log: Path) -> int:
 @pytest.mark.parametrize("version", ["", "latest", "--index-url=x", "0.9.2 jaxlib", "0.9.2;", "v0.9.2", "../x"])
 def test_what_is_no_version_is_refused(version: str) -> None:
     with pytest.raises(UsageError, match="is no version of JAX"):
-        check(version)
+        check_version(version)
 
 
 def test_a_jax_that_benchax_does_not_run_with_is_refused() -> None:
     with pytest.raises(UsageError, match=r"0\.4\.30\nexpected 0\.6 or newer"):
-        check("0.4.30")
-
-
-@pytest.mark.parametrize("versions", [[], ["0.9.2"], ["0.9.2", ""]])
-def test_one_version_is_not_enough(versions: list[str]) -> None:
-    with pytest.raises(UsageError, match="two versions or more"):
-        compare_versions(versions, ["."])
-
-
-def test_a_version_compared_with_itself_has_two_labels() -> None:
-    assert labels(["0.9.2", "0.10.2", "0.9.2"]) == ["jax 0.9.2", "jax 0.10.2", "jax 0.9.2 again"]
+        check_version("0.4.30")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +84,7 @@ def test_what_goes_wrong_is_said_and_leaves_nothing(
     fake_uv(tmp_path, monkeypatch, f"cat >&2 <<'END'\n{said}\nEND\nexit 1")
 
     with pytest.raises(error) as caught:
-        environment("9.9.9", folder=tmp_path / "made")
+        ensure_environment("9.9.9", folder=tmp_path / "made")
 
     assert words in str(caught.value)
     assert [path for path in (tmp_path / "made").iterdir() if path.is_dir()] == []
@@ -103,7 +93,7 @@ def test_what_goes_wrong_is_said_and_leaves_nothing(
 def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = fake_uv(tmp_path, monkeypatch, "exit 0")
 
-    first, again = (environment(OLD, folder=tmp_path / "made") for _ in range(2))
+    first, again = (ensure_environment(OLD, folder=tmp_path / "made") for _ in range(2))
 
     assert first == again
     assert made(log) == 1
@@ -113,11 +103,11 @@ def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("missing", [MARK, "bin/python"])
 def test_a_half_made_environment_is_made_anew(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = fake_uv(tmp_path, monkeypatch, "exit 0")
-    place = environment(OLD, folder=tmp_path / "made").parents[1]
+    place = ensure_environment(OLD, folder=tmp_path / "made").parents[1]
     (place / missing).unlink()
     (place / "rest").touch()
 
-    environment(OLD, folder=tmp_path / "made")
+    ensure_environment(OLD, folder=tmp_path / "made")
 
     assert not (place / "rest").exists()
     assert made(log) == 2
@@ -125,7 +115,9 @@ def test_a_half_made_environment_is_made_anew(missing: str, tmp_path: Path, monk
 
 def test_two_at_once_make_one_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = fake_uv(tmp_path, monkeypatch, f"until [ -e {tmp_path}/go ]; do sleep 0.01; done")
-    making = [threading.Thread(target=environment, args=(OLD,), kwargs={"folder": tmp_path / "made"}) for _ in range(2)]
+    making = [
+        threading.Thread(target=ensure_environment, args=(OLD,), kwargs={"folder": tmp_path / "made"}) for _ in range(2)
+    ]
 
     for each in making:
         each.start()
@@ -152,14 +144,16 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
     (only / "sh").symlink_to(shutil.which("sh") or "/bin/sh")
     monkeypatch.setenv("PATH", str(only))  # no uv
     try:
-        python = environment(OLD, folder=tmp_path / "made")
+        python = ensure_environment(OLD, folder=tmp_path / "made")
     except NotAvailable as error:
         pytest.skip(error.problem)
     (tmp_path / "bench_mine.py").write_text(
         "import benchax, hypothesis\n@benchax.benchmark(args=('f32[8]',))\ndef mine(x): return x\n"
     )
 
-    with started([Launch(Version("old", jax=OLD), str(python), tmp_path)], Chosen(("bench_mine.py",)), None) as (one,):
+    with start_partners(
+        [Launch(Version("old", jax=OLD), str(python), tmp_path)], Selection(("bench_mine.py",)), None
+    ) as (one,):
         listing = one.listing()
         failed = one.ask({"do": "prepare", "case": 0}).document.get("failure")
 
@@ -172,7 +166,7 @@ def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, mon
 def test_another_jax_in_the_way_is_no_comparison(tmp_path: Path) -> None:
     launch = Launch(Version("jax 0.9.1", jax="0.9.1"), folder=tmp_path)
 
-    with started([launch], Chosen(("jax.numpy:sin", "f32[8]")), None) as (one,):
+    with start_partners([launch], Selection(("jax.numpy:sin", "f32[8]")), None) as (one,):
         listing = one.listing()
 
     assert listing.refused is not None

@@ -4,8 +4,9 @@
 
 Never do both compute at the same time: one runs, the other waits to be asked. Two processes on cores of their own
 disagreed by 4 to 10 % on unchanged code, since each stays on its core for seconds while the cores are not equally
-busy. Sharing one core divides that out; what is left is the luck of each process. So the pair is the unit: a block is
-a pair, looks come after 8, 12 and 16 of them, and a change is called one only if as many new pairs confirm it.
+busy. Sharing one core divides that out; what is left varies from process to process. So the pair is the unit: a block
+is a pair, verdicts are asked for after 8, 12 and 16 of them (`comparing/sequential.py`), and a change is called one
+only if new pairs confirm it.
 
 What this cannot see is how fast the versions are on more than one core; that is said beside every result.
 """
@@ -20,18 +21,17 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, confirmed, judged
+from benchax.checkouts.boot import Launch, Selection
+from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge
+from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
-from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark
-from benchax.pairing.paired_run import counts
-from benchax.pairing.partners import Chosen, Launch, Listing, Lost, Partner, started
-from benchax.pairing.remarks import remarks
-from benchax.pairing.session import Effort, Progress, SessionStep, quiet
-from benchax.stats.verdicts import CONFIRMING_ALPHA
+from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark, Version
+from benchax.paired_runs.paired_run import counts
+from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
+from benchax.paired_runs.remarks import remarks
+from benchax.paired_runs.session import Progress, SessionStep, quiet
 
-PAIRS = Effort((8, 12, 16), alpha=0.01)
-CONFIRMING_PAIRS = Effort((8, 12), alpha=CONFIRMING_ALPHA)
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
 """Of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
 UNUSED_ROUNDS = 2
@@ -44,9 +44,9 @@ NOT_PINNED = Remark(
 )
 
 
-def compared(
+def compare_launches(
     sides: tuple[Launch, Launch],
-    chosen: Chosen,
+    selection: Selection,
     max_time_s: float | None = None,
     progress: Progress = quiet,
 ) -> list[Comparison]:
@@ -60,123 +60,125 @@ def compared(
         UsageError: neither side finds a case.
         KeyboardInterrupt: passes through, and leaves no process.
     """
-    first = Pairs(sides, chosen, replace(PAIRS, max_time_s=max_time_s), progress)
-    first.run()
-    found = {case: first.judged(seen) for case, seen in first.seen.items()}
-    changed = [case for case, comparisons in found.items() if any(map(is_change, comparisons))]
-    if changed:
-        second = Pairs(sides, chosen, CONFIRMING_PAIRS, progress, changed, first.count)
-        second.run()
-        for case in changed:
-            again = {c.metric: c for c in second.judged(second.seen[case])}
-            found[case] = [confirmed(c, again.get(c.metric, again["run"])) if is_change(c) else c for c in found[case]]
-    return [c for each in found.values() for c in each]
-
-
-def is_change(comparison: Comparison) -> bool:
-    """Is it one that chance could have made?"""
-    return comparison.method == "process pairs" and comparison.verdict in ("slower", "faster")
+    pairs = Pairs(sides, selection, replace(PAIRS, max_time_s=max_time_s), CONFIRMING_PAIRS, progress)
+    pairs.run()
+    return pairs.comparisons()
 
 
 @dataclass
-class Seen:
-    """What the pairs told about one case."""
+class ProcessPairSamples:
+    """What the pairs of one stage have told about one case."""
 
     case: CaseId
+    versions: tuple[Version, Version]
+    is_pinned: bool
+    least: int
+    """Fewer pairs than these say nothing: what varies from process to process would be taken for a change."""
     evidence: ComparisonEvidence = field(default_factory=ComparisonEvidence)
     iterations: int = 0
     environment: Environment | None = None
     numerics: Numerics | None = None
     notes: tuple[Remark, ...] = ()
 
+    def comparisons(self, alpha: float) -> list[Comparison]:
+        notes = (ONE_CORE if self.is_pinned else NOT_PINNED, *self.notes)
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        context = ComparisonContext(
+            self.case, *self.versions, "process pairs", self.numerics, notes, self.environment, now
+        )
+        found = judge(context, self.evidence, alpha)
+        pairs = len(self.evidence.run)
+        if self.evidence.failure is not None or pairs >= self.least:
+            return found
+        why = f"there was time for {pairs} pair{'s' * (pairs != 1)} of processes, and {self.least} are the least"
+        return [replace(c, verdict="unclear", why=why) if c.method == "process pairs" else c for c in found]
+
+    def rivals(self, alpha: float) -> list[Comparison]:
+        """None: there are two versions."""
+        return []
+
+    def start_again(self) -> ProcessPairSamples:
+        return ProcessPairSamples(self.case, self.versions, self.is_pinned, self.least)
+
 
 class Pairs:
-    """Pairs one after the other, until every case is decided or `effort` is spent.
+    """Pairs one after the other, until the test of every case has ended.
 
     Args:
-        cases: default: all that the first pair finds.
-        begun: how many pairs there were before, so that these have other random orders.
+        effort: of the first stage.
+        second: of the stage that confirms changes.
     """
 
     def __init__(
         self,
         sides: tuple[Launch, Launch],
-        chosen: Chosen,
-        effort: Effort,
+        selection: Selection,
+        effort: Effort = PAIRS,
+        second: Effort = CONFIRMING_PAIRS,
         progress: Progress = quiet,
-        cases: Sequence[CaseId] | None = None,
-        begun: int = 0,
     ) -> None:
-        self.sides, self.chosen, self.effort, self.progress = sides, chosen, effort, progress
-        self.seen = {case: Seen(case) for case in cases or ()}
-        self.knows_cases = cases is not None
-        self.rng = random.Random(begun)
-        self.count = 0
+        self.sides, self.selection, self.progress = sides, selection, progress
+        self.effort, self.second = effort, second
+        self.tests: dict[CaseId, SequentialTest[ProcessPairSamples]] = {}
+        """Of all cases that the first pair finds."""
+        self.rng = random.Random(0)
+        self.count = self.undecided = 0
         self.cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
     def run(self) -> None:
-        begun, effort = monotonic(), self.effort
-        while self.count < effort.looks[-1] and (not self.knows_cases or self._undecided()):
-            if self.count and effort.max_time_s is not None and monotonic() - begun > effort.max_time_s:
-                break
-            self._pair()
+        begun, limit_s = monotonic(), self.effort.max_time_s
+        due: list[Stage[ProcessPairSamples]] | None = None
+        while due is None or due:
+            self._take_pair(due)
             self.count += 1
+            due = self._find_due(limit_s is not None and monotonic() - begun > limit_s)
 
-    def judged(self, seen: Seen) -> list[Comparison]:
-        versions = (self.sides[0].version, self.sides[1].version)
-        notes = (ONE_CORE if self.cores else NOT_PINNED, *seen.notes)
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        context = ComparisonContext(seen.case, *versions, "process pairs", seen.numerics, notes, seen.environment, now)
-        found = judged(context, seen.evidence, self.effort.alpha)
-        pairs, least = len(seen.evidence.run), self.effort.looks[0]
-        if seen.evidence.failure is not None or pairs >= least:
-            return found
-        why = f"there was time for {pairs} pair{'s' * (pairs != 1)} of processes, and {least} are the least"
-        return [replace(c, verdict="unclear", why=why) if c.method == "process pairs" else c for c in found]
+    def comparisons(self) -> list[Comparison]:
+        return [c for test in self.tests.values() for c in test.comparisons()]
 
-    def _undecided(self) -> list[CaseId]:
-        return [case for case, seen in self.seen.items() if not self._is_decided(seen)]
-
-    def _is_decided(self, seen: Seen) -> bool:
-        if seen.evidence.failure is not None:
-            return True
-        runs = [c for c in self.judged(seen) if c.metric == "run"]
-        return len(seen.evidence.run) in self.effort.looks and all(c.verdict != "unclear" for c in runs)
+    def _find_due(self, is_over: bool) -> list[Stage[ProcessPairSamples]]:
+        due = [stage for test in self.tests.values() if (stage := test.due(is_over)) is not None]
+        self.undecided = len(due)
+        return self.rng.sample(due, len(due))
 
     # ---- a pair --------------------------------------------------------------------------------------------------
 
-    def _pair(self) -> None:
-        """Two processes for all cases; two more go on where a crash has ended one of them."""
+    def _take_pair(self, due: list[Stage[ProcessPairSamples]] | None) -> None:
+        """Two processes for all that is due; two more go on where a crash has ended one of them.
+
+        Args:
+            due: None of the first pair, which lists the cases.
+        """
         core = self.rng.choice(self.cores) if self.cores else None
-        left = self._shuffled() if self.knows_cases else None
-        while left is None or left:
+        while due is None or due:
             self._say("", "start")
             order = self.rng.sample((0, 1), 2)
-            with started([self.sides[i] for i in order], self.chosen, core) as listed:
+            with start_partners([self.sides[i] for i in order], self.selection, core) as listed:
                 partners = [listed[order.index(i)] for i in (0, 1)]
                 listings = [partner.listing() for partner in partners]
-                if left is None:
-                    self._begin(listings)
-                    left = self._shuffled()
-                self._cases(left, partners, listings)
+                if due is None:
+                    self._begin_tests(listings)
+                    due = self._find_due(False)
+                self._take_cases(due, partners, listings)
 
-    def _begin(self, listings: Sequence[Listing]) -> None:
-        self.seen = {case: Seen(case) for listing in listings for case in listing.cases}
-        self.knows_cases = True
-        if not self.seen:
+    def _begin_tests(self, listings: Sequence[Listing]) -> None:
+        versions, least = (self.sides[0].version, self.sides[1].version), self.effort.looks[0]
+        for case in (case for listing in listings for case in listing.cases):
+            samples = ProcessPairSamples(case, versions, bool(self.cores), least)
+            self.tests[case] = SequentialTest(samples, self.effort, self.second)
+        if not self.tests:
             refused = next((listing.refused for listing in listings if listing.refused), None)
             failure = next((failure for listing in listings for failure in listing.broken), None)
             raise refused or UsageError(failure.message if failure else "there are no cases")
 
-    def _shuffled(self) -> list[CaseId]:
-        undecided = self._undecided()
-        return self.rng.sample(undecided, len(undecided))
-
-    def _cases(self, left: list[CaseId], partners: list[Partner], listings: list[Listing]) -> None:
-        """Takes cases from `left` for as long as both are alive."""
+    def _take_cases(
+        self, due: list[Stage[ProcessPairSamples]], partners: list[Partner], listings: list[Listing]
+    ) -> None:
+        """Takes from `due` for as long as both are alive."""
         is_first = True
-        while left and (is_first or all(partner.is_alive for partner in partners)):
-            seen, is_first = self.seen[left.pop()], False
+        while due and (is_first or all(partner.is_alive for partner in partners)):
+            stage, is_first = due.pop(), False
+            seen, stage.groups = stage.samples, stage.groups + 1
             missing = [i for i in (0, 1) if seen.case not in listings[i].cases]
             if missing:
                 seen.evidence.failure = listings[missing[0]].why_missing(partners[missing[0]].label)
@@ -187,7 +189,7 @@ class Pairs:
             except Lost as lost:
                 seen.evidence.failure = lost.failure
 
-    def _take(self, seen: Seen, partners: list[Partner], listings: list[Listing]) -> None:
+    def _take(self, seen: ProcessPairSamples, partners: list[Partner], listings: list[Listing]) -> None:
         limit_s = listings[0].cases[seen.case][1]
         prepared: dict[int, dict[str, Any]] = {}
         for i in self.rng.sample((0, 1), 2):
@@ -219,7 +221,7 @@ class Pairs:
 
     def _learn(
         self,
-        seen: Seen,
+        seen: ProcessPairSamples,
         partners: list[Partner],
         prepared: dict[int, dict[str, Any]],
         listings: list[Listing],
@@ -247,8 +249,7 @@ class Pairs:
         seen.notes += remarks(document, [side.version.label for side in self.sides])
 
     def _say(self, case: str, stage: str) -> None:
-        undecided = len(self._undecided()) if self.knows_cases else 0
-        self.progress(SessionStep(self.count, case, stage, undecided, len(self.seen)))
+        self.progress(SessionStep(self.count, case, stage, self.undecided, len(self.tests)))
 
 
 def _build(pair: int, prepared: dict[int, dict[str, Any]]) -> list[Block]:

@@ -7,17 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from benchax.case import Case, make_case, name_of
-from benchax.comparing.judging import ComparisonEvidence, confirmed, judged
+from benchax.comparing.judging import ComparisonEvidence, confirm, judge
 from benchax.comparing.ranking import Comparisons, Rank, names, ranked, without_place
 from benchax.comparing.resolution import resolution_of
+from benchax.comparing.sequential import Effort, SequentialTest, effort_for
 from benchax.errors import UsageError
 from benchax.executors import pickling
 from benchax.measuring.paired import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
 from benchax.options import resolve
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun, PairedSamples
-from benchax.pairing.session import Effort, Progress
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun, PairedSamples
+from benchax.paired_runs.session import Progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
@@ -75,7 +76,7 @@ def compare(
         for label, fn in ordered.items()
     }
     most_s = None if max_time_s is None else resolve({"max_time_s": max_time_s}).max_time_s
-    effort = session.effort_for(resolution_of(resolution), most_s)
+    effort = effort_for(resolution_of(resolution), most_s)
     return side_by_side(cases, options, effort, progress or session.quiet)
 
 
@@ -91,10 +92,10 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, pr
         notes = () if labels[0] == first else (_replaced(first, labels[0]),)
         sides = tuple(Side(label, case) for label, case in left.items())
         paired_run = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
-        taken, found = _settled(paired_run, effort, progress)
-        if not _baseline_failed(taken):
-            return _result(taken, found, failures)
-        failures |= {labels[i]: failure for i, failure in taken.failures.items()}
+        test = _run_test(paired_run, effort, progress)
+        if not _baseline_failed(test.first.samples):
+            return _make_comparisons(test, failures)
+        failures |= {labels[i]: failure for i, failure in test.first.samples.failures.items()}
 
 
 def _unsendable(cases: Mapping[str, Case]) -> dict[str, Failure]:
@@ -113,31 +114,33 @@ def _sent(label: str, case: Case) -> Failure | None:
     return None
 
 
-def _settled(paired_run: PairedRun, effort: Effort, progress: Progress) -> tuple[PairedSamples, Sequence[Comparison]]:
+def _run_test(paired_run: PairedRun, effort: Effort, progress: Progress) -> SequentialTest[PairedSamples]:
     """One that is left over has nothing to be compared with, and is not run."""
     if len(paired_run.versions) == 1:
-        return PairedSamples(paired_run), ()
-    (settled,) = session.settled([paired_run], effort, progress)
-    return settled
+        return SequentialTest(PairedSamples(paired_run), effort)
+    (test,) = session.run_tests([paired_run], effort, progress)
+    return test
 
 
-def _baseline_failed(taken: PairedSamples) -> bool:
+def _baseline_failed(samples: PairedSamples) -> bool:
     """By itself, that is: a crash of which no side is named may be that of any, and spoils all comparisons."""
-    return 0 in taken.failures and names(taken.failures[0], taken.paired_run.versions[0].label)
+    return 0 in samples.failures and names(samples.failures[0], samples.paired_run.versions[0].label)
 
 
 def _replaced(failed: str, baseline: str) -> Remark:
     return Remark("baseline-failed", "warning", f"{failed} failed, and the baseline is {baseline} in its place")
 
 
-def _result(taken: PairedSamples, found: Sequence[Comparison], failures: Mapping[str, Failure]) -> Comparisons:
+def _make_comparisons(test: SequentialTest[PairedSamples], failures: Mapping[str, Failure]) -> Comparisons:
     """With a comparison for each baseline that failed, and for what failed beside it."""
-    contexts = {label: replace(taken.context(0), candidate=Version(label)) for label in failures}
+    found, samples = test.comparisons(), test.first.samples
+    contexts = {label: replace(samples.context(0), candidate=Version(label)) for label in failures}
     failed = [
-        c for label, context in contexts.items() for c in judged(context, ComparisonEvidence(failure=failures[label]))
+        c for label, context in contexts.items() for c in judge(context, ComparisonEvidence(failure=failures[label]))
     ]
-    labels = (*(version.label for version in taken.paired_run.versions), *failures)
-    return Comparisons((*found, *failed), _ranking(taken, found), labels)
+    labels = (*(version.label for version in samples.paired_run.versions), *failures)
+    second = test.second.samples if test.second is not None else None
+    return Comparisons((*found, *failed), _rank(samples, second, found), labels)
 
 
 def _labelled(functions: Any) -> dict[str, Callable[..., Any]]:
@@ -164,15 +167,20 @@ def _baseline(labelled: Mapping[str, Any], baseline: str | None) -> str:
     return baseline
 
 
-def _ranking(taken: PairedSamples, found: Sequence[Comparison]) -> tuple[Rank, ...]:
+def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[Comparison]) -> tuple[Rank, ...]:
     """Of the versions that ran and gave the baseline's result. Where a difference from the baseline was not confirmed,
-    they share a place."""
-    if not taken.answers or 0 in taken.failures:
+    they share a place.
+
+    Args:
+        second: what the second stage has measured, where there was one.
+        found: the comparisons with the baseline.
+    """
+    if not samples.answers or 0 in samples.failures:
         return ()
     runs = [c for c in found if c.metric == "run"]
     without = {c.candidate.label for c in runs if without_place(c)}
-    labels = [version.label for version in taken.paired_run.versions if version.label not in without]
-    against = {(a, b): _between(taken, a, b) for a in labels for b in labels if a != b}
+    labels = [version.label for version in samples.paired_run.versions if version.label not in without]
+    against = {(a, b): _between(samples, second, a, b) for a in labels for b in labels if a != b}
     for c in runs:
         if c.confirmed is False and c.candidate.label in labels:
             for pair in ((c.baseline.label, c.candidate.label), (c.candidate.label, c.baseline.label)):
@@ -184,10 +192,10 @@ def _ranking(taken: PairedSamples, found: Sequence[Comparison]) -> tuple[Rank, .
     return ranked({labels[0]: base_s} | {c.candidate.label: c.candidate_value or 0.0 for c in known}, against)
 
 
-def _between(taken: PairedSamples, one: str, other: str) -> Comparison:
+def _between(samples: PairedSamples, second: PairedSamples | None, one: str, other: str) -> Comparison:
     """A difference of two that are not the baseline has a name where the second measurement shows it, too."""
-    found = taken.between(one, other)
-    is_with_baseline = taken.paired_run.versions[0].label in (one, other)
-    if is_with_baseline or taken.second is None or found.verdict not in ("slower", "faster"):
+    found = samples.between(one, other)
+    is_with_baseline = samples.paired_run.versions[0].label in (one, other)
+    if is_with_baseline or second is None or found.verdict not in ("slower", "faster"):
         return found
-    return confirmed(found, taken.second.between(one, other, CONFIRMING_ALPHA))
+    return confirm(found, second.between(one, other, CONFIRMING_ALPHA))

@@ -40,16 +40,20 @@ from benchax.measuring.turns import Turns
 from benchax.options import resolve
 
 
-def begin(told: dict[str, Any]) -> None:
-    """Serves until the connection ends. `told`: what, pattern, params, options as for `benchax run`; starter's pid."""
+def begin(argument: dict[str, Any]) -> None:
+    """Serves until the connection ends.
+
+    Args:
+        argument: what, pattern, params, options as for `benchax run`; parent, the process that has started this one.
+    """
     process_tree.die_with_parent()
-    if os.getppid() != told["parent"]:
+    if os.getppid() != argument["parent"]:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this
     channel = _take_over_stdin()
     faulthandler.enable(2)
     try:
-        _serve(channel, told)
+        _serve(channel, argument)
     except Closed:
         pass  # whoever asked has enough, or is gone
     finally:
@@ -64,15 +68,15 @@ def _take_over_stdin() -> Channel:
     return channel
 
 
-def _serve(channel: Channel, told: dict[str, Any]) -> None:
+def _serve(channel: Channel, argument: dict[str, Any]) -> None:
     try:
-        cases, broken = collect(told["what"], told["pattern"], told["params"])
+        cases, broken = collect(argument["what"], argument["pattern"], argument["params"])
     except UsageError as error:
         channel.send({"refused": [error.problem, error.expected, error.hint]})
         return
-    channel.send(_listing(cases, broken, told["options"]))
+    channel.send(_listing(cases, broken, argument["options"]))
     with paused_gc(), without_cache():
-        service = Service(cases, lambda stage: channel.send({"stage": stage}), told["options"])
+        service = Service(cases, lambda stage: channel.send({"stage": stage}), argument["options"])
         while (message := channel.receive()) is not None:
             channel.send(*service.answer(message))
 

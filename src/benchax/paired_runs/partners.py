@@ -3,71 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import site
 import subprocess
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from benchax import codec
+from benchax.checkouts.boot import Launch, Selection, clean_environ
 from benchax.errors import UsageError
 from benchax.executors import process_tree
 from benchax.executors.channel import Channel, Closed, Garbled, Message, pair, wait_readable
 from benchax.executors.output import Output
-from benchax.model import CaseId, Environment, Failure, Version
+from benchax.model import CaseId, Environment, Failure
 
-BOOT = """
-import json, os, site, sys
-told = json.loads(sys.argv[1])
-if told["core"] is not None:
-    os.sched_setaffinity(0, [told["core"]])
-sys.path[:0] = told["before"]
-for path in told["behind"]:
-    if path in told["sites"]:
-        site.addsitedir(path)
-    elif path not in sys.path:
-        sys.path.append(path)
-from benchax.pairing import partner
-partner.begin(told)
+SERVE = """
+from benchax.paired_runs import partner
+partner.begin(argument)
 """
-"""The core first: whatever is imported counts the cores to make its threads. Packages of the program that asks come
-last, so that this environment's own win; `addsitedir` also finds what is installed editable."""
+"""A program for `Launch.command`."""
 LAST_WORDS_S = 2.0
-_OWN = ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__")
-"""Of this program's environment: they would put its packages before those of the other one."""
 Listen = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """How processes of one version are started.
-
-    Modules are looked for in `before`, in the environment that `python` belongs to, and then in `behind`.
-    """
-
-    version: Version
-    python: str = sys.executable
-    folder: Path = Path()
-    """Where it works: relative paths and pyproject.toml."""
-    before: tuple[str, ...] = ()
-    behind: tuple[str, ...] = field(default_factory=lambda: tuple(path for path in sys.path if path))
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Which cases: what, pattern, params and options as for `benchax run`."""
-
-    what: tuple[str, ...]
-    pattern: str = ""
-    params: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By name, in values that JSON knows; what a benchmark sets itself is stronger."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +53,9 @@ class Lost(Exception):
 
 
 class Partner:
-    """A process that takes its turns. Use `started`."""
+    """A process that takes its turns. Use `start_partners`."""
 
-    def __init__(self, launch: Launch, chosen: Chosen, core: int | None) -> None:
+    def __init__(self, launch: Launch, selection: Selection, core: int | None) -> None:
         self.version = launch.version
         self.label = launch.version.label
         self.stage = "start"
@@ -107,12 +65,12 @@ class Partner:
         try:
             with theirs, os.fdopen(writing, "wb") as printed:
                 self.process = subprocess.Popen(
-                    [launch.python, "-P", "-c", BOOT, json.dumps(_make_argument(launch, chosen, core))],
+                    launch.command(SERVE, _make_argument(selection), core),
                     stdin=theirs.fileno(),
                     stdout=printed,
                     stderr=printed,
                     cwd=launch.folder,
-                    env={name: value for name, value in os.environ.items() if name not in _OWN},
+                    env=clean_environ(),
                     start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
                 )
         except BaseException:
@@ -219,17 +177,13 @@ class Partner:
         self.output.close()
 
 
-def _make_argument(launch: Launch, chosen: Chosen, core: int | None) -> dict[str, Any]:
+def _make_argument(selection: Selection) -> dict[str, Any]:
     return {
-        "core": core,
         "parent": os.getpid(),
-        "before": launch.before,
-        "behind": launch.behind,
-        "sites": [*site.getsitepackages(), site.getusersitepackages()],
-        "what": chosen.what,
-        "pattern": chosen.pattern,
-        "params": chosen.params,
-        "options": dict(chosen.options),
+        "what": selection.what,
+        "pattern": selection.pattern,
+        "params": selection.params,
+        "options": dict(selection.options),
     }
 
 
@@ -245,12 +199,14 @@ def _how(code: int | None) -> str:
 
 
 @contextmanager
-def started(launches: Sequence[Launch], chosen: Chosen, core: int | None) -> Generator[list[Partner], None, None]:
+def start_partners(
+    launches: Sequence[Launch], selection: Selection, core: int | None
+) -> Generator[list[Partner], None, None]:
     """Processes of these versions, on one core. None of them is left afterwards."""
     partners: list[Partner] = []
     try:
         for launch in launches:
-            partners.append(Partner(launch, chosen, core))
+            partners.append(Partner(launch, selection, core))
         yield partners
     finally:
         for each in partners:

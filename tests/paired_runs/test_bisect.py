@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchax.checkouts.boot import Selection
+from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
-from benchax.pairing.bisect import NEIGHBOURS, bisect
-from benchax.pairing.judges import commits, of_commits, verdict_of
-from benchax.pairing.partners import Chosen
-from benchax.pairing.session import Effort
+from benchax.paired_runs.bisect import NEIGHBOURS, bisect
+from benchax.paired_runs.judges import list_commits, make_commit_judge, verdict_of
 from benchax.stats.verdicts import Verdict
 
 
@@ -120,7 +120,7 @@ def commit(subject: str, steps: int) -> None:
 
 
 def test_commits_are_listed_from_good_to_bad(repository: Path) -> None:
-    found = commits("HEAD~2", "main")
+    found = list_commits("HEAD~2", "main")
 
     assert [git("show", "-s", "--format=%s", each) for each in found] == ["words", "slower", "more words"]
 
@@ -131,7 +131,9 @@ def test_only_first_parents_are_listed(repository: Path) -> None:
     git("checkout", "-q", "main")
     git("merge", "-q", "-s", "ours", "--no-edit", "side")
 
-    assert [git("show", "-s", "--format=%s", each) for each in commits("HEAD~1", "HEAD")][1:] == ["Merge branch 'side'"]
+    assert [git("show", "-s", "--format=%s", each) for each in list_commits("HEAD~1", "HEAD")][1:] == [
+        "Merge branch 'side'"
+    ]
 
 
 @pytest.mark.parametrize(("good", "bad"), [("main", "HEAD~1"), ("main", "main"), ("side", "main")])
@@ -141,16 +143,16 @@ def test_good_must_come_before_bad(good: str, bad: str, repository: Path) -> Non
     commit("beside", 50)
 
     with pytest.raises(UsageError, match="does not come after"):
-        commits(good, bad)
+        list_commits(good, bad)
 
 
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_commit_whose_programs_are_known_is_not_measured_again(repository: Path) -> None:
-    first, words, slower, more_words = commits("HEAD~3", "HEAD")
+    first, words, slower, more_words = list_commits("HEAD~3", "HEAD")
     measured: list[object] = []
 
-    with of_commits(first, Chosen(("bench_work.py",)), Effort(), progress=measured.append) as judge:
+    with make_commit_judge(first, Selection(("bench_work.py",)), Effort(), progress=measured.append) as judge:
         same = judge(words)
         assert measured == []
         verdicts = [judge(slower)]

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchax.comparing import sequential
+from benchax.comparing.sequential import Effort
 from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
-from benchax.pairing import session
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, SessionStep
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import SessionStep
 
 Answer = tuple[dict[str, Any], tuple[np.ndarray, ...]] | Failure
 Times = Callable[[int, np.random.Generator], float]
@@ -70,7 +72,7 @@ def paired_run(label: str) -> PairedRun:
 
 def verdicts(workers: Workers, effort: Effort = Effort(), **more: Any) -> dict[str, str]:  # noqa: B008
     paired_runs = [paired_run(label) for label in workers.times]
-    found = session.compared(paired_runs, effort, start=workers.start, **more)
+    found = session.compare_runs(paired_runs, effort, start=workers.start, **more)
     return {c.case.name: c.verdict for each in found for c in each if c.metric == "run"}
 
 
@@ -85,7 +87,9 @@ def test_one_program_is_not_timed() -> None:
     """By one process, which is needed to know."""
     workers = Workers({"one program": steady(1.0), "equal": steady(1.0)})
 
-    (same,), equal = session.compared([paired_run("one program"), paired_run("equal")], Effort(), start=workers.start)
+    (same,), equal = session.compare_runs(
+        [paired_run("one program"), paired_run("equal")], Effort(), start=workers.start
+    )
 
     assert (same.verdict, same.method, same.ratio) == ("same", "same program", None)
     assert [c.method for c in equal if c.metric == "run"] == ["one process"]
@@ -101,16 +105,16 @@ def test_one_program_is_timed_where_the_error_rates_are_wanted() -> None:
 
 def test_a_finer_resolution_goes_on_for_longer_and_confirms_as_long() -> None:
     """+2 % among pairs that scatter by 20 %."""
-    effort = session.effort_for(0.01)
+    effort = sequential.effort_for(0.01)
     workers = Workers({"slow": steady(1.02, 0.2), "wild": steady(1.0, 0.6)})
 
-    assert verdicts(Workers({"slow": steady(1.02, 0.02)}), session.effort_for()) != {"slow": "slower"}
+    assert verdicts(Workers({"slow": steady(1.02, 0.02)}), sequential.effort_for()) != {"slow": "slower"}
     assert verdicts(workers, effort) == {"slow": "slower", "wild": "unclear"}
-    assert session.FINE_LOOKS[-1] == 24
+    assert sequential.FINE_LOOKS[-1] == 24
     assert workers.processes >= 24
-    assert session.confirming(effort).looks == session.FINE_LOOKS
-    assert session.confirming(effort).resolution == 0.01
-    assert session.confirming(session.effort_for()).looks == session.LOOKS
+    assert sequential.confirming(effort).looks == sequential.FINE_LOOKS
+    assert sequential.confirming(effort).resolution == 0.01
+    assert sequential.confirming(sequential.effort_for()).looks == sequential.LOOKS
 
 
 def test_each_process_of_a_session_is_a_new_fork_of_one_parent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +142,7 @@ def test_a_change_is_measured_a_second_time_in_processes_of_its_own() -> None:
 
 def test_a_change_that_does_not_show_again_has_no_name() -> None:
     workers = Workers({"lucky": lambda process, dice: 1.1 if process <= 2 else steady(1.0)(process, dice)})
-    found = session.compared([paired_run("lucky")], Effort(), start=workers.start)
+    found = session.compare_runs([paired_run("lucky")], Effort(), start=workers.start)
 
     run = next(c for c in found[0] if c.metric == "run")
     assert (run.verdict, run.confirmed) == ("unclear", False)
@@ -150,7 +154,7 @@ def test_a_change_is_measured_again_beside_what_is_still_undecided() -> None:
 
     assert verdicts(workers) == {"slow": "slower", "wild": "unclear"}
     assert {label for process, label, _ in workers.asked if process in (3, 4)} == {"slow", "wild"}
-    assert workers.processes == session.LOOKS[-1]
+    assert workers.processes == sequential.LOOKS[-1]
 
 
 def test_who_needs_more_than_two_processes_takes_more_rounds_in_each() -> None:
@@ -165,11 +169,11 @@ def test_a_change_is_measured_again_although_time_is_up() -> None:
     workers = Workers({"slow": steady(1.1)})
     now = iter([0.0, 0.0, 0.0, *[9.0] * 9])
 
-    ((_, found),) = session.settled(
+    (test,) = session.run_tests(
         [paired_run("slow")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: next(now)
     )
 
-    assert [c.confirmed for c in found if c.metric == "run"] == [True]
+    assert [c.confirmed for c in test.comparisons() if c.metric == "run"] == [True]
     assert workers.processes == 4
 
 
@@ -177,7 +181,7 @@ def test_what_is_unclear_goes_on_alone_and_ends_unclear() -> None:
     workers = Workers({"equal": steady(1.0), "wild": steady(1.02, 0.6)})
 
     assert verdicts(workers) == {"equal": "same", "wild": "unclear"}
-    assert workers.processes == session.LOOKS[-1]
+    assert workers.processes == sequential.LOOKS[-1]
     assert [label for process, label, _ in workers.asked if process > 2] == ["wild"] * 6
 
 
@@ -187,14 +191,14 @@ def test_verdicts_come_at_the_looks_only() -> None:
 
     verdicts(workers)
 
-    assert workers.processes in session.LOOKS
+    assert workers.processes in sequential.LOOKS
 
 
 def test_no_process_begins_after_the_time_that_was_granted() -> None:
     workers = Workers({"wild": steady(1.02, 0.6)})
     now = iter(range(100))
 
-    session.settled([paired_run("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
+    session.run_tests([paired_run("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
 
     assert workers.processes == 1
 
@@ -235,7 +239,7 @@ def test_cases_come_in_random_order() -> None:
 def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Answer, why: str) -> None:
     workers = Workers({"stuck": steady(1.0), "equal": steady(1.0)}, {"stuck": ended})
 
-    found = session.compared([paired_run("stuck"), paired_run("equal")], Effort(), start=workers.start)
+    found = session.compare_runs([paired_run("stuck"), paired_run("equal")], Effort(), start=workers.start)
 
     ((failed,), others) = found
     assert failed.verdict == "unclear"
@@ -251,17 +255,17 @@ def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -
     two = paired_run("slow")
     three = replace(two, sides=(*two.sides, Side("broken", program=b"")), versions=(*two.versions, Version("broken")))
 
-    ((taken, found),) = session.settled([three], Effort(), start=workers.start)
+    (test,) = session.run_tests([three], Effort(), start=workers.start)
 
     assert [label for _, label, _ in workers.asked].count("broken") == 1
-    assert next(c for c in found if c.metric == "run" and c.candidate.label == "slow").confirmed
-    assert list(taken.failures) == [2]
+    assert next(c for c in test.comparisons() if c.metric == "run" and c.candidate.label == "slow").confirmed
+    assert list(test.first.samples.failures) == [2]
 
 
 def test_progress_is_told_before_each_stage() -> None:
     workers, steps = Workers({"equal": steady(1.0)}), list[SessionStep]()
 
-    session.compared([paired_run("equal")], Effort(), steps.append, workers.start)
+    session.compare_runs([paired_run("equal")], Effort(), steps.append, workers.start)
 
     assert steps[0] == SessionStep(0, "equal", "rounds", 1, 1)
 
@@ -273,14 +277,14 @@ def test_ctrl_c_passes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        session.settled([paired_run("equal")], Effort(), interrupted, workers.start)
+        session.run_tests([paired_run("equal")], Effort(), interrupted, workers.start)
 
 
 def test_compile_times_are_pairs_too() -> None:
     workers = Workers({"slow": steady(1.1)})
-    ((first, _),) = session.settled([paired_run("slow")], Effort(), start=workers.start)
+    (test,) = session.run_tests([paired_run("slow")], Effort(), start=workers.start)
 
-    compiling = next(c for c in first.comparisons() if c.metric == "compile")
+    compiling = next(c for c in test.first.samples.comparisons() if c.metric == "compile")
     assert (compiling.pairs, compiling.processes) == (2, 2)  # the first builds of a process pay for its start
     assert compiling.ratio == 1
     assert replace(compiling, blocks=()).verdict == "unclear"  # equal readings tell of a coarse clock
@@ -299,7 +303,7 @@ def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
 
     def verdict(effort: Effort) -> tuple[str, bool | None]:
         workers = Compiling({"equal": steady(1.0)})
-        ((*found,),) = session.compared([paired_run("equal")], effort, start=workers.start)
+        ((*found,),) = session.compare_runs([paired_run("equal")], effort, start=workers.start)
         compiling = next(c for c in found if c.metric == "compile")
         return compiling.verdict, compiling.confirmed
 

@@ -9,38 +9,25 @@ What comes out is kept in the store, for `benchax history`. `benchax compare` is
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
+from benchax.checkouts.boot import Selection
+from benchax.checkouts.environments import check_version, launch_jax
+from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.ranking import Comparisons
 from benchax.comparing.resolution import resolution_of
-from benchax.discovery import collect, matches
-from benchax.environment import capture
-from benchax.errors import StoreError, UsageError, one_of
-from benchax.model import CaseId, Comparison, Environment, Measurement, Metric
-from benchax.options import check, resolve
-from benchax.pairing import process_pairs as pairs_of_processes
-from benchax.pairing import session
-from benchax.pairing.jax_versions import compare_versions
-from benchax.pairing.partners import Chosen
-from benchax.pairing.session import Effort, Progress, SessionStep
-from benchax.pairing.stored import Pairing, with_cases, with_rows
-from benchax.pairing.worktrees import built, launched, named
+from benchax.comparing.sequential import RUN, TIMES, Effort, effort_for
+from benchax.errors import UsageError, one_of
+from benchax.options import resolve
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.paired_runs.session import Progress
+from benchax.paired_runs.stored import pair_with_rows
+from benchax.paired_runs.suite import Paths, make_suite
 from benchax.stats.verdicts import SAME_WITHIN
-from benchax.store import comparisons
-from benchax.store.baselines import by_case, rows_of
-from benchax.store.database import DatabaseStore, open_store
 from benchax.units import parse_seconds
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-TIMES: frozenset[Metric] = frozenset({"run", "compile"})
-"""What is measured until it is clear; bytes and operations are counted."""
-OFF = "off"
-UNSTORED = "the comparisons were not stored"
+ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
 
 
 def compare_ref(
@@ -92,16 +79,16 @@ def compare_ref(
     """
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
-    suite = _make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
+    suite = make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
     effort = _make_effort(resolution, max_time_s, metrics)
     if process_pairs:
         _refuse_resolution(resolution)
-        with launched(ref, suite.paths, benchmarks == "ref") as sides:
-            found = pairs_of_processes.compared(sides, suite.chosen, effort.max_time_s, suite.progress)
+        with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
+            found = compare_launches(sides, suite.selection, effort.max_time_s, suite.progress)
         return suite.keep(Comparisons(tuple(found)))
     suite.tell(f"building {ref} in a worktree")
-    with built(ref, suite.paths, pattern, suite.params, benchmarks == "ref") as other:
-        label = named(ref, other.commit)
+    with build_checkout(ref, suite.selection, benchmarks == "ref") as other:
+        label = label_commit(ref, other.commit)
         note = other.note or f"{label}: with the benchmark files {other.benchmarks}"
         suite.tell(f"note: {note}" if other.note else note, is_lasting=True)
         pairing = suite.pair_with_now(other.store, label, other.rows)
@@ -136,13 +123,22 @@ def compare_jax(
             permitted.
         NotAvailable: a version cannot be installed.
     """
-    suite = _make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
+    suite = make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
     listed = [version.strip() for version in versions.split(",")] if isinstance(versions, str) else list(versions)
     limit_s = None if max_time_s is None else parse_seconds(max_time_s)
-    found = compare_versions(
-        listed, suite.paths, pattern, suite.params, options=suite.options, max_time_s=limit_s, progress=suite.progress
-    )
+    if len(listed) < 2 or not all(listed):
+        raise UsageError(f"versions={listed!r} is not enough", ENOUGH)
+    for version in listed:
+        check_version(version)
+    first, *others = [
+        launch_jax(version, label, suite.tell) for version, label in zip(listed, _label_each(listed), strict=True)
+    ]
+    found = [c for other in others for c in compare_launches((first, other), suite.selection, limit_s, suite.progress)]
     return suite.keep(Comparisons(tuple(found)))
+
+
+def _label_each(versions: Sequence[str]) -> list[str]:
+    return [f"jax {v}{' again' * (v in versions[:i])}" for i, v in enumerate(versions)]
 
 
 def compare_stored(
@@ -179,101 +175,17 @@ def compare_stored(
         UsageError: a word that means nothing in this store, nothing to compare, or an option that is not permitted.
         StoreError: there is no database, or it cannot be read.
     """
-    suite = _make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
+    suite = make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
     effort = _make_effort(resolution, max_time_s, metrics)
     rows = suite.stored_rows(baseline)
     if candidate is None:
         pairing = suite.pair_with_now(suite.opened(), baseline, rows)
     else:
-        _refuse_choice(candidate, suite)
+        _refuse_choice(candidate, suite.selection)
         labels, others = (baseline, candidate), suite.stored_rows(candidate)
-        options = resolve(command_line=suite.options)
-        pairing = with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
+        options = resolve(command_line=suite.selection.options)
+        pairing = pair_with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
     return suite.keep(suite.run(pairing, effort))
-
-
-@dataclass(frozen=True)
-class BenchmarkSuite:
-    """Which benchmarks are compared, with which options, and who is told: what all three ways have in common."""
-
-    paths: tuple[str, ...]
-    """Or a target and its inputs, as for `benchax run`."""
-    pattern: str
-    params: tuple[str, ...]
-    options: Mapping[str, Any]
-    """Those that were given. They stand where those of a command line do: what a benchmark sets itself is stronger."""
-    store: str
-    progress: Progress
-
-    @property
-    def chosen(self) -> Chosen:
-        return Chosen(self.paths, self.pattern, self.params, self.options)
-
-    def tell(self, text: str, *, is_lasting: bool = False) -> None:
-        self.progress(SessionStep(0, "", text, 0, 0, is_lasting))
-
-    def opened(self) -> DatabaseStore:
-        """Raises `UsageError` where nothing is stored."""
-        if self.store == OFF:
-            problem = "there are no rows: storing is switched off here"
-            raise UsageError(problem, "a folder", "name it with --store, or store=")
-        return open_store(self.store)
-
-    def stored_rows(self, reference: str) -> dict[CaseId, Measurement]:
-        rows = by_case(rows_of(self.opened(), reference))
-        return {id: row for id, row in rows.items() if matches(id, self.pattern)}
-
-    def pair_with_now(self, store: DatabaseStore, label: str, rows: Mapping[CaseId, Measurement]) -> Pairing:
-        """Rows of the baseline, whose programs `store` has, with the functions of now."""
-        cases, broken = collect(self.paths, self.pattern, self.params)
-        for each in broken:
-            self.tell(f"error: {each.failure.message}\n{each.failure.traceback}", is_lasting=True)
-        found = with_cases(store, label, rows, cases, self.environment(), self.options)
-        found.broken = [each.failure for each in broken]
-        return found
-
-    def environment(self) -> Environment:
-        """The store lies in the repository as a rule, and makes no tree dirty."""
-        is_elsewhere = self.store == OFF or "://" in self.store
-        return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
-
-    def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
-        together = session.compared(pairing.paired_runs, effort, self.progress)
-        found: list[Comparison] = [*(c for each in together for c in each), *pairing.without]
-        new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
-        return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
-
-    def keep(self, found: Comparisons) -> Comparisons:
-        """For `benchax history`. What cannot be kept is still returned: it took minutes to measure."""
-        if self.store == OFF or not found:
-            return found
-        try:
-            comparisons.append(open_store(self.store), found)
-        except StoreError as error:
-            warnings.warn(f"{UNSTORED}: {error}", stacklevel=3)  # 3: whoever called `compare_ref`
-            return replace(found, unstored=str(error))
-        return found
-
-
-def _make_suite(
-    paths: Paths,
-    pattern: str,
-    params: Sequence[str],
-    options: Mapping[str, Any],
-    store: str | bool | None,
-    progress: Progress | None,
-) -> BenchmarkSuite:
-    """All that can be refused before something is built is refused here."""
-    words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not words:
-        raise UsageError(f"paths={paths!r} names nothing", "folders, files, or a function and its inputs")
-    given = check({**options, "store": store}, "the call")
-    known = {name: value for name, value in given.items() if value is not None}
-    where = resolve(command_line=known).store or OFF
-    texts = (params,) if isinstance(params, str) else tuple(params)
-    return BenchmarkSuite(
-        tuple(os.fspath(word) for word in words), pattern, texts, known, where, progress or session.quiet
-    )
 
 
 def _make_effort(resolution: float | str, max_time_s: float | str | None, metrics: Sequence[str]) -> Effort:
@@ -282,7 +194,7 @@ def _make_effort(resolution: float | str, max_time_s: float | str | None, metric
         counted = "bytes and operations are counted, which needs no option"
         raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
     limit_s = None if max_time_s is None else parse_seconds(max_time_s)
-    return session.effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else session.RUN)
+    return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)
 
 
 def _refuse_resolution(resolution: float | str) -> None:
@@ -293,9 +205,9 @@ def _refuse_resolution(resolution: float | str) -> None:
         )
 
 
-def _refuse_choice(candidate: str, suite: BenchmarkSuite) -> None:
+def _refuse_choice(candidate: str, selection: Selection) -> None:
     """Stored rows are all there is of a stored candidate: no file is looked at, and no value can be put in."""
-    for name, value, default in (("paths", suite.paths, (".",)), ("params", suite.params, ())):
+    for name, value, default in (("paths", selection.what, (".",)), ("params", selection.params, ())):
         if value != default:
             problem = f"{name}={list(value)!r} is given with the stored candidate {candidate!r}"
             raise UsageError(problem, "one of them", "choose among stored cases with --filter, or pattern=")

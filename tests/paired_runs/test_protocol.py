@@ -16,9 +16,9 @@ from benchax.executors import pickling
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison
-from benchax.pairing import protocol
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.session import Effort, Progress
+from benchax.paired_runs import protocol
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.session import Effort, Progress
 
 
 class Judge:
@@ -43,7 +43,7 @@ class Judge:
 
 
 def last(judge: Judge, max_time_s: float) -> Sequence[Trial]:
-    return list(protocol.rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
+    return list(protocol.measure_rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
 
 
 def test_a_round_has_two_unchanged_copies_and_two_slower_ones() -> None:
@@ -72,7 +72,7 @@ def test_a_round_is_begun_only_if_it_can_end_in_time_but_one_is_always_made(max_
 def test_each_round_tells_all_that_is_known_by_then() -> None:
     judge = Judge()
 
-    found = list(islice(protocol.rounds(1000.0, judge=judge, clock=judge.clock), 3))
+    found = list(islice(protocol.measure_rounds(1000.0, judge=judge, clock=judge.clock), 3))
 
     assert [(len(f.trials), f.elapsed_s) for f in found] == [(4, 10.0), (8, 20.0), (12, 30.0)]
     assert found[0].per_verdict_s == 2.5
@@ -116,7 +116,7 @@ def test_a_plant_is_exactly_so_many_turns_more(kernel: Kernel) -> None:
 def test_every_turn_is_computed(kernel: Kernel) -> None:
     """The compiler has not removed the loop: fewer turns give another result, which is finite."""
     judge = Judge()
-    next(protocol.rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
+    next(protocol.measure_rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
     case = judge.paired_runs[0].sides[0].case
     assert case is not None
     args = make_inputs(case, 0).args
@@ -132,7 +132,7 @@ def test_a_real_round_judges_all_four(monkeypatch: pytest.MonkeyPatch) -> None:
     """In real processes, with so much planted that no machine can miss it."""
     monkeypatch.setattr(protocol, "PLANTED", (0.0, 3.0))
 
-    (found,) = protocol.rounds(0.001, kernels=KERNELS[:1])
+    (found,) = protocol.measure_rounds(0.001, kernels=KERNELS[:1])
 
     unchanged, slower = found.tallies()
     assert (unchanged.judged, unchanged.failed, slower.failed) == (1, 0, 0)

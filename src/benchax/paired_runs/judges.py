@@ -10,25 +10,27 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchax.checkouts import worktrees
+from benchax.checkouts.boot import Selection
+from benchax.checkouts.environments import launch_jax, list_versions, version_key
+from benchax.checkouts.worktrees import BuiltCheckout, build_checkout
+from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.options import resolve
-from benchax.pairing import session, worktrees
-from benchax.pairing.bisect import Judge
-from benchax.pairing.environments import available, order
-from benchax.pairing.jax_versions import compare_versions
-from benchax.pairing.paired_run import PairedRun
-from benchax.pairing.partners import Chosen
-from benchax.pairing.session import Effort, Progress, quiet
-from benchax.pairing.worktrees import BuiltCheckout, built
+from benchax.paired_runs import session
+from benchax.paired_runs.bisect import Judge
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.paired_runs.session import Progress, quiet
 from benchax.stats.verdicts import Verdict
 from benchax.store.baselines import program
 
 Tell = Callable[[str], None]
 
 
-def commits(good: str, bad: str) -> list[str]:
+def list_commits(good: str, bad: str) -> list[str]:
     """Full hashes from `good` to `bad`, along the first parents.
 
     Raises:
@@ -44,46 +46,46 @@ def commits(good: str, bad: str) -> list[str]:
     return [first, *between]
 
 
-def described(commit: str) -> str:
+def describe_commit(commit: str) -> str:
     """3f2a1b0 "its subject" """
     return worktrees.git(Path.cwd(), "show", "--no-patch", '--format=%h "%s"', commit)
 
 
-def versions(first: str, last: str) -> list[str]:
+def list_releases(first: str, last: str) -> list[str]:
     """The releases of JAX from `first` to `last`.
 
     Raises:
         UsageError: they are not two releases, the older one first.
         NotAvailable: they cannot be listed.
     """
-    listed = available()
+    listed = list_versions()
     for version in (first, last):
         if version not in listed:
             raise UsageError(f"there is no release {version!r} of JAX", "such as " + ", ".join(listed[-3:]))
-    if order(first) >= order(last):
+    if version_key(first) >= version_key(last):
         raise UsageError(f"jax {last} does not come after jax {first}", "A,B, the older one first")
-    return [version for version in listed if order(first) <= order(version) <= order(last)]
+    return [version for version in listed if version_key(first) <= version_key(version) <= version_key(last)]
 
 
 @contextmanager
-def of_commits(
-    good: str, chosen: Chosen, effort: Effort, tell: Tell = lambda text: None, progress: Progress = quiet
+def make_commit_judge(
+    good: str, selection: Selection, effort: Effort, tell: Tell = lambda text: None, progress: Progress = quiet
 ) -> Generator[Judge, None, None]:
     """A judge that compares commits with `good`. One that cannot be built is unclear, and `tell` is told why."""
     options, known = resolve(), dict[tuple[str, ...], Verdict]()
-    with built(good, chosen.what, chosen.pattern, chosen.params) as baseline:
+    with build_checkout(good, selection) as baseline:
         cases = _with_programs(baseline)
-        known[_programs(baseline, cases)] = "same"
+        known[_digest_programs(baseline, cases)] = "same"
 
         def judge(commit: str) -> Verdict:
             try:
-                with built(commit, chosen.what, chosen.pattern, chosen.params) as candidate:
-                    key = _programs(candidate, cases)
+                with build_checkout(commit, selection) as candidate:
+                    key = _digest_programs(candidate, cases)
                     if not any(key):
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
                     if key not in known:
-                        paired_runs = _contests(baseline, candidate, cases, options)
-                        found = session.compared(paired_runs, effort, progress)
+                        paired_runs = _make_paired_runs(baseline, candidate, cases, options)
+                        found = session.compare_runs(paired_runs, effort, progress)
                         known[key] = verdict_of([c for each in found for c in each])
                     return known[key]
             except UsageError as error:
@@ -103,7 +105,7 @@ def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
     return found
 
 
-def _programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
+def _digest_programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
     """What runs there of these cases; empty texts where there is nothing."""
     rows = [built.rows.get(case) for case in cases]
     return tuple(row.program.sha256 if row is not None and row.program else "" for row in rows)
@@ -114,7 +116,7 @@ def _content(built: BuiltCheckout, case: CaseId) -> bytes | None:
     return None if row is None else program(built.store, row)
 
 
-def _contests(
+def _make_paired_runs(
     baseline: BuiltCheckout, candidate: BuiltCheckout, cases: Sequence[CaseId], options: Options
 ) -> list[PairedRun]:
     found: list[PairedRun] = []
@@ -127,14 +129,13 @@ def _contests(
     return found
 
 
-def of_jax(first: str, chosen: Chosen, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
+def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
     """A judge that compares versions of JAX with `first`. One that cannot be installed is unclear."""
 
     def judge(version: str) -> Verdict:
         try:
-            found = compare_versions(
-                [first, version], chosen.what, chosen.pattern, chosen.params, max_time_s=max_time_s
-            )
+            sides = launch_jax(first), launch_jax(version)
+            found = compare_launches(sides, selection, max_time_s)
         except BenchaxError as error:
             tell(error.problem)
             return "unclear"

@@ -1,0 +1,205 @@
+"""The sequential test behind every verdict: interim analyses of growing data, and a second, independent measurement of
+every change before it is called one.
+
+    first stage     group after group, until all verdicts are clear at an interim analysis, or time is up
+    second stage    of a change: new groups from the beginning, which only have to agree with the first stage
+
+A group is what one process has measured, or one pair of processes. Who measures them asks a test which stage the next
+group belongs to (`SequentialTest.due`); nothing here starts anything.
+
+Verdicts are asked for after 2, 3, 4, 6 and 8 groups, and where less than 5 % is to be seen up to 24: with one process
+what varies from process to process could not be told from a change. Each look at growing data is another chance to be
+wrong. So alpha is that of a single interval, and as small as makes all of them together, and the second stage, err in
+less than 1 % of comparisons of unchanged code (tests/stats/test_replay.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, Self, TypeVar
+
+from benchax.comparing.judging import confirm
+from benchax.model import Comparison, Metric
+from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, SAME_WITHIN
+
+LOOKS = (2, 3, 4, 6, 8)
+"""After how many groups."""
+FINE_LOOKS = (*LOOKS, 12, 16, 24)
+"""Where "same" is to mean less than 5 %."""
+RUN: frozenset[Metric] = frozenset({"run"})
+TIMES: frozenset[Metric] = frozenset({"run", "compile"})
+"""What is measured; bytes and operations are counted."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to go on."""
+
+    looks: tuple[int, ...] = LOOKS
+    """The last one is the end."""
+    max_time_s: float | None = None
+    """No group is begun after this long."""
+    alpha: float = ALPHA
+    blocks: int = 3
+    """Of each process."""
+    metrics: frozenset[Metric] = RUN
+    """It goes on until these are clear: run times, and times to compile if asked for."""
+    resolution: float = SAME_WITHIN
+    """ "same" means within this share; what has a name is in proportion (`stats.verdicts.least_change`)."""
+    skips_equal: bool = True
+    """Programs that are one are not timed. False: to see how often unchanged code is called changed."""
+    confirms: frozenset[Metric] | None = None
+    """Changes of these are measured a second time, and times of no others have a name; None: of `metrics`."""
+
+
+CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
+"""Of a change: a measurement of its own."""
+PAIRS = Effort((8, 12, 16), alpha=0.01, confirms=TIMES)
+"""Of groups that are pairs of processes, one block each."""
+CONFIRMING_PAIRS = replace(PAIRS, looks=(8, 12), alpha=CONFIRMING_ALPHA)
+
+
+def effort_for(
+    resolution: float = SAME_WITHIN, max_time_s: float | None = None, metrics: frozenset[Metric] = RUN
+) -> Effort:
+    """How long a comparison goes on that is to tell changes of `resolution` from none."""
+    looks = LOOKS if resolution >= SAME_WITHIN else FINE_LOOKS
+    return Effort(looks, max_time_s, metrics=metrics, resolution=resolution)
+
+
+def confirming(first: Effort) -> Effort:
+    """A second measurement of what `first` saw. Small changes take it as many processes and blocks as they took the
+    first one. The first two builds of a process are not compared, so compiling needs a third block."""
+    is_fine = first.resolution < SAME_WITHIN
+    looks = FINE_LOOKS if is_fine else CONFIRMING.looks
+    blocks = first.blocks if is_fine or "compile" in first.metrics else CONFIRMING.blocks
+    return replace(first, looks=looks, max_time_s=None, alpha=CONFIRMING.alpha, blocks=blocks)
+
+
+class StageSamples(Protocol):
+    """What has been measured of one paired run in one stage."""
+
+    def comparisons(self, alpha: float) -> list[Comparison]:
+        """Of all candidates with the baseline, by all metrics; of one that failed, just one that says so."""
+        ...
+
+    def rivals(self, alpha: float) -> list[Comparison]:
+        """Of two that are not the baseline, where a place in a ranking rests on them."""
+        ...
+
+    def start_again(self) -> Self:
+        """Nothing yet of the same paired run, for the second stage."""
+        ...
+
+
+S = TypeVar("S", bound=StageSamples)
+
+
+@dataclass(frozen=True)
+class InterimAnalysis:
+    """What the groups of a stage say so far."""
+
+    comparisons: Sequence[Comparison]
+    rivals: Sequence[Comparison]
+    metrics: frozenset[Metric]
+    """Those that another group is taken for."""
+
+    @property
+    def timed(self) -> list[Comparison]:
+        """Those that another group tells more of."""
+        return [c for c in self.comparisons if c.metric in self.metrics and _is_timed(c)]
+
+    @property
+    def is_clear(self) -> bool:
+        return all(c.verdict != "unclear" for c in (*self.timed, *self.rivals))
+
+
+@dataclass
+class Stage(Generic[S]):
+    """One measurement of a paired run."""
+
+    samples: S
+    effort: Effort
+    groups: int = 0
+    """So many have been taken. Who takes one counts it, also if it failed."""
+
+    def analyze(self) -> InterimAnalysis:
+        alpha = self.effort.alpha
+        return InterimAnalysis(self.samples.comparisons(alpha), self.samples.rivals(alpha), self.effort.metrics)
+
+    def is_done(self, is_over: bool) -> bool:
+        """Is there nothing to be learned from another group, or no time for one?"""
+        if not self.groups:
+            return False
+        if is_over or self.groups >= self.effort.looks[-1]:
+            return True
+        found = self.analyze()
+        # Between two looks a clear verdict ends nothing: to stop at the first one errs more often than alpha says.
+        return found.is_clear if self.groups in self.effort.looks else not found.timed
+
+
+def _is_timed(comparison: Comparison) -> bool:
+    """Not where a side has failed, nor where both are one program."""
+    return comparison.failure is None and comparison.method not in ("same program", "counted")
+
+
+class SequentialTest(Generic[S]):
+    """A paired run on its way to its verdicts.
+
+    Args:
+        samples: nothing yet.
+        second: the effort of the second stage; default: `confirming(effort)`.
+    """
+
+    def __init__(self, samples: S, effort: Effort, second: Effort | None = None) -> None:
+        self.first = Stage(samples, effort)
+        self.second: Stage[S] | None = None
+        """Of a change."""
+        self.has_ended = False
+        self._confirming = second or confirming(effort)
+        self._metrics = effort.metrics if effort.confirms is None else effort.confirms
+
+    def due(self, is_over: bool) -> Stage[S] | None:
+        """The stage that the next group belongs to; None where nothing is left to be measured.
+
+        Args:
+            is_over: the time is up. A change is measured a second time whatever the hour.
+        """
+        if self.has_ended:  # remembered: with many cases the same analyses again would take seconds
+            return None
+        if self.second is not None:
+            self.has_ended = self.second.is_done(False)
+        elif self.first.is_done(is_over):
+            found = self.first.analyze()
+            if any(map(self._is_change, (*found.comparisons, *found.rivals))):
+                self.second = Stage(self.first.samples.start_again(), self._confirming)
+            self.has_ended = self.second is None
+        return None if self.has_ended else self.second or self.first
+
+    def comparisons(self) -> list[Comparison]:
+        """Only changes that the second stage shows too keep their names."""
+        found = self.first.samples.comparisons(self.first.effort.alpha)
+        if self.second is not None:
+            second = self.second.samples.comparisons(self.second.effort.alpha)
+            found = [_confirm(c, second) if self._is_change(c) else c for c in found]
+        return [self._withhold(c) for c in found]
+
+    def _is_change(self, comparison: Comparison) -> bool:
+        """Is it one that chance could have made?"""
+        return comparison.metric in self._metrics and comparison.verdict in ("slower", "faster")
+
+    def _withhold(self, comparison: Comparison) -> Comparison:
+        """Times that the test was not about were looked at once, and confirmed by nothing: no change has a name."""
+        if comparison.metric in self._metrics or not _is_timed(comparison):
+            return comparison
+        if comparison.verdict not in ("slower", "faster"):
+            return comparison
+        why = "seen once and not confirmed: give it a limit to have it measured"
+        return replace(comparison, verdict="unclear", why=why)
+
+
+def _confirm(first: Comparison, second: Sequence[Comparison]) -> Comparison:
+    """By the second stage; of a side that failed there, only its run says so."""
+    again = {c.metric: c for c in second if c.candidate.label == first.candidate.label}
+    return confirm(first, again.get(first.metric, again["run"]))

@@ -1,0 +1,136 @@
+"""Takes paired runs to their verdicts: fresh processes one after the other, until each sequential test has ended.
+
+Each process runs all paired runs that still need it, in random order: what is undecided beside what is measured again
+(`comparing/sequential.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+from benchax.comparing.sequential import Effort, SequentialTest, Stage
+from benchax.executors.pool import Pool
+from benchax.model import Comparison
+from benchax.paired_runs.paired_run import PairedRun, PairedSamples
+
+PATIENCE = 3
+"""Times as long as in the first processes do the rounds of later ones take."""
+
+
+@dataclass(frozen=True)
+class SessionStep:
+    """How far a session is, for a progress display."""
+
+    process: int
+    case: str
+    stage: str
+    undecided: int
+    total: int
+    """0 where something is prepared: `stage` then says in words what."""
+    is_lasting: bool = False
+    """Is `stage` a sentence that stays, such as that a file cannot be imported?"""
+
+
+PRELOAD = ("benchax.paired_runs.paired_run", "scipy.linalg")
+"""JAX imports the latter when it first lowers an exported program: 180 ms in each process."""
+
+Progress = Callable[[SessionStep], None]
+Start = Callable[[], AbstractContextManager[Pool]]
+
+
+def quiet(step: SessionStep) -> None:
+    """No progress."""
+
+
+@contextmanager
+def fresh_processes(jax_config: Mapping[str, Any] | None = None) -> Generator[Start, None, None]:
+    """What starts one process after the other, each for as long as its context lasts.
+
+    Args:
+        jax_config: settings of JAX that they have on top of those of this process.
+
+    They are forks of one process that has imported JAX and run nothing of it: 10 ms in place of 1 s. Backend,
+    executables and buffers are each one's own, behind paddings of random size. Forks scatter as far as processes of a
+    new Python do, and those of one parent do not lean to one side (benchmarks/forks.py).
+    """
+    with Pool(preload=PRELOAD, jax_config=jax_config) as pool:
+
+        @contextmanager
+        def start() -> Generator[Pool, None, None]:
+            try:
+                yield pool
+            finally:
+                pool.renew()
+
+        yield start
+
+
+@contextmanager
+def shared_programs() -> Generator[Path | None, None, None]:
+    """A folder of executables; None where there is no room for one: then each process compiles its own."""
+    try:
+        folder = TemporaryDirectory(prefix="benchax-programs-")
+    except OSError:
+        yield None
+        return
+    with folder:
+        yield Path(folder.name)
+
+
+def compare_runs(
+    paired_runs: Sequence[PairedRun], effort: Effort, progress: Progress = quiet, start: Start | None = None
+) -> list[list[Comparison]]:
+    """The comparisons of each paired run."""
+    return [test.comparisons() for test in run_tests(paired_runs, effort, progress, start)]
+
+
+def run_tests(
+    paired_runs: Sequence[PairedRun],
+    effort: Effort,
+    progress: Progress = quiet,
+    start: Start | None = None,
+    clock: Callable[[], float] = monotonic,
+) -> list[SequentialTest[PairedSamples]]:
+    """The test of each paired run, in their order, when all of them have ended.
+
+    Args:
+        start: gives a fresh process for as long as its context lasts; default: `fresh_processes`.
+
+    Raises:
+        KeyboardInterrupt: passes through, and leaves no process.
+    """
+    begun, rng = clock(), random.Random(0)
+    with ExitStack() as stack:
+        programs = None if "compile" in effort.metrics else stack.enter_context(shared_programs())
+        samples = [
+            PairedSamples(run, resolution=effort.resolution, programs=programs and programs / str(i))
+            for i, run in enumerate(paired_runs)
+        ]
+        tests = [SequentialTest(each, effort) for each in samples]
+        begin = start or stack.enter_context(fresh_processes())
+        for process in count():
+            is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
+            due = [stage for test in tests if (stage := test.due(is_over)) is not None]
+            if not due:
+                break
+            with begin() as pool:
+                for stage in rng.sample(due, len(due)):
+                    step = SessionStep(process, stage.samples.paired_run.case.label, "", len(due), len(tests))
+                    _take_group(stage, pool, lambda text, step=step: progress(replace(step, stage=text)))
+    return tests
+
+
+def _take_group(stage: Stage[PairedSamples], pool: Pool, say: Callable[[str], None]) -> None:
+    """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
+    effort = stage.effort
+    patience = 1 if stage.groups < effort.looks[0] else PATIENCE
+    stage.samples.take(pool, stage.groups, effort.blocks, say, patience, effort.skips_equal)
+    stage.groups += 1

@@ -1,0 +1,105 @@
+"""A suite of benchmarks that two versions of it are compared by: what `compare_ref`, `compare_jax` and `compare_stored`
+have in common, from their arguments to the store in which the comparisons are kept."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchax.checkouts.boot import Selection
+from benchax.comparing.ranking import Comparisons
+from benchax.comparing.sequential import Effort
+from benchax.discovery import collect, matches
+from benchax.environment import capture
+from benchax.errors import StoreError, UsageError
+from benchax.model import CaseId, Comparison, Environment, Measurement
+from benchax.options import check, resolve
+from benchax.paired_runs import session
+from benchax.paired_runs.session import Progress, SessionStep
+from benchax.paired_runs.stored import Pairing, pair_with_cases
+from benchax.store import comparisons
+from benchax.store.baselines import by_case, rows_of
+from benchax.store.database import DatabaseStore, open_store
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+OFF = "off"
+UNSTORED = "the comparisons were not stored"
+
+
+@dataclass(frozen=True)
+class BenchmarkSuite:
+    """Which benchmarks are compared, with which options, and who is told."""
+
+    selection: Selection
+    store: str
+    progress: Progress
+
+    def tell(self, text: str, *, is_lasting: bool = False) -> None:
+        self.progress(SessionStep(0, "", text, 0, 0, is_lasting))
+
+    def opened(self) -> DatabaseStore:
+        """Raises `UsageError` where nothing is stored."""
+        if self.store == OFF:
+            problem = "there are no rows: storing is switched off here"
+            raise UsageError(problem, "a folder", "name it with --store, or store=")
+        return open_store(self.store)
+
+    def stored_rows(self, reference: str) -> dict[CaseId, Measurement]:
+        rows = by_case(rows_of(self.opened(), reference))
+        return {id: row for id, row in rows.items() if matches(id, self.selection.pattern)}
+
+    def pair_with_now(self, store: DatabaseStore, label: str, rows: Mapping[CaseId, Measurement]) -> Pairing:
+        """Rows of the baseline, whose programs `store` has, with the functions of now."""
+        chosen = self.selection
+        cases, broken = collect(chosen.what, chosen.pattern, chosen.params)
+        for each in broken:
+            self.tell(f"error: {each.failure.message}\n{each.failure.traceback}", is_lasting=True)
+        found = pair_with_cases(store, label, rows, cases, self.environment(), chosen.options)
+        found.broken = [each.failure for each in broken]
+        return found
+
+    def environment(self) -> Environment:
+        """The store lies in the repository as a rule, and makes no tree dirty."""
+        is_elsewhere = self.store == OFF or "://" in self.store
+        return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
+
+    def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
+        tests = session.run_tests(pairing.paired_runs, effort, self.progress)
+        found: list[Comparison] = [*(c for test in tests for c in test.comparisons()), *pairing.without]
+        new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
+        return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
+
+    def keep(self, found: Comparisons) -> Comparisons:
+        """For `benchax history`. What cannot be kept is still returned: it took minutes to measure."""
+        if self.store == OFF or not found:
+            return found
+        try:
+            comparisons.append(open_store(self.store), found)
+        except StoreError as error:
+            warnings.warn(f"{UNSTORED}: {error}", stacklevel=3)  # 3: whoever called `compare_ref`
+            return replace(found, unstored=str(error))
+        return found
+
+
+def make_suite(
+    paths: Paths,
+    pattern: str,
+    params: Sequence[str],
+    options: Mapping[str, Any],
+    store: str | bool | None,
+    progress: Progress | None,
+) -> BenchmarkSuite:
+    """All that can be refused before something is built is refused here."""
+    words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not words:
+        raise UsageError(f"paths={paths!r} names nothing", "folders, files, or a function and its inputs")
+    given = check({**options, "store": store}, "the call")
+    known = {name: value for name, value in given.items() if value is not None}
+    where = resolve(command_line=known).store or OFF
+    texts = (params,) if isinstance(params, str) else tuple(params)
+    selection = Selection(tuple(os.fspath(word) for word in words), pattern, texts, known)
+    return BenchmarkSuite(selection, where, progress or session.quiet)
