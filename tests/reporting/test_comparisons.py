@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from html_reader import Reader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from measurement_strategies import RICH, values_of
@@ -202,7 +202,7 @@ def test_without_data_there_is_no_heading() -> None:
 def test_functions_as_a_table() -> None:
     grid = function_grid(RANKED)
 
-    assert grid.columns == ("case", "time", "against naive", "verdict")
+    assert grid.names == ("case", "time", "against naive", "verdict")
     assert grid.lines == (
         ("naive", "100 µs", "baseline", ""),
         ("fused", "110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"),
@@ -213,14 +213,14 @@ def test_functions_as_a_table() -> None:
 def test_functions_have_their_times_to_compile_memory_and_whether_results_are_equal() -> None:
     grid = function_grid(Comparisons((replace(SLOWER, numerics=EQUAL), COMPILE, PEAK), labels=("naive", "fused")))
 
-    assert grid.columns == ("case", "time", "against naive", "result", "compile", "peak", "verdict")
+    assert grid.names == ("case", "time", "against naive", "result", "compile", "peak", "verdict")
     assert [line[3:6] for line in grid.lines] == [("", "100 ms", "1.00 MiB"), ("equal", "200 ms", "2.00 MiB")]
 
 
 def test_the_ranking_as_a_table_with_a_mark_at_shared_places() -> None:
     grid = ranking_grid(RANKED)
 
-    assert grid.columns == ("place", "case", "times the fastest")
+    assert grid.names == ("place", "case", "times the fastest")
     assert grid.lines == (
         ("1=", "third", "1"),
         ("1=", "naive", "1.00 (0.990 – 1.01)"),
@@ -239,7 +239,7 @@ def test_a_function_that_could_not_be_run_has_a_line_with_its_reason() -> None:
     found = replace(RANKED, comparisons=(SLOWER, broken, SAME), labels=(*RANKED.labels, "broken"))
 
     assert function_grid(found).lines[-1] == ("broken", "", "", "failed: error in build: it is broken")
-    assert function_grid(found).styles[-1] == "bad"
+    assert function_grid(found).rows[-1][0].style == "bad"
     assert summary(found).endswith(" No place for broken: failed.")
 
 
@@ -255,7 +255,7 @@ def test_a_function_with_another_result_has_a_line_and_no_place() -> None:
         "differs",
         "faster, confirmed",
     )
-    assert function_grid(found).styles[-1] == "bad"
+    assert function_grid(found).rows[-1][0].style == "bad"
     assert summary(found).endswith(" times as long. No place for wrong: another result than naive.")
 
 
@@ -294,7 +294,7 @@ def test_a_count_of_operations_says_what_it_leaves_out() -> None:
 def test_cases_as_a_table() -> None:
     grid = case_grid(several(SLOWER, FAILED, PEAK))
 
-    assert grid.columns == ("case", "naive", "fused", "change", "verdict")
+    assert grid.names == ("case", "naive", "fused", "change", "verdict")
     assert grid.lines == (
         ("fft[n=8]", "100 µs", "110 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"),
         ("broken", "", "", "", "unclear: error in build: it is broken"),
@@ -302,7 +302,7 @@ def test_cases_as_a_table() -> None:
 
 
 def test_where_versions_differ_from_case_to_case_the_columns_are_called_by_their_part() -> None:
-    assert case_grid(several(SLOWER, SAME)).columns[1:3] == ("baseline", "candidate")
+    assert case_grid(several(SLOWER, SAME)).names[1:3] == ("baseline", "candidate")
 
 
 def test_everything_in_one_text() -> None:
@@ -365,7 +365,7 @@ def test_a_column_has_a_short_name(label: str) -> None:
     named = replace(SLOWER, baseline=Version(label), candidate=Version(label))
 
     for grid in (case_grid(several(named)), function_grid(Comparisons((named,), (), (label, label)))):
-        assert all(cell_len(name) <= 32 and "\n" not in name for name in grid.columns)
+        assert all(cell_len(name) <= 32 and "\n" not in name for name in grid.names)
 
 
 def test_nothing_can_be_shown_too() -> None:
@@ -381,28 +381,6 @@ def test_what_is_about_no_comparison_is_printed_too() -> None:
 
 
 # ---- HTML -------------------------------------------------------------------------------------------------------
-
-
-class Reader(HTMLParser):
-    """The texts and the tags of a fragment; complains of what is left open."""
-
-    def __init__(self, fragment: str) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.tags: set[str] = set()
-        self.open: list[str] = []
-        self.feed(fragment)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-        self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def test_the_fragment_holds_what_the_text_holds() -> None:

@@ -26,7 +26,7 @@ FOUND = Experiment("mm", "f32[8]", BASELINE, (BF16, FAILED, SAME, REFUSED), envi
 
 def cells(row: int) -> dict[str, str]:
     table = experiment.table(FOUND)
-    return dict(zip(table.columns, table.lines[row], strict=True))
+    return dict(zip(table.names, table.lines[row], strict=True))
 
 
 def test_a_row_shows_both_times_the_ratio_with_its_interval_and_the_error() -> None:

@@ -73,7 +73,7 @@ def test_what_the_bars_span_is_said(listed: list[Comparison], expected: str) -> 
 def test_a_line_holds_what_a_comparison_says_the_newest_last() -> None:
     table = grid(history(series([1.0, 1.05])))
 
-    assert table.columns == ("when (UTC)", "commit", "change", "verdict", "time then", "remarks")
+    assert table.names == ("when (UTC)", "commit", "change", "verdict", "time then", "remarks")
     assert table.lines[1] == (
         "2026-01-02 03:15", commit_of(1)[:8], "+5.0 % (+4.0 to +6.0 %)", "slower", "10.5 µs", "",
     )  # fmt: skip
@@ -93,7 +93,7 @@ def test_what_happened_stands_beside_the_comparison_where_it_did() -> None:
         (17, "timeout in compile"),
         (18, "outputs differ"),
     ]
-    assert [table.styles[i] for i in (9, 10, 17)] == ["", "bad", "faint"]
+    assert [table.rows[i][0].style for i in (9, 10, 17)] == ["", "bad", "faint"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_overview_has_a_line_for_each_case() -> None:
     assert table.lines[0][:2] == ("matmul[n=256]", "v1.2")
     assert table.lines[0][-1] == f"12 % slower from {commit_of(10)[:8]} on"
     assert table.lines[1][2:] == ("▅", "1.00 MiB", "same", commit_of(0)[:8], "")
-    assert table.styles == ("bad", "")
+    assert [row[0].style for row in table.rows] == ["bad", ""]
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------

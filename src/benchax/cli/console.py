@@ -25,10 +25,11 @@ def show(content: Any) -> None:
     from rich.console import Console
 
     from benchax.reporting import terminal
+    from benchax.reporting.document import Document
 
     console = Console(highlight=False)
     if console.is_terminal:
-        console.print(content)
+        console.print(terminal.render(content) if isinstance(content, Document) else content, crop=False)
     else:
         print(terminal.to_text(content, console.width if "COLUMNS" in os.environ else None))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchax.comparing.error_rates import ErrorRates
     from benchax.measuring.doctor import Diagnosis
     from benchax.pairing.session import SessionStep
-    from benchax.reporting.tables import Section, TextRow
+    from benchax.reporting.document import Section, TextRow
 
 
 def doctor(
@@ -112,7 +112,7 @@ class _Progress:
 
 
 def _compiled_clock(found: Diagnosis) -> TextRow:
-    from benchax.reporting.tables import TextRow
+    from benchax.reporting.document import TextRow
     from benchax.units import seconds
 
     inside = found.compiled_clock
@@ -124,7 +124,7 @@ def _compiled_clock(found: Diagnosis) -> TextRow:
 
 
 def _section(found: Diagnosis) -> Section:
-    from benchax.reporting.tables import Section, TextRow
+    from benchax.reporting.document import Section, TextRow
     from benchax.units import percent, seconds
 
     def share(value: float | None) -> str:

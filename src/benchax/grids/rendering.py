@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchax.model import Absent
 from benchax.reporting import heatmap, terminal
+from benchax.reporting.document import Style, Table, tabulate
 from benchax.reporting.estimates import estimate
-from benchax.reporting.tables import Style, TextGrid
 from benchax.units import number
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def render(g: GridResult) -> RenderableType:
     return Group(*parts)
 
 
-def table(g: GridResult) -> TextGrid:
+def table(g: GridResult) -> Table:
     """A line per data point, a column per function."""
     functions, labels = g.functions[:MOST_FUNCTIONS], g.data[:MOST_POINTS]
     lines = [(_one_line(str(d)), *(cell_text(g.by_key[f, d]) for f in functions)) for d in labels]
-    styles: tuple[Style, ...] = tuple(_style([g.by_key[f, d] for f in functions]) for d in labels)
-    return TextGrid((g.axis, *map(_one_line, functions)), tuple(lines), styles)
+    styles = [_style([g.by_key[f, d] for f in functions]) for d in labels]
+    return tabulate((g.axis, *map(_one_line, functions)), lines, styles)
 
 
 def _style(cells: Iterable[Cell]) -> Style:
@@ -123,7 +123,7 @@ def total(g: GridResult) -> str:
 def html(g: GridResult) -> str:
     """A fragment for notebooks, with inline styles only; works on light and dark backgrounds."""
     drawn = table(g)
-    head = "".join(f"<th style='{_CELL}'>{escape(name)}</th>" for name in drawn.columns)
+    head = "".join(f"<th style='{_CELL}'>{escape(name)}</th>" for name in drawn.names)
     body = "".join(_html_line(g, label, line) for label, line in zip(g.data, drawn.lines, strict=False))
     below = "".join(f"<div style='white-space:pre-wrap'>{escape(line)}</div>" for line in remarks(g))
     table_style = "border-collapse:collapse;margin:0 0 8px 0"

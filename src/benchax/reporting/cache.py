@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 
 from benchax.model import Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Section, TextRow
+from benchax.reporting.document import Section, TextRow
 from benchax.results.cache import CacheUse, Fate
 from benchax.units import seconds, size
 

@@ -15,7 +15,8 @@ from benchax.comparing.ranking import Comparisons, Rank
 from benchax.comparing.resolution import blind_spot
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Style, TextGrid
+from benchax.reporting.document import Style, Table, tabulate
+from benchax.reporting.tables import CASE, VERDICT
 from benchax.stats.ratios import grade
 from benchax.units import number, percent
 
@@ -72,9 +73,9 @@ def html(found: Comparisons) -> str:
     return f"<div class='benchax'>{first}{tables}{last}{notes}</div>"
 
 
-def _table(grid: TextGrid) -> str:
+def _table(grid: Table) -> str:
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.columns)
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.names)
     body = "".join(
         "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>"
         for line in grid.lines
@@ -82,7 +83,7 @@ def _table(grid: TextGrid) -> str:
     return f"<table style='border-collapse:collapse;margin-bottom:6px'><tr>{head}</tr>{body}</table>"
 
 
-def grids(found: Comparisons) -> list[TextGrid]:
+def grids(found: Comparisons) -> list[Table]:
     """Of functions each beside the baseline, and their places; of several cases one line for each."""
     if not found.labels:
         return [case_grid(found)]
@@ -115,15 +116,14 @@ def sight(found: Comparisons) -> str:
     return f"noise grade {' to '.join(grades)}: changes of {sizes} would have been found in 80 % of cases"
 
 
-def function_grid(found: Comparisons) -> TextGrid:
+def function_grid(found: Comparisons) -> Table:
     """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
     baseline, *candidates = found.labels
-    names = ("case", "time", f"against {_column(baseline)}", "result", "compile", "peak", "verdict")
+    columns = (CASE, "time", f"against {_column(baseline)}", "result", "compile", "peak", VERDICT)
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
-    used = [i for i in range(len(names)) if any(line[i] for line in lines)]
     verdicts = {c.candidate.label: c.verdict for c in found.of("run")}
-    styles: tuple[Style, ...] = ("", *(_style(found, label, verdicts[label]) for label in candidates))
-    return TextGrid(tuple(names[i] for i in used), tuple(tuple(line[i] for i in used) for line in lines), styles)
+    styles: list[Style] = ["", *(_style(found, label, verdicts[label]) for label in candidates)]
+    return tabulate(columns, lines, styles).without_empty_columns()
 
 
 def _style(found: Comparisons, label: str, verdict: str) -> Style:
@@ -157,13 +157,13 @@ def _result(c: Comparison) -> str:
     return "equal" if c.numerics.agrees else "differs"
 
 
-def ranking_grid(found: Comparisons) -> TextGrid:
+def ranking_grid(found: Comparisons) -> Table:
     """Places, and times as those of the fastest, of the pairs of each with it."""
     places = [rank.place for rank in found.ranking]
     marked = [f"{place}=" if places.count(place) > 1 else str(place) for place in places]
     times = ["1", *map(_multiple, found.ranking[1:])]
     lines = [(place, rank.label, time) for place, rank, time in zip(marked, found.ranking, times, strict=True)]
-    return TextGrid(("place", "case", "times the fastest"), tuple(lines), ("",) * len(lines))
+    return tabulate(("place", CASE, "times the fastest"), lines)
 
 
 def _multiple(rank: Rank) -> str:
@@ -174,7 +174,7 @@ def _multiple(rank: Rank) -> str:
     return f"{number(rank.ratio)}{around}"
 
 
-def case_grid(found: Comparisons) -> TextGrid:
+def case_grid(found: Comparisons) -> Table:
     """One line for each comparison of run times, or of a case that has none."""
     runs = found.of("run")
     lines = [
@@ -189,8 +189,8 @@ def case_grid(found: Comparisons) -> TextGrid:
     ]
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
-    styles: tuple[Style, ...] = tuple(STYLES[c.verdict] for c in runs)
-    return TextGrid(("case", _column(one), _column(other), "change", "verdict"), tuple(lines), styles)
+    columns = (CASE, _column(one), _column(other), "change", VERDICT)
+    return tabulate(columns, lines, [STYLES[c.verdict] for c in runs])
 
 
 def _column(label: str) -> str:

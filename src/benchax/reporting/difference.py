@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from benchax.reporting import terminal
+from benchax.reporting.document import TableColumn, tabulate
 from benchax.reporting.program_text import diff_text
-from benchax.reporting.tables import TextGrid
 from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.units import count, percent, size
 
@@ -47,7 +47,7 @@ def _table(title: str, changes: Sequence[NumberChange]) -> list[RenderableType]:
     if not changes:
         return []
     lines = tuple((c.name, _value(c, c.before), _value(c, c.after), _by(c)) for c in changes)
-    grid = TextGrid(("what", "before", "after", "change"), lines, ("",) * len(lines))
+    grid = tabulate((TableColumn("what", "names"), "before", "after", "change"), lines)
     return [Text(), Text(title, style="bold"), terminal.grid(grid)]
 
 

@@ -9,22 +9,33 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchax.model import RENDERERS, Measurement
+from benchax.model import RENDERERS
 
 if TYPE_CHECKING:
     from benchax.comparing.ranking import Comparisons
+    from benchax.reporting.document import Document
+
+_DOCUMENTS: dict[str, str] = {
+    "Measurement": "measurement",
+}
+"""Type of a result → the module of `benchax.reporting` whose `document` says what it is."""
 
 
-def _text(m: Measurement) -> str:
+def _document(result: Any) -> Document:
+    module = importlib.import_module(f"benchax.reporting.{_DOCUMENTS[type(result).__name__]}")
+    return module.document(result)
+
+
+def _text(result: Any) -> str:
     from benchax.reporting import terminal
 
-    return terminal.to_text(terminal.measurement(m))
+    return terminal.to_text(_document(result))
 
 
-def _html(m: Measurement) -> str:
+def _html(result: Any) -> str:
     from benchax.reporting import html
 
-    return html.measurement(m)
+    return html.fragment(_document(result))
 
 
 def _comparisons(found: Comparisons) -> str:

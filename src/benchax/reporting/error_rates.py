@@ -12,7 +12,8 @@ from rich.text import Text
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
 from benchax.model import Environment
 from benchax.reporting import terminal
-from benchax.reporting.tables import TextGrid
+from benchax.reporting.document import Table, tabulate
+from benchax.reporting.tables import CASE
 from benchax.stats.ratios import Ratio
 from benchax.stats.verdicts import Verdict
 from benchax.units import number, percent, seconds
@@ -70,13 +71,13 @@ def _machine(env: Environment) -> list[str]:
     return [part for part in (env.host, env.backend, device, cores, f"jax {env.jax}" if env.jax else None) if part]
 
 
-def verdict_grid(found: ErrorRates) -> TextGrid:
+def verdict_grid(found: ErrorRates) -> Table:
     """Shares with their exact 95 % intervals."""
     lines = [
         (planted_name(tally.planted), str(tally.judged), *(_share(tally, word) for word in WORDS))
         for tally in found.tallies()
     ]
-    return TextGrid(("case", "judged", *WORDS), tuple(lines), ("",) * len(lines))
+    return tabulate((CASE, "judged", *WORDS), lines)
 
 
 def _share(tally: Tally, word: Verdict) -> str:
@@ -87,14 +88,14 @@ def _share(tally: Tally, word: Verdict) -> str:
     return f"{tally.verdicts[word]}: {number(100 * tally.verdicts[word] / tally.judged, 2)} % ({low} – {high})"
 
 
-def effect_grid(found: ErrorRates) -> TextGrid:
+def effect_grid(found: ErrorRates) -> Table:
     """What was really there: the work beside the loop makes a planted change smaller."""
     lines = [
         (kernel, _time(found, kernel), *(_effect(found, kernel, planted) for planted in found.planted))
         for kernel in found.kernels
     ]
     names = (f"really, of {planted_name(planted)}" for planted in found.planted)
-    return TextGrid(("case", "median", *names), tuple(lines), ("",) * len(lines))
+    return tabulate((CASE, "median", *names), lines)
 
 
 def _time(found: ErrorRates, kernel: str) -> str:

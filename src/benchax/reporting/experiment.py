@@ -10,13 +10,14 @@ from rich.text import Text
 
 from benchax.model import Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Section, Style, TextGrid, TextRow
+from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
+from benchax.reporting.tables import REMARKS, VERDICT
 from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
 from benchax.units import number, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
 VERDICTS: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
-COLUMNS = ("variant", "time per call", "speedup", "peak", "compile", "error", "verdict")
+COLUMNS = (TableColumn("variant", "names"), "time per call", "speedup", "peak", "compile", "error", VERDICT)
 
 
 def render_experiment(e: Experiment) -> RenderableType:
@@ -62,11 +63,10 @@ def heading(e: Experiment) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def table(e: Experiment) -> TextGrid:
+def table(e: Experiment) -> Table:
     lines = [_line(e.baseline, "baseline" if e.baseline.status == "ok" else STATUS[e.baseline.status])]
     lines += [_line(row, verdict(row)) for row in e.rows]
-    styles: tuple[Style, ...] = tuple(_style(row) for row in (e.baseline, *e.rows))
-    return TextGrid(COLUMNS, tuple(lines), styles)
+    return tabulate(COLUMNS, lines, [_style(row) for row in (e.baseline, *e.rows)])
 
 
 def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def contributions(listed: Sequence[Contribution]) -> Section:
     return Section("what each contributes, where all are on", tuple(TextRow(one.name, one.sentence) for one in listed))
 
 
-def curve_table(curve: Curve) -> TextGrid:
+def curve_table(curve: Curve) -> Table:
     lines = [
         (
             point.label,
@@ -148,8 +148,7 @@ def curve_table(curve: Curve) -> TextGrid:
         )
         for point in curve.points
     ]
-    styles: tuple[Style, ...] = ("",) * len(lines)
-    return TextGrid((" ".join(curve.x_label.split()), "median", "95 % interval", "remarks"), tuple(lines), styles)
+    return tabulate((" ".join(curve.x_label.split()), "median", "95 % interval", REMARKS), lines)
 
 
 def remarks(e: Experiment) -> list[Remark]:
@@ -160,9 +159,9 @@ def remarks(e: Experiment) -> list[Remark]:
     return list({(remark.code, remark.message): remark for remark in listed}.values())
 
 
-def _html_grid(table: TextGrid) -> str:
+def _html_grid(table: Table) -> str:
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.names)
     body = "".join(
         "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(each)}</td>" for each in line) + "</tr>"
         for line in table.lines

@@ -13,7 +13,8 @@ from benchax.comparing.history import Change, History
 from benchax.model import Comparison, Metric
 from benchax.reporting import terminal
 from benchax.reporting.comparisons import COUNTED, STYLES, interval
-from benchax.reporting.tables import Style, TextGrid
+from benchax.reporting.document import Style, Table, tabulate
+from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN
 from benchax.stats.changepoints import P
 from benchax.units import number, percent
 
@@ -101,7 +102,7 @@ def span(h: History) -> str:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def grid(h: History) -> TextGrid:
+def grid(h: History) -> Table:
     """A line for each of the newest comparisons."""
     remarks = _remarks(h)
     first = max(0, len(h.points) - LONGEST_TABLE)
@@ -120,7 +121,7 @@ def grid(h: History) -> TextGrid:
     changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
     styles: list[Style] = [changed.get(i, _plain(value)) for i, value in enumerate(h.values)]
     name = "amount" if h.is_counted else "time then"
-    return TextGrid(("when (UTC)", "commit", "change", "verdict", name, "remarks"), tuple(lines), tuple(styles[first:]))
+    return tabulate((WHEN, COMMIT, "change", VERDICT, name, REMARKS), lines, styles[first:])
 
 
 def _remarks(h: History) -> list[list[str]]:
@@ -138,11 +139,10 @@ def _remarks(h: History) -> list[list[str]]:
     return found
 
 
-def overview(histories: Sequence[History]) -> TextGrid:
+def overview(histories: Sequence[History]) -> Table:
     """A line for each history."""
-    columns = ("case", "baseline", "history", "newest", "verdict", "commit", "remarks")
-    styles: tuple[Style, ...] = tuple(STYLES[h.points[-1].verdict] for h in histories)
-    return TextGrid(columns, tuple(map(_overview_line, histories)), styles)
+    columns = (CASE, "baseline", "history", "newest", VERDICT, COMMIT, REMARKS)
+    return tabulate(columns, map(_overview_line, histories), [STYLES[h.points[-1].verdict] for h in histories])
 
 
 def _overview_line(h: History) -> tuple[str, ...]:

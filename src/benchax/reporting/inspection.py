@@ -10,8 +10,8 @@ from rich.text import Text
 
 from benchax.reporting import inspection_tables as tables
 from benchax.reporting import terminal
+from benchax.reporting.document import Table
 from benchax.reporting.program_text import program_text
-from benchax.reporting.tables import TextGrid
 from benchax.results.difference import Stage
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
@@ -130,11 +130,11 @@ _DRAWN: dict[str, Callable[[Inspection, bool], list[RenderableType]]] = {
 }
 
 
-def _table(title: str, grid: TextGrid | None, *, full: bool) -> list[RenderableType]:
-    if grid is None:
+def _table(title: str, table: Table | None, *, full: bool) -> list[RenderableType]:
+    if table is None:
         return []
-    shown, more = tables.first_rows(grid, full)
-    rest = [_faint(f"… {more} more; --full shows them")] if more else []
+    shown = tables.first_rows(table, full)
+    rest = [_faint(shown.note)] if shown.note else []
     return [Text(), Text(title, style="bold"), terminal.grid(shown), *rest]
 
 

@@ -15,7 +15,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from benchax.reporting import terminal, timeline
-from benchax.reporting.tables import Section, TextGrid, TextRow
+from benchax.reporting.document import Section, Table, TableColumn, TextRow, tabulate
+from benchax.reporting.tables import WHERE
 from benchax.results.profile import Device, Op, Profile
 from benchax.units import count, percent, seconds, size
 
@@ -46,7 +47,7 @@ def html(p: Profile) -> str:
     """A fragment for notebooks."""
     table = grid(p, details=False)
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.names)
     rows = [(line, op.hlo or "") for line, op in zip(table.lines, p.ops, strict=False)]
     body = "".join(
         f"<tr style='background:none' title='{escape(hlo, quote=True)}'>"
@@ -75,12 +76,12 @@ def _count_text(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def grid(p: Profile, details: bool = False) -> TextGrid:
+def grid(p: Profile, details: bool = False) -> Table:
     """One line for each operation, the hottest first."""
     shown = p.ops if details else p.ops[:TOP]
     several = len({op.module for op in p.ops}) > 1
-    lines = tuple(_line(op, several, details) for op in shown)
-    return TextGrid(("operation", "self time", "share", "calls", "a call", "where"), lines, ("",) * len(lines))
+    columns = (TableColumn("operation", "names"), "self time", "share", "calls", "a call", WHERE)
+    return tabulate(columns, (_line(op, several, details) for op in shown))
 
 
 def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from benchax.reporting import terminal
-from benchax.reporting.tables import TextGrid
+from benchax.reporting.document import Table, TableColumn, tabulate
+from benchax.reporting.tables import WHERE
 from benchax.results.profile import OpChange, ProfileChange
 from benchax.units import count, seconds
 
@@ -33,7 +34,7 @@ def html(change: ProfileChange) -> str:
     """A fragment for notebooks."""
     table = grid(change)
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.names)
     body = "".join(
         "<tr>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>" for line in table.lines
     )
@@ -42,11 +43,11 @@ def html(change: ProfileChange) -> str:
     return f"<div class='benchax'>{title}<table><tr>{head}</tr>{body}</table>{notes}</div>"
 
 
-def grid(change: ProfileChange) -> TextGrid:
+def grid(change: ProfileChange) -> Table:
     """One line for each origin, the largest change first, in either direction."""
     largest = sorted(change.ops, key=lambda op: -abs(op.more_s))[:TOP]
-    lines = tuple(_line(op) for op in largest)
-    return TextGrid(("operation", "before", "after", "more", "calls", "where"), lines, ("",) * len(lines))
+    operation = TableColumn("operation", "names")
+    return tabulate((operation, "before", "after", "more", "calls", WHERE), map(_line, largest))
 
 
 def _line(op: OpChange) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from benchax.reporting import terminal
-from benchax.reporting.tables import TextGrid
+from benchax.reporting.document import Table, tabulate
+from benchax.reporting.tables import LINE
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.units import seconds, size
 
@@ -38,7 +39,7 @@ def html(found: Transfers) -> str:
     parts: list[str] = []
     for direction in DIRECTIONS:
         table = grid(found.of(direction))
-        head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
+        head = "".join(f"<th>{escape(name)}</th>" for name in table.names)
         body = "".join("<tr>" + "".join(f"<td>{escape(t)}</td>" for t in line) + "</tr>" for line in table.lines)
         rows = f"<table><tr>{head}</tr>{body}</table>" if table.lines else ""
         parts.append(f"<div><b>{escape(heading(found, direction))}</b></div>{rows}")
@@ -57,7 +58,7 @@ def heading(found: Transfers, direction: Direction) -> str:
     return f"{direction}, not asked for: {count} transfer{'s' if count > 1 else ''}, {moved}"
 
 
-def grid(listed: list[ObservedTransfer]) -> TextGrid:
+def grid(listed: list[ObservedTransfer]) -> Table:
     """Its column of time is left out where no time is known."""
     has_time = any(t.elapsed_s is not None for t in listed)
     shown = listed[:LIMIT]
@@ -70,8 +71,7 @@ def grid(listed: list[ObservedTransfer]) -> TextGrid:
         )
         for t in shown
     ]
-    columns = ("times", "bytes", *(["waited"] if has_time else []), "line")
-    return TextGrid(columns, tuple(lines), ("",) * len(lines))
+    return tabulate(("times", "bytes", *(["waited"] if has_time else []), LINE), lines)
 
 
 def _seconds(t: ObservedTransfer) -> str:

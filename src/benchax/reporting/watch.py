@@ -10,7 +10,8 @@ from rich.text import Text
 
 from benchax.model import Remark
 from benchax.reporting import terminal
-from benchax.reporting.tables import Style, TextGrid
+from benchax.reporting.document import Table, tabulate
+from benchax.reporting.tables import CASE
 from benchax.results.watch import Compile, FunctionCount, Watch
 from benchax.units import percent, seconds
 
@@ -40,7 +41,7 @@ def html(w: Watch) -> str:
     """A fragment for notebooks; styles as those of a measurement."""
     grid = functions(w)
     cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.columns)
+    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.names)
     body = "".join(
         "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>"
         for line in grid.lines
@@ -77,7 +78,7 @@ def cache(w: Watch) -> str:
     return f"persistent cache: {w.cache_hits} read, {w.cache_writes} written{where}"
 
 
-def functions(w: Watch) -> TextGrid:
+def functions(w: Watch) -> Table:
     """One line for each function."""
     listed = w.functions[:MOST_FUNCTIONS]
     lines = [
@@ -93,9 +94,8 @@ def functions(w: Watch) -> TextGrid:
         )
         for f in listed
     ]
-    styles: tuple[Style, ...] = tuple("faint" if f.is_eager else "" for f in listed)
-    columns = ("case", "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
-    return TextGrid(columns, tuple(lines), styles)
+    columns = (CASE, "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
+    return tabulate(columns, lines, ["faint" if f.is_eager else "" for f in listed])
 
 
 def _compiles(f: FunctionCount) -> str:
