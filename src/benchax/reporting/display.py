@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _DOCUMENTS: dict[str, str] = {
     "Measurement": "measurement",
+    "Watch": "watch",
+    "CacheUse": "cache",
+    "Transfers": "transfers",
+    "Profile": "profile",
+    "ProfileChange": "profile_change",
 }
 """Type of a result → the module of `benchax.reporting` whose `document` says what it is."""
 
@@ -62,11 +67,6 @@ _SHOWN: dict[str, str] = {
     "Inspection": "inspection",
     "Difference": "difference",
     "Experiment": "experiment",
-    "Watch": "watch",
-    "CacheUse": "cache",
-    "Transfers": "transfers",
-    "Profile": "profile",
-    "ProfileChange": "profile_change",
 }
 """Type of `benchax.results` → the module of `benchax.reporting` whose `text` and `html` draw it."""
 
@@ -78,6 +78,10 @@ def _late(module: str, function: str) -> Callable[[Any], str]:
 for _type, _module in _SHOWN.items():
     RENDERERS[_type] = _late(_module, "text")
     RENDERERS[f"{_type} html"] = _late(_module, "html")
+
+for _type in _DOCUMENTS:
+    RENDERERS[_type] = _text
+    RENDERERS[f"{_type} html"] = _html
 
 RENDERERS.update(
     text=_text,

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from benchax.reporting import terminal
-from benchax.reporting.document import Table, TableColumn, tabulate
+from benchax.reporting.document import Document, Heading, Table, TableColumn, list_remarks, tabulate
 from benchax.reporting.tables import WHERE
 from benchax.results.profile import OpChange, ProfileChange
 from benchax.units import count, seconds
@@ -18,29 +13,10 @@ TOP = 20
 WIDTH = 40
 
 
-def render_profile_change(change: ProfileChange) -> RenderableType:
-    """For the terminal."""
-    title = Text(f"{change.before} → {change.after}", style="bold")
-    below = Text(f"self time per {change.per}, largest change first", style="dim")
-    table = [Text(), terminal.grid(grid(change))] if change.ops else []
-    return Group(title, below, *table, terminal.remarks(change.remarks))
-
-
-def text(change: ProfileChange) -> str:
-    return terminal.to_text(render_profile_change(change))
-
-
-def html(change: ProfileChange) -> str:
-    """A fragment for notebooks."""
-    table = grid(change)
-    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.names)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>" for line in table.lines
-    )
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in change.remarks)
-    title = f"<div><b>{escape(change.before)} → {escape(change.after)}</b></div>"
-    return f"<div class='benchax'>{title}<table><tr>{head}</tr>{body}</table>{notes}</div>"
+def document(change: ProfileChange) -> Document:
+    below = f"self time per {change.per}, largest change first"
+    table = (grid(change),) if change.ops else ()
+    return Document((Heading(f"{change.before} → {change.after}", 1, (below,)), *table, *list_remarks(change.remarks)))
 
 
 def grid(change: ProfileChange) -> Table:
