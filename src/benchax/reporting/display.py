@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _DOCUMENTS: dict[str, str] = {
     "Measurement": "measurement",
+    "Checklist": "checklist",
+    "Audit": "audit",
     "Watch": "watch",
     "CacheUse": "cache",
     "Transfers": "transfers",
@@ -62,8 +64,6 @@ def _comparisons_figure(found: Comparisons) -> Any:
 
 
 _SHOWN: dict[str, str] = {
-    "Audit": "audit",
-    "Checklist": "checklist",
     "Inspection": "inspection",
     "Difference": "difference",
     "Experiment": "experiment",
