@@ -14,20 +14,21 @@ from rich.cells import cell_len
 
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.model import Block, CaseId, Comparison, Failure, Numerics, Remark, Version
-from benchax.reporting import terminal
+from benchax.reporting import (
+    display,  # noqa: F401  # what print needs
+    terminal,
+)
 from benchax.reporting.comparisons import (
     case_grid,
+    document,
     function_grid,
     heading,
-    html,
     interval,
     others,
     ranking_grid,
     remarks,
-    render_comparisons,
     sentence,
     summary,
-    text,
     verdict,
 )
 
@@ -163,9 +164,9 @@ def test_the_heading_names_the_timer() -> None:
 def test_what_would_be_called_the_same_is_said_where_something_is() -> None:
     said = "up to +2 % would be called same (within 5 %): --resolution 1% tells that from no change"
 
-    assert said in text(RANKED)
-    assert said in html(RANKED)
-    assert "would be called same" not in text(several(SLOWER))
+    assert said in str(RANKED)
+    assert said in RANKED._repr_html_()
+    assert "would be called same" not in str(several(SLOWER))
 
 
 def test_one_program_is_the_same_and_has_no_numbers() -> None:
@@ -266,7 +267,7 @@ def test_where_nobody_has_the_baselines_result_it_may_be_the_baseline_that_is_wr
     assert summary(found) == (
         "No place for fused: another result than naive. If naive is the one that is wrong, make another the baseline."
     )
-    assert "place  case" not in text(found)
+    assert "place  case" not in str(found)
 
 
 def test_a_baseline_beside_which_nothing_ran_has_no_number() -> None:
@@ -306,7 +307,7 @@ def test_where_versions_differ_from_case_to_case_the_columns_are_called_by_their
 
 
 def test_everything_in_one_text() -> None:
-    lines = text(several(SLOWER, FAILED, PEAK)).splitlines()
+    lines = str(several(SLOWER, FAILED, PEAK)).splitlines()
 
     assert lines[0] == "cpu · EPYC · jax 0.10.2"
     assert solid("fft[n=8] 100 µs 110 µs +10 % (+5.0 to +15 %) slower, confirmed") in map(solid, lines)
@@ -314,13 +315,13 @@ def test_everything_in_one_text() -> None:
 
 
 def test_a_failure_tells_what_to_do() -> None:
-    for shown in (text(several(SLOWER, FAILED)), html(several(SLOWER, FAILED))):
+    for shown in (str(several(SLOWER, FAILED)), several(SLOWER, FAILED)._repr_html_()):
         assert "error in build: it is broken" in shown
         assert "mend it" in shown
 
 
 def test_metrics_that_did_not_change_take_no_lines() -> None:
-    assert "peak" not in text(several(SLOWER, replace(PEAK, verdict="same")))
+    assert "peak" not in str(several(SLOWER, replace(PEAK, verdict="same")))
 
 
 def test_remarks_are_told_once_and_name_the_case_only_where_there_are_several() -> None:
@@ -335,13 +336,13 @@ def test_remarks_are_told_once_and_name_the_case_only_where_there_are_several() 
         "on different sides",
         "g: fused gives another result",
     ]
-    assert "fused gives another result" in text(several(one))
+    assert "fused gives another result" in str(several(one))
 
 
 @pytest.mark.parametrize("width", [30, 40, 72, 100])
 @pytest.mark.parametrize("found", [RANKED, several(SLOWER, FAILED, PEAK)], ids=["ranking", "cases"])
 def test_no_window_is_too_narrow(width: int, found: Comparisons) -> None:
-    shown = terminal.to_text(render_comparisons(found), width)
+    shown = terminal.to_text(document(found), width)
 
     assert max(map(cell_len, shown.splitlines())) <= width
     for part in ("fused", "100 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"):
@@ -354,7 +355,7 @@ def test_any_label_is_shown_whole_and_as_it_is(label: str) -> None:
     ranking = (RANKED.ranking[1], replace(RANKED.ranking[2], label=label))
 
     for found in (several(named), Comparisons((named,), ranking, ("naive", label))):
-        shown = solid(terminal.to_text(render_comparisons(found), 60))
+        shown = solid(terminal.to_text(document(found), 60))
         assert solid(label) in shown
         for part in ("110 µs", "+10 % (+5.0 to +15 %)", "slower,", "confirmed"):
             assert solid(part) in shown
@@ -369,22 +370,22 @@ def test_a_column_has_a_short_name(label: str) -> None:
 
 
 def test_nothing_can_be_shown_too() -> None:
-    assert "None" not in text(Comparisons())
-    assert html(Comparisons()).startswith("<div")
+    assert "None" not in str(Comparisons())
+    assert Comparisons()._repr_html_().startswith("<div")
 
 
 def test_what_is_about_no_comparison_is_printed_too() -> None:
     found = Comparisons((SLOWER,), new=(CaseId("a<b"),), notes=("with the benchmark files of now",))
 
-    assert text(found).endswith("with the benchmark files of now\nnew: a<b")
-    assert "<div style='opacity:.75'>new: a&lt;b</div>" in html(found)
+    assert str(found).endswith("with the benchmark files of now\nnew: a<b")
+    assert ">new: a&lt;b</div>" in found._repr_html_()
 
 
 # ---- HTML -------------------------------------------------------------------------------------------------------
 
 
 def test_the_fragment_holds_what_the_text_holds() -> None:
-    read = Reader(html(RANKED))
+    read = Reader(RANKED._repr_html_())
 
     lines = (*function_grid(RANKED).lines, *ranking_grid(RANKED).lines)
     assert [cell for line in lines for cell in line if cell and cell not in read.texts] == []
@@ -401,8 +402,8 @@ def test_names_are_no_html() -> None:
         several(replace(FAILED, why=evil)),
         Comparisons((named,), ranking, ("naive", evil)),
     ):
-        read = Reader(html(found))
-        assert read.tags <= {"div", "table", "tr", "td", "th"}
+        read = Reader(found._repr_html_())
+        assert read.tags <= {"div", "table", "tr", "td", "th", "span"}
         assert any(evil in t for t in read.texts)
 
 
@@ -433,6 +434,6 @@ NUMBERS = st.none() | st.floats(1e-12, 1e12)
 def test_what_is_missing_is_never_printed(comparisons: list[Comparison]) -> None:
     found = Comparisons(tuple(comparisons))
 
-    for shown in (text(found), html(found)):
+    for shown in (str(found), found._repr_html_()):
         assert "None" not in shown
         assert "nan" not in shown

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from html import escape
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from benchax.comparing.gate import amount
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.comparing.resolution import blind_spot
 from benchax.model import Comparison, Method, Metric, Remark
-from benchax.reporting import terminal
-from benchax.reporting.document import Style, Table, tabulate
+from benchax.reporting.document import (
+    Block,
+    Document,
+    Paragraph,
+    Style,
+    Table,
+    list_lines,
+    list_remarks,
+    tabulate,
+)
 from benchax.reporting.tables import CASE, VERDICT
 from benchax.stats.ratios import grade
 from benchax.units import number, percent
@@ -42,45 +47,15 @@ NAMES: dict[Metric, str] = {
 COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "unclear"}
 
 
-def render_comparisons(found: Comparisons) -> Group:
-    """For the terminal."""
-    parts: list[RenderableType] = [Text(heading(found), style="dim")] if heading(found) else []
-    for grid in grids(found):
-        parts += [Text(), terminal.grid(grid)]
+def document(found: Comparisons, has_asides: bool = True) -> Document:
+    """`has_asides`: also what is about no comparison, which a command line has said before."""
+    blocks: list[Block] = [Paragraph(heading(found), "faint")] if heading(found) else []
+    blocks += grids(found)
     if said := summary(found):
-        parts += [Text(), Text(said)]
-    if seen := [line for line in (sight(found), blind_spot(found)) if line]:
-        parts += [Text(), *(Text(line, style="dim") for line in seen)]
-    if other := others(found):
-        parts += [Text()] + [Text(sentence) for sentence in other]
-    if notes := remarks(found):
-        parts.append(terminal.remarks(notes))
-    return Group(*parts)
-
-
-def text(found: Comparisons) -> str:
-    return terminal.to_text(Group(*render_comparisons(found).renderables, *map(Text, found.asides)))
-
-
-def html(found: Comparisons) -> str:
-    """A fragment for notebooks; styles as those of a measurement."""
-    tables = "".join(map(_table, grids(found)))
-    said = [line for line in (summary(found), blind_spot(found)) if line]
-    last = "".join(f"<div>{escape(line)}</div>" for line in said)
-    first = f"<div style='opacity:.75'>{escape(heading(found))}</div>" if heading(found) else ""
-    messages = [*(remark.message for remark in remarks(found)), *found.asides]
-    notes = "".join(f"<div style='opacity:.75'>{escape(message)}</div>" for message in messages)
-    return f"<div class='benchax'>{first}{tables}{last}{notes}</div>"
-
-
-def _table(grid: Table) -> str:
-    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.names)
-    body = "".join(
-        "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>"
-        for line in grid.lines
-    )
-    return f"<table style='border-collapse:collapse;margin-bottom:6px'><tr>{head}</tr>{body}</table>"
+        blocks.append(Paragraph(said))
+    blocks += list_lines((line for line in (sight(found), blind_spot(found)) if line), "faint")
+    blocks += [*list_lines(others(found)), *list_remarks(remarks(found))]
+    return Document((*blocks, *list_lines(found.asides if has_asides else ())))
 
 
 def grids(found: Comparisons) -> list[Table]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DOCUMENTS: dict[str, str] = {
     "Measurement": "measurement",
+    "Comparisons": "comparisons",
     "Checklist": "checklist",
     "Audit": "audit",
     "Watch": "watch",
@@ -43,18 +44,6 @@ def _html(result: Any) -> str:
     from benchax.reporting import html
 
     return html.fragment(_document(result))
-
-
-def _comparisons(found: Comparisons) -> str:
-    from benchax.reporting import comparisons
-
-    return comparisons.text(found)
-
-
-def _comparisons_html(found: Comparisons) -> str:
-    from benchax.reporting import comparisons
-
-    return comparisons.html(found)
 
 
 def _comparisons_figure(found: Comparisons) -> Any:
@@ -86,7 +75,7 @@ for _type in _DOCUMENTS:
 RENDERERS.update(
     text=_text,
     html=_html,
-    comparisons=_comparisons,
-    comparisons_html=_comparisons_html,
+    comparisons=_text,
+    comparisons_html=_html,
     comparisons_figure=_comparisons_figure,
 )
