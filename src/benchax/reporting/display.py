@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DOCUMENTS: dict[str, str] = {
     "Measurement": "measurement",
+    "Experiment": "experiment",
     "Comparisons": "comparisons",
     "Checklist": "checklist",
     "Audit": "audit",
@@ -55,7 +56,6 @@ def _comparisons_figure(found: Comparisons) -> Any:
 _SHOWN: dict[str, str] = {
     "Inspection": "inspection",
     "Difference": "difference",
-    "Experiment": "experiment",
 }
 """Type of `benchax.results` → the module of `benchax.reporting` whose `text` and `html` draw it."""
 
