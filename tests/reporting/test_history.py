@@ -10,7 +10,8 @@ from comparisons_by_hand import BASELINE, CASE, HOST, commit_of, compared, count
 from benchax.comparing.history import History, history
 from benchax.model import Comparison, Numerics, Version
 from benchax.reporting import terminal
-from benchax.reporting.history import BARS, describe_changes, grid, overview, render_history, span, sparkline
+from benchax.reporting.bars import BARS
+from benchax.reporting.history import describe_changes, document, grid, overview, span, sparkline
 
 ELSEWHERE = replace(HOST, host="node-18")
 
@@ -20,7 +21,7 @@ def sentences(h: History) -> list[str]:
 
 
 def shown(listed: list[Comparison]) -> str:
-    return terminal.to_text(render_history(history(listed)))
+    return terminal.to_text(document(history(listed)))
 
 
 # ---- bars -------------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def test_times_are_said_to_be_no_comparison() -> None:
 def test_a_label_of_several_lines_is_one_line() -> None:
     found = history([compared(0, 1.0, case=replace(CASE, name="one\ntwo"), baseline=BASELINE)])
 
-    assert terminal.to_text(render_history(found)).splitlines()[:2] == [
+    assert terminal.to_text(document(found)).splitlines()[:2] == [
         "one two[n=256]",
         "run time against v1.2 · 1 comparison",
     ]

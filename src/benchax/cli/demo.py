@@ -90,11 +90,11 @@ def _profile(store: str | None) -> int:
 def _watch(store: str | None) -> int:
     """Shows what each loop compiles when it runs for the second time. Nothing is stored."""
     from benchax.cli.console import line, note, show
-    from benchax.reporting import terminal
+    from benchax.reporting.document import Document
 
     note(f"{ITERATIONS} iterations of one loop that calls jax.jit in each, in three ways; each for the second time.\n")
     watched = {name: _second_run(loop) for name, loop in _watched_loops().items()}
-    show(terminal.grid(_watch_table(watched)))
+    show(Document((_watch_table(watched),)))
     for name, found in watched.items():
         if found.reasons:
             line(f"\n{name}, its last compile: {found.reasons[-1]}")

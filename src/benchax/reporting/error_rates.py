@@ -6,13 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
 from benchax.model import Environment
-from benchax.reporting import terminal
-from benchax.reporting.document import Table, tabulate
+from benchax.reporting.document import Document, Table, list_lines, tabulate
 from benchax.reporting.tables import CASE
 from benchax.stats.ratios import Ratio
 from benchax.stats.verdicts import Verdict
@@ -21,19 +17,17 @@ from benchax.units import number, percent, seconds
 WORDS: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
 
 
-def render_error_rates(found: ErrorRates) -> RenderableType:
-    """For the terminal."""
-    parts: list[RenderableType] = [Text(line, style="dim") for line in about(found)]
-    parts += [Text(), terminal.grid(verdict_grid(found)), Text(), terminal.grid(effect_grid(found)), Text()]
-    return Group(*parts, *(Text(sentence) for sentence in sentences(found)))
+def document(found: ErrorRates) -> Document:
+    tables = (verdict_grid(found), effect_grid(found))
+    return Document((*list_lines(about(found), "faint"), *tables, *list_lines(sentences(found))))
 
 
-def as_document(found: ErrorRates) -> dict[str, Any]:
+def to_plain_data(found: ErrorRates) -> dict[str, Any]:
     """For JSON: counts and shares with 95 % intervals, effects as ratios, times in seconds. Not measured is None."""
     return {
-        "changes": [_tally_document(tally) for tally in found.tallies()],
+        "changes": [_tally_data(tally) for tally in found.tallies()],
         "effects": [
-            {"kernel": kernel, "planted": planted, **_effect_document(found.effect(kernel, planted))}
+            {"kernel": kernel, "planted": planted, **_effect_data(found.effect(kernel, planted))}
             for kernel in found.kernels
             for planted in found.planted
         ],
@@ -43,13 +37,13 @@ def as_document(found: ErrorRates) -> dict[str, Any]:
     }
 
 
-def _tally_document(tally: Tally) -> dict[str, Any]:
+def _tally_data(tally: Tally) -> dict[str, Any]:
     counts = {word: tally.verdicts[word] for word in WORDS}
     intervals = {word: tally.interval(word) for word in WORDS}
     return {"planted": tally.planted, "judged": tally.judged, "failed": tally.failed, **counts, "intervals": intervals}
 
 
-def _effect_document(ratio: Ratio | None) -> dict[str, float | None]:
+def _effect_data(ratio: Ratio | None) -> dict[str, float | None]:
     return {end: getattr(ratio, end, None) for end in ("ratio", "low", "high")}
 
 
