@@ -47,6 +47,8 @@ STYLES: dict[Style, str] = {
 MARKS = {"error": ("✗", STYLES["bad"]), "warning": ("!", STYLES["warning"]), "info": ("·", STYLES["faint"])}
 NARROW = 72
 """Below this width details go on lines of their own."""
+LEAST_DETAIL = 30
+"""And where no more than this is left beside long labels and values."""
 GAP = 2
 """Between the columns of a table."""
 LEAST_WIDTH = 100
@@ -63,10 +65,8 @@ def render(document: Document) -> RenderableType:
     return Group(*parts)
 
 
-def to_text(document: Document | RenderableType, width: int | None = None) -> str:
+def to_text(document: Document, width: int | None = None) -> str:
     """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
-    if not isinstance(document, Document):
-        return _to_text(document, width)
     tables = [_TableLayout(block).width for block in document.blocks if isinstance(block, Table)]
     wide = max(LEAST_WIDTH, *tables, 0) if width is None else width
     placed = _place_blocks(document.blocks)
@@ -117,8 +117,12 @@ def _render_block(block: Block, is_below: bool) -> RenderableType:
 def _render_heading(heading: Heading) -> RenderableType:
     aside = f"  {heading.aside}" if heading.aside else ""
     title = Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim"))
-    below = (Text(text, style="dim", overflow="ellipsis", no_wrap=len(text) > ENDLESS) for text in heading.below)
-    return Group(title, *below)
+    return Group(title, *map(_render_below, heading.below))
+
+
+def _render_below(text: str) -> Text:
+    is_endless = len(text) > ENDLESS
+    return Text(text, style="dim", overflow="ellipsis" if is_endless else "fold", no_wrap=is_endless)
 
 
 def _render_paragraph(paragraph: Paragraph) -> Text:
@@ -133,7 +137,7 @@ def _indent(parts: Iterable[RenderableType], is_below: bool) -> RenderableType:
 def _render_remarks(listed: Sequence[Remark]) -> RenderableType:
     table = RichTable.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
+    table.add_column(ratio=1, overflow="fold")
     for remark in listed:
         mark, style = MARKS[remark.severity]
         table.add_row(
@@ -152,11 +156,11 @@ class _FactsLayout:
         self.sections = sections
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        is_narrow = options.max_width < NARROW
         # One width for all sections, so that the columns stand under one another.
         rows = [row for section in self.sections for row in section.rows]
         label = max((len(row.label) for row in rows), default=0)
         value = max((len(row.value) for row in rows), default=0)
+        is_narrow = options.max_width < max(NARROW, label + value + LEAST_DETAIL)
         for i, section in enumerate(self.sections):
             yield from _render_title(section, is_first=i == 0)
             yield _stack_rows(section.rows) if is_narrow else _align_rows(section.rows, label, value)
@@ -173,7 +177,7 @@ def _align_rows(rows: Sequence[TextRow], label: int, value: int) -> RichTable:
     table = RichTable.grid(padding=(0, 2), pad_edge=False)
     table.add_column(min_width=label + 2, no_wrap=True)
     table.add_column(min_width=value, justify="right", no_wrap=True)
-    table.add_column(ratio=1)
+    table.add_column(ratio=1, overflow="fold")
     for row in rows:
         style = STYLES[row.style]
         table.add_row(Text("  " + row.label, style=style), Text(row.value, style=style or "cyan"), _render_detail(row))
@@ -201,7 +205,7 @@ def _render_words(sections: Sequence[Section]) -> Group:
     parts: list[RenderableType] = []
     for i, section in enumerate(sections):
         table = RichTable.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
         table.add_column(overflow="fold")
         for row in section.rows:
             detail = Text(f"  {row.detail}", style="dim") if row.detail else Text()
@@ -253,42 +257,10 @@ class _TableLayout:
         parts: list[RenderableType] = []
         for row in self.table.rows:
             drawn = RichTable.grid(padding=(0, GAP))
-            drawn.add_column(no_wrap=True, style="dim")
+            drawn.add_column(style="dim", overflow="fold")
             drawn.add_column(overflow="fold")
             for name, cell in zip(self.table.names, row, strict=True):
                 if cell.text:
                     drawn.add_row(Text(name), Text(cell.text, style=STYLES[cell.style]))
             parts += [Text(), drawn] if parts else [drawn]
         return Group(*parts)
-
-
-# ---- what is not a document yet -----------------------------------------------------------------------------------
-
-
-def grid(table: Table) -> RenderableType:
-    return _TableLayout(table)
-
-
-def render_section(part: Section) -> RenderableType:
-    return Group(Text(), _FactsLayout([part]))
-
-
-def section(part: Section) -> RenderableType:
-    return _render_words([part])
-
-
-def remarks(listed: Sequence[Remark]) -> RenderableType:
-    return Group(Text(), Text("remarks", style="bold"), _render_remarks(listed)) if listed else Text()
-
-
-def sentence(text: str) -> RenderableType:
-    return Group(Text(), Text(text))
-
-
-def _to_text(content: RenderableType, width: int | None = None) -> str:
-    parts = content.renderables if isinstance(content, Group) else [content]
-    widest = max((part.width for part in parts if isinstance(part, _TableLayout)), default=0)
-    drawn = io.StringIO()
-    console = Console(file=drawn, width=width or max(100, widest), no_color=True, force_terminal=False, highlight=False)
-    console.print(content)
-    return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines())
