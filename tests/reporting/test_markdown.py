@@ -31,7 +31,7 @@ def test_headings_sentences_and_lists() -> None:
     listed = list_lines(["one", "two"])
 
     assert text(Heading("f", 1, ("cpu", "jax 0.10.2")), Heading("why", aside="a.py:3"), Paragraph("a\nb"), *listed) == (
-        "# f\n\ncpu  \njax 0.10.2\n\n## why a.py:3\n\na  \nb\n\n- one\n- two\n"
+        "# f\n\ncpu  \njax 0.10.2\n\n## why a.py&#58;3\n\na  \nb\n\n- one\n- two\n"
     )
 
 
@@ -71,7 +71,7 @@ def test_a_chart_is_a_line_of_bars() -> None:
         ("1. a", "1&#46; a"),
         ("1.00 s", "1.00 s"),
         ("@me #1 http://x", "&#64;me &#35;1 http&#58;//x"),
-        ("a\n\tb\x00", "a b\\x00"),
+        ("a\n\tb\x00", "a b&#92;x00"),
     ],
 )
 def test_a_text_formats_nothing(written: str, expected: str) -> None:
