@@ -158,25 +158,32 @@ def _render_row(row: TextRow, kind: str) -> Markup:
 
 def _render_table(table: Table) -> Iterator[Markup]:
     """A table that is too wide is scrolled, not the page."""
-    head = [_element("tr", *map(_render_name, table.columns), style=_ROW)] if any(table.names) else []
-    rows = [_element("tr", *_render_cells(table.columns, row), style=_ROW) for row in table.rows]
+    columns = zip(table.columns, *table.lines, strict=True)
+    styles = [_CELL + _style_column(column, texts) for column, *texts in columns]
+    head = [_element("tr", *_render_names(table, styles), style=_ROW)] if any(table.names) else []
+    rows = [_element("tr", *_render_cells(row, styles), style=_ROW) for row in table.rows]
     yield _element("div", _element("table", *head, *rows, style=_TABLE), style=f"{_APART}overflow-x:auto;")
     if table.note:
         yield _element("div", table.note, style=_STYLES["faint"])
 
 
-def _render_name(column: TableColumn) -> Markup:
-    return _element("th", column.name, style=f"{_CELL}{_align(column)}font-weight:bold;", scope="col")
+def _style_column(column: TableColumn, texts: Sequence[str]) -> str:
+    """Folded as in a terminal: without a least width, a long name beside it would leave a column one letter."""
+    if column.kind == "numbers":
+        return _NUMBER
+    if column.least_width is None:
+        return "white-space:nowrap;"
+    return f"min-width:{min(column.least_width, max(map(len, texts), default=0))}ch;"
 
 
-def _render_cells(columns: Sequence[TableColumn], row: Sequence[TableCell]) -> Iterator[Markup]:
-    for column, cell in zip(columns, row, strict=True):
-        style = f"{_CELL}{_align(column)}{_STYLES[cell.style]}"
-        yield _element("td", cell.text, style=style, title=cell.hint)
+def _render_names(table: Table, styles: Sequence[str]) -> Iterator[Markup]:
+    for name, style in zip(table.names, styles, strict=True):
+        yield _element("th", name, style=f"{style}font-weight:bold;", scope="col")
 
 
-def _align(column: TableColumn) -> str:
-    return _NUMBER if column.kind == "numbers" else ""
+def _render_cells(row: Sequence[TableCell], styles: Sequence[str]) -> Iterator[Markup]:
+    for cell, style in zip(row, styles, strict=True):
+        yield _element("td", cell.text, style=style + _STYLES[cell.style], title=cell.hint)
 
 
 # ---- charts -----------------------------------------------------------------------------------------------------
