@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from benchax.model import Remark
+from benchax.model import Remark, Severity
 
 Style = Literal["", "good", "bad", "warning", "info", "faint", "title"]
+MARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
+"""Of remarks."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def tabulate(
     """
     typed = tuple(TableColumn(column) if isinstance(column, str) else column for column in columns)
     listed = [tuple(line) for line in lines]
-    by_row = styles or [""] * len(listed)
+    by_row: Sequence[Style] = [""] * len(listed) if styles is None else styles
     rows = [tuple(TableCell(text, style) for text in line) for line, style in zip(listed, by_row, strict=True)]
     return Table(typed, tuple(rows), note)
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import chain
 
-from benchax.model import Remark, Severity
+from benchax.model import Remark
 from benchax.reporting.bars import heights
 from benchax.reporting.document import (
+    MARKS,
     Block,
     Chart,
     Code,
@@ -41,7 +42,6 @@ _STYLES: dict[Style, str] = {
     "faint": "opacity:.75;",
     "title": "font-weight:bold;",
 }
-_MARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
 _APART = "margin:8px 0 0 0;"
 _LINES = "white-space:pre-line;"
 _TABLE = "border-collapse:collapse;table-layout:auto;margin:0;"
@@ -121,7 +121,7 @@ def _render_heading(heading: Heading) -> Iterator[Markup]:
 
 
 def _render_remark(remark: Remark) -> Markup:
-    mark, style = _MARKS[remark.severity]
+    mark, style = MARKS[remark.severity]
     colored = _element("span", mark, style=_STYLES[style])
     return _element("div", colored, f" {remark.message}", style="padding-left:24px;text-indent:-12px;")
 

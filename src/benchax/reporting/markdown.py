@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from benchax.model import Severity
 from benchax.reporting.bars import draw_bars
 from benchax.reporting.document import (
+    MARKS,
     Block,
     Chart,
     Code,
@@ -31,7 +31,6 @@ from benchax.reporting.document import (
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$@]|:(?=\S)|^[-+](?=[-+\s]|$))")
 _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 _FENCE = re.compile(r"`{3,}")
-_MARKS: dict[Severity, str] = {"error": "✗", "warning": "!", "info": "·"}
 
 
 def render(document: Document) -> str:
@@ -55,7 +54,7 @@ def _render_block(block: Block) -> Iterator[str]:
         case Facts():
             yield from chain.from_iterable(map(_render_section, block.sections))
         case Remarks():
-            yield "\n".join(f"- {_MARKS[remark.severity]} {escape(remark.message)}" for remark in block.remarks)
+            yield "\n".join(f"- {MARKS[remark.severity][0]} {escape(remark.message)}" for remark in block.remarks)
         case Code():
             yield _bold(block.title)
             yield _fence(block)

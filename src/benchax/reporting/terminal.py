@@ -19,6 +19,7 @@ from rich.text import Text
 from benchax.model import Remark
 from benchax.reporting.bars import draw_bars
 from benchax.reporting.document import (
+    MARKS,
     Block,
     Chart,
     Code,
@@ -44,7 +45,6 @@ STYLES: dict[Style, str] = {
     "faint": "dim",
     "title": "bold",
 }
-MARKS = {"error": ("✗", STYLES["bad"]), "warning": ("!", STYLES["warning"]), "info": ("·", STYLES["faint"])}
 NARROW = 72
 """Below this width details go on lines of their own."""
 LEAST_DETAIL = 30
@@ -140,9 +140,8 @@ def _render_remarks(listed: Sequence[Remark]) -> RenderableType:
     table.add_column(ratio=1, overflow="fold")
     for remark in listed:
         mark, style = MARKS[remark.severity]
-        table.add_row(
-            Text("  " + mark, style=style), Text(remark.message, style=style if remark.severity == "error" else "")
-        )
+        is_error = remark.severity == "error"
+        table.add_row(Text(f"  {mark}", STYLES[style]), Text(remark.message, STYLES[style] if is_error else ""))
     return table
 
 
