@@ -61,7 +61,7 @@ class TableCell:
     text: str
     style: Style = ""
     hint: str = ""
-    """More about it, for those who point at it on a page. Nothing that is not said elsewhere."""
+    """More about it, for those who point at it on a page; a terminal has no room for it."""
 
 
 @dataclass(frozen=True)
