@@ -164,9 +164,10 @@ def tabulate(
     """
     typed = tuple(TableColumn(column) if isinstance(column, str) else column for column in columns)
     listed = [tuple(line) for line in lines]
-    by_row: Sequence[Style] = [""] * len(listed) if styles is None else styles
-    rows = [tuple(TableCell(text, style) for text in line) for line, style in zip(listed, by_row, strict=True)]
-    return Table(typed, tuple(rows), note)
+    plain: list[Style] = [""] * len(listed)
+    by_row = zip(listed, styles or plain, strict=True)
+    rows = tuple(tuple(TableCell(text, style) for text in line) for line, style in by_row)
+    return Table(typed, rows, note)
 
 
 def list_lines(lines: Iterable[str], style: Style = "") -> tuple[List, ...]:
