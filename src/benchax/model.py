@@ -56,8 +56,7 @@ Method = Literal["one process", "process pairs", "counted", "same program"]
 """How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
 
 RENDERERS: dict[str, Callable[[Any], Any]] = {}
-"""Filled by `benchax.reporting.display`: how a Measurement shows itself as "text" and "html", and Comparisons as
-"comparisons", "comparisons_html" and "comparisons_figure"."""
+"""Filled by `benchax.reporting.display`: how results show themselves as "text", "html" and (comparisons) "figure"."""
 
 
 @dataclass(frozen=True)

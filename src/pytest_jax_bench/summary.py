@@ -31,6 +31,9 @@ Record = Mapping[str, Any]
 VERDICTS = ("slower", "faster", "same", "unclear")
 TITLE = "Pytest Jax Benchmark (PTJB) results"
 
+MARKUP: dict[str, dict[str, bool]] = {"": {}, "good": {"green": True}, "bad": {"red": True}, "faint": {"light": True}}
+"""The styles of the table, as pytest's writer has them."""
+
 VERSION = 1
 FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements")
 
@@ -59,14 +62,18 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
 
 
 def _table(reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
+    """By pytest's writer, which knows whether this terminal shows colours. Names of tests are long: nothing folds."""
     writer = reporter.config.get_terminal_writer()
-    columns = table.columns(records)
-    widths = {title: max(len(title), *(len(cell.text) for cell in cells)) for title, cells in columns.items()}
-    reporter.write_line("  ".join(f"{title:^{width}}" for title, width in widths.items()).rstrip())
-    for i in range(len(records)):
-        cells = [(columns[title][i], width) for title, width in widths.items()]
+    found = table.tabulate_records(records)
+    widths = [max(map(len, column)) for column in zip(found.names, *found.lines, strict=True)]
+    names = zip(found.names, widths, strict=True)
+    reporter.write_line("  ".join(f"{name:^{width}}" for name, width in names).rstrip())
+    for row in found.rows:
         # Padded outside of the colours, which have no width.
-        parts = [writer.markup(cell.text, **cell.markup) + " " * (width - len(cell.text)) for cell, width in cells]
+        parts = [
+            writer.markup(cell.text, **MARKUP[cell.style]) + " " * (width - len(cell.text))
+            for cell, width in zip(row, widths, strict=True)
+        ]
         reporter.write_line("  ".join(parts).rstrip())
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from benchax import units
 from benchax.comparing.stored import TIMES
+from benchax.reporting.document import Style, Table, TableCell, TableColumn
 from pytest_jax_bench.history import number_of
 
 Record = Mapping[str, Any]
@@ -29,33 +29,31 @@ TITLES = {
 LEAST_BYTES = {"jit_constants_bytes": 100_000}
 """Smaller constants are of no interest."""
 LONGEST = 60
-COLORS = {"faster": "green", "slower": "red", "failed": "red"}
+STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "faint", "unclear": "faint"}
+"""By verdict."""
+COLUMNS = (
+    TableColumn("Test", "names"),
+    TableColumn("C.Run", "words"),
+    TableColumn("Tag", "words"),
+    *(TableColumn(title, "words") for title in TITLES.values()),
+    TableColumn("Status", "words"),
+)
+"""None are numbers: what is compared stands beside them."""
 
 
-@dataclass(frozen=True)
-class TableCell:
-    text: str
-    kind: str = ""
-    """A verdict, or "failed"; empty for what is not judged."""
-
-    @property
-    def markup(self) -> dict[str, bool]:
-        """For pytest's TerminalWriter, which knows whether this terminal shows colours."""
-        if self.kind in COLORS:
-            return {COLORS[self.kind]: True}
-        return {"light": True} if self.kind else {}
+def tabulate_records(records: Sequence[Record]) -> Table:
+    """A row for each; columns that nobody fills are left out."""
+    return Table(COLUMNS, tuple(map(_list_cells, records))).without_empty_columns()
 
 
-def columns(records: Sequence[Record]) -> dict[str, list[TableCell]]:
-    """Title to cells, one for each record; columns that nobody fills are left out."""
-    found = {
-        "Test": [TableCell(truncate(r["nodeid"], math.inf)) for r in records],
-        "C.Run": [TableCell(_commit_run(r)) for r in records],
-        "Tag": [TableCell(truncate(r["row"]["tag"], LONGEST)) for r in records],
-        **{title: [_number(r, metric) for r in records] for metric, title in TITLES.items()},
-        "Status": [_status(r) for r in records],
-    }
-    return {title: cells for title, cells in found.items() if any(cell.text for cell in cells)}
+def _list_cells(record: Record) -> tuple[TableCell, ...]:
+    return (
+        TableCell(truncate(record["nodeid"], math.inf)),
+        TableCell(_commit_run(record)),
+        TableCell(truncate(record["row"]["tag"], LONGEST)),
+        *(_number(record, metric) for metric in TITLES),
+        _status(record),
+    )
 
 
 def truncate(text: str, longest: float) -> str:
@@ -83,7 +81,7 @@ def _number(record: Record, metric: str) -> TableCell:
         return TableCell(text)
     verdict = record["verdicts"][metric][0]
     word = "" if verdict == "same" else f" {verdict}"
-    return TableCell(text + word, verdict)
+    return TableCell(text + word, STYLES[verdict])
 
 
 def _value(row: Record | None, metric: str) -> float | None:
@@ -116,6 +114,6 @@ def _size(new: float, old: float | None) -> str:
 def _status(record: Record) -> TableCell:
     row = record["row"]
     if row["status"] == "ok":
-        return TableCell("wrong result", "failed") if row["message"] else TableCell("")
+        return TableCell("wrong result", "bad") if row["message"] else TableCell("")
     stage = row["message"].partition(":")[0]
-    return TableCell(f"{row['status']} in {stage}", "failed")
+    return TableCell(f"{row['status']} in {stage}", "bad")

@@ -12,6 +12,7 @@ from measurement_strategies import RICH, measured
 from benchax import codec
 from benchax.model import CaseId, Failure, Measurement
 from benchax.reporting import terminal
+from benchax.reporting.measurement import document
 from benchax.store.database import open_store
 
 ROWS = (
@@ -90,7 +91,7 @@ def test_one_row_is_shown_in_full(benchax: Benchax, rows: tuple[Measurement, ...
     done = benchax("show", "4")
 
     assert (done.code, done.err) == (0, "")
-    assert done.out == terminal.to_text(terminal.measurement(rows[3], is_full=True)) + "\n"
+    assert done.out == terminal.to_text(document(rows[3], is_full=True)) + "\n"
     assert "planned peak" in done.out
 
 

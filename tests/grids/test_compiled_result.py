@@ -90,6 +90,7 @@ def test_what_ended_late_says_so_and_why():
 
     assert "ended 2.00 ms after its limit, because nothing stops pure_callback" in late.table()
     assert "after its limit" not in result([500], Status.stopped, took_us=1050).table()
+    assert "nothing stops pure_callback" in (late._repr_html_() or "")
 
 
 def test_the_guarded_run_is_masked_where_there_was_none():

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from grid_fakes import HerePool, grid_here
+from rendered_documents import check_rendered
 
 from benchax.errors import UsageError
+from benchax.grids import rendering
 from benchax.grids.result import GridResult
 from benchax.model import Absent, Failure
 
@@ -227,6 +229,10 @@ def test_html_is_escaped_and_tells_each_message() -> None:
     assert "&lt;b&gt;" in html
     assert "<b>" not in html
     assert "title='wrong shape: [3] where &lt;b&gt; gave [4]'" in html
+
+
+def test_each_renderer_shows_all_of_a_grid() -> None:
+    check_rendered(rendering.document(seeds_grid(TIMEOUT)))
 
 
 def test_the_figure_has_a_square_per_cell() -> None:

@@ -15,7 +15,7 @@ from xspace_by_hand import Event, block, number, op, plane, space
 
 from benchax.artifacts.collectives import OPCODES
 from benchax.profiling.trace import profile_of
-from benchax.reporting.profile import text
+from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.results.profile import Device, Profile
 
 US = 10**6
@@ -137,7 +137,7 @@ def test_half_a_communication_counts_as_long_as_it_was_seen_and_that_is_said(nam
 
     assert told_us(p) == (8, 8)
     assert "half-communications" in codes(p)
-    assert "communication took at least what is counted here" in " ".join(text(p).split())
+    assert "communication took at least what is counted here" in " ".join(str(p).split())
 
 
 def test_on_a_gpu_the_kernel_of_the_start_on_its_own_stream_is_the_communication() -> None:
@@ -178,8 +178,8 @@ def test_what_an_operation_hid_is_not_told_where_its_end_is_told_late() -> None:
     )
 
     assert told_us(p) == (4, None)
-    assert "100 % of busy" not in text(p)
-    assert "what ran beside it is not known" in " ".join(text(p).split())
+    assert "100 % of busy" not in str(p)
+    assert "what ran beside it is not known" in " ".join(str(p).split())
     assert "exposed-unknown" in codes(p)
 
 
@@ -196,20 +196,20 @@ def test_where_the_trace_does_not_hold_the_program_it_is_not_known() -> None:
     half = cpu([op("all-reduce.2", 0, US), op("all-reduce.2", 2 * US, US, program_id=7)])
 
     assert told_us(without) == told_us(half) == (None, None)
-    assert "communication is not known on cpu:0: of 1 of 2 calls" in " ".join(text(half).split())
+    assert "communication is not known on cpu:0: of 1 of 2 calls" in " ".join(str(half).split())
 
 
 def test_without_collectives_it_is_measured_to_be_none_and_not_shown() -> None:
     p = cpu([op("dot.1", 0, US)])
 
     assert told_us(p) == (0, 0)
-    assert "communication" not in text(p)
+    assert "communication" not in str(p)
 
 
 def test_it_is_shown_under_its_device() -> None:
     p = Profile("f", "cpu", (), (Device("cpu:0", 0.040, 0.01, (), 0.0123, 0.0081),))
 
-    (line,) = [line for line in text(p).splitlines() if "communication" in line]
+    (line,) = [line for line in str(p).splitlines() if "communication" in line]
     assert " ".join(line.split()) == ("communication 12.3 ms, 31 % of busy 8.10 ms of it with nothing else under way")
 
 

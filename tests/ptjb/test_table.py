@@ -7,20 +7,23 @@ import math
 import pytest
 from csv_rows_by_hand import a_record, a_row
 
+from benchax.reporting.document import TableCell
 from pytest_jax_bench import summary, table
 from pytest_jax_bench.settings import Pin, PluginSettings
 
 
-def cell(title: str, record: dict) -> table.TableCell:
-    return table.columns([record])[title][0]
+def cell(title: str, record: dict) -> TableCell:
+    found = table.tabulate_records([record])
+    return dict(zip(found.names, found.rows[0], strict=True))[title]
 
 
 def test_columns_that_nobody_fills_are_left_out() -> None:
-    assert list(table.columns([a_record(a_row())])) == ["Test", "C.Run", "Tag", "Compile", "Jit-Run", "Jit-Peak"]
     full = a_row(eager_median_ms=1.0, eager_peak_bytes=5, jit_constants_bytes=200_000)
-    assert list(table.columns([a_record(full)]))[3:] == [
-        "Compile", "Jit-Run", "Eager-Run", "Jit-Peak", "Jit-Const", "Eager-Peak",
-    ]  # fmt: skip
+
+    few, many = (table.tabulate_records([a_record(row)]).names for row in (a_row(), full))
+
+    assert few == ("Test", "C.Run", "Tag", "Compile", "Jit-Run", "Jit-Peak")
+    assert many[3:] == ("Compile", "Jit-Run", "Eager-Run", "Jit-Peak", "Jit-Const", "Eager-Peak")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ def test_a_time_is_shown_with_half_of_its_interval_and_what_it_is_compared_with(
 def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
     old = a_row()
 
-    assert cell("Jit-Peak", a_record(a_row(), old)) == table.TableCell("1.00 MiB", "same")
+    assert cell("Jit-Peak", a_record(a_row(), old)) == TableCell("1.00 MiB", "faint")
     assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB->2.00 MiB slower"
 
 
@@ -60,11 +63,11 @@ def test_only_what_the_comparison_supports_is_coloured(jit: float, verdict: str,
     found = cell("Jit-Run", a_record(a_row(jit=jit), a_row()))
 
     assert found.text.endswith(f" {verdict}")
-    assert found.markup == markup
+    assert summary.MARKUP[found.style] == markup
 
 
 def test_a_first_run_has_no_colour() -> None:
-    assert cell("Jit-Run", a_record(a_row())).markup == {}
+    assert cell("Jit-Run", a_record(a_row())).style == ""
 
 
 def test_the_commit_is_named_where_it_is_another_one() -> None:
@@ -78,7 +81,7 @@ def test_the_commit_is_named_where_it_is_another_one() -> None:
 def test_a_failure_says_what_happened_where() -> None:
     row = a_row(jit=math.nan, status="timeout", message="compile: it took longer than 2 s", compile_ms=math.nan)
 
-    assert cell("Status", a_record(row)) == table.TableCell("timeout in compile", "failed")
+    assert cell("Status", a_record(row)) == TableCell("timeout in compile", "bad")
     assert cell("Status", a_record(a_row(message="differs"))).text == "wrong result"
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import audits_by_hand as made
 
 from benchax.model import Remark
-from benchax.reporting.audit import document, html, text, verdict
+from benchax.reporting import display  # noqa: F401  # what print needs
+from benchax.reporting.audit import render_page, verdict
 from benchax.results.audit import Audit, Checked
 
 
 def test_a_finding_shows_its_place_evidence_gain_and_advice(project: Path) -> None:
-    shown = text(made.audit(project)).splitlines()
+    shown = str(made.audit(project)).splitlines()
 
     at = next(i for i, line in enumerate(shown) if line.startswith("warning"))
     assert [line.split(maxsplit=1) for line in shown[at : at + 6]] == [
@@ -25,7 +26,7 @@ def test_a_finding_shows_its_place_evidence_gain_and_advice(project: Path) -> No
 
 
 def test_what_did_not_look_says_why_and_equal_reasons_stand_together(project: Path) -> None:
-    shown = text(made.audit(project))
+    shown = str(made.audit(project))
 
     assert "fine            donation-unused\n" in shown
     assert "not applicable  small-batch, mesh-mismatch: it has no batch\n" in shown
@@ -36,7 +37,7 @@ def test_what_did_not_look_says_why_and_equal_reasons_stand_together(project: Pa
 def test_what_is_suppressed_is_listed_with_its_reason(project: Path) -> None:
     expected = "cache-off    the title of cache-off: new machines ([tool.benchax.audit] of pyproject.toml)"
 
-    assert expected in text(made.audit(project))
+    assert expected in str(made.audit(project))
 
 
 def test_where_nothing_is_found_it_says_what_was_looked_for(project: Path) -> None:
@@ -61,13 +62,14 @@ def test_where_it_could_not_be_called_it_is_not_called_clean() -> None:
 def test_any_text_of_the_user_survives_and_none_is_markup() -> None:
     audit = made.hostile()
 
-    assert "a[red]b" in text(audit)
-    assert "<script>" not in html(audit)
-    assert "&lt;script&gt;" in html(audit)
+    page = audit._repr_html_() or ""
+    assert "a[red]b" in str(audit)
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
 
 
 def test_the_page_needs_nothing_but_itself(project: Path) -> None:
-    page = document([made.audit(project), made.clean()])
+    page = render_page([made.audit(project), made.clean()])
 
     assert page.startswith("<!doctype html>")
     assert "the title of branch-on-value" in page
@@ -79,4 +81,5 @@ def test_an_audit_shows_itself(project: Path) -> None:
     import benchax
 
     assert benchax.Audit is type(made.clean())
-    assert str(made.clean()) == text(made.clean())
+    assert str(made.clean()).splitlines()[0] == "clean"
+    assert "nothing found" in (made.clean()._repr_html_() or "")

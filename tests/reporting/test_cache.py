@@ -6,7 +6,10 @@ import json
 
 import pytest
 
-from benchax.reporting import cache
+from benchax.reporting import (
+    cache,
+    display,  # noqa: F401  # what print needs
+)
 from benchax.results.cache import CachedProgram, CacheUse, Folder
 
 HIT = CachedProgram("jit(f)", "hit", 0.01)
@@ -26,7 +29,7 @@ def on(*programs: CachedProgram, **changed: object) -> CacheUse:
 
 
 def test_what_was_read_and_what_was_too_quick_is_counted_with_its_seconds() -> None:
-    shown = cache.text(on(HIT, QUICK, QUICK))
+    shown = str(on(HIT, QUICK, QUICK))
 
     assert "state          on  /cache\n" in shown
     assert "in the folder   3  2.00 KiB; 1 when it began" in shown
@@ -47,7 +50,7 @@ def test_the_setting_that_keeps_more_is_told_exactly() -> None:
 def test_a_cache_that_is_off_says_why_and_what_that_cost() -> None:
     found = CacheUse([CachedProgram(None, "not kept", 2.0)], is_enabled=False, why_off="no folder is set")
 
-    assert "off  no folder is set" in cache.text(found)
+    assert "off  no folder is set" in str(found)
     assert "1 program took 2.00 s to compile" in cache.remarks(found)[0].message
 
 
@@ -66,19 +69,17 @@ def test_what_spoils_the_cache_or_the_report_is_a_warning(changed: dict, said: s
 
 
 def test_a_cache_on_another_machine_is_not_judged() -> None:
-    shown = cache.text(on(HIT, directory="gs://bucket", is_writable=None, before=None, after=None))
+    shown = str(on(HIT, directory="gs://bucket", is_writable=None, before=None, after=None))
 
     assert "not known whether it can be written" in shown
     assert "in the folder" not in shown
 
 
 def test_a_block_that_has_not_ended_says_so() -> None:
-    assert "the block has not ended" in cache.text(CacheUse())
+    assert "the block has not ended" in str(CacheUse())
 
 
 def test_results_show_themselves_in_text_and_in_notebooks() -> None:
-    import benchax.reporting.display  # noqa: F401
-
     found = on(directory="/<b>[red]café")
 
     assert "/<b>[red]café" in str(found)

@@ -10,7 +10,7 @@ from comparisons_by_hand import compared
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.model import Failure, Noise
 from benchax.reporting import terminal
-from benchax.reporting.error_rates import as_document, render_error_rates, sentences, verdict_grid
+from benchax.reporting.error_rates import document, sentences, to_plain_data, verdict_grid
 
 
 def rates(*ratios: float, planted: float = 0.0) -> ErrorRates:
@@ -56,16 +56,16 @@ def test_what_could_not_be_run_is_told_and_not_judged() -> None:
 
 
 def test_what_the_machine_does_not_tell_is_not_zero() -> None:
-    text = terminal.to_text(render_error_rates(replace(rates(1.0), noise=Noise())))
+    text = terminal.to_text(document(replace(rates(1.0), noise=Noise())))
 
     assert "load not measured, benchax included · CPU time of others not measured" in text
 
 
-def test_the_document_is_json_with_none_for_what_is_unknown() -> None:
-    document = json.loads(json.dumps(as_document(rates(1.0, 1.1)), allow_nan=False))
+def test_plain_data_is_json_with_none_for_what_is_unknown() -> None:
+    data = json.loads(json.dumps(to_plain_data(rates(1.0, 1.1)), allow_nan=False))
 
-    (change,) = document["changes"]
+    (change,) = data["changes"]
     assert (change["judged"], change["slower"], change["same"]) == (2, 1, 1)
     assert change["intervals"]["faster"][0] == 0.0
-    assert document["noise"]["load_1m"] is None
-    assert document["effects"][0]["planted"] == 0.0
+    assert data["noise"]["load_1m"] is None
+    assert data["effects"][0]["planted"] == 0.0

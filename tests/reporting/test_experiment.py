@@ -8,7 +8,10 @@ import pytest
 from comparisons_by_hand import HOST, compared
 
 from benchax.model import Remark, Version
-from benchax.reporting import experiment
+from benchax.reporting import (
+    display,  # noqa: F401  # what print needs
+    experiment,
+)
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 
 NASTY = "[bold]µ\n<script>alert(1)</script>[/nope]"
@@ -26,7 +29,7 @@ FOUND = Experiment("mm", "f32[8]", BASELINE, (BF16, FAILED, SAME, REFUSED), envi
 
 def cells(row: int) -> dict[str, str]:
     table = experiment.table(FOUND)
-    return dict(zip(table.columns, table.lines[row], strict=True))
+    return dict(zip(table.names, table.lines[row], strict=True))
 
 
 def test_a_row_shows_both_times_the_ratio_with_its_interval_and_the_error() -> None:
@@ -57,7 +60,7 @@ def test_a_number_that_was_not_measured_is_no_zero() -> None:
 
 
 def test_every_variant_has_its_sentence_and_its_facts() -> None:
-    text = experiment.text(FOUND)
+    text = str(FOUND)
 
     for words in ("saves 5 µs", "inputs: bf16[8]", "does nothing here", "nothing fits", "[bold]µ", "[/nope]"):
         assert words in text
@@ -68,7 +71,7 @@ def test_curves_contributions_and_remarks_are_shown() -> None:
     ablation = (Contribution("bf16", None, None, sentence="saves 3 ms"),)
     found = replace(FOUND, curves=(curve,), ablation=ablation, remarks=(Remark("x", "warning", "a remark"),))
 
-    text, html = experiment.text(found), experiment.html(found)
+    text, html = str(found), found._repr_html_() or ""
 
     for words in ("time by batch", "0.900 – 1.10 ms", "knee at 8", "saves 3 ms", "a remark"):
         assert words in text
@@ -76,7 +79,7 @@ def test_curves_contributions_and_remarks_are_shown() -> None:
 
 
 def test_html_escapes_every_text() -> None:
-    html = experiment.html(replace(FOUND, name=NASTY, signature=NASTY, remarks=(Remark("x", "info", NASTY),)))
+    html = replace(FOUND, name=NASTY, signature=NASTY, remarks=(Remark("x", "info", NASTY),))._repr_html_() or ""
 
     assert "<script>" not in html
     assert html.count("&lt;script&gt;") == 4
@@ -85,4 +88,4 @@ def test_html_escapes_every_text() -> None:
 def test_an_experiment_without_a_baseline_is_drawn() -> None:
     failed = VariantRow("baseline", "as it is", "failed", "error in look: oh", sentence="error in look: oh")
 
-    assert "error in look: oh" in experiment.text(Experiment("f", "", failed))
+    assert "error in look: oh" in str(Experiment("f", "", failed))

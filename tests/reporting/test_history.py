@@ -10,7 +10,8 @@ from comparisons_by_hand import BASELINE, CASE, HOST, commit_of, compared, count
 from benchax.comparing.history import History, history
 from benchax.model import Comparison, Numerics, Version
 from benchax.reporting import terminal
-from benchax.reporting.history import BARS, describe_changes, grid, overview, render_history, span, sparkline
+from benchax.reporting.bars import BARS
+from benchax.reporting.history import describe_changes, document, grid, overview, span, sparkline
 
 ELSEWHERE = replace(HOST, host="node-18")
 
@@ -20,7 +21,7 @@ def sentences(h: History) -> list[str]:
 
 
 def shown(listed: list[Comparison]) -> str:
-    return terminal.to_text(render_history(history(listed)))
+    return terminal.to_text(document(history(listed)))
 
 
 # ---- bars -------------------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ def test_what_the_bars_span_is_said(listed: list[Comparison], expected: str) -> 
 def test_a_line_holds_what_a_comparison_says_the_newest_last() -> None:
     table = grid(history(series([1.0, 1.05])))
 
-    assert table.columns == ("when (UTC)", "commit", "change", "verdict", "time then", "remarks")
+    assert table.names == ("when (UTC)", "commit", "change", "verdict", "time then", "remarks")
     assert table.lines[1] == (
         "2026-01-02 03:15", commit_of(1)[:8], "+5.0 % (+4.0 to +6.0 %)", "slower", "10.5 µs", "",
     )  # fmt: skip
@@ -93,7 +94,7 @@ def test_what_happened_stands_beside_the_comparison_where_it_did() -> None:
         (17, "timeout in compile"),
         (18, "outputs differ"),
     ]
-    assert [table.styles[i] for i in (9, 10, 17)] == ["", "bad", "faint"]
+    assert [table.rows[i][0].style for i in (9, 10, 17)] == ["", "bad", "faint"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_the_overview_has_a_line_for_each_case() -> None:
     assert table.lines[0][:2] == ("matmul[n=256]", "v1.2")
     assert table.lines[0][-1] == f"12 % slower from {commit_of(10)[:8]} on"
     assert table.lines[1][2:] == ("▅", "1.00 MiB", "same", commit_of(0)[:8], "")
-    assert table.styles == ("bad", "")
+    assert [row[0].style for row in table.rows] == ["bad", ""]
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def test_times_are_said_to_be_no_comparison() -> None:
 def test_a_label_of_several_lines_is_one_line() -> None:
     found = history([compared(0, 1.0, case=replace(CASE, name="one\ntwo"), baseline=BASELINE)])
 
-    assert terminal.to_text(render_history(found)).splitlines()[:2] == [
+    assert terminal.to_text(document(found)).splitlines()[:2] == [
         "one two[n=256]",
         "run time against v1.2 · 1 comparison",
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import html.parser
 import os
 import re
 import shutil
@@ -12,11 +11,30 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from html_reader import Reader
 from measurement_strategies import RICH, measured
 
-from benchax.model import Absent, CaseId, Failure, Remark, Samples
+from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Samples
 from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
-from benchax.reporting import html as page
+from benchax.reporting.document import (
+    Block,
+    Chart,
+    Code,
+    Document,
+    Facts,
+    Heading,
+    List,
+    Paragraph,
+    Remarks,
+    Section,
+    Style,
+    Table,
+    TableCell,
+    TableColumn,
+    TextRow,
+)
+from benchax.reporting.html import fragment, page
+from benchax.reporting.measurement import document
 from benchax.reporting.tables import sections
 
 ATTACK = '<script>alert(1)</script>\' onmouseover="x" &amp;'
@@ -32,44 +50,23 @@ FLAGS = [
 ]
 
 
-class Document(html.parser.HTMLParser):
-    """What a browser makes of a fragment: its texts, and the names of its tags and attributes."""
-
-    def __init__(self, fragment: str) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.open: list[str] = []
-        self.feed(fragment)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        if tag != "br":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+def shown(m: Measurement) -> str:
+    return fragment(document(m))
 
 
 def test_every_row_and_remark_is_there() -> None:
-    document = Document(page.measurement(RICH))
+    read = Reader(shown(RICH))
 
-    texts = "\n".join(document.texts)
+    texts = "\n".join(read.texts)
     rows = [row for section in sections(RICH) for row in section.rows]
     short = [text for row in rows for text in (row.label, row.value) if text]
-    assert [text for text in short if text not in document.texts] == []
+    assert [text for text in short if text not in read.texts] == []
     assert [part for row in rows for part in row.detail.split("\n") if part not in texts] == []
     assert RICH.remarks[0].message in texts
-    assert document.open == []
 
 
 def test_it_is_what_a_notebook_asks_for() -> None:
-    assert RICH._repr_html_() == page.measurement(RICH)
+    assert RICH._repr_html_() == shown(RICH)
 
 
 def test_nothing_of_the_user_is_taken_for_html() -> None:
@@ -83,33 +80,73 @@ def test_nothing_of_the_user_is_taken_for_html() -> None:
         not_measured=(Absent("cost", ATTACK),),
     )
 
-    document = Document(page.measurement(m))
+    read = Reader(shown(m))
 
-    assert document.tags == {"div", "b", "br", "table", "tr", "td", "span"}
-    assert document.attributes == {"class", "style", "colspan"}
-    assert "".join(document.texts).count(ATTACK) == 13
+    assert read.tags == {"div", "b", "table", "tr", "td", "span"}
+    assert read.attributes == {"class", "style", "colspan", "role", "aria-level"}
+    assert "".join(read.texts).count(ATTACK) == 13
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "naïve 🦊 数学", "f" * 3000, ""])
 def test_any_name_is_shown(name: str) -> None:
-    document = Document(page.measurement(measured(name, text="a\nb")))
+    read = Reader(shown(measured(name, text="a\nb")))
 
-    assert document.texts[0] == f"{name}[text=a\nb]"
+    assert read.texts[0] == f"{name}[text=a\nb]"
 
 
 def test_a_failure_is_coloured_and_so_is_its_message() -> None:
     m = replace(measured(), failure=Failure("error", "trace", "it broke", "mend it"))
 
-    fragment = page.measurement(m)
+    rows = re.findall("<tr.*?</tr>", shown(m))
 
-    (failed,) = [row for row in re.findall("<tr.*?</tr>", fragment) if "it broke" in row]
+    (failed,) = [row for row in rows if "it broke" in row]
     assert failed.count("color:#e03e3e") == 3
-    (advice,) = [row for row in re.findall("<tr.*?</tr>", fragment) if "mend it" in row]
+    (advice,) = [row for row in rows if "mend it" in row]
     assert "color:" not in advice
 
 
 def test_without_remarks_there_is_no_heading_for_them() -> None:
-    assert "remarks" not in page.measurement(measured())
+    assert "remarks" not in shown(measured())
+
+
+EVERY: tuple[Block, ...] = (
+    Heading(ATTACK, 1, (ATTACK,), ATTACK, "info"),
+    Paragraph(ATTACK, "good"),
+    List((Paragraph(ATTACK, "bad"),)),
+    Table((TableColumn(ATTACK),), ((TableCell(ATTACK, "warning", ATTACK),),), ATTACK),
+    Facts((Section(ATTACK, (TextRow(ATTACK, ATTACK, ATTACK),)),), "words"),
+    Remarks((Remark("x", "info", ATTACK),)),
+    Code("hlo", ATTACK, ATTACK),
+    Chart((1.0, None, 2.0), ATTACK, breaks=(2,)),
+)
+
+
+def test_no_block_takes_a_text_for_html() -> None:
+    """Attributes included: what leaves one is an element or an attribute of its own."""
+    read = Reader(fragment(Document(EVERY)))
+
+    assert "".join(read.texts).count(ATTACK) == 16
+    assert not {"script", "onmouseover", "onload"} & (read.tags | read.attributes)
+
+
+def test_a_page_is_whole_and_takes_no_text_for_html() -> None:
+    whole = page(ATTACK, [Document(EVERY), document(RICH)])
+
+    read = Reader(whole.removeprefix("<!doctype html>"))
+    assert whole.startswith("<!doctype html>\n<html lang='en'>")
+    assert {"html", "head", "title", "body", "hr"} <= read.tags
+    assert "script" not in read.tags
+
+
+def test_a_program_is_unfolded_under_its_title() -> None:
+    drawn = fragment(Document((Code("hlo", "a\n  b", "HLO"), Code("hlo", "c"))))
+
+    assert "<details><summary>HLO</summary><pre style='overflow-x:auto;margin:0;'>a\n  b</pre></details>" in drawn
+    assert drawn.count("<details>") == 1
+
+
+def test_a_table_without_names_has_no_head() -> None:
+    assert "<th" not in fragment(Document((Table((TableColumn(""),), ((TableCell("x"),),)),)))
 
 
 def luminance(color: str) -> float:
@@ -121,13 +158,15 @@ def luminance(color: str) -> float:
 
 @pytest.mark.parametrize("background", ["#ffffff", "#1e1e1e"])
 def test_colours_are_legible_on_light_and_dark_backgrounds(background: str) -> None:
-    colors = set(re.findall("color:(#[0-9a-f]{6})", page.measurement(RICH)))
+    styles: tuple[Style, ...] = ("good", "bad", "warning", "info", "faint", "title")
+    drawn = fragment(Document(tuple(Paragraph("text", style) for style in styles)))
+    colors = set(re.findall("color:(#[0-9a-f]{6})", drawn))
 
     contrasts = []
     for color in colors:
         low, high = sorted((luminance(color), luminance(background)))
         contrasts.append((high + 0.05) / (low + 0.05))
-    assert colors
+    assert len(colors) == 4
     assert min(contrasts) > 3.5
 
 

@@ -9,11 +9,16 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console, Group
+from rich.console import Console
 
 from benchax.model import Absent, Cost, Memory, Remark
-from benchax.reporting import inspection
-from benchax.reporting.program_text import HEAD_LINES, NESTED_LINES, TAIL_LINES, ProgramText, diff_text, program_text
+from benchax.reporting import (
+    display,  # noqa: F401  # what print needs
+    inspection,
+    terminal,
+)
+from benchax.reporting.document import Code, Document
+from benchax.reporting.program_text import HEAD_LINES, NESTED_LINES, TAIL_LINES, diff_text, program_text
 from benchax.reporting.terminal import to_text
 from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.inspection import (
@@ -57,7 +62,7 @@ ROOF = Roofline(2e-3, 1e-3, 1e10, 2**20, 2e9, "f32", False, Timing("wall", 4e-3,
 
 
 def said(found: Inspection = FOUND, *show: str, roof: Roofline | None = None, full: bool = False) -> str:
-    return plain(to_text(Group(*inspection.parts(found, show or ("overview",), full=full, roof=roof))))
+    return plain(to_text(inspection.document(found, show or ("overview",), full=full, roof=roof)))
 
 
 def plain(text: str) -> str:
@@ -142,23 +147,23 @@ def test_each_part_can_be_shown_alone() -> None:
 
 
 def test_it_is_shown_by_print_and_so_is_a_difference() -> None:
-    assert str(FOUND) == inspection.text(FOUND)
+    assert str(FOUND) == to_text(inspection.document(FOUND))
     assert str(Difference("a", "b")).startswith("before  a\nafter   b\n")
     assert "<details>" in (FOUND._repr_html_() or "")
 
 
 def test_one_text_alone_comes_without_a_heading() -> None:
-    (alone,) = inspection.parts(FOUND, ("stablehlo",))
+    (alone,) = inspection.document(FOUND, ("stablehlo",)).blocks
 
-    assert alone == ProgramText("stablehlo", "module @jit_f {\n}")
-    assert len(inspection.parts(FOUND, ("stablehlo", "hlo"))) > 2
+    assert alone == Code("stablehlo", "module @jit_f {\n}")
+    assert len(inspection.document(FOUND, ("stablehlo", "hlo")).blocks) == 3
 
 
 def test_a_notebook_gets_the_overview_and_the_texts_escaped() -> None:
-    html = inspection.html(dataclasses.replace(FOUND, name="<b>"))
+    html = dataclasses.replace(FOUND, name="<b>")._repr_html_() or ""
 
     assert "&lt;b&gt;(f32[8])" in html
-    assert "<b>" not in html
+    assert "<b>(" not in html
     assert html.count("<details>") == 3
 
 
@@ -229,13 +234,12 @@ def test_colours_change_no_character_and_lines_are_not_broken() -> None:
     text = "[bold]a:f32[8] = sin[x=1] b[/bold] " + "é" * 300
     drawn = io.StringIO()
 
-    Console(file=drawn, width=40, force_terminal=True, color_system="truecolor").print(
-        ProgramText("jaxpr", text), soft_wrap=True
-    )
+    content = terminal.render(Document((Code("jaxpr", text),)))
+    Console(file=drawn, width=40, force_terminal=True, color_system="truecolor").print(content, crop=False)
 
     assert "\x1b[36mf32[8]" in drawn.getvalue()
     plain = io.StringIO()
-    Console(file=plain, width=40, color_system=None).print(ProgramText("jaxpr", text), soft_wrap=True)
+    Console(file=plain, width=40, color_system=None).print(content, crop=False)
     assert plain.getvalue() == text + "\n"
 
 
@@ -243,10 +247,8 @@ def test_colours_change_no_character_and_lines_are_not_broken() -> None:
 
 
 def test_a_difference_shows_tables_and_the_first_text_that_differs() -> None:
-    from benchax.reporting import difference
-
     text = plain(
-        difference.text(
+        str(
             Difference(
                 "f(f32[8])",
                 "f(f32[9])",
@@ -276,6 +278,4 @@ def test_a_difference_shows_tables_and_the_first_text_that_differs() -> None:
 
 
 def test_no_difference_is_said() -> None:
-    from benchax.reporting import difference
-
-    assert "no difference in what both know" in difference.text(Difference("a", "b"))
+    assert "no difference in what both know" in str(Difference("a", "b"))

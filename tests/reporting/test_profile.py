@@ -7,8 +7,11 @@ import pytest
 
 import benchax
 from benchax.model import Remark
+from benchax.reporting import (
+    display,  # noqa: F401  # what print needs
+    terminal,
+)
 from benchax.reporting import profile as reporting
-from benchax.reporting import terminal
 from benchax.results.profile import CompilePass, Device, Gap, LiveBuffers, Op, Profile, Run
 
 OP = Op(
@@ -78,7 +81,7 @@ def test_what_is_not_shown_is_counted() -> None:
 
     assert "and 25 more operations: 75.0 ms" in str(many)
     assert str(many).count("fusion.3 ") < 25
-    assert terminal.to_text(reporting.render_profile(many, details=True)).count("\nfusion.3 ") == 40
+    assert terminal.to_text(reporting.document(many, details=True)).count("\nfusion.3 ") == 40
 
 
 @pytest.mark.parametrize("name", ["ядро ядро", "日本" * 30, "a\nb\tc", "[bold]x[/bold]", "x" * 10_000, "</td><script>"])
@@ -93,7 +96,7 @@ def test_any_name_survives(name: str) -> None:
 def test_details_cut_nothing() -> None:
     long = replace(OP, hlo="%fusion.3 = " + "x" * 300)
 
-    shown = terminal.to_text(reporting.render_profile(replace(FULL, ops=(long,)), details=True), width=1000)
+    shown = terminal.to_text(reporting.document(replace(FULL, ops=(long,)), details=True), width=1000)
 
     assert str(long.hlo) in shown
     assert "/home/me/model.py:12 jit(f)/layer0/dot" in shown

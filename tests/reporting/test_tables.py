@@ -25,7 +25,8 @@ from benchax.model import (
     Stages,
     Transfer,
 )
-from benchax.reporting.tables import TextRow, environment, heading, overview, sections, stored_grid
+from benchax.reporting.document import TextRow
+from benchax.reporting.tables import environment, heading, overview, sections, stored_grid
 from benchax.store.base import row_of
 
 MIB = 2**20
@@ -312,7 +313,7 @@ def test_the_heading_says_what_it_ran_on(facts: dict[str, Any], where: str) -> N
 def test_the_overview_leaves_out_columns_that_nobody_fills() -> None:
     grid = overview([measured("f"), measured("g")])
 
-    assert grid.columns == ("case", "wall")
+    assert grid.names == ("case", "wall")
     assert grid.lines == (("f", "2.00 s"), ("g", "2.00 s"))
 
 
@@ -326,7 +327,7 @@ def test_the_overview_has_a_column_that_one_row_fills() -> None:
 
     grid = overview([measured("f"), full])
 
-    assert grid.columns == ("case", "loop", "wall", "compile", "memory", "remarks")
+    assert grid.names == ("case", "loop", "wall", "compile", "memory", "remarks")
     assert grid.lines[0] == ("f", "", "2.00 s", "", "", "")
     assert grid.lines[1] == ("g", "500 ms", "1.00 s ± 10 %", "250 ms", "+1.00 MiB", "busy")
 
@@ -337,7 +338,7 @@ def test_failures_and_wrong_results_stand_out_in_the_overview() -> None:
 
     grid = overview([measured("f"), wrong, failed])
 
-    assert grid.styles == ("", "bad", "bad")
+    assert [row[0].style for row in grid.rows] == ["", "bad", "bad"]
     assert grid.lines[2] == ("h", "wrong output", "in trace")
 
 
@@ -351,7 +352,7 @@ def test_stored_rows_show_what_was_measured_where() -> None:
 
     grid = stored_grid([row_of(m, 7)])
 
-    assert dict(zip(grid.columns, grid.lines[0], strict=True)) == {
+    assert dict(zip(grid.names, grid.lines[0], strict=True)) == {
         "id": "7",
         "when (UTC)": "2025-11-21 01:35",
         "case": "f[n=8]",
@@ -370,7 +371,7 @@ def test_a_stored_failure_shows_its_kind_in_place_of_numbers() -> None:
     grid = stored_grid([row_of(m, 7)])
 
     assert grid.lines[0][2:] == ("f", "out of memory", "", "", "", "")
-    assert grid.styles == ("bad",)
+    assert [row[0].style for row in grid.rows] == ["bad"]
 
 
 def test_a_row_of_a_table_is_one_line_whatever_the_name() -> None:

@@ -9,14 +9,30 @@ from dataclasses import replace
 import pytest
 from measurement_strategies import RICH, measured
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from benchax.model import Absent, CaseId, Failure, Measurement, Remark
 from benchax.reporting import (
     display,  # noqa: F401  # what print(m) needs
     terminal,
 )
-from benchax.reporting.tables import Section, TextGrid, TextRow, heading, overview, sections
+from benchax.reporting.document import (
+    Block,
+    Chart,
+    Code,
+    Document,
+    Facts,
+    Heading,
+    List,
+    Paragraph,
+    Section,
+    Style,
+    TableColumn,
+    TextRow,
+    tabulate,
+)
+from benchax.reporting.measurement import document, list_measurements
+from benchax.reporting.tables import CASE, REMARKS, heading, overview, sections
 
 ESCAPE = "\x1b["
 RED = "\x1b[1;31m"
@@ -28,10 +44,10 @@ FAILED = replace(
 )
 
 
-def on_terminal(content: RenderableType, width: int = 100) -> str:
+def on_terminal(content: Document, width: int = 100) -> str:
     """What a terminal that knows colours is sent."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard", highlight=False)
-    console.print(content)
+    console.print(terminal.render(content), crop=False)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -50,7 +66,7 @@ def line_with(word: str, text: str) -> str:
 
 @pytest.mark.parametrize("width", [20, 40, 71, 72, 100, 1000])
 def test_no_window_is_too_narrow_for_the_text(width: int) -> None:
-    text = terminal.to_text(terminal.measurement(PLAIN), width)
+    text = terminal.to_text(document(PLAIN), width)
 
     said = [*heading(PLAIN), PLAIN.signature, *(r.message for r in PLAIN.remarks)]
     said += [part for s in sections(PLAIN) for row in s.rows for part in (s.title, row.label, row.value, row.detail)]
@@ -59,7 +75,7 @@ def test_no_window_is_too_narrow_for_the_text(width: int) -> None:
 
 
 def test_numbers_stand_under_one_another() -> None:
-    text = terminal.to_text(terminal.measurement(PLAIN), 100)
+    text = terminal.to_text(document(PLAIN), 100)
 
     rows = [row for s in sections(PLAIN)[1:] for row in s.rows if row.value]
     ends = {line_with(f"  {row.label} ", text).index(row.value) + len(row.value) for row in rows}
@@ -77,7 +93,7 @@ def test_what_is_printed_is_plain_text_also_where_colours_are_forced(monkeypatch
 
 
 def test_a_failure_is_red() -> None:
-    shown = on_terminal(terminal.measurement(FAILED))
+    shown = on_terminal(document(FAILED))
 
     assert f"{RED}  out of memory" in shown
     assert f"{RED}no 3 TiB here" in shown
@@ -87,7 +103,7 @@ def test_a_failure_is_red() -> None:
 def test_what_is_absent_is_faint() -> None:
     m = replace(measured(), not_measured=(Absent("cost", "it was raining"),))
 
-    shown = on_terminal(terminal.measurement(m))
+    shown = on_terminal(document(m))
 
     assert "\x1b[2mnot measured" in shown
 
@@ -95,7 +111,7 @@ def test_what_is_absent_is_faint() -> None:
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
-    shown = on_terminal(terminal.measurement(FAILED))
+    shown = on_terminal(document(FAILED))
 
     assert "out of memory" in shown
     assert re.findall(r"\x1b\[[\d;]*3\dm", shown) == []
@@ -105,27 +121,27 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_remark_has_the_mark_of_its_severity(severity: str, mark: str) -> None:
     m = replace(measured(), remarks=(Remark("code", severity, "the moon was full"),))  # type: ignore[arg-type]
 
-    text = terminal.to_text(terminal.measurement(m))
+    text = terminal.to_text(document(m))
 
     assert f"  {mark} the moon was full" in text.splitlines()
 
 
 def test_remarks_are_not_announced_where_there_are_none() -> None:
-    assert "remarks" not in terminal.to_text(terminal.measurement(measured()))
+    assert "remarks" not in terminal.to_text(document(measured()))
 
 
 @pytest.mark.parametrize("name", ["f[bold]", "[/red]", "[n=8]", "[link=x]y", ":warning:"])
 def test_names_are_no_markup(name: str) -> None:
     m = replace(measured(name), signature=name, remarks=(Remark("code", "warning", name),))
 
-    text = terminal.to_text(terminal.measurement(m))
+    text = terminal.to_text(document(m))
 
     assert text.count(name) == 3
 
 
 @pytest.mark.parametrize("name", ["f" * 3000, "naïve 🦊 " * 50, "数学" * 100, "two\nlines", "tab\there", ""])
 def test_any_name_is_shown_whole(name: str) -> None:
-    text = terminal.to_text(terminal.measurement(measured(name)), 40)
+    text = terminal.to_text(document(measured(name)), 40)
 
     assert solid(name) in solid(text)
     assert "2.00 s" in text
@@ -135,7 +151,7 @@ def test_any_name_is_shown_whole(name: str) -> None:
 def test_an_endless_signature_takes_one_line() -> None:
     m = replace(measured(), signature=", ".join(["f32[8]"] * 1000))
 
-    text = terminal.to_text(terminal.measurement(m), 80)
+    text = terminal.to_text(document(m), 80)
 
     assert line_with("f32[8]", text).endswith("…")
 
@@ -143,8 +159,12 @@ def test_an_endless_signature_takes_one_line() -> None:
 # ---- many measurements ------------------------------------------------------------------------------------------
 
 
-def grid(*lines: tuple[str, ...], columns: tuple[str, ...] = ("case", "wall", "remarks")) -> RenderableType:
-    return terminal.grid(TextGrid(columns, lines, ("",) * len(lines)))
+def grid(*lines: tuple[str, ...]) -> Document:
+    return Document((tabulate((CASE, "wall", REMARKS), lines),))
+
+
+def said_by(*blocks: Block, width: int | None = None) -> list[str]:
+    return terminal.to_text(Document(blocks), width).splitlines()
 
 
 def test_words_begin_at_the_left_and_numbers_end_at_the_right() -> None:
@@ -204,7 +224,7 @@ def test_names_in_a_grid_are_no_markup() -> None:
 def test_the_overview_explains_failures_and_warnings_below() -> None:
     warned = replace(measured("f"), remarks=(Remark("busy", "warning", "too much"), Remark("x", "info", "by the way")))
 
-    text = terminal.to_text(terminal.measurements([warned, FAILED, measured("h")]))
+    text = terminal.to_text(list_measurements([warned, FAILED, measured("h")]))
 
     assert text.splitlines()[5:] == [
         "f",
@@ -217,7 +237,7 @@ def test_the_overview_explains_failures_and_warnings_below() -> None:
 
 
 def test_a_failure_is_red_in_the_overview_and_below() -> None:
-    shown = on_terminal(terminal.measurements([measured("f"), FAILED]))
+    shown = on_terminal(list_measurements([measured("f"), FAILED]))
 
     assert f"{RED}slow" in shown
     assert f"{RED}out of memory in first run: no 3 TiB here" in shown
@@ -228,7 +248,7 @@ def test_a_failure_is_red_in_the_overview_and_below() -> None:
 def test_the_overview_loses_nothing_in_a_narrow_window(width: int) -> None:
     listed = [PLAIN, FAILED, measured("f", n=8)]
 
-    text = terminal.to_text(terminal.measurements(listed), width)
+    text = terminal.to_text(list_measurements(listed), width)
 
     cells = [cell for line in overview(listed).lines for cell in line]
     assert [cell for cell in cells if solid(cell) not in solid(text)] == []
@@ -241,9 +261,7 @@ def test_the_overview_loses_nothing_in_a_narrow_window(width: int) -> None:
 def test_texts_fold_in_their_own_column() -> None:
     section = Section("environment", (TextRow("flags", "XLA_FLAGS=--one --two", "set by you"), TextRow("host", "h")))
 
-    text = terminal.to_text(terminal.section(section), 22)
-
-    assert text.splitlines() == [
+    assert said_by(Facts((section,), "words"), width=22) == [
         "environment",
         "  flags  XLA_FLAGS=--o",
         "         ne --two  set",
@@ -253,7 +271,56 @@ def test_texts_fold_in_their_own_column() -> None:
 
 
 def test_a_sentence_is_no_markup() -> None:
-    assert terminal.to_text(terminal.sentence("f[n=8]: pays")) == "\nf[n=8]: pays"
+    assert said_by(Paragraph("f[n=8]: pays")) == ["f[n=8]: pays"]
+
+
+def test_blocks_stand_apart_and_what_is_below_a_heading_is_indented() -> None:
+    sentence = Paragraph("a sentence")
+    table = tabulate(("n",), [("8",)], note="a note")
+
+    said = said_by(Heading("title", 1, ("where",)), sentence, Heading("part"), sentence, table, Heading("part"), table)
+
+    assert said == [
+        "title", "where", "a sentence", "", "part", "  a sentence", "", "n", "8", "a note", "", "part", "n", "8",
+        "a note",
+    ]  # fmt: skip
+
+
+def test_a_list_stands_close_together_and_each_item_has_its_style() -> None:
+    items = List((Paragraph("one"), Paragraph("two", "bad")))
+
+    assert said_by(Heading("why"), items) == ["why", "  one", "  two"]
+    assert f"{RED}two" in on_terminal(Document((items,)))
+
+
+def test_a_table_whose_columns_have_no_names_has_no_head() -> None:
+    columns = (TableColumn("", "words"), TableColumn("", "words", 8))
+
+    assert said_by(tabulate(columns, [("a", "one"), ("", "two")])) == ["a  one", "   two"]
+
+
+def test_names_of_columns_are_no_markup() -> None:
+    assert said_by(tabulate(("f[bold]",), [("1 s",)]))[0] == "f[bold]"
+
+
+@pytest.mark.parametrize("style", ["good", "bad", "warning", "info", "faint", "title"])
+def test_each_style_can_be_seen(style: Style) -> None:
+    assert ESCAPE in on_terminal(Document((Paragraph("text", style),)))
+
+
+def test_a_program_keeps_its_lines_tabs_and_spaces() -> None:
+    code = Code("hlo", "a\tb  \n" + "[red]x" * 50, "hlo")
+
+    assert terminal.to_text(Document((Paragraph("before"), code)), 40) == f"before\n\nhlo\n{code.text}"
+    assert solid("[red]x" * 50) in on_terminal(Document((code,)), 40).splitlines()
+
+
+def test_a_chart_is_a_line_of_bars_with_what_they_span() -> None:
+    assert said_by(Chart((1.0, 2.0, None, 1.0), "1 to 2", breaks=(3,))) == ["▁█·┊▁  1 to 2"]
+
+
+def test_nothing_takes_no_line() -> None:
+    assert said_by() == []
 
 
 def test_a_measurement_of_any_kind_can_be_printed() -> None:

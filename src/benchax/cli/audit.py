@@ -154,7 +154,7 @@ def _checklists(what: list[str], pattern: str, params: list[str], given: dict[st
     from benchax.auditing.checklist import gone_through
     from benchax.cli.console import line, show
     from benchax.cli.run import printing_to_stderr
-    from benchax.reporting.checklist import render_checklist
+    from benchax.reporting.checklist import document
 
     cases, code = _cases(what, pattern, params)
     with _progress(len(cases)) as tell:
@@ -162,7 +162,7 @@ def _checklists(what: list[str], pattern: str, params: list[str], given: dict[st
             printing_to_stderr(lambda case=case: gone_through(case, **given, progress=tell(case))) for case in cases
         ]
     for checklist, _ in found:
-        line(json.dumps(checklist.asdict())) if as_json else show(render_checklist(checklist))
+        line(json.dumps(checklist.asdict())) if as_json else show(document(checklist))
     was_left_out = any(trial.obstacle is not None for _, trial in found)
     raise typer.Exit(2 if was_left_out else code)
 
@@ -215,7 +215,7 @@ def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, htm
     from benchax.reporting import audit as drawing
     from benchax.reporting import sarif as exchange
 
-    for file, text in ((output, _json_lines), (sarif, exchange.text), (html, drawing.document)):
+    for file, text in ((output, _json_lines), (sarif, exchange.text), (html, drawing.render_page)):
         if file is not None:
             file.write_text(text(audits), encoding="utf-8")
             note(f"written to {file}")
@@ -228,7 +228,8 @@ def _json_lines(audits: Sequence[Audit]) -> str:
 def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> None:
     """On stdout; beside a program, which has that to itself, on stderr."""
     from benchax.cli.console import line, note, show
-    from benchax.reporting.audit import render_audit, text
+    from benchax.reporting.audit import document
+    from benchax.reporting.terminal import to_text
 
     for i, found in enumerate(audits):
         if as_json:
@@ -236,6 +237,6 @@ def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> No
         elif is_stdout_free:
             if i:
                 line("")
-            show(render_audit(found))
+            show(document(found))
         else:
-            note(f"\n{text(found)}")
+            note(f"\n{to_text(document(found))}")

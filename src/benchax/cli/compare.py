@@ -138,13 +138,13 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     from benchax import codec
     from benchax.cli.console import line, note, show
     from benchax.comparing.gate import described
-    from benchax.reporting.comparisons import render_comparisons
+    from benchax.reporting.comparisons import document
 
     if as_json:
         for c in found:
             line(codec.encode_comparison(c))
     elif found:
-        show(render_comparisons(found))
+        show(document(found, has_asides=False))
     else:
         note("nothing was compared: the two versions have no case in common")
     for text in found.unmatched:

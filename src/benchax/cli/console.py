@@ -10,6 +10,7 @@ from benchax.model import Measurement
 
 if TYPE_CHECKING:
     from benchax.case import Case
+    from benchax.reporting.document import Document
 
 # Where in a case's work each stage begins, roughly; only the progress bar uses it.
 _BEGINS = {
@@ -20,17 +21,17 @@ _BEGINS = {
 _SAMPLING = 0.16
 
 
-def show(content: Any) -> None:
-    """Draws on stdout, as wide as the terminal, or as COLUMNS says; in pipes no row of a table is broken."""
+def show(document: Document) -> None:
+    """Renders on stdout, as wide as the terminal, or as COLUMNS says; in pipes no row of a table is broken."""
     from rich.console import Console
 
     from benchax.reporting import terminal
 
     console = Console(highlight=False)
     if console.is_terminal:
-        console.print(content)
+        console.print(terminal.render(document), crop=False)
     else:
-        print(terminal.to_text(content, console.width if "COLUMNS" in os.environ else None))
+        print(terminal.to_text(document, console.width if "COLUMNS" in os.environ else None))
 
 
 def line(text: str) -> None:

@@ -17,7 +17,7 @@ import typer
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
-    from benchax.reporting.tables import TextGrid
+    from benchax.reporting.document import Table
     from benchax.results.watch import Watch
 
 
@@ -90,11 +90,11 @@ def _profile(store: str | None) -> int:
 def _watch(store: str | None) -> int:
     """Shows what each loop compiles when it runs for the second time. Nothing is stored."""
     from benchax.cli.console import line, note, show
-    from benchax.reporting import terminal
+    from benchax.reporting.document import Document
 
     note(f"{ITERATIONS} iterations of one loop that calls jax.jit in each, in three ways; each for the second time.\n")
     watched = {name: _second_run(loop) for name, loop in _watched_loops().items()}
-    show(terminal.grid(_watch_table(watched)))
+    show(Document((_watch_table(watched),)))
     for name, found in watched.items():
         if found.reasons:
             line(f"\n{name}, its last compile: {found.reasons[-1]}")
@@ -122,15 +122,16 @@ def _second_run(loop: Callable[[int, int], Any]) -> Watch:
     return found
 
 
-def _watch_table(watched: dict[str, Watch]) -> TextGrid:
-    from benchax.reporting.tables import TextGrid
+def _watch_table(watched: dict[str, Watch]) -> Table:
+    from benchax.reporting.document import tabulate
+    from benchax.reporting.tables import CASE
     from benchax.units import percent, seconds
 
     lines = [
         (name, str(len(w.compiles)), seconds(w.total_s), "" if w.share is None else percent(w.share))
         for name, w in watched.items()
     ]
-    return TextGrid(("case", "compiles", "compiling", "of its time"), tuple(lines), ("",) * len(lines))
+    return tabulate((CASE, "compiles", "compiling", "of its time"), lines)
 
 
 DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": _watch}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchax.comparing.error_rates import ErrorRates
     from benchax.measuring.doctor import Diagnosis
     from benchax.paired_runs.session import SessionStep
-    from benchax.reporting.tables import Section, TextRow
+    from benchax.reporting.document import Section, TextRow
 
 
 def doctor(
@@ -41,15 +41,14 @@ def doctor(
 def _examine(seconds: float, as_json: bool) -> None:
     from benchax.cli.console import line, note, show
     from benchax.measuring.doctor import examine
-    from benchax.reporting import terminal
+    from benchax.reporting.document import Document, Facts, list_remarks
 
     note(f"looking at this machine for {seconds:g} s …")
     found = examine(seconds)
     if as_json:
         line(json.dumps(dataclasses.asdict(found), indent=2))
         return
-    show(terminal.render_section(_section(found)))
-    show(terminal.remarks(found.advice))
+    show(Document((Facts((_section(found),)), *list_remarks(found.advice))))
 
 
 # ---- --aa -------------------------------------------------------------------------------------------------------
@@ -78,9 +77,9 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
     if found is None:
         note("no round was finished, so that nothing is known")
     elif as_json:
-        line(json.dumps(error_rates.as_document(found), indent=2))
+        line(json.dumps(error_rates.to_plain_data(found), indent=2))
     else:
-        show(error_rates.render_error_rates(found))
+        show(error_rates.document(found))
     if stopped is not None:
         raise stopped
 
@@ -112,7 +111,7 @@ class _Progress:
 
 
 def _compiled_clock(found: Diagnosis) -> TextRow:
-    from benchax.reporting.tables import TextRow
+    from benchax.reporting.document import TextRow
     from benchax.units import seconds
 
     inside = found.compiled_clock
@@ -124,7 +123,7 @@ def _compiled_clock(found: Diagnosis) -> TextRow:
 
 
 def _section(found: Diagnosis) -> Section:
-    from benchax.reporting.tables import Section, TextRow
+    from benchax.reporting.document import Section, TextRow
     from benchax.units import percent, seconds
 
     def share(value: float | None) -> str:

@@ -14,7 +14,7 @@ def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object
     """Show the environment that is stored with every row."""
     from benchax.cli.console import line, show
     from benchax.environment import capture
-    from benchax.reporting import terminal
+    from benchax.reporting.document import Document, Facts
     from benchax.reporting.tables import environment
 
     found = capture(Path.cwd())
@@ -22,4 +22,4 @@ def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object
         facts: dict[str, Any] = {**dataclasses.asdict(found), "fingerprint": found.fingerprint}
         line(json.dumps(facts, indent=2))
     else:
-        show(terminal.section(environment(found)))
+        show(Document((Facts((environment(found),), "words"),)))

@@ -123,7 +123,7 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
         if as_json:
             print_json(list(result.measurements))
         else:
-            show(rendering.render(result))
+            show(rendering.document(result))
     finally:  # also when stdout is closed or full
         rescue(RunOutcome([Unstored(row, error) for row, error in run.unstored]))
     if interrupted:

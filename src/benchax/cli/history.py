@@ -28,8 +28,8 @@ def history(
     """Show how comparisons with a baseline went from commit to commit, and where the level changed."""
     from benchax.cli import console
     from benchax.cli.listing import open_listed_store
-    from benchax.reporting import terminal
-    from benchax.reporting.history import overview, render_history
+    from benchax.reporting.document import Document
+    from benchax.reporting.history import document, overview
 
     _writable(plot)
     database = open_listed_store(store)
@@ -44,10 +44,10 @@ def history(
         for found in histories:
             console.line(json.dumps(_document(found), allow_nan=False))
     elif len(histories) == 1:
-        console.show(render_history(histories[0]))
+        console.show(document(histories[0]))
         _name_others(every, chosen[0])
     else:
-        console.show(terminal.grid(overview(histories)))
+        console.show(Document((overview(histories),)))
     if plot is not None:
         _draw(histories[0], plot)
 

@@ -7,9 +7,9 @@ where one of several cases does not build: the others are shown.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from benchax.errors import BenchaxError, UsageError, one_of
 
 if TYPE_CHECKING:
     from benchax.case import Case
+    from benchax.reporting.document import Document
     from benchax.results.inspection import Inspection
     from benchax.results.roofline import Roofline
 
@@ -102,31 +103,20 @@ class _Sink:
         self.lines: list[str] = []
         self.has_shown = False
 
-    def document(self, text: str) -> None:
-        """A line of JSON."""
+    def json_line(self, text: str) -> None:
         self.lines.append(text) if self.output else line(text)
 
-    def show(self, parts: Iterable[Any]) -> None:
-        """Renderables; a text of a program keeps its lines as long as they are."""
-        from rich.console import Console
-
+    def show(self, found: Document) -> None:
         from benchax.cli import console
-        from benchax.reporting.program_text import ProgramText
         from benchax.reporting.terminal import to_text
 
         if self.has_shown:
-            self.document("")
+            self.json_line("")
         self.has_shown = True
-        for part in parts:
-            is_text = isinstance(part, ProgramText)
-            if self.output is not None:
-                self.lines.append(part.text if is_text else to_text(part))
-            elif not is_text:
-                console.show(part)
-            elif (terminal := Console(highlight=False)).is_terminal:
-                terminal.print(part, soft_wrap=True)
-            else:
-                line(part.text)
+        if self.output is not None:
+            self.lines.append(to_text(found))
+        else:
+            console.show(found)
 
     def close(self) -> None:
         if self.output is not None:
@@ -141,7 +131,7 @@ def _show(
     if as_json:
         from benchax import codec
 
-        sink.document(codec.encode_inspection(found))
+        sink.json_line(codec.encode_inspection(found))
         return
     drawable = [part for part in parts if part != GRAPH]
     if parts and not drawable:
@@ -149,7 +139,7 @@ def _show(
     chosen = drawable or ["overview"]
     needs_roof = not {"overview", "cost"}.isdisjoint(chosen) or time
     roof = _roof(case, found, time) if needs_roof else None
-    sink.show(inspection.parts(found, chosen, full=full, roof=roof))
+    sink.show(inspection.document(found, chosen, full=full, roof=roof))
 
 
 def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
@@ -195,9 +185,9 @@ def _differences(
     found = printing_to_stderr(lambda: differences(cases, Selection(*asked), other, note))
     for each in found:
         if as_json:
-            sink.document(json.dumps(each.asdict()))
+            sink.json_line(json.dumps(each.asdict()))
         else:
-            sink.show(difference.parts(each, parts, full=full))
+            sink.show(difference.document(each, parts, full=full))
     sink.close()
     return int(any(not each.is_none for each in found))
 

@@ -22,14 +22,14 @@ def list_rows(
 ) -> None:
     """List stored rows; `benchax show ID` shows one."""
     from benchax.cli.console import note, print_json, show
-    from benchax.reporting import terminal
+    from benchax.reporting.document import Document
     from benchax.reporting.tables import stored_grid
 
     database = open_listed_store(store)
     if as_json:
         print_json(database.query(case=pattern or None, limit=limit))
     elif rows := database.rows(case=pattern or None, limit=limit):
-        show(terminal.grid(stored_grid(rows)))
+        show(Document((stored_grid(rows),)))
     else:
         note(f"no row in {database.where} is of a case {pattern!r}")
 

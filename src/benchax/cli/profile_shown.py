@@ -165,15 +165,14 @@ def _ask_xprof(tool: str, found: Profile, wanted: Wanted) -> None:
 
 
 def _show(found: Profile, wanted: Wanted) -> None:
-    from benchax.reporting import profile_change
-    from benchax.reporting.profile import render_profile
+    from benchax.reporting import profile, profile_change
+    from benchax.reporting.document import Document
     from benchax.reporting.terminal import to_text
 
-    parts, change = [render_profile(found, wanted.details)], _change(found, wanted)
-    if change is not None:
-        parts += ["", profile_change.render_profile_change(change)]
-    for part in parts:
-        if wanted.is_aside:
-            note(to_text(part))
-        else:
-            show(part)
+    change = _change(found, wanted)
+    changed = () if change is None else profile_change.document(change).blocks
+    document = Document((*profile.document(found, wanted.details).blocks, *changed))
+    if wanted.is_aside:
+        note(to_text(document))
+    else:
+        show(document)

@@ -130,9 +130,9 @@ def _show(found: Comparisons, as_json: bool) -> None:
     import json
 
     from benchax.cli.console import line, show
-    from benchax.reporting.comparisons import render_comparisons
+    from benchax.reporting.comparisons import document
 
     if as_json:
         line(json.dumps(found.asdict()))
     else:
-        show(render_comparisons(found))
+        show(document(found, has_asides=False))

@@ -199,14 +199,12 @@ def _in_turns(
 
 def _show(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
     from benchax.cli.console import show
-    from benchax.reporting import terminal
+    from benchax.reporting.document import Document, Paragraph
+    from benchax.reporting.measurement import document, list_measurements
 
-    if len(rows) == 1:
-        show(terminal.measurement(rows[0]))
-    elif rows:
-        show(terminal.measurements(rows))
-    for sentence in break_evens(rows, in_turns):
-        show(terminal.sentence(sentence))
+    if rows:
+        found = document(rows[0]) if len(rows) == 1 else list_measurements(rows)
+        show(Document((*found.blocks, *map(Paragraph, break_evens(rows, in_turns)))))
 
 
 def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> list[str]:

@@ -20,7 +20,7 @@ def show(
     """Show one stored row: every stage, timer, remark, or the raw samples."""
     from benchax.cli import console
     from benchax.cli.listing import open_listed_store
-    from benchax.reporting import terminal
+    from benchax.reporting.measurement import document
 
     database = open_listed_store(store)
     if row != "last" and not (row.isdecimal() and len(row) < 19):  # longer ones are beyond 64 bits
@@ -33,4 +33,4 @@ def show(
             for value in series.per_call_s:
                 console.line(f"{series.timer}\t{value!r}")
     else:
-        console.show(terminal.measurement(measurement, is_full=True))
+        console.show(document(measurement, is_full=True))

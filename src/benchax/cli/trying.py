@@ -49,7 +49,7 @@ def try_variants(
         return
     from benchax.cli.console import line, show
     from benchax.experiments.experiment import run_experiment
-    from benchax.reporting.experiment import render_experiment
+    from benchax.reporting.experiment import document
 
     if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
         raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")
@@ -58,13 +58,13 @@ def try_variants(
     lab, told = _lab(given, max_time), dict(map(_setting, settings or []))
     case = _case(what or [], params or [], eager)
     found = _stdout_kept(lambda: run_experiment(case, names, lab, told, combine=combine, ablation=ablation))
-    document = _json(found)
+    plain = _json(found)
     if output is not None:
-        output.write_text(document + "\n", encoding="utf-8")
+        output.write_text(plain + "\n", encoding="utf-8")
     if as_json:
-        line(document)
+        line(plain)
     else:
-        show(render_experiment(found))
+        show(document(found))
     raise typer.Exit(2 if found.baseline.status == "failed" else 0)
 
 

@@ -124,13 +124,13 @@ class Comparisons(Sequence[Comparison]):
             UsageError: there is no comparison of run times.
             MissingPackage: matplotlib is not installed.
         """
-        return RENDERERS["comparisons_figure"](self)
+        return RENDERERS["figure"](self)
 
     def __str__(self) -> str:
-        return RENDERERS["comparisons"](self) if "comparisons" in RENDERERS else repr(self)
+        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
 
     def _repr_html_(self) -> str:
-        return RENDERERS["comparisons_html"](self)
+        return RENDERERS["html"](self)
 
 
 def names(failure: Failure, label: str) -> bool:

@@ -19,6 +19,8 @@ from jax.core import Tracer
 from benchax.clock.handlers import NEVER
 from benchax.clock.selftest import nanoseconds
 from benchax.errors import UsageError, one_of
+from benchax.reporting import html, terminal
+from benchax.reporting.document import Document, Paragraph, TableColumn, tabulate
 from benchax.stats.summary import Summary, summarize
 from benchax.units import seconds, seconds_range
 
@@ -42,6 +44,12 @@ class Status(enum.IntEnum):
     """Run, not timed: its result does not depend on its inputs, so that XLA may compute it once for all."""
 
 
+COLUMNS = (
+    TableColumn("function", "names"),
+    TableColumn("status", "words"),
+    *("median", "95 % interval", "n", "took"),
+    TableColumn("", "words", 20),
+)
 LATE_S = 1e-3
 """Later than this after its limit is worth a note: no stop inside a loop comes as late."""
 
@@ -157,11 +165,17 @@ class CompiledGridResult:
 
     def table(self) -> str:
         """Text: a line for each function, and what was not measured and why."""
-        head = ("function", "status", "median", "95 % interval", "n", "took", "")
-        return "\n".join([*laid_out([head, *map(self._line, range(len(self.names)))]), "", self._footer()])
+        return terminal.to_text(self._document())
 
     def __str__(self) -> str:
         return repr(self) if isinstance(self.status, Tracer) else self.table()
+
+    def _repr_html_(self) -> str | None:
+        return None if isinstance(self.status, Tracer) else html.fragment(self._document())
+
+    def _document(self) -> Document:
+        lines = map(self._line, range(len(self.names)))
+        return Document((tabulate(COLUMNS, lines), Paragraph(self._footer())))
 
     def __repr__(self) -> str:
         return f"<compiled grid of {len(self.names)} functions × {self.stamps.shape[1]}>"
@@ -218,16 +232,3 @@ class CompiledGridResult:
     @cached_property
     def _summaries(self) -> list[Summary | None]:
         return [summarize(row.compressed().tolist()) if row.count() else None for row in self.seconds()]
-
-
-def laid_out(rows: list[tuple[str, ...]]) -> list[str]:
-    """Columns of equal width: words begin at the left, numbers end at the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if 2 <= i <= 5 else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines

@@ -6,52 +6,45 @@ Tables are cut at 60 data points and 12 functions, and say so; nothing else is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from benchax.model import Absent
 from benchax.reporting import heatmap, terminal
+from benchax.reporting import html as page
+from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
 from benchax.reporting.estimates import estimate
-from benchax.reporting.tables import Style, TextGrid
 from benchax.units import number
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from benchax.grids.result import Cell, GridResult
 
 MOST_POINTS, MOST_FUNCTIONS, MOST_WORDS = 60, 12, 20
 LONGEST_WORD = 300
-_FAULTS = ("crashed", "error", "wrong_shape", "out_of_memory")
+_STYLES: dict[str, Style] = {"ok": "", "timeout": "warning", "not_run": "faint", "interrupted": "faint"}
 
 
 def text(g: GridResult) -> str:
     """As wide as it needs to be; no row is broken."""
-    return terminal.to_text(render(g))
+    return terminal.to_text(document(g))
 
 
-def render(g: GridResult) -> RenderableType:
-    """For a console."""
-    from rich.console import Group  # noqa: PLC0415 - only what is shown needs it
-
-    parts = [terminal.grid(table(g)), *(terminal.sentence(line) for line in remarks(g))]
-    return Group(*parts)
+def html(g: GridResult) -> str:
+    return page.fragment(document(g))
 
 
-def table(g: GridResult) -> TextGrid:
-    """A line per data point, a column per function."""
+def document(g: GridResult) -> Document:
+    return Document((table(g), *map(Paragraph, remarks(g))))
+
+
+def table(g: GridResult) -> Table:
+    """A row per data point, a column per function; on a page, what befell a cell can be pointed at."""
     functions, labels = g.functions[:MOST_FUNCTIONS], g.data[:MOST_POINTS]
-    lines = [(_one_line(str(d)), *(cell_text(g.by_key[f, d]) for f in functions)) for d in labels]
-    styles: tuple[Style, ...] = tuple(_style([g.by_key[f, d] for f in functions]) for d in labels)
-    return TextGrid((g.axis, *map(_one_line, functions)), tuple(lines), styles)
+    rows = [(TableCell(_one_line(str(d))), *(_table_cell(g.by_key[f, d]) for f in functions)) for d in labels]
+    return Table((TableColumn(g.axis), *(TableColumn(_one_line(f)) for f in functions)), tuple(rows))
 
 
-def _style(cells: Iterable[Cell]) -> Style:
-    statuses = {cell.status for cell in cells}
-    if statuses & {*_FAULTS}:
-        return "bad"
-    return "" if statuses == {"ok"} else "warning"
+def _table_cell(cell: Cell) -> TableCell:
+    return TableCell(cell_text(cell), _STYLES.get(cell.status, "bad"), cell.message)
 
 
 def cell_text(cell: Cell) -> str:
@@ -118,31 +111,6 @@ def total(g: GridResult) -> str:
     counted = Counter(cell.status.replace("_", " ") for cell in g.cells)
     became = ", ".join(f"{n} {status}" for status, n in counted.most_common())
     return f"{len(g.cells)} cells took {g.elapsed_s:.2f} seconds: {became}"
-
-
-def html(g: GridResult) -> str:
-    """A fragment for notebooks, with inline styles only; works on light and dark backgrounds."""
-    drawn = table(g)
-    head = "".join(f"<th style='{_CELL}'>{escape(name)}</th>" for name in drawn.columns)
-    body = "".join(_html_line(g, label, line) for label, line in zip(g.data, drawn.lines, strict=False))
-    below = "".join(f"<div style='white-space:pre-wrap'>{escape(line)}</div>" for line in remarks(g))
-    table_style = "border-collapse:collapse;margin:0 0 8px 0"
-    return f"<div class='benchax'><table style='{table_style}'><tr>{head}</tr>{body}</table>{below}</div>"
-
-
-_CELL = "padding:1px 12px;text-align:right;border:0;white-space:nowrap;font-variant-numeric:tabular-nums;"
-_COLORS = {"ok": "", "timeout": "color:#b77400", "not_run": "opacity:.6", "interrupted": "opacity:.6"}
-
-
-def _html_line(g: GridResult, label: Any, line: tuple[str, ...]) -> str:
-    statuses = ["ok", *(g.by_key[f, label].status for f in g.functions[:MOST_FUNCTIONS])]
-    messages = ["", *(g.by_key[f, label].message for f in g.functions[:MOST_FUNCTIONS])]
-    styles = [_CELL + _COLORS.get(status, "color:#e03e3e") for status in statuses]
-    cells = [
-        f"<td style='{style}' title='{escape(said, quote=True)}'>{escape(text)}</td>"
-        for text, style, said in zip(line, styles, messages, strict=True)
-    ]
-    return f"<tr style='background:none'>{''.join(cells)}</tr>"
 
 
 def figure(g: GridResult) -> Any:

@@ -1,1 +1,1 @@
-"""From rows to eyes. `tables` makes rows of text, shared by all renderers; `terminal` and `html` draw them."""
+"""From results to eyes: a module for each kind makes a `Document`; `terminal`, `html` and `markdown` render it."""

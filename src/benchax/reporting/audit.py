@@ -6,67 +6,44 @@ Where nothing was found, the audit says what it looked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from benchax.model import Severity
-from benchax.reporting import terminal
+from benchax.reporting import html
+from benchax.reporting.document import (
+    Block,
+    Document,
+    Facts,
+    Heading,
+    Paragraph,
+    Section,
+    Style,
+    TextRow,
+    list_remarks,
+)
 from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Where
 from benchax.units import seconds
 
-STYLES: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "cyan"}
-# As those of measurements in notebooks: readable on white and on dark grey.
-COLORS: dict[Severity, str] = {"error": "#e03e3e", "warning": "#b77400", "info": "#0e7c86"}
+STYLES: dict[Severity, Style] = {"error": "bad", "warning": "warning", "info": "info"}
 UNSEEN = ("not applicable", "not checked")
 
 
-def render_audit(a: Audit) -> RenderableType:
-    """For the terminal."""
-    parts: list[RenderableType] = [Text(_line(a.name), style="bold"), Text(heading(a), style="dim"), Text(verdict(a))]
+def document(a: Audit) -> Document:
+    blocks: list[Block] = [Heading(_line(a.name), 1, (heading(a),)), Paragraph(verdict(a))]
     for finding in a.findings:
-        head = f"{finding.severity}  {_line(finding.title)}"
-        place = f"  {describe_place(finding.where)}" if finding.where else ""
-        parts += [Text(), Text.assemble((head, f"bold {STYLES[finding.severity]}"), (place, "dim"))]
-        parts.append(_table([*lines(finding)]))
+        place = describe_place(finding.where) if finding.where else ""
+        title = f"{finding.severity}  {_line(finding.title)}"
+        blocks += [Heading(title, aside=place, style=STYLES[finding.severity]), _list_facts("", lines(finding))]
     if a.suppressed:
-        parts += [Text(), Text("suppressed", style="bold"), _table(list_suppressed(a))]
+        blocks.append(_list_facts("suppressed", list_suppressed(a)))
     if looked := checks(a):
-        parts += [Text(), Text("looked at", style="bold"), _table(looked)]
-    if a.remarks:
-        parts.append(terminal.remarks(a.remarks))
-    return Group(*parts)
+        blocks.append(_list_facts("looked at", looked))
+    return Document((*blocks, *list_remarks(a.remarks)))
 
 
-def text(a: Audit) -> str:
-    return terminal.to_text(render_audit(a))
-
-
-def html(a: Audit) -> str:
-    """A fragment for notebooks; every text escaped."""
-    head = f"<b>{escape(a.name)}</b><div style='opacity:.65;font-size:90%'>{escape(heading(a))}</div>"
-    body = "".join(_html_finding(finding) for finding in a.findings)
-    rest = "".join(
-        f"<p><b>{title}</b></p>{_html_table(rows)}"
-        for title, rows in (("suppressed", list_suppressed(a)), ("looked at", checks(a)))
-        if rows
-    )
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in a.remarks)
-    said = f"<div>{escape(verdict(a))}</div>"
-    return f"<div class='benchax' style='overflow-wrap:anywhere'>{head}{said}{body}{rest}{notes}</div>"
-
-
-def document(audits: Sequence[Audit]) -> str:
+def render_page(audits: Sequence[Audit]) -> str:
     """A page that needs nothing but itself."""
-    body = "<hr>".join(html(a) for a in audits)
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>benchax audit</title><style>"
-        ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;"
-        "padding:0 1em}</style></head><body>" + body + "</body></html>\n"
-    )
+    return html.page("benchax audit", map(document, audits))
 
 
 def heading(a: Audit) -> str:
@@ -135,29 +112,8 @@ def describe_place(where: Where) -> str:
     return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{where[1]}"
 
 
-def _table(rows: Sequence[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in rows:
-        table.add_row(Text("  " + label, style="dim"), Text(value))
-    return table
-
-
-def _html_finding(finding: Finding) -> str:
-    place = f" <span style='opacity:.65'>{escape(describe_place(finding.where))}</span>" if finding.where else ""
-    head = f"<b style='color:{COLORS[finding.severity]}'>{finding.severity}</b> <b>{escape(finding.title)}</b>{place}"
-    return f"<div style='margin-top:1em'>{head}{_html_table(lines(finding))}</div>"
-
-
-def _html_table(rows: Sequence[tuple[str, str]]) -> str:
-    cell = "padding:1px 12px 1px 0;text-align:left;vertical-align:top;border:0;"
-    body = "".join(
-        f"<tr style='background:none'><td style='{cell}opacity:.65;white-space:nowrap'>{escape(label)}</td>"
-        f"<td style='{cell}'>{escape(value)}</td></tr>"
-        for label, value in rows
-    )
-    return f"<table style='border-collapse:collapse;margin:0'>{body}</table>"
+def _list_facts(title: str, rows: Sequence[tuple[str, str]]) -> Facts:
+    return Facts((Section(title, tuple(TextRow(label, value) for label, value in rows)),), "words")
 
 
 def _line(said: str) -> str:

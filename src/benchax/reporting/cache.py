@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from html import escape
-
-from rich.console import Group, RenderableType
-
 from benchax.model import Remark
-from benchax.reporting import terminal
-from benchax.reporting.tables import Section, TextRow
+from benchax.reporting.document import Document, Facts, Section, TextRow, list_remarks
 from benchax.results.cache import CacheUse, Fate
 from benchax.units import seconds, size
 
 
-def render_cache(found: CacheUse) -> RenderableType:
-    """For the terminal."""
-    return Group(
-        terminal.render_section(Section("persistent cache", tuple(rows(found)))), terminal.remarks(remarks(found))
-    )
-
-
-def text(found: CacheUse) -> str:
-    return terminal.to_text(render_cache(found))
-
-
-def html(found: CacheUse) -> str:
-    lines = "".join(
-        f"<tr><td>{escape(row.label)}</td><td>{escape(row.value)}</td><td>{escape(row.detail)}</td></tr>"
-        for row in rows(found)
-    )
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(found))
-    return f"<div class='benchax'><table>{lines}</table>{notes}</div>"
+def document(found: CacheUse) -> Document:
+    return Document((Facts((Section("persistent cache", tuple(rows(found))),)), *list_remarks(remarks(found))))
 
 
 def rows(found: CacheUse) -> list[TextRow]:

@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-from html import escape
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from benchax.reporting import terminal
+from benchax.reporting.document import Document, Heading, Style, Table, TableCell, TableColumn
 from benchax.results.audit import Answer, Checklist, Tick
 from benchax.units import seconds
 
-MARKS: dict[Answer, tuple[str, str]] = {
-    "yes": ("✓", "green"),
-    "no": ("✗", "red"),
-    "not applicable": ("–", "dim"),
-    "not checked": ("?", "yellow"),
+MARKS: dict[Answer, tuple[str, Style]] = {
+    "yes": ("✓", "good"),
+    "no": ("✗", "bad"),
+    "not applicable": ("–", "faint"),
+    "not checked": ("?", "warning"),
 }
 
 
-def render_checklist(c: Checklist) -> RenderableType:
-    """For the terminal."""
-    table = Table.grid(padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(max_width=42)
-    table.add_column(overflow="fold")
+COLUMNS = (TableColumn("", "words"), TableColumn("", "words", 20), TableColumn("", "words", 20))
+
+
+def document(c: Checklist) -> Document:
+    rows: list[tuple[TableCell, ...]] = []
     for section in dict.fromkeys(tick.section for tick in c.ticks):
-        table.add_row("", Text(section, style="bold"), "")
-        for tick in (tick for tick in c.ticks if tick.section == section):
-            mark, style = MARKS[tick.answer]
-            table.add_row(Text(mark, style=style), Text(tick.text), Text(describe_tick(tick), style="dim"))
-    return Group(Text(" ".join(c.name.split()), style="bold"), Text(heading(c), style="dim"), Text(), table)
+        rows.append((TableCell(""), TableCell(section, "title"), TableCell("")))
+        rows += [_list_cells(tick) for tick in c.ticks if tick.section == section]
+    return Document((Heading(" ".join(c.name.split()), 1, (heading(c),)), Table(COLUMNS, tuple(rows))))
 
 
-def text(c: Checklist) -> str:
-    return terminal.to_text(render_checklist(c))
-
-
-def html(c: Checklist) -> str:
-    """A fragment for notebooks; every text escaped."""
-    cell = "padding:1px 12px 1px 0;text-align:left;vertical-align:top;border:0"
-    rows = "".join(
-        f"<tr style='background:none'><td style='{cell}'>{MARKS[tick.answer][0]}</td>"
-        f"<td style='{cell}'>{escape(tick.text)}</td>"
-        f"<td style='{cell};opacity:.75'>{escape(describe_tick(tick))}</td></tr>"
-        for tick in c.ticks
-    )
-    head = f"<b>{escape(c.name)}</b><div style='opacity:.65;font-size:90%'>{escape(heading(c))}</div>"
-    return f"<div class='benchax' style='overflow-wrap:anywhere'>{head}<table>{rows}</table></div>"
+def _list_cells(tick: Tick) -> tuple[TableCell, ...]:
+    mark, style = MARKS[tick.answer]
+    return TableCell(mark, style), TableCell(tick.text), TableCell(describe_tick(tick), "faint")
 
 
 def heading(c: Checklist) -> str:

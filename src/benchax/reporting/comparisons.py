@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from html import escape
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from benchax.comparing.gate import amount
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.comparing.resolution import blind_spot
 from benchax.model import Comparison, Method, Metric, Remark
-from benchax.reporting import terminal
-from benchax.reporting.tables import Style, TextGrid
+from benchax.reporting.document import (
+    Block,
+    Document,
+    Paragraph,
+    Style,
+    Table,
+    list_lines,
+    list_remarks,
+    tabulate,
+)
+from benchax.reporting.tables import CASE, VERDICT
 from benchax.stats.ratios import grade
 from benchax.units import number, percent
 
@@ -41,48 +47,18 @@ NAMES: dict[Metric, str] = {
 COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "unclear"}
 
 
-def render_comparisons(found: Comparisons) -> Group:
-    """For the terminal."""
-    parts: list[RenderableType] = [Text(heading(found), style="dim")] if heading(found) else []
-    for grid in grids(found):
-        parts += [Text(), terminal.grid(grid)]
+def document(found: Comparisons, has_asides: bool = True) -> Document:
+    """`has_asides`: also what is about no comparison, which a command line has said before."""
+    blocks: list[Block] = [Paragraph(heading(found), "faint")] if heading(found) else []
+    blocks += grids(found)
     if said := summary(found):
-        parts += [Text(), Text(said)]
-    if seen := [line for line in (sight(found), blind_spot(found)) if line]:
-        parts += [Text(), *(Text(line, style="dim") for line in seen)]
-    if other := others(found):
-        parts += [Text()] + [Text(sentence) for sentence in other]
-    if notes := remarks(found):
-        parts.append(terminal.remarks(notes))
-    return Group(*parts)
+        blocks.append(Paragraph(said))
+    blocks += list_lines((line for line in (sight(found), blind_spot(found)) if line), "faint")
+    blocks += [*list_lines(others(found)), *list_remarks(remarks(found))]
+    return Document((*blocks, *list_lines(found.asides if has_asides else ())))
 
 
-def text(found: Comparisons) -> str:
-    return terminal.to_text(Group(*render_comparisons(found).renderables, *map(Text, found.asides)))
-
-
-def html(found: Comparisons) -> str:
-    """A fragment for notebooks; styles as those of a measurement."""
-    tables = "".join(map(_table, grids(found)))
-    said = [line for line in (summary(found), blind_spot(found)) if line]
-    last = "".join(f"<div>{escape(line)}</div>" for line in said)
-    first = f"<div style='opacity:.75'>{escape(heading(found))}</div>" if heading(found) else ""
-    messages = [*(remark.message for remark in remarks(found)), *found.asides]
-    notes = "".join(f"<div style='opacity:.75'>{escape(message)}</div>" for message in messages)
-    return f"<div class='benchax'>{first}{tables}{last}{notes}</div>"
-
-
-def _table(grid: TextGrid) -> str:
-    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.columns)
-    body = "".join(
-        "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>"
-        for line in grid.lines
-    )
-    return f"<table style='border-collapse:collapse;margin-bottom:6px'><tr>{head}</tr>{body}</table>"
-
-
-def grids(found: Comparisons) -> list[TextGrid]:
+def grids(found: Comparisons) -> list[Table]:
     """Of functions each beside the baseline, and their places; of several cases one line for each."""
     if not found.labels:
         return [case_grid(found)]
@@ -115,15 +91,14 @@ def sight(found: Comparisons) -> str:
     return f"noise grade {' to '.join(grades)}: changes of {sizes} would have been found in 80 % of cases"
 
 
-def function_grid(found: Comparisons) -> TextGrid:
+def function_grid(found: Comparisons) -> Table:
     """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
     baseline, *candidates = found.labels
-    names = ("case", "time", f"against {_column(baseline)}", "result", "compile", "peak", "verdict")
+    columns = (CASE, "time", f"against {_column(baseline)}", "result", "compile", "peak", VERDICT)
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
-    used = [i for i in range(len(names)) if any(line[i] for line in lines)]
     verdicts = {c.candidate.label: c.verdict for c in found.of("run")}
-    styles: tuple[Style, ...] = ("", *(_style(found, label, verdicts[label]) for label in candidates))
-    return TextGrid(tuple(names[i] for i in used), tuple(tuple(line[i] for i in used) for line in lines), styles)
+    styles: list[Style] = ["", *(_style(found, label, verdicts[label]) for label in candidates)]
+    return tabulate(columns, lines, styles).without_empty_columns()
 
 
 def _style(found: Comparisons, label: str, verdict: str) -> Style:
@@ -157,13 +132,13 @@ def _result(c: Comparison) -> str:
     return "equal" if c.numerics.agrees else "differs"
 
 
-def ranking_grid(found: Comparisons) -> TextGrid:
+def ranking_grid(found: Comparisons) -> Table:
     """Places, and times as those of the fastest, of the pairs of each with it."""
     places = [rank.place for rank in found.ranking]
     marked = [f"{place}=" if places.count(place) > 1 else str(place) for place in places]
     times = ["1", *map(_multiple, found.ranking[1:])]
     lines = [(place, rank.label, time) for place, rank, time in zip(marked, found.ranking, times, strict=True)]
-    return TextGrid(("place", "case", "times the fastest"), tuple(lines), ("",) * len(lines))
+    return tabulate(("place", CASE, "times the fastest"), lines)
 
 
 def _multiple(rank: Rank) -> str:
@@ -174,7 +149,7 @@ def _multiple(rank: Rank) -> str:
     return f"{number(rank.ratio)}{around}"
 
 
-def case_grid(found: Comparisons) -> TextGrid:
+def case_grid(found: Comparisons) -> Table:
     """One line for each comparison of run times, or of a case that has none."""
     runs = found.of("run")
     lines = [
@@ -189,8 +164,8 @@ def case_grid(found: Comparisons) -> TextGrid:
     ]
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
-    styles: tuple[Style, ...] = tuple(STYLES[c.verdict] for c in runs)
-    return TextGrid(("case", _column(one), _column(other), "change", "verdict"), tuple(lines), styles)
+    columns = (CASE, _column(one), _column(other), "change", VERDICT)
+    return tabulate(columns, lines, [STYLES[c.verdict] for c in runs])
 
 
 def _column(label: str) -> str:

@@ -1,54 +1,41 @@
-"""Shows what differs between two inspections: numbers, operations, and the texts as `diff -u` does."""
+"""What differs between two inspections, as a document: numbers, operations, and the texts as `diff -u` shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from benchax.reporting import terminal
+from benchax.reporting.document import Block, Document, Heading, Paragraph, TableColumn, list_lines, tabulate
 from benchax.reporting.program_text import diff_text
-from benchax.reporting.tables import TextGrid
 from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.units import count, percent, size
 
 TITLES = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
 
 
-def parts(found: Difference, show: Sequence[str] = (), *, full: bool = False) -> list[RenderableType]:
-    """What is to be printed, one after the other.
+def document(found: Difference, show: Sequence[str] = (), *, full: bool = False) -> Document:
+    """Numbers, operations and texts.
 
     Args:
         show: of which stages the texts are shown; of none: the first that differs.
     """
-    heads: list[RenderableType] = [Text(f"before  {found.before}"), Text(f"after   {found.after}")]
+    heads = list_lines((f"before  {found.before}", f"after   {found.after}"))
     if found.is_none:
-        return [*heads, Text(), Text("no difference in what both know", style="bold"), *_texts(found, show, full)]
+        nothing = Paragraph("no difference in what both know", "title")
+        return Document((*heads, nothing, *_texts(found, show, full)))
     tables = [
-        _table("numbers", found.numbers),
-        _table("primitives of the jaxpr", found.primitives),
-        _table("operations of the optimised program", found.opcodes),
+        *_table("numbers", found.numbers),
+        *_table("primitives of the jaxpr", found.primitives),
+        *_table("operations of the optimised program", found.opcodes),
     ]
-    same = [Text(), Text(f"unchanged: {', '.join(found.unchanged)}", style="dim")] if found.unchanged else []
-    return [*heads, *(part for table in tables for part in table), *same, *_texts(found, show, full)]
+    same = [Paragraph(f"unchanged: {', '.join(found.unchanged)}", "faint")] if found.unchanged else []
+    return Document((*heads, *tables, *same, *_texts(found, show, full)))
 
 
-def text(found: Difference) -> str:
-    return terminal.to_text(Group(*parts(found)))
-
-
-def html(found: Difference) -> str:
-    return f"<div class='benchax'><pre>{escape(text(found))}</pre></div>"
-
-
-def _table(title: str, changes: Sequence[NumberChange]) -> list[RenderableType]:
+def _table(title: str, changes: Sequence[NumberChange]) -> list[Block]:
     if not changes:
         return []
-    lines = tuple((c.name, _value(c, c.before), _value(c, c.after), _by(c)) for c in changes)
-    grid = TextGrid(("what", "before", "after", "change"), lines, ("",) * len(lines))
-    return [Text(), Text(title, style="bold"), terminal.grid(grid)]
+    lines = [(c.name, _value(c, c.before), _value(c, c.after), _by(c)) for c in changes]
+    return [Heading(title), tabulate((TableColumn("what", "names"), "before", "after", "change"), lines)]
 
 
 def _value(change: NumberChange, value: float | None) -> str:
@@ -72,17 +59,17 @@ def _by(change: NumberChange) -> str:
     return f"{'+' if more > 0 else ''}{percent(more)}"
 
 
-def _texts(found: Difference, show: Sequence[str], full: bool) -> list[RenderableType]:
-    drawn: list[RenderableType] = []
+def _texts(found: Difference, show: Sequence[str], full: bool) -> list[Block]:
+    blocks: list[Block] = []
     first = next((each.stage for each in found.texts if not each.is_same), None)
     for each in found.texts:
         is_shown = each.stage in show if show else each.stage == first
-        drawn += [Text(), Text.assemble((TITLES[each.stage], "bold"), f": {_describe(each, is_shown)}")]
-        if is_shown and not each.is_same:
-            drawn.append(diff_text(each.unified, full))
-    for absent in found.absent:
-        drawn += [Text(), Text(f"{TITLES.get(absent.what, absent.what)}: not compared, because {absent.why}")]
-    return drawn
+        line = f"{TITLES[each.stage]}: {_describe(each, is_shown)}"
+        blocks += [Heading(line), diff_text(each.unified, full)] if is_shown and not each.is_same else [Paragraph(line)]
+    return blocks + [
+        Paragraph(f"{TITLES.get(absent.what, absent.what)}: not compared, because {absent.why}")
+        for absent in found.absent
+    ]
 
 
 def _describe(each: TextDifference, is_shown: bool) -> str:

@@ -1,4 +1,4 @@
-"""Teaches `Measurement` to show itself: `print(m)` and, in a notebook, `m`. Imported with the first public name.
+"""Teaches results to show themselves: `print(m)` and, in a notebook, `m`. Imported with the first public name.
 
 The renderers are loaded when something is shown, so that this import weighs nothing.
 """
@@ -6,72 +6,55 @@ The renderers are loaded when something is shown, so that this import weighs not
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchax.model import RENDERERS, Measurement
+from benchax.model import RENDERERS
 
 if TYPE_CHECKING:
     from benchax.comparing.ranking import Comparisons
+    from benchax.reporting.document import Document
+
+DOCUMENTS: dict[str, str] = {
+    "Audit": "audit.document",
+    "CacheUse": "cache.document",
+    "Checklist": "checklist.document",
+    "Comparisons": "comparisons.document",
+    "Difference": "difference.document",
+    "Experiment": "experiment.document",
+    "Inspection": "inspection.document",
+    "Measurement": "measurement.document",
+    "Profile": "profile.document",
+    "ProfileChange": "profile_change.document",
+    "Transfers": "transfers.document",
+    "Watch": "watch.document",
+}
+"""Type of a result → the function of `benchax.reporting` that makes a document of it."""
+ON_PAGES = DOCUMENTS | {"Inspection": "inspection.document_with_texts"}
+"""A page folds what would fill a terminal."""
 
 
-def _text(m: Measurement) -> str:
+def document_of(result: Any, is_for_page: bool = False) -> Document:
+    functions = ON_PAGES if is_for_page else DOCUMENTS
+    module, _, function = functions[type(result).__name__].partition(".")
+    return getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(result)
+
+
+def _text(result: Any) -> str:
     from benchax.reporting import terminal
 
-    return terminal.to_text(terminal.measurement(m))
+    return terminal.to_text(document_of(result))
 
 
-def _html(m: Measurement) -> str:
+def _html(result: Any) -> str:
     from benchax.reporting import html
 
-    return html.measurement(m)
+    return html.fragment(document_of(result, is_for_page=True))
 
 
-def _comparisons(found: Comparisons) -> str:
-    from benchax.reporting import comparisons
-
-    return comparisons.text(found)
-
-
-def _comparisons_html(found: Comparisons) -> str:
-    from benchax.reporting import comparisons
-
-    return comparisons.html(found)
-
-
-def _comparisons_figure(found: Comparisons) -> Any:
+def _figure(found: Comparisons) -> Any:
     from benchax.reporting import comparison_figure
 
     return comparison_figure.figure(found)
 
 
-_SHOWN: dict[str, str] = {
-    "Audit": "audit",
-    "Checklist": "checklist",
-    "Inspection": "inspection",
-    "Difference": "difference",
-    "Experiment": "experiment",
-    "Watch": "watch",
-    "CacheUse": "cache",
-    "Transfers": "transfers",
-    "Profile": "profile",
-    "ProfileChange": "profile_change",
-}
-"""Type of `benchax.results` → the module of `benchax.reporting` whose `text` and `html` draw it."""
-
-
-def _late(module: str, function: str) -> Callable[[Any], str]:
-    return lambda result: getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(result)
-
-
-for _type, _module in _SHOWN.items():
-    RENDERERS[_type] = _late(_module, "text")
-    RENDERERS[f"{_type} html"] = _late(_module, "html")
-
-RENDERERS.update(
-    text=_text,
-    html=_html,
-    comparisons=_comparisons,
-    comparisons_html=_comparisons_html,
-    comparisons_figure=_comparisons_figure,
-)
+RENDERERS.update(text=_text, html=_html, figure=_figure)

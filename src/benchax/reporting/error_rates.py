@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
 from benchax.model import Environment
-from benchax.reporting import terminal
-from benchax.reporting.tables import TextGrid
+from benchax.reporting.document import Document, Table, list_lines, tabulate
+from benchax.reporting.tables import CASE
 from benchax.stats.ratios import Ratio
 from benchax.stats.verdicts import Verdict
 from benchax.units import number, percent, seconds
@@ -20,19 +17,17 @@ from benchax.units import number, percent, seconds
 WORDS: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
 
 
-def render_error_rates(found: ErrorRates) -> RenderableType:
-    """For the terminal."""
-    parts: list[RenderableType] = [Text(line, style="dim") for line in about(found)]
-    parts += [Text(), terminal.grid(verdict_grid(found)), Text(), terminal.grid(effect_grid(found)), Text()]
-    return Group(*parts, *(Text(sentence) for sentence in sentences(found)))
+def document(found: ErrorRates) -> Document:
+    tables = (verdict_grid(found), effect_grid(found))
+    return Document((*list_lines(about(found), "faint"), *tables, *list_lines(sentences(found))))
 
 
-def as_document(found: ErrorRates) -> dict[str, Any]:
+def to_plain_data(found: ErrorRates) -> dict[str, Any]:
     """For JSON: counts and shares with 95 % intervals, effects as ratios, times in seconds. Not measured is None."""
     return {
-        "changes": [_tally_document(tally) for tally in found.tallies()],
+        "changes": [_tally_data(tally) for tally in found.tallies()],
         "effects": [
-            {"kernel": kernel, "planted": planted, **_effect_document(found.effect(kernel, planted))}
+            {"kernel": kernel, "planted": planted, **_effect_data(found.effect(kernel, planted))}
             for kernel in found.kernels
             for planted in found.planted
         ],
@@ -42,13 +37,13 @@ def as_document(found: ErrorRates) -> dict[str, Any]:
     }
 
 
-def _tally_document(tally: Tally) -> dict[str, Any]:
+def _tally_data(tally: Tally) -> dict[str, Any]:
     counts = {word: tally.verdicts[word] for word in WORDS}
     intervals = {word: tally.interval(word) for word in WORDS}
     return {"planted": tally.planted, "judged": tally.judged, "failed": tally.failed, **counts, "intervals": intervals}
 
 
-def _effect_document(ratio: Ratio | None) -> dict[str, float | None]:
+def _effect_data(ratio: Ratio | None) -> dict[str, float | None]:
     return {end: getattr(ratio, end, None) for end in ("ratio", "low", "high")}
 
 
@@ -70,13 +65,13 @@ def _machine(env: Environment) -> list[str]:
     return [part for part in (env.host, env.backend, device, cores, f"jax {env.jax}" if env.jax else None) if part]
 
 
-def verdict_grid(found: ErrorRates) -> TextGrid:
+def verdict_grid(found: ErrorRates) -> Table:
     """Shares with their exact 95 % intervals."""
     lines = [
         (planted_name(tally.planted), str(tally.judged), *(_share(tally, word) for word in WORDS))
         for tally in found.tallies()
     ]
-    return TextGrid(("case", "judged", *WORDS), tuple(lines), ("",) * len(lines))
+    return tabulate((CASE, "judged", *WORDS), lines)
 
 
 def _share(tally: Tally, word: Verdict) -> str:
@@ -87,14 +82,14 @@ def _share(tally: Tally, word: Verdict) -> str:
     return f"{tally.verdicts[word]}: {number(100 * tally.verdicts[word] / tally.judged, 2)} % ({low} – {high})"
 
 
-def effect_grid(found: ErrorRates) -> TextGrid:
+def effect_grid(found: ErrorRates) -> Table:
     """What was really there: the work beside the loop makes a planted change smaller."""
     lines = [
         (kernel, _time(found, kernel), *(_effect(found, kernel, planted) for planted in found.planted))
         for kernel in found.kernels
     ]
     names = (f"really, of {planted_name(planted)}" for planted in found.planted)
-    return TextGrid(("case", "median", *names), tuple(lines), ("",) * len(lines))
+    return tabulate((CASE, "median", *names), lines)
 
 
 def _time(found: ErrorRates, kernel: str) -> str:

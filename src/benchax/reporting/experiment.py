@@ -3,53 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from benchax.model import Remark
-from benchax.reporting import terminal
-from benchax.reporting.tables import Section, Style, TextGrid, TextRow
+from benchax.reporting.document import (
+    Block,
+    Document,
+    Facts,
+    Heading,
+    Paragraph,
+    Section,
+    Style,
+    Table,
+    TableColumn,
+    TextRow,
+    list_remarks,
+    tabulate,
+)
+from benchax.reporting.tables import REMARKS, VERDICT
 from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
 from benchax.units import number, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
 VERDICTS: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
-COLUMNS = ("variant", "time per call", "speedup", "peak", "compile", "error", "verdict")
+COLUMNS = (TableColumn("variant", "names"), "time per call", "speedup", "peak", "compile", "error", VERDICT)
 
 
-def render_experiment(e: Experiment) -> RenderableType:
-    """For the terminal."""
-    parts: list[RenderableType] = [Text(e.name, style="bold"), Text(heading(e), style="dim"), Text()]
-    parts.append(terminal.grid(table(e)))
-    parts += [Text(), terminal.section(findings(e))] if findings(e).rows else []
+def document(e: Experiment) -> Document:
+    blocks: list[Block] = [Heading(e.name, 1, (heading(e),)), table(e)]
+    if findings(e).rows:
+        blocks.append(Facts((findings(e),), "words"))
     for curve in e.curves:
-        parts += [Text(), Text(curve.title, style="bold"), terminal.grid(curve_table(curve))]
-        parts += [Text(curve.sentence)] if curve.sentence else []
+        blocks += [Heading(curve.title), curve_table(curve)]
+        blocks += [Paragraph(curve.sentence)] if curve.sentence else []
     if e.ablation:
-        parts += [Text(), terminal.section(contributions(e.ablation))]
-    notes = remarks(e)
-    return Group(*parts, terminal.remarks(notes)) if notes else Group(*parts)
-
-
-def text(e: Experiment) -> str:
-    return terminal.to_text(render_experiment(e))
-
-
-def html(e: Experiment) -> str:
-    """A fragment for notebooks; every text escaped."""
-    lists = [findings(e), *([contributions(e.ablation)] if e.ablation else [])]
-    drawn = [_html_grid(table(e)), *(_html_section(one) for one in lists if one.rows)]
-    for curve in e.curves:
-        drawn += [
-            f"<b>{escape(curve.title)}</b>",
-            _html_grid(curve_table(curve)),
-            f"<div>{escape(curve.sentence)}</div>",
-        ]
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(e))
-    head = f"<b>{escape(e.name)}</b><div style='opacity:.65;font-size:90%'>{escape(heading(e))}</div>"
-    return f"<div class='benchax' style='overflow-wrap:anywhere'>{head}{''.join(drawn)}{notes}</div>"
+        blocks.append(Facts((contributions(e.ablation),), "words"))
+    return Document((*blocks, *list_remarks(remarks(e))))
 
 
 def heading(e: Experiment) -> str:
@@ -62,11 +50,10 @@ def heading(e: Experiment) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def table(e: Experiment) -> TextGrid:
+def table(e: Experiment) -> Table:
     lines = [_line(e.baseline, "baseline" if e.baseline.status == "ok" else STATUS[e.baseline.status])]
     lines += [_line(row, verdict(row)) for row in e.rows]
-    styles: tuple[Style, ...] = tuple(_style(row) for row in (e.baseline, *e.rows))
-    return TextGrid(COLUMNS, tuple(lines), styles)
+    return tabulate(COLUMNS, lines, [_style(row) for row in (e.baseline, *e.rows)])
 
 
 def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
@@ -138,7 +125,7 @@ def contributions(listed: Sequence[Contribution]) -> Section:
     return Section("what each contributes, where all are on", tuple(TextRow(one.name, one.sentence) for one in listed))
 
 
-def curve_table(curve: Curve) -> TextGrid:
+def curve_table(curve: Curve) -> Table:
     lines = [
         (
             point.label,
@@ -148,8 +135,7 @@ def curve_table(curve: Curve) -> TextGrid:
         )
         for point in curve.points
     ]
-    styles: tuple[Style, ...] = ("",) * len(lines)
-    return TextGrid((" ".join(curve.x_label.split()), "median", "95 % interval", "remarks"), tuple(lines), styles)
+    return tabulate((" ".join(curve.x_label.split()), "median", "95 % interval", REMARKS), lines)
 
 
 def remarks(e: Experiment) -> list[Remark]:
@@ -158,21 +144,3 @@ def remarks(e: Experiment) -> list[Remark]:
     for row in e.rows:
         listed += row.comparison.remarks if row.comparison else ()
     return list({(remark.code, remark.message): remark for remark in listed}.values())
-
-
-def _html_grid(table: TextGrid) -> str:
-    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
-    body = "".join(
-        "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(each)}</td>" for each in line) + "</tr>"
-        for line in table.lines
-    )
-    return f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>"
-
-
-def _html_section(section: Section) -> str:
-    lines = "".join(
-        f"<div><b>{escape(row.label)}</b> {escape(row.value)}</div>" if row.label else f"<div>{escape(row.value)}</div>"
-        for row in section.rows
-    )
-    return f"<div style='padding-top:8px'><i>{escape(section.title)}</i>{lines}</div>"

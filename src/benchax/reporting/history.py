@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from benchax.comparing.gate import amount
 from benchax.comparing.history import Change, History
 from benchax.model import Comparison, Metric
-from benchax.reporting import terminal
+from benchax.reporting.bars import draw_bars
 from benchax.reporting.comparisons import COUNTED, STYLES, interval
-from benchax.reporting.tables import Style, TextGrid
+from benchax.reporting.document import Chart, Document, Heading, List, Paragraph, Style, Table, tabulate
+from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN
 from benchax.stats.changepoints import P
 from benchax.units import number, percent
 
@@ -24,28 +21,20 @@ NAMES: dict[Metric, str] = {
     "constants": "bytes of constants",
     "flops": "operations",
 }
-BARS = "▁▂▃▄▅▆▇█"
-BREAK, MISSING = "┊", "·"
 LONGEST_LINE = 60
 """Bars, the newest ones."""
 LONGEST_TABLE = 30
-LEAST_SPAN = 1.1
-"""The greatest bar stands for this many times the least, or more: noise must not look like mountains."""
 FEW = 10
 """Points of which only great changes can be told."""
 NO_TIMES = "times are those of their own session: not to be compared with one another, and not judged"
 
 
-def render_history(h: History) -> RenderableType:
-    """One history, for the terminal."""
-    parts: list[RenderableType] = [Text(one_line(h.case.label), style="bold"), Text(heading(h), style="dim")]
-    parts += [Text(), Text(f"{sparkline(h)}  {span(h)}"), Text(), terminal.grid(grid(h))]
-    if len(h.points) > LONGEST_TABLE:
-        parts.append(Text(f"{len(h.points) - LONGEST_TABLE} older ones are not listed; --json has them", style="dim"))
-    parts += [Text(), *(Text(sentence, style=terminal.STYLES[style]) for sentence, style in describe_changes(h))]
-    if not h.is_counted:
-        parts += [Text(NO_TIMES, style="dim")]
-    return Group(*parts)
+def document(h: History) -> Document:
+    values, breaks = _newest(h, LONGEST_LINE)
+    sentences = [Paragraph(sentence, style) for sentence, style in describe_changes(h)]
+    sentences += [] if h.is_counted else [Paragraph(NO_TIMES, "faint")]
+    title = Heading(one_line(h.case.label), 1, (heading(h),))
+    return Document((title, Chart(values, span(h), breaks), grid(h), List(tuple(sentences))))
 
 
 def heading(h: History) -> str:
@@ -62,30 +51,14 @@ def one_line(label: str) -> str:
 
 
 def sparkline(h: History, longest: int = LONGEST_LINE) -> str:
-    """A bar for each of the newest points, on a scale of logarithms; ┊ before those of another machine, · for none."""
-    values = h.values[-longest:]
-    first = len(h.values) - len(values)
-    breaks = {found.at for found in h.breaks}
-    low, high = _scale([v for v in values if v is not None])
-    return "".join(
-        (BREAK if i in breaks and i > first else "") + (MISSING if v is None else _bar(v, low, high))
-        for i, v in enumerate(values, first)
-    )
+    """A bar for each of the newest points."""
+    return draw_bars(*_newest(h, longest))
 
 
-def _scale(values: Sequence[float]) -> tuple[float, float]:
-    """Logarithms that the least and the greatest bar stand for."""
-    logs = [math.log(v) for v in values if v > 0] or [0.0]
-    low, high = min(logs), max(logs)
-    missing = max(0.0, math.log(LEAST_SPAN) - (high - low)) / 2
-    return low - missing, high + missing
-
-
-def _bar(value: float, low: float, high: float) -> str:
-    if value <= 0:
-        return BARS[0]
-    share = (math.log(value) - low) / (high - low)
-    return BARS[min(len(BARS) - 1, int(share * len(BARS)))]
+def _newest(h: History, longest: int) -> tuple[tuple[float | None, ...], tuple[int, ...]]:
+    """(values, places among them from which on they are of another machine)"""
+    first = max(0, len(h.values) - longest)
+    return tuple(h.values[first:]), tuple(found.at - first for found in h.breaks if found.at > first)
 
 
 def span(h: History) -> str:
@@ -101,7 +74,7 @@ def span(h: History) -> str:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def grid(h: History) -> TextGrid:
+def grid(h: History) -> Table:
     """A line for each of the newest comparisons."""
     remarks = _remarks(h)
     first = max(0, len(h.points) - LONGEST_TABLE)
@@ -120,7 +93,8 @@ def grid(h: History) -> TextGrid:
     changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
     styles: list[Style] = [changed.get(i, _plain(value)) for i, value in enumerate(h.values)]
     name = "amount" if h.is_counted else "time then"
-    return TextGrid(("when (UTC)", "commit", "change", "verdict", name, "remarks"), tuple(lines), tuple(styles[first:]))
+    older = f"{first} older ones are not listed; --json has them" if first else ""
+    return tabulate((WHEN, COMMIT, "change", VERDICT, name, REMARKS), lines, styles[first:], note=older)
 
 
 def _remarks(h: History) -> list[list[str]]:
@@ -138,11 +112,10 @@ def _remarks(h: History) -> list[list[str]]:
     return found
 
 
-def overview(histories: Sequence[History]) -> TextGrid:
+def overview(histories: Sequence[History]) -> Table:
     """A line for each history."""
-    columns = ("case", "baseline", "history", "newest", "verdict", "commit", "remarks")
-    styles: tuple[Style, ...] = tuple(STYLES[h.points[-1].verdict] for h in histories)
-    return TextGrid(columns, tuple(map(_overview_line, histories)), styles)
+    columns = (CASE, "baseline", "history", "newest", VERDICT, COMMIT, REMARKS)
+    return tabulate(columns, map(_overview_line, histories), [STYLES[h.points[-1].verdict] for h in histories])
 
 
 def _overview_line(h: History) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ counts, and say so; those of the jaxpr take each body once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from benchax.reporting.tables import Section, TextGrid, TextRow
+from benchax.reporting.document import Section, Table, TableColumn, TextRow, tabulate
+from benchax.reporting.tables import LINE, WHERE
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
 from benchax.units import count, percent, rate, seconds, seconds_range, size
@@ -18,6 +20,9 @@ MOST_NAMED = 8
 """Primitives or operations that one line names."""
 MOST_ROWS = 15
 """Of a table, unless it is wanted in full."""
+
+OPERATION = TableColumn("operation", "names")
+WHAT = TableColumn("what", "names")
 
 Line = tuple[str, ...]
 
@@ -181,53 +186,53 @@ def _not_known(found: Inspection, label: str, what: str) -> TextRow:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def primitives(found: Inspection) -> TextGrid | None:
+def primitives(found: Inspection) -> Table | None:
     if found.jaxpr is None:
         return None
     lines: list[Line] = [
         (p.name, str(p.count), str(p.in_loops or ""), _few(p.scopes), _few(tuple(map(_near, p.lines))))
         for p in found.jaxpr.primitives
     ]
-    return _grid(("operation", "equations", "in loops", "where", "line"), lines)
+    return _table((OPERATION, "equations", "in loops", WHERE, LINE), lines)
 
 
-def loops(found: Inspection) -> TextGrid | None:
+def loops(found: Inspection) -> Table | None:
     each = found.counts.loops if found.counts else ()
     lines: list[Line] = [
         (loop.name, "not known" if loop.trips is None else str(loop.trips), loop.op_name, loop.trips_from)
         for loop in each
     ]
-    return _grid(("operation", "trips", "where", "why"), lines)
+    return _table((OPERATION, "trips", WHERE, TableColumn("why", "words")), lines)
 
 
-def buffers(found: Inspection) -> TextGrid | None:
+def buffers(found: Inspection) -> Table | None:
     listed = found.buffers.buffers if found.buffers else ()
     lines: list[Line] = [(b.what, size(b.size_bytes), b.kind, b.op_name, _near(b.source)) for b in listed]
-    return _grid(("what", "size", "kind", "where", "line"), lines)
+    return _table((WHAT, "size", "kind", WHERE, LINE), lines)
 
 
-def constants(found: Inspection) -> list[tuple[str, TextGrid | None]]:
+def constants(found: Inspection) -> list[tuple[str, Table | None]]:
     """(title, table) of those captured, and of those baked in."""
     both = found.constants
     parts = (("captured by the function", both and both.captured), ("baked into the program", both and both.baked_in))
     return [
-        (title, _grid(("what", "size", "where"), [(c.spec, size(c.size_bytes), _near(c.where)) for c in listed or ()]))
+        (title, _table((WHAT, "size", WHERE), [(c.spec, size(c.size_bytes), _near(c.where)) for c in listed or ()]))
         for title, listed in parts
     ]
 
 
-def donation(found: Inspection) -> TextGrid | None:
+def donation(found: Inspection) -> Table | None:
     lines: list[Line] = [
         (a.path, a.spec, size(a.size_bytes), _TAKEN[a.is_aliased], a.output or a.why_not)
         for a in (found.donation.arguments if found.donation else ())
     ]
-    return _grid(("what", "array", "size", "reused", "where"), lines)
+    return _table((WHAT, "array", "size", "reused", WHERE), lines)
 
 
 _TAKEN = {True: "yes", False: "no", None: "not known"}
 
 
-def collectives(found: Inspection) -> TextGrid | None:
+def collectives(found: Inspection) -> Table | None:
     lines: list[Line] = [
         (
             c.opcode,
@@ -239,24 +244,21 @@ def collectives(found: Inspection) -> TextGrid | None:
         )
         for c in (found.collectives.calls if found.collectives else ())
     ]
-    return _grid(("operation", "size", "trips", "devices", "where", "line"), lines)
+    return _table((OPERATION, "size", "trips", "devices", WHERE, LINE), lines)
 
 
-def first_rows(grid: TextGrid, full: bool) -> tuple[TextGrid, int]:
-    """(its first rows, how many more there are)"""
-    if full or len(grid.lines) <= MOST_ROWS + 1:
-        return grid, 0
-    return TextGrid(grid.columns, grid.lines[:MOST_ROWS], grid.styles[:MOST_ROWS]), len(grid.lines) - MOST_ROWS
+def first_rows(table: Table, full: bool) -> Table:
+    """Its first rows, and how many more there are."""
+    more = len(table.rows) - MOST_ROWS
+    if full or more <= 1:
+        return table
+    return replace(table, rows=table.rows[:MOST_ROWS], note=f"… {more} more; --full shows them")
 
 
-def _grid(columns: tuple[str, ...], lines: list[Line]) -> TextGrid | None:
+def _table(columns: tuple[TableColumn | str, ...], lines: list[Line]) -> Table | None:
     """Without columns that no line fills; None without lines."""
-    kept = [i for i in range(len(columns)) if any(line[i] for line in lines)]
-    if not kept:
-        return None
-    return TextGrid(
-        tuple(columns[i] for i in kept), tuple(tuple(line[i] for i in kept) for line in lines), ("",) * len(lines)
-    )
+    found = tabulate(columns, lines).without_empty_columns()
+    return found if found.columns else None
 
 
 def _few(texts: tuple[str, ...]) -> str:

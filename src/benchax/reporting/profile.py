@@ -6,19 +6,33 @@ A profile without operations is not shown as an empty table: its remarks say why
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from statistics import median
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
 
-from benchax.reporting import terminal, timeline
-from benchax.reporting.tables import Section, TextGrid, TextRow
+from benchax.reporting import timeline
+from benchax.reporting.document import (
+    Block,
+    Document,
+    Facts,
+    Heading,
+    Section,
+    Table,
+    TableCell,
+    TableColumn,
+    TextRow,
+    list_lines,
+    list_remarks,
+)
+from benchax.reporting.tables import WHERE
 from benchax.results.profile import Device, Op, Profile
 from benchax.units import count, percent, seconds, size
 
+COLUMNS = (
+    TableColumn("operation", "names"),
+    *map(TableColumn, ("self time", "share", "calls", "a call")),
+    WHERE,
+)
 TOP = 15
 """Operations that are shown without `details`."""
 PASSES, ARRAYS, GAPS = 5, 5, 3
@@ -26,43 +40,13 @@ SCOPE, NAME, HLO = 44, 24, 96
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
 
 
-def render_profile(p: Profile, details: bool = False) -> RenderableType:
-    """For the terminal; with `details` every operation, uncut, with its line of HLO."""
-    parts: list[RenderableType] = [Text(p.title or "profile", style="bold"), Text(_where(p), style="dim")]
+def document(p: Profile, details: bool = False) -> Document:
+    """With `details` every operation, uncut, with its line of HLO."""
+    blocks: list[Block] = [Heading(p.title or "profile", 1, (_where(p),))]
     if p.ops:
-        parts += [Text(), terminal.grid(grid(p, details)), *_rest(p, details), *_lines(p, details)]
-    for section in sections(p):
-        parts += [Text(), terminal.section(section)]
-    if p.remarks:
-        parts.append(terminal.remarks(p.remarks))
-    return Group(*parts)
-
-
-def text(p: Profile) -> str:
-    return terminal.to_text(render_profile(p))
-
-
-def html(p: Profile) -> str:
-    """A fragment for notebooks."""
-    table = grid(p, details=False)
-    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
-    rows = [(line, op.hlo or "") for line, op in zip(table.lines, p.ops, strict=False)]
-    body = "".join(
-        f"<tr style='background:none' title='{escape(hlo, quote=True)}'>"
-        + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line)
-        + "</tr>"
-        for line, hlo in rows
-    )
-    operations = f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>" if p.ops else ""
-    below = "".join(
-        f"<div><b>{escape(part.title)}</b></div>"
-        + "".join(f"<div>{escape(' '.join((row.label, row.value, row.detail)))}</div>" for row in part.rows)
-        for part in sections(p)
-    )
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in p.remarks)
-    title = f"<div><b>{escape(p.title)}</b> {escape(_where(p))}</div>"
-    return f"<div class='benchax'>{title}{operations}{below}{notes}</div>"
+        blocks += [grid(p, details), *_lines(p, details)]
+    blocks += [Facts((section,), "words") for section in sections(p)]
+    return Document((*blocks, *list_remarks(p.remarks)))
 
 
 def _where(p: Profile) -> str:
@@ -75,12 +59,15 @@ def _count_text(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def grid(p: Profile, details: bool = False) -> TextGrid:
-    """One line for each operation, the hottest first."""
+def grid(p: Profile, details: bool = False) -> Table:
+    """One line for each operation, the hottest first; on a page its HLO can be pointed at."""
     shown = p.ops if details else p.ops[:TOP]
     several = len({op.module for op in p.ops}) > 1
-    lines = tuple(_line(op, several, details) for op in shown)
-    return TextGrid(("operation", "self time", "share", "calls", "a call", "where"), lines, ("",) * len(lines))
+    rows: list[tuple[TableCell, ...]] = []
+    for op in shown:
+        name, *others = _line(op, several, details)
+        rows.append((TableCell(name, hint=op.hlo or ""), *map(TableCell, others)))
+    return Table(COLUMNS, tuple(rows), _describe_rest(p, details))
 
 
 def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
@@ -112,22 +99,21 @@ def _truncate(text: str, width: int, details: bool) -> str:
     return line if details or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
 
 
-def _rest(p: Profile, details: bool) -> list[RenderableType]:
+def _describe_rest(p: Profile, details: bool) -> str:
     """What the operations that are not shown come to."""
     others = () if details else p.ops[TOP:]
     if not others:
-        return []
+        return ""
     together = sum(op.self_s for op in others)
     share = sum(op.share for op in others)
-    text = f"and {_count_text(len(others), 'more operation')}: {seconds(together)}, {percent(share)}"
-    return [Text(text, style="dim")]
+    return f"and {_count_text(len(others), 'more operation')}: {seconds(together)}, {percent(share)}"
 
 
-def _lines(p: Profile, details: bool) -> list[RenderableType]:
+def _lines(p: Profile, details: bool) -> tuple[Block, ...]:
     """The HLO of the hottest few; of all with `details`."""
     shown = [op for op in (p.ops if details else p.ops[:3]) if op.hlo]
-    texts = [Padding(Text(_truncate(op.hlo or "", HLO, details), style="dim"), (0, 0, 0, 2)) for op in shown]
-    return [Text(), Text("HLO", style="bold"), *texts] if texts else []
+    listed = list_lines((_truncate(op.hlo or "", HLO, details) for op in shown), "faint")
+    return (Heading("HLO"), *listed) if listed else ()
 
 
 def sections(p: Profile) -> list[Section]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from benchax.reporting import terminal
-from benchax.reporting.tables import TextGrid
+from benchax.reporting.document import Document, Heading, Table, TableColumn, list_remarks, tabulate
+from benchax.reporting.tables import WHERE
 from benchax.results.profile import OpChange, ProfileChange
 from benchax.units import count, seconds
 
@@ -17,36 +13,17 @@ TOP = 20
 WIDTH = 40
 
 
-def render_profile_change(change: ProfileChange) -> RenderableType:
-    """For the terminal."""
-    title = Text(f"{change.before} → {change.after}", style="bold")
-    below = Text(f"self time per {change.per}, largest change first", style="dim")
-    table = [Text(), terminal.grid(grid(change))] if change.ops else []
-    return Group(title, below, *table, terminal.remarks(change.remarks))
+def document(change: ProfileChange) -> Document:
+    below = f"self time per {change.per}, largest change first"
+    table = (grid(change),) if change.ops else ()
+    return Document((Heading(f"{change.before} → {change.after}", 1, (below,)), *table, *list_remarks(change.remarks)))
 
 
-def text(change: ProfileChange) -> str:
-    return terminal.to_text(render_profile_change(change))
-
-
-def html(change: ProfileChange) -> str:
-    """A fragment for notebooks."""
-    table = grid(change)
-    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>" for line in table.lines
-    )
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in change.remarks)
-    title = f"<div><b>{escape(change.before)} → {escape(change.after)}</b></div>"
-    return f"<div class='benchax'>{title}<table><tr>{head}</tr>{body}</table>{notes}</div>"
-
-
-def grid(change: ProfileChange) -> TextGrid:
+def grid(change: ProfileChange) -> Table:
     """One line for each origin, the largest change first, in either direction."""
     largest = sorted(change.ops, key=lambda op: -abs(op.more_s))[:TOP]
-    lines = tuple(_line(op) for op in largest)
-    return TextGrid(("operation", "before", "after", "more", "calls", "where"), lines, ("",) * len(lines))
+    operation = TableColumn("operation", "names")
+    return tabulate((operation, "before", "after", "more", "calls", WHERE), map(_line, largest))
 
 
 def _line(op: OpChange) -> tuple[str, ...]:

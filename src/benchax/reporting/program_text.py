@@ -1,4 +1,4 @@
-"""Text of programs for reading: what is long is folded, what is noise is left out, and a terminal gets colours.
+"""Text of programs for reading: what is long is folded, what is noise is left out.
 
 Folded means: a line says how much is not shown. With `full` the text is what JAX and XLA print, to the last character.
 """
@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions
-from rich.text import Text
-
+from benchax.reporting.document import Code
 from benchax.results.difference import Stage
 from benchax.units import size
 
@@ -29,58 +26,21 @@ _TABLES = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(
 _BLANK = re.compile(r"\n{3,}")
 _FRAME = re.compile(r" ?stack_frame_id=\d+| ?metadata=\{\},?")
 
-# In this order: what comes later wins.
-_COLORS: dict[str, tuple[tuple[str, str], ...]] = {
-    "jaxpr": (
-        (r"\b[a-z]\w*\[[\d,]*\]", "cyan"),
-        (r"(?<== )[\w.\-]+", "bold"),
-        (r"\b(?:lambda|let|in)\b", "dim"),
-    ),
-    "stablehlo": (
-        (r"tensor<[^>]*>", "cyan"),
-        (r"(?<== )\"?[\w.]+\"?", "bold"),
-        (r"@[\w.]+", "green"),
-        (r"loc\(.*?\)$", "dim"),
-    ),
-    "hlo": (
-        (r"\b[a-z]\w*\[[\d,]*\](?:\{[^}]*\})?", "cyan"),
-        (r"(?<= )[a-z][\w\-]*(?=\()", "bold"),
-        (r"^(?:ENTRY )?%[\w.\-]+(?= \()", "green"),
-        (r"(?:metadata|backend_config)=\{.*", "dim"),
-    ),
-    "diff": ((r"^\+.*", "green"), (r"^-.*", "red"), (r"^@@.*", "cyan")),
-}
 
-
-@dataclass(frozen=True)
-class ProgramText:
-    """One text, as it is to be printed."""
-
-    language: str
-    """jaxpr, stablehlo, hlo or diff."""
-    text: str
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Text]:
-        drawn = Text(self.text)
-        for pattern, style in _COLORS[self.language]:
-            drawn.highlight_regex(re.compile(pattern, re.MULTILINE), style)
-        yield drawn
-
-
-def program_text(stage: Stage, text: str, full: bool = False) -> ProgramText:
+def program_text(stage: Stage, text: str, full: bool = False, title: str = "") -> Code:
     """The text of a stage, folded unless it is wanted in full."""
     if full:
-        return ProgramText(stage, text.rstrip("\n"))
+        return Code(stage, text.rstrip("\n"), title)
     if stage == "hlo":
         text = _FRAME.sub("", _BLANK.sub("\n\n", _TABLES.sub("", text)))
     lines = _without_long_constants(text).rstrip("\n").splitlines()
     is_nested = _in_inner_computation if stage == "hlo" else _is_indented
-    return ProgramText(stage, "\n".join(_cut_lines(list(_fold(lines, is_nested(lines))))))
+    return Code(stage, "\n".join(_cut_lines(list(_fold(lines, is_nested(lines))))), title)
 
 
-def diff_text(unified: str, full: bool = False) -> ProgramText:
+def diff_text(unified: str, full: bool = False) -> Code:
     lines = unified.splitlines()
-    return ProgramText("diff", unified if full else "\n".join(_cut_lines([_truncate(line) for line in lines])))
+    return Code("diff", unified if full else "\n".join(_cut_lines([_truncate(line) for line in lines])))
 
 
 def _without_long_constants(text: str) -> str:

@@ -6,17 +6,25 @@ Renderers only draw. A number that is not there is "not measured, because …".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, cast
+from dataclasses import fields
+from typing import Any, cast
 
 from benchax.model import OTHER_PROCESSES, Absent, Environment, Measurement, Samples, Transfer
+from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
 from benchax.reporting.estimates import estimate, instability, is_unstable, spread
 from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
 from benchax.store.base import Row as StoredRow
 from benchax.units import count, rate, seconds, seconds_range, size
 
-Style = Literal["", "good", "bad", "warning", "faint", "title"]
+CASE = TableColumn("case", "names", 10)
+COMMIT = TableColumn("commit", "words")
+LINE = TableColumn("line", "words", 20)
+REMARKS = TableColumn("remarks", "words", 12)
+VERDICT = TableColumn("verdict", "words", 20)
+WHEN = TableColumn("when (UTC)", "words")
+WHERE = TableColumn("where", "words")
+"""Columns that several tables have."""
 CACHES = {
     "off": "persistent cache off",
     "hit": "read from the persistent cache",
@@ -24,22 +32,6 @@ CACHES = {
     "warm": "was compiled before in this process",
 }
 COLD = {"process": "a cold process", "function": "a new function in a warm process"}
-
-
-@dataclass(frozen=True)
-class TextRow:
-    """One line: what, how much, and what belongs beside it."""
-
-    label: str
-    value: str
-    detail: str = ""
-    style: Style = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    rows: tuple[TextRow, ...] = field(default=())
 
 
 def sections(m: Measurement, is_full: bool = False) -> list[Section]:
@@ -223,29 +215,14 @@ def not_measured(label: str, absent: Absent) -> TextRow:
     return TextRow(label, "not measured", f"because {absent.why}", "faint")
 
 
-@dataclass(frozen=True)
-class TextGrid:
-    """Many measurements side by side."""
-
-    columns: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    styles: tuple[Style, ...]
-
-
 _TIMERS = ("in_graph", "loop", "wall")
 
 
-def overview(measurements: Sequence[Measurement]) -> TextGrid:
+def overview(measurements: Sequence[Measurement]) -> Table:
     """One line per measurement; a column that none of them fills is left out."""
-    lines = [_overview_line(m) for m in measurements]
-    names = ("case", *_TIMERS, "compile", "memory", "remarks")
-    used = [i for i in range(len(names)) if i == 0 or any(line[i] for line in lines)]
-    styles: tuple[Style, ...] = tuple("bad" if m.failure or _is_wrong(m) else "" for m in measurements)
-    return TextGrid(
-        tuple(names[i] for i in used),
-        tuple(tuple(line[i] for i in used) for line in lines),
-        styles,
-    )
+    columns = (CASE, *_TIMERS, "compile", "memory", REMARKS)
+    styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in measurements]
+    return tabulate(columns, map(_overview_line, measurements), styles).without_empty_columns(kept=(0,))
 
 
 def _is_wrong(m: Measurement) -> bool:
@@ -273,11 +250,11 @@ def _one_line(label: str) -> str:
     return " ".join(label.splitlines())
 
 
-def stored_grid(rows: Sequence[StoredRow]) -> TextGrid:
+def stored_grid(rows: Sequence[StoredRow]) -> Table:
     """Rows of the store, one line each."""
-    columns = ("id", "when (UTC)", "case", "timer", "median", "95 %", "compile", "commit")
-    styles: tuple[Style, ...] = tuple("bad" if row.failure_kind else "" for row in rows)
-    return TextGrid(columns, tuple(map(_stored_line, rows)), styles)
+    columns = ("id", WHEN, CASE, TableColumn("timer", "words", 8), "median", "95 %", "compile", COMMIT)
+    styles: list[Style] = ["bad" if row.failure_kind else "" for row in rows]
+    return tabulate(columns, map(_stored_line, rows), styles)
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Draws for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, plain text for pipes.
+"""Renders documents for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, and plain
+text for pipes.
 
 Nothing here knows whether there is a terminal: `cli/console.py` asks that.
 """
@@ -6,92 +7,179 @@ Nothing here knows whether there is a terminal: `cli/console.py` asks that.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from benchax.model import Measurement, Remark
-from benchax.reporting.tables import Section, Style, TextGrid, TextRow, heading, overview, sections
+from benchax.model import Remark
+from benchax.reporting.bars import draw_bars
+from benchax.reporting.document import (
+    MARKS,
+    Block,
+    Chart,
+    Code,
+    Document,
+    Facts,
+    Heading,
+    List,
+    Paragraph,
+    Remarks,
+    Section,
+    Style,
+    Table,
+    TextRow,
+)
+from benchax.reporting.highlighting import highlight
 
 STYLES: dict[Style, str] = {
     "": "",
     "good": "green",
     "bad": "bold red",
     "warning": "yellow",
+    "info": "cyan",
     "faint": "dim",
     "title": "bold",
 }
-_REMARKS = {"error": ("✗", STYLES["bad"]), "warning": ("!", STYLES["warning"]), "info": ("·", STYLES["faint"])}
 NARROW = 72
 """Below this width details go on lines of their own."""
+LEAST_DETAIL = 30
+"""And where no more than this is left beside long labels and values."""
 GAP = 2
-"""Between the columns of a grid."""
-TEXTS = (
-    "case", "what", "why", "variant", "line", "operation", "where", "when (UTC)", "timer", "commit", "remarks",
-    "verdict",
-)  # fmt: skip
-"""Columns of words, which begin at the left; the others hold numbers."""
-FOLDS = {"case": 10, "line": 20, "timer": 8, "remarks": 12, "verdict": 20}
-"""Columns that may be folded, down to this width; where that is not enough, a grid is drawn line by line."""
+"""Between the columns of a table."""
+LEAST_WIDTH = 100
+"""Of what is written into a pipe."""
+ENDLESS = 400
+"""A faint line of more characters is cut where the window ends: the signature of a model with a thousand arrays."""
 
 
-def measurement(m: Measurement, is_full: bool = False) -> RenderableType:
-    """One measurement. `is_full`: see `tables.sections`."""
-    title, where = heading(m)
-    parts: list[RenderableType] = [Text(title, style="bold"), Text(where, style="dim")]
-    if m.signature:
-        parts.append(Text(m.signature, style="dim", overflow="ellipsis", no_wrap=len(m.signature) > 400))
-    parts += [_Sections(sections(m, is_full)), remarks(m.remarks)]
+def render(document: Document) -> RenderableType:
+    """For a console, which prints it with `crop=False`: lines of programs may be longer than a window is wide."""
+    parts: list[RenderableType] = []
+    for is_apart, is_below, block in _place_blocks(document.blocks):
+        parts += [Text(), _render_block(block, is_below)] if is_apart else [_render_block(block, is_below)]
     return Group(*parts)
 
 
-class _Sections:
+def to_text(document: Document, width: int | None = None) -> str:
+    """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
+    tables = [_TableLayout(block).width for block in document.blocks if isinstance(block, Table)]
+    wide = max(LEAST_WIDTH, *tables, 0) if width is None else width
+    placed = _place_blocks(document.blocks)
+    return "\n".join("\n" * is_apart + _print_block(block, is_below, wide) for is_apart, is_below, block in placed)
+
+
+def _place_blocks(blocks: Sequence[Block]) -> Iterator[tuple[bool, bool, Block]]:
+    """(is a blank line in front of it, does it stand below a heading, block)"""
+    if blocks:
+        yield False, False, blocks[0]
+    for before, block in pairwise(blocks):
+        level = before.level if isinstance(before, Heading) else None
+        # The title of a document is followed by a sentence about all of it, or by its first part.
+        is_apart = level is None or isinstance(block, Heading) or (level == 1 and not isinstance(block, Paragraph))
+        yield is_apart, level == 2, block
+
+
+def _print_block(block: Block, is_below: bool, width: int) -> str:
+    if isinstance(block, Code):  # as it is: a console would expand its tabs
+        return f"{block.title}\n{block.text}" if block.title else block.text
+    printed = io.StringIO()
+    console = Console(file=printed, width=width, no_color=True, force_terminal=False, highlight=False)
+    console.print(_render_block(block, is_below))
+    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
+
+
+def _render_block(block: Block, is_below: bool) -> RenderableType:
+    match block:
+        case Heading():
+            return _render_heading(block)
+        case Paragraph():
+            return _indent([_render_paragraph(block)], is_below)
+        case List():
+            return _indent(map(_render_paragraph, block.items), is_below)
+        case Table():
+            return _TableLayout(block)
+        case Facts():
+            return _FactsLayout(block.sections) if block.kind == "numbers" else _render_words(block.sections)
+        case Remarks():
+            return _render_remarks(block.remarks)
+        case Code():
+            title = [Text(block.title, style="bold")] if block.title else []
+            return Group(*title, highlight(block.language, block.text))
+        case Chart():
+            return Text(f"{draw_bars(block.values, block.breaks)}  {block.caption}")
+
+
+def _render_heading(heading: Heading) -> RenderableType:
+    aside = f"  {heading.aside}" if heading.aside else ""
+    title = Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim"))
+    return Group(title, *map(_render_below, heading.below))
+
+
+def _render_below(text: str) -> Text:
+    is_endless = len(text) > ENDLESS
+    return Text(text, style="dim", overflow="ellipsis" if is_endless else "fold", no_wrap=is_endless)
+
+
+def _render_paragraph(paragraph: Paragraph) -> Text:
+    return Text(paragraph.text, style=STYLES[paragraph.style])
+
+
+def _indent(parts: Iterable[RenderableType], is_below: bool) -> RenderableType:
+    """What stands below a heading belongs to it."""
+    return Padding(Group(*parts), (0, 0, 0, 2)) if is_below else Group(*parts)
+
+
+def _render_remarks(listed: Sequence[Remark]) -> RenderableType:
+    table = RichTable.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
+    for remark in listed:
+        mark, style = MARKS[remark.severity]
+        is_error = remark.severity == "error"
+        table.add_row(Text(f"  {mark}", STYLES[style]), Text(remark.message, STYLES[style] if is_error else ""))
+    return table
+
+
+# ---- facts ------------------------------------------------------------------------------------------------------
+
+
+class _FactsLayout:
     """Lays sections out by the width of the console: three columns, or stacked where that is too narrow."""
 
-    def __init__(self, parts: Sequence[Section]) -> None:
-        self.parts = parts
+    def __init__(self, sections: Sequence[Section]) -> None:
+        self.sections = sections
 
-    def __rich_console__(self, console: Console, options: object) -> Iterable[RenderableType]:
-        is_narrow = console.width < NARROW
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         # One width for all sections, so that the columns stand under one another.
-        label = max((len(row.label) for part in self.parts for row in part.rows), default=0)
-        value = max((len(row.value) for part in self.parts for row in part.rows), default=0)
-        for part in self.parts:
-            yield Text()
-            yield Text(part.title, style="bold")
-            yield _stack_rows(part.rows) if is_narrow else _columns(part.rows, label, value)
+        rows = [row for section in self.sections for row in section.rows]
+        label = max((len(row.label) for row in rows), default=0)
+        value = max((len(row.value) for row in rows), default=0)
+        is_narrow = options.max_width < max(NARROW, label + value + LEAST_DETAIL)
+        for i, section in enumerate(self.sections):
+            yield from _render_title(section, is_first=i == 0)
+            yield _stack_rows(section.rows) if is_narrow else _align_rows(section.rows, label, value)
 
 
-def render_section(part: Section) -> RenderableType:
-    """One section of numbers, laid out as those of a measurement."""
-    return _Sections([part])
+def _render_title(section: Section, is_first: bool) -> Iterator[Text]:
+    if not is_first:
+        yield Text()
+    if section.title:
+        yield Text(section.title, style="bold")
 
 
-def section(part: Section) -> RenderableType:
-    """One section whose values are texts: two columns that fold."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in part.rows:
-        value = Text(row.value, style=STYLES[row.style])
-        table.add_row(
-            Text("  " + row.label, style="dim"), value + Text(f"  {row.detail}", style="dim") if row.detail else value
-        )
-    return Group(Text(part.title, style="bold"), table)
-
-
-def _columns(rows: Sequence[TextRow], label: int, value: int) -> Table:
-    table = Table.grid(padding=(0, 2), pad_edge=False)
+def _align_rows(rows: Sequence[TextRow], label: int, value: int) -> RichTable:
+    table = RichTable.grid(padding=(0, 2), pad_edge=False)
     table.add_column(min_width=label + 2, no_wrap=True)
     table.add_column(min_width=value, justify="right", no_wrap=True)
-    table.add_column(ratio=1)
+    table.add_column(ratio=1, overflow="fold")
     for row in rows:
         style = STYLES[row.style]
-        table.add_row(Text("  " + row.label, style=style), Text(row.value, style=style or "cyan"), _detail(row))
+        table.add_row(Text("  " + row.label, style=style), Text(row.value, style=style or "cyan"), _render_detail(row))
     return table
 
 
@@ -101,45 +189,40 @@ def _stack_rows(rows: Sequence[TextRow]) -> Group:
         style = STYLES[row.style]
         lines.append(Text.assemble(("  " + row.label + "  ", style), (row.value, style or "cyan")))
         if row.detail:
-            lines.append(Padding(_detail(row), (0, 0, 0, 4)))
+            lines.append(Padding(_render_detail(row), (0, 0, 0, 4)))
     return Group(*lines)
 
 
-def _detail(row: TextRow) -> Text:
+def _render_detail(row: TextRow) -> Text:
     return Text(
         row.detail, style=STYLES[row.style] if row.style in ("bad", "faint") else "dim" if not row.style else ""
     )
 
 
-def remarks(listed: Sequence[Remark]) -> RenderableType:
-    """Each with its mark: ✗ error, ! warning, · info."""
-    if not listed:
-        return Text()
-    table = Table.grid(padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
-    for remark in listed:
-        mark, style = _REMARKS[remark.severity]
-        table.add_row(
-            Text("  " + mark, style=style), Text(remark.message, style=style if remark.severity == "error" else "")
-        )
-    return Group(Text(), Text("remarks", style="bold"), table)
+def _render_words(sections: Sequence[Section]) -> Group:
+    """Sections whose values are texts: two columns, of which the second folds."""
+    parts: list[RenderableType] = []
+    for i, section in enumerate(sections):
+        table = RichTable.grid(padding=(0, 2))
+        table.add_column(overflow="fold")
+        table.add_column(overflow="fold")
+        for row in section.rows:
+            detail = Text(f"  {row.detail}", style="dim") if row.detail else Text()
+            table.add_row(Text("  " + row.label, style="dim"), Text(row.value, style=STYLES[row.style]) + detail)
+        parts += [*_render_title(section, is_first=i == 0), table]
+    return Group(*parts)
 
 
-def grid(table: TextGrid) -> RenderableType:
-    """Many rows side by side."""
-    return _Grid(table)
+# ---- tables -----------------------------------------------------------------------------------------------------
 
 
-class _Grid:
-    """Lays a grid out by the width of the console: as columns, of which texts may fold, or line by line."""
+class _TableLayout:
+    """Lays a table out by the width of the console: as columns, of which some may fold, or row by row."""
 
-    def __init__(self, table: TextGrid) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
-        lines = (table.columns, *table.lines)
-        self.widths = [
-            max(cell_len(part) for text in column for part in text.split("\n")) for column in zip(*lines, strict=True)
-        ]
+        columns = zip(table.names, *table.lines, strict=True)
+        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in columns]
 
     @property
     def width(self) -> int:
@@ -148,59 +231,35 @@ class _Grid:
     @property
     def least_width(self) -> int:
         columns = zip(self.table.columns, self.widths, strict=True)
-        return self.width - sum(max(0, width - FOLDS.get(name, width)) for name, width in columns)
+        return self.width - sum(max(0, width - (c.least_width or width)) for c, width in columns)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         yield self.render_wide() if self.least_width <= options.max_width else self.render_narrow()
+        if self.table.note:
+            yield Text(self.table.note, style="dim")
 
-    def render_wide(self) -> Table:
-        drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-        for name in self.table.columns:
-            side: JustifyMethod = "left" if name in TEXTS else "right"
-            drawn.add_column(name, justify=side, overflow="fold", no_wrap=name not in FOLDS)
-        for line, style in zip(self.table.lines, self.table.styles, strict=True):
-            drawn.add_row(*map(Text, line), style=STYLES[style])
+    def render_wide(self) -> RichTable:
+        has_head = any(self.table.names)
+        drawn = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=has_head)
+        for column in self.table.columns:
+            drawn.add_column(
+                Text(column.name),
+                justify="right" if column.kind == "numbers" else "left",
+                overflow="fold",
+                no_wrap=column.least_width is None,
+            )
+        for row in self.table.rows:
+            drawn.add_row(*(Text(cell.text, style=STYLES[cell.style]) for cell in row))
         return drawn
 
     def render_narrow(self) -> Group:
         parts: list[RenderableType] = []
-        for line, style in zip(self.table.lines, self.table.styles, strict=True):
-            drawn = Table.grid(padding=(0, GAP))
-            drawn.add_column(no_wrap=True, style="dim")
+        for row in self.table.rows:
+            drawn = RichTable.grid(padding=(0, GAP))
+            drawn.add_column(style="dim", overflow="fold")
             drawn.add_column(overflow="fold")
-            for name, text in zip(self.table.columns, line, strict=True):
-                if text:
-                    drawn.add_row(Text(name), Text(text, style=STYLES[style]))
+            for name, cell in zip(self.table.names, row, strict=True):
+                if cell.text:
+                    drawn.add_row(Text(name), Text(cell.text, style=STYLES[cell.style]))
             parts += [Text(), drawn] if parts else [drawn]
         return Group(*parts)
-
-
-def measurements(listed: Sequence[Measurement]) -> RenderableType:
-    """An overview, then what each row's remarks and failures say."""
-    parts: list[RenderableType] = [grid(overview(listed))]
-    for m in listed:
-        if m.failure:
-            advice = f"\n{m.failure.advice}" if m.failure.advice else ""
-            text = f"{m.failure.kind.replace('_', ' ')} in {m.failure.stage}: {m.failure.message}{advice}"
-            parts += [Text(), Text(m.case.label, style="bold"), Padding(Text(text, style=STYLES["bad"]), (0, 0, 0, 2))]
-        elif said := [r for r in m.remarks if r.severity != "info"]:
-            parts += [Text(), Text(m.case.label, style="bold"), remarks(said).renderables[2]]  # type: ignore[union-attr]
-    return Group(*parts)
-
-
-def sentence(text: str) -> RenderableType:
-    """A sentence below a table."""
-    return Group(Text(), Text(text))
-
-
-def to_text(content: RenderableType, width: int | None = None) -> str:
-    """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
-    width = max(100, _grid_width(content)) if width is None else width
-    drawn = io.StringIO()
-    Console(file=drawn, width=width, no_color=True, force_terminal=False, highlight=False).print(content)
-    return "\n".join(line.rstrip() for line in drawn.getvalue().splitlines())
-
-
-def _grid_width(content: RenderableType) -> int:
-    parts = content.renderables if isinstance(content, Group) else [content]
-    return max((part.width for part in parts if isinstance(part, _Grid)), default=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchax.reporting.tables import TextRow
+from benchax.reporting.document import TextRow
 from benchax.results.timeline import Column, Kind, Timeline
 from benchax.units import percent, seconds, size
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
-
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from benchax.reporting import terminal
-from benchax.reporting.tables import TextGrid
+from benchax.reporting.document import Block, Document, Heading, Table, list_remarks, tabulate
+from benchax.reporting.tables import LINE
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.units import seconds, size
 
@@ -17,33 +12,14 @@ LIMIT = 20
 DIRECTIONS: tuple[Direction, ...] = ("host to device", "device to host")
 
 
-def render_transfers(found: Transfers) -> RenderableType:
-    """For the terminal."""
-    parts: list[RenderableType] = []
+def document(found: Transfers) -> Document:
+    blocks: list[Block] = []
     for direction in DIRECTIONS:
         listed = found.of(direction)
-        parts += [Text(), Text(heading(found, direction), style="bold")]
+        blocks.append(Heading(heading(found, direction)))
         if listed:
-            parts.append(terminal.grid(grid(listed)))
-        if len(listed) > LIMIT:
-            parts.append(Text(f"and {len(listed) - LIMIT} more that moved less", style="dim"))
-    return Group(*parts, terminal.remarks(found.remarks))
-
-
-def text(found: Transfers) -> str:
-    return terminal.to_text(render_transfers(found))
-
-
-def html(found: Transfers) -> str:
-    parts: list[str] = []
-    for direction in DIRECTIONS:
-        table = grid(found.of(direction))
-        head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
-        body = "".join("<tr>" + "".join(f"<td>{escape(t)}</td>" for t in line) + "</tr>" for line in table.lines)
-        rows = f"<table><tr>{head}</tr>{body}</table>" if table.lines else ""
-        parts.append(f"<div><b>{escape(heading(found, direction))}</b></div>{rows}")
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in found.remarks)
-    return f"<div class='benchax'>{''.join(parts)}{notes}</div>"
+            blocks.append(grid(listed))
+    return Document((*blocks, *list_remarks(found.remarks)))
 
 
 def heading(found: Transfers, direction: Direction) -> str:
@@ -57,7 +33,7 @@ def heading(found: Transfers, direction: Direction) -> str:
     return f"{direction}, not asked for: {count} transfer{'s' if count > 1 else ''}, {moved}"
 
 
-def grid(listed: list[ObservedTransfer]) -> TextGrid:
+def grid(listed: list[ObservedTransfer]) -> Table:
     """Its column of time is left out where no time is known."""
     has_time = any(t.elapsed_s is not None for t in listed)
     shown = listed[:LIMIT]
@@ -70,8 +46,8 @@ def grid(listed: list[ObservedTransfer]) -> TextGrid:
         )
         for t in shown
     ]
-    columns = ("times", "bytes", *(["waited"] if has_time else []), "line")
-    return TextGrid(columns, tuple(lines), ("",) * len(lines))
+    more = f"and {len(listed) - LIMIT} more that moved less" if len(listed) > LIMIT else ""
+    return tabulate(("times", "bytes", *(["waited"] if has_time else []), LINE), lines, note=more)
 
 
 def _seconds(t: ObservedTransfer) -> str:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
-
 from benchax.model import Remark
-from benchax.reporting import terminal
-from benchax.reporting.tables import Style, TextGrid
+from benchax.reporting.document import Block, Document, Heading, Table, list_lines, list_remarks, tabulate
+from benchax.reporting.tables import CASE
 from benchax.results.watch import Compile, FunctionCount, Watch
 from benchax.units import percent, seconds
 
@@ -20,39 +14,13 @@ MOST_REASONS = 5
 CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking, not as a measurement"
 
 
-def render_watch(w: Watch) -> RenderableType:
-    """For the terminal."""
-    parts: list[RenderableType] = [Text(heading(w), style="bold"), Text(cache(w), style="dim")]
+def document(w: Watch) -> Document:
+    blocks: list[Block] = [Heading(heading(w), 1, (cache(w),))]
     if w.counts:
-        parts += [Text(), terminal.grid(functions(w)), Text(CLOCK, style="dim")]
+        blocks.append(functions(w))
     for title, lines in explain(w):
-        parts += [Text(), Text(title, style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines)]
-    if notes := remarks(w):
-        parts.append(terminal.remarks(notes))
-    return Group(*parts)
-
-
-def text(w: Watch) -> str:
-    return terminal.to_text(render_watch(w))
-
-
-def html(w: Watch) -> str:
-    """A fragment for notebooks; styles as those of a measurement."""
-    grid = functions(w)
-    cell = "padding:1px 12px 1px 0;text-align:left;border:0"
-    head = "".join(f"<th style='{cell}'>{escape(name)}</th>" for name in grid.columns)
-    body = "".join(
-        "<tr style='background:none'>" + "".join(f"<td style='{cell}'>{escape(t)}</td>" for t in line) + "</tr>"
-        for line in grid.lines
-    )
-    table = f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>" if grid.lines else ""
-    why = "".join(
-        f"<div><b>{escape(title)}</b></div>" + "".join(f"<div>{escape(line)}</div>" for line in lines)
-        for title, lines in explain(w)
-    )
-    notes = "".join(f"<div style='opacity:.75'>{escape(remark.message)}</div>" for remark in remarks(w))
-    said = f"<div><b>{escape(heading(w))}</b></div><div style='opacity:.75'>{escape(cache(w))}</div>"
-    return f"<div class='benchax'>{said}{table}{why}{notes}</div>"
+        blocks += [Heading(title), *list_lines(lines)]
+    return Document((*blocks, *list_remarks(remarks(w))))
 
 
 def heading(w: Watch) -> str:
@@ -77,7 +45,7 @@ def cache(w: Watch) -> str:
     return f"persistent cache: {w.cache_hits} read, {w.cache_writes} written{where}"
 
 
-def functions(w: Watch) -> TextGrid:
+def functions(w: Watch) -> Table:
     """One line for each function."""
     listed = w.functions[:MOST_FUNCTIONS]
     lines = [
@@ -93,9 +61,8 @@ def functions(w: Watch) -> TextGrid:
         )
         for f in listed
     ]
-    styles: tuple[Style, ...] = tuple("faint" if f.is_eager else "" for f in listed)
-    columns = ("case", "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
-    return TextGrid(columns, tuple(lines), styles)
+    columns = (CASE, "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
+    return tabulate(columns, lines, ["faint" if f.is_eager else "" for f in listed], note=CLOCK)
 
 
 def _compiles(f: FunctionCount) -> str:

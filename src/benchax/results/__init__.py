@@ -9,12 +9,10 @@ from benchax.model import RENDERERS
 
 
 class Displayed:
-    """Drawn by what `benchax.reporting.display` has put into `RENDERERS` for this type."""
+    """Shown by what `benchax.reporting.display` has put into `RENDERERS`."""
 
     def __str__(self) -> str:
-        render = RENDERERS.get(type(self).__name__)
-        return render(self) if render else repr(self)
+        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
 
     def _repr_html_(self) -> str | None:
-        render = RENDERERS.get(f"{type(self).__name__} html")
-        return render(self) if render else None
+        return RENDERERS["html"](self) if "html" in RENDERERS else None

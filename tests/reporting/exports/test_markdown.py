@@ -9,14 +9,14 @@ def test_a_line_per_case_and_what_is_missing_said_below() -> None:
     numbers = "120 µs | 110 – 130 µs | 250 ms | 2.00 MiB | 2.00 MiB | +20 % (+10 to +30 %) | slower, confirmed"
     expected = f"""\
 | case | median | 95 % interval | compile | peak memory | planned peak | change | verdict |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
 | `fft[n=256, dtype=f32] #new` | {numbers} |
 | `sum` | 2.00 µs |  |  |  |  |  |  |
 | `bad` | timeout |  |  |  |  |  |  |
 
 times by wall · change against v1
 
-`bad`: it ended with timeout in compile: over 3 s
+- **bad**: it ended with timeout in compile: over 3 s
 """
 
     assert text("markdown", ROWS, (SLOWER,)) == expected

@@ -1,0 +1,182 @@
+"""What a result says, before anybody draws it: headings, sentences, tables, facts, remarks, code and charts.
+
+Plain data. A module of this folder turns one kind of result into a `Document` and knows no renderer; `terminal`, `html`
+and `markdown` each render every block, and know no result. All texts are texts: no renderer takes markup from them, so
+that a name from a stranger stays a name. A style says what is meant (bad, faint); each renderer has its own colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchax.model import Remark, Severity
+
+Style = Literal["", "good", "bad", "warning", "info", "faint", "title"]
+MARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
+"""Of remarks."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A title, of a document (level 1) or of what follows it."""
+
+    text: str
+    level: Literal[1, 2] = 2
+    below: tuple[str, ...] = ()
+    """Faint lines: where it was measured, of what."""
+    aside: str = ""
+    """Faint, on the same line: a file and its line."""
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Sentences; line breaks are kept."""
+
+    text: str
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class List:
+    """One thought a line, without space between them."""
+
+    items: tuple[Paragraph, ...]
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    name: str
+    """Columns that all have none make a table without a head."""
+    kind: Literal["numbers", "words", "names"] = "numbers"
+    """Numbers end at the right; words and names begin at the left, and names are written as code where that exists."""
+    least_width: int | None = None
+    """A narrow window may fold its texts down to this width; None: never."""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    text: str
+    style: Style = ""
+    hint: str = ""
+    """More about it, for those who point at it on a page; a terminal has no room for it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: tuple[TableColumn, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
+    note: str = ""
+    """A line below it: what its numbers are, or what it leaves out."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def lines(self) -> tuple[tuple[str, ...], ...]:
+        """The texts alone."""
+        return tuple(tuple(cell.text for cell in row) for row in self.rows)
+
+    def without_empty_columns(self, kept: Iterable[int] = ()) -> Table:
+        """Columns that no row fills say nothing; those at the places `kept` stay anyway."""
+        places = {*kept, *(i for row in self.rows for i, cell in enumerate(row) if cell.text)}
+        chosen = sorted(places)
+        rows = tuple(tuple(row[i] for i in chosen) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[i] for i in chosen), rows=rows)
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """One line: what, how much, and what belongs beside it."""
+
+    label: str
+    value: str
+    detail: str = ""
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    rows: tuple[TextRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Labelled values, whose columns stand under one another in all sections."""
+
+    sections: tuple[Section, ...]
+    kind: Literal["numbers", "words"] = "numbers"
+    """Words may be long: they fold."""
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """Each with the mark of its severity."""
+
+    remarks: tuple[Remark, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text of a program. Its lines are never broken, and nothing in it is changed."""
+
+    language: str
+    """jaxpr, stablehlo, hlo or diff."""
+    text: str
+    title: str = ""
+    """A page shows only this until it is unfolded."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Positive values in their order, to be drawn as bars on a logarithmic scale."""
+
+    values: tuple[float | None, ...]
+    """None: not measured."""
+    caption: str
+    breaks: tuple[int, ...] = ()
+    """Places from which on values are of another machine."""
+
+
+Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Chart
+
+
+@dataclass(frozen=True)
+class Document:
+    blocks: tuple[Block, ...]
+
+
+def tabulate(
+    columns: Sequence[TableColumn | str],
+    lines: Iterable[Sequence[str]],
+    styles: Sequence[Style] | None = None,
+    note: str = "",
+) -> Table:
+    """A table of texts.
+
+    Args:
+        columns: a name alone is a column of numbers.
+        styles: one for each line; None: all plain.
+    """
+    typed = tuple(TableColumn(column) if isinstance(column, str) else column for column in columns)
+    listed = [tuple(line) for line in lines]
+    plain: list[Style] = [""] * len(listed)
+    by_row = zip(listed, styles or plain, strict=True)
+    rows = tuple(tuple(TableCell(text, style) for text in line) for line, style in by_row)
+    return Table(typed, rows, note)
+
+
+def list_lines(lines: Iterable[str], style: Style = "") -> tuple[List, ...]:
+    """A list in which all items have one style; nothing where there are none."""
+    items = tuple(Paragraph(line, style) for line in lines)
+    return (List(items),) if items else ()
+
+
+def list_remarks(remarks: Iterable[Remark]) -> tuple[Heading | Remarks, ...]:
+    """Under a heading of their own; nothing where there are none."""
+    listed = tuple(remarks)
+    return (Heading("remarks"), Remarks(listed)) if listed else ()

@@ -1,0 +1,80 @@
+"""The contract of documents: every text of every block is in what each renderer makes of it, and none is markup."""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from html_reader import Reader
+
+from benchax.reporting import html, markdown, terminal
+from benchax.reporting.document import (
+    Block,
+    Chart,
+    Code,
+    Document,
+    Facts,
+    Heading,
+    List,
+    Paragraph,
+    Remarks,
+    Table,
+    TextRow,
+)
+
+NARROW, WIDE = (40, 80, 120), 20_000
+TAGS = {"div", "span", "b", "table", "tr", "th", "td", "pre", "details", "summary", "svg", "rect"}
+"""All that the renderer for pages makes."""
+
+
+def check_rendered(document: Document) -> None:
+    """Nothing is lost in a terminal of any width, on a page and in Markdown."""
+    texts = [text for block in document.blocks for text in texts_of(block) if text.strip()]
+    assert texts
+    assert missing(texts, terminal.to_text(document, WIDE)) == []
+    for width in NARROW:  # texts that fold side by side are mixed there
+        assert Counter(_solid("".join(texts))) - Counter(_solid(terminal.to_text(document, width))) == {}, width
+    page = Reader(html.fragment(document))
+    assert missing(texts, "".join(page.texts)) == []
+    assert page.tags <= TAGS
+    source = markdown.render(document)
+    assert missing(texts, entities.unescape(source) + source) == []  # code has no entities
+
+
+def missing(texts: list[str], rendered: str) -> list[str]:
+    there = _solid(rendered)
+    lines = [line for text in texts for line in text.split("\n")]
+    return [line for line in lines if _solid(line) not in there]
+
+
+def _solid(text: str) -> str:
+    """Folding may put spaces and line breaks anywhere; a terminal and Markdown show no control characters."""
+    return re.sub(r"[\s\x00-\x1f\u202e]|\\x\w\w|\\u\w{4}", "", text)
+
+
+def texts_of(block: Block) -> Iterator[str]:
+    match block:
+        case Heading():
+            yield from (block.text, block.aside, *block.below)
+        case Paragraph():
+            yield block.text
+        case List():
+            yield from (item.text for item in block.items)
+        case Table():
+            yield from (*block.names, block.note)
+            yield from (text for line in block.lines for text in line)
+        case Facts():
+            yield from (section.title for section in block.sections)
+            yield from (text for section in block.sections for row in section.rows for text in _texts_of_row(row))
+        case Remarks():
+            yield from (remark.message for remark in block.remarks)
+        case Code():
+            yield from (block.title, block.text)
+        case Chart():
+            yield block.caption
+
+
+def _texts_of_row(row: TextRow) -> tuple[str, ...]:
+    return row.label, row.value, row.detail

@@ -1,0 +1,145 @@
+"""One of every kind of result, with a name of the user's choice wherever a user's text can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from comparisons_by_hand import HOST, compared, series
+from measurement_strategies import RICH
+
+from benchax.comparing.error_rates import ErrorRates, Trial
+from benchax.comparing.history import history
+from benchax.comparing.ranking import Comparisons, Rank
+from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Version
+from benchax.results.audit import Audit, Checked, Checklist, Finding, Suppressed, Tick
+from benchax.results.cache import CachedProgram, CacheUse, Folder
+from benchax.results.difference import Difference, NumberChange, TextDifference
+from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
+from benchax.results.inspection import Constant, Constants, Counts, Inspection, JaxprFacts, Loop, Place, Primitive
+from benchax.results.profile import Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
+from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.results.watch import Compile, FunctionCount, Reason, Watch
+
+
+def every_result(name: str) -> dict[str, Any]:
+    """By the name of its type."""
+    made = (
+        _audit(name), _cache(name), _checklist(name), _comparisons(name), _difference(name), _error_rates(name),
+        _experiment(name), _history(name), _inspection(name), _measurement(name), _profile(name),
+        _profile_change(name), _transfers(name), _watch(name),
+    )  # fmt: skip
+    return {type(result).__name__: result for result in made}
+
+
+def _remark(name: str) -> Remark:
+    return Remark("code", "warning", f"a remark about {name}")
+
+
+def _audit(name: str) -> Audit:
+    found = Finding(
+        "a-rule", "info", name, (name, "seen"), f"do {name}", f"docs/{name}", (name, 1), f"measured: {name}"
+    )
+    checked = (
+        Checked("a-rule", "?", "finding", name),
+        Checked("b-rule", "?", "fine"),
+        Checked("c", "?", "not checked", name),
+    )
+    return Audit(name, name, (found,), checked, (Suppressed(found, name, name),), (_remark(name),), 1.0, HOST)
+
+
+def _cache(name: str) -> CacheUse:
+    programs = [CachedProgram(name, "hit", 0.01), CachedProgram(name, "too quick", 0.25)]
+    return CacheUse(
+        programs, directory=name, is_enabled=True, is_writable=False, before=Folder(1, 512), after=Folder(3, 2048),
+        min_compile_time_s=1.0,
+    )  # fmt: skip
+
+
+def _checklist(name: str) -> Checklist:
+    ticks = (
+        Tick(name, name, "yes", name),
+        Tick("memory", "Donate", "not checked", name),
+        Tick("memory", "x", "no", name),
+    )
+    return Checklist(name, name, ticks, 2.0, HOST)
+
+
+def _comparisons(name: str) -> Comparisons:
+    one = compared(0, 1.1, baseline=Version(name), candidate=Version("b"), remarks=(_remark(name),))
+    peak = replace(one, metric="peak", method="counted", baseline_value=1.0, candidate_value=2.0)
+    failed = replace(
+        compared(0, None), case=CaseId(name), why=name, failure=Failure("error", "build", name, f"mend {name}")
+    )
+    ranking = (Rank(1, name, 1e-5, 1.0, None, None), Rank(2, "b", 1.1e-5, 1.1, 1.0, 1.2))
+    return Comparisons((one, peak, failed), ranking, (), new=(CaseId(name),), notes=(name,))
+
+
+def _difference(name: str) -> Difference:
+    changes = (NumberChange(name, 1, 2),)
+    texts = (TextDifference("jaxpr", is_same=True), TextDifference("hlo", is_same=False, added=1, unified=f"+{name}"))
+    return Difference(name, f"{name}2", changes, (name,), changes, changes, texts, (Absent("stablehlo", name),))
+
+
+def _error_rates(name: str) -> ErrorRates:
+    return ErrorRates((Trial(name, 0.0, compared(0, 1.0)), Trial(name, 0.05, compared(1, 1.05))), 10.0)
+
+
+def _experiment(name: str) -> Experiment:
+    baseline = VariantRow("baseline", "as it is", compile_s=0.02, peak_bytes=2**20, sentence=name)
+    faster = replace(
+        baseline, name=name, comparison=compared(1, 0.5), errors=Errors("float64", 3e-3, 1e-3), facts=((name, name),)
+    )
+    curve = Curve("batch", name, name, (Point(8, name, 1e-3, 9e-4, 1.1e-3, ((name, name),)),), sentence=name)
+    ablation = (Contribution(name, None, None, sentence=name),)
+    return Experiment(name, name, baseline, (faster,), (curve,), ablation, (_remark(name),), HOST)
+
+
+def _history(name: str) -> Any:
+    listed = series([1.0, 1.1, None], case=CaseId(name), baseline=Version(name), why=name)
+    return history([*listed[:1], *(replace(c, environment=replace(HOST, host=name)) for c in listed[1:])])
+
+
+def _inspection(name: str) -> Inspection:
+    jaxpr = JaxprFacts(f"{{ {name} }}", 4, 1, 3, 2, (Primitive(name, 2, 1, (name,)),), (), ())
+    counts = Counts(2e6, 1e3, 4096.0, False, (name,), (Loop(name, 10, name),), 3)
+    constants = Constants((Constant(name, 64, name),), ())
+    absent = (Absent("memory", name), Absent("stablehlo", name))
+    return Inspection(
+        name, name, Place(name, name, "cpu", "cpu", 1), jaxpr=jaxpr, hlo=f"HloModule {name}\n\tx", counts=counts,
+        constants=constants, remarks=(_remark(name),), absent=absent,
+    )  # fmt: skip
+
+
+def _measurement(name: str) -> Measurement:
+    return replace(
+        RICH, case=CaseId(name, (("n", name),)), signature=name, remarks=(_remark(name), Remark("x", "error", name)),
+        failure=Failure("error", name, name, name), not_measured=(Absent("samples.loop", name),),
+    )  # fmt: skip
+
+
+def _profile(name: str) -> Profile:
+    op = Op(name, name, "fusion", 30, 0.004, 0.003, 0.75, f"jit(f)/{name}", f"/{name}.py:12", f"%x = {name}")
+    return Profile(
+        name, "cpu", (op,) * 20, devices=(Device(name, 0.004, 0.001),), left_over=(LiveBuffers((3,), name, 2, 120),),
+        live_bytes_before=0, live_bytes_after=120, files={"xplane": name}, remarks=(_remark(name),),
+    )  # fmt: skip
+
+
+def _profile_change(name: str) -> ProfileChange:
+    ops = (OpChange(name, "fusion", f"jit(f)/{name}", name, 1.0, 2.0, 4, 4),)
+    return ProfileChange(name, f"{name}2", "run", ops, (_remark(name),))
+
+
+def _transfers(name: str) -> Transfers:
+    found = Transfers(sees=("host to device", "device to host"), remarks=[_remark(name)])
+    for n in range(30):
+        found.add(ObservedTransfer("host to device", f"{name}.py:{n}", name, name, 1, 4 * n, 0.1))
+    return found
+
+
+def _watch(name: str) -> Watch:
+    again = Compile(name, name, name, False, False, 0.1, 0.2, 0.7, name, (Reason("shape", name),), "MainThread")
+    w = Watch(compiles=[again], wall_s=10.0, cache_dir=name, remarks=[_remark(name)])
+    w.counts = {(name, name, False): FunctionCount(name, name, False, 5, 5, 5, 2, 0.5, 1.0, 3.5, 5.0)}
+    return w
