@@ -21,7 +21,7 @@ def one_process_unless_asked(monkeypatch: pytest.MonkeyPatch, plain_environment:
     monkeypatch.setenv("BENCHAX_PROCESSES", "1")
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="session")
 def one_warm_pool() -> Iterator[None]:
     """The workers of one test serve the next, as those of one call do: a new pool takes two seconds."""
     yield

@@ -13,8 +13,6 @@ import pytest
 import benchax as package
 from benchax.model import Measurement
 
-pytestmark = pytest.mark.serial
-
 FILE = """
 import os, signal
 import benchax, jax

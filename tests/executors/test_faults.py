@@ -19,8 +19,6 @@ from executors.conftest import answer, job, strays, within
 from benchax.executors.jobs import Ended
 from benchax.executors.pool import Pool
 
-pytestmark = pytest.mark.serial
-
 Say = Callable[..., None]
 LATE_S = 5.0
 """On a machine that is busy; benchmarks/isolation.py measures how late a limit really is."""

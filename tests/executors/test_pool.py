@@ -24,8 +24,6 @@ from benchax.executors import pool as pools
 from benchax.executors.jobs import Job
 from benchax.executors.pool import Pool, shared_pool
 
-pytestmark = pytest.mark.serial
-
 Say = Callable[..., None]
 
 

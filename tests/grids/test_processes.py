@@ -20,16 +20,25 @@ import benchax
 from benchax.executors.pool import shared_pool
 from benchax.store.reading import load
 
-pytestmark = pytest.mark.serial
+
+@pytest.fixture(autouse=True, scope="module")
+def one_warm_pool() -> Iterator[None]:
+    """The workers of one test serve the next: a new pool takes two seconds."""
+    yield
+    shared_pool().close()
 
 
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
+    """But the pool's own: the one that keeps the workers, and those that wait for the next test."""
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
-    shared_pool().close()
+    pool = shared_pool()
+    waiting = {worker.pid for worker in pool._ready} | ({pool._keeper.process.pid} if pool._keeper else set())
     gone_by = time.monotonic() + 10
-    while left := [c for c in psutil.Process().children(recursive=True) if c.pid not in before and is_alive(c)]:
+    while left := [
+        c for c in psutil.Process().children(recursive=True) if c.pid not in before | waiting and is_alive(c)
+    ]:
         assert time.monotonic() < gone_by, left
 
 
