@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,6 @@ from comparisons_by_hand import compared as by_hand
 import benchax
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments.base import PreparedVariant
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.lab import Lab
@@ -23,12 +22,6 @@ from benchax.experiments.variants import VARIANTS
 from benchax.model import Version
 from benchax.options import resolve
 from benchax.results.experiment import Curve, Experiment, Point
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_worker() -> Iterator[None]:
-    yield
-    shared_pool().close()
 
 
 class Times:

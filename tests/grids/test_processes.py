@@ -21,13 +21,6 @@ from benchax.executors.pool import shared_pool
 from benchax.store.reading import load
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_warm_pool() -> Iterator[None]:
-    """The workers of one test serve the next: a new pool takes two seconds."""
-    yield
-    shared_pool().close()
-
-
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
     """But the pool's own: the one that keeps the workers, and those that wait for the next test."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments.gradients import Gradient
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.variants.gradient_accumulation import AccumulatedGradients, MicroBatched
@@ -33,12 +32,6 @@ def mean_loss(weights, x, y):
 
 def sum_loss(weights, x, y):
     return errors(weights, x, y).sum()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_worker() -> Iterator[None]:
-    yield
-    shared_pool().close()
 
 
 def by_hand(duels: Sequence[Pair], *_: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments.gradients import differentiate
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.variants.remat import POLICIES, SEGMENTS, Checkpointed, Remat, saved_residuals
@@ -29,12 +28,6 @@ def loss(ws, x):
 
 
 CASE = make_case(loss, (["f32[16,16]"] * 6, "f32[32,16]"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_worker() -> Iterator[None]:
-    yield
-    shared_pool().close()
 
 
 def by_hand(duels: Sequence[Pair], *_: Any) -> dict[str, Any]:
