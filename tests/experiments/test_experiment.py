@@ -230,6 +230,7 @@ def test_a_variant_that_fails_to_measure_is_a_row(error, status, monkeypatch: py
     assert tried(abs, "f32[8]", variants=["sweep"]).row("sweep").status == status
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pays() -> None:
     def many(x: jax.Array) -> jax.Array:
