@@ -53,9 +53,9 @@ def only(ended: EndedCommand) -> dict[str, Any]:
     ("then", "code"),
     [
         ("sys.exit(7)", 7),
-        pytest.param("raise ValueError('oops')", 1, marks=pytest.mark.slow),
+        ("raise ValueError('oops')", 1),
         ("os.kill(os.getpid(), signal.SIGTERM)", 128 + signal.SIGTERM),
-        pytest.param("os.kill(os.getpid(), signal.SIGINT)", 128 + signal.SIGINT, marks=pytest.mark.slow),
+        ("os.kill(os.getpid(), signal.SIGINT)", 128 + signal.SIGINT),
     ],
 )
 def test_the_trace_is_saved_however_python_ends(then: str, code: int, profile, project: Path) -> None:
@@ -75,7 +75,6 @@ def test_after_sigkill_there_is_no_trace_and_no_report(profile, project: Path) -
     assert list(project.rglob("*.xplane.pb")) == []
 
 
-@pytest.mark.slow
 def test_it_stops_by_itself_and_what_is_written_outlives_sigkill(profile, project: Path) -> None:
     ended = profile("until(traces); os.kill(os.getpid(), signal.SIGKILL)", duration_s=0.05)
 
@@ -90,7 +89,6 @@ def test_a_limit_of_time_is_said(profile) -> None:
     assert found["recorded_s"] >= 0.05
 
 
-@pytest.mark.slow
 def test_a_compilation_does_not_use_up_the_time(profile) -> None:
     """Else a program that compiles for a minute would never be seen running."""
     compiling = """
@@ -106,7 +104,6 @@ until(traces)
     assert found["recorded_s"] >= 0.6 + 0.3
 
 
-@pytest.mark.slow
 @pytest.mark.serial  # 0.1 s without a compilation, as on a busy machine, ends it earlier
 def test_a_program_that_compiles_for_ever_is_recorded_for_a_limited_time(profile) -> None:
     compiling = "while not traces(): jax.jit(lambda x: x + 1).lower(x).compile()"
@@ -117,14 +114,12 @@ def test_a_program_that_compiles_for_ever_is_recorded_for_a_limited_time(profile
     assert found["recorded_s"] >= 0.1 * MOST_TIMES
 
 
-@pytest.mark.slow
 def test_it_can_begin_later(profile) -> None:
     found = only(profile("until(traces)", start_after_s=0.5, duration_s=0.05))
 
     assert found["began_s"] >= 0.5
 
 
-@pytest.mark.slow
 def test_a_program_that_ends_before_the_beginning_is_told_so(profile, project: Path) -> None:
     found = only(profile(start_after_s=1000.0))
 
@@ -143,7 +138,7 @@ def test_a_program_that_compiles_nothing_is_told_so(profile) -> None:
     "own",
     [
         "with jax.profiler.trace('own'): f(x).block_until_ready()",
-        pytest.param("jax.profiler.start_trace('own'); f(x); jax.profiler.stop_trace()", marks=pytest.mark.slow),
+        "jax.profiler.start_trace('own'); f(x); jax.profiler.stop_trace()",
     ],
 )
 def test_a_trace_of_the_programs_own_works_as_without_us(own: str, profile, project: Path) -> None:
