@@ -491,8 +491,12 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGKILL, []), (signal.SIGKILL, ["heir"])],
-    ids=["interrupted", "terminated", "killed", "killed, with an heir of its connections"],
+    [
+        pytest.param(signal.SIGINT, [], id="interrupted"),
+        pytest.param(signal.SIGTERM, [], id="terminated", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, [], id="killed"),
+        pytest.param(signal.SIGKILL, ["heir"], id="killed, with an heir of its connections", marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_outlives_the_program(how: signal.Signals, words: list[str], tmp_path: Path) -> None:
     import subprocess

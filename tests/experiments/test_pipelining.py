@@ -89,6 +89,7 @@ def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> No
     assert "2 fake devices with a thread each" in found.curves[0].sentence
 
 
+@pytest.mark.slow
 def test_a_stage_that_fails_is_told() -> None:
     found = pipeline([jnp.sin, lambda x: x.no_such_thing], "f32[4]")
 

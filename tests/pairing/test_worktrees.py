@@ -122,6 +122,7 @@ def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay
     assert str(foreign) in listed
 
 
+@pytest.mark.slow
 def test_benchmarks_that_run_nowhere_are_an_error_in_words(project: Path) -> None:
     git(project, "stash", "-q")
     bench = project / "benchmarks" / "bench_doubling.py"
