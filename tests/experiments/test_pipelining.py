@@ -73,6 +73,7 @@ def test_it_shows_itself(shared) -> None:
     assert "micro-batches through stages on a device each" in str(shared)
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 @tells_runs
 def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> None:
