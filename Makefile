@@ -25,12 +25,15 @@ quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of the folders that ch
 # a test that fails is run again, and the summary (-rR) says which.
 RERUNS := --reruns 2 -rR
 
+# worksteal: each process has tests that stand together, and so few files whose fixtures are made twice.
+PARALLEL = -n $(WORKERS) --dist worksteal
+
 test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=2 processes)
-	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "not slow and not serial" $(RERUNS)
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS)
 
 test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
-	$(VENV)/bin/python -m pytest -n $(WORKERS) -m "slow and not serial" $(RERUNS)
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS)
 
 test-all: test test-slow ## run all tests

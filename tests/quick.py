@@ -102,7 +102,7 @@ def main() -> int:
     if without:
         print(f"no tests are named after these, nor name them: {', '.join(without)}")
     print(f"left out: all other folders, tests marked slow or serial (`make test`, `make test-slow`)\n{'-' * 80}")
-    pytest = ["-m", "pytest", "-x", "-q", "-n", chosen.workers, "-m", LEFT_OUT, *choose(changed)]
+    pytest = ["-m", "pytest", "-x", "-q", "-n", chosen.workers, "--dist", "worksteal", "-m", LEFT_OUT, *choose(changed)]
     for command in (["-m", "ruff", "format", "--check", "."], ["-m", "ruff", "check", "."], pytest):
         print("$ python", *command, flush=True)
         if code := subprocess.run([sys.executable, *command], cwd=ROOT).returncode:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -11,8 +10,8 @@ PAGE = TESTS.parent / "docs" / "requirements.md"
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in TESTS.rglob("test_*.py")]
-    there = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    texts = [file.read_text(encoding="utf-8") for file in TESTS.rglob("test_*.py")]
+    there = {name for text in texts for name in re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE)}
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
 
     assert named - there == set()

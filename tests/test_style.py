@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def called_utils(package: Path = PACKAGE) -> list[str]:
     return named + [
         f"{_relative(file, package)}:{node.lineno}"
         for file in files(package)
+        if re.search(r"\butils\b", file.read_text(encoding="utf-8"))
         for node in ast.walk(parse(file))
         if isinstance(node, definitions) and node.name == "utils"
     ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from source_tree import PACKAGE
+from source_tree import PACKAGE, parse
 
 ROOT = PACKAGE.parents[1]
 FILES = sorted((ROOT / "src").rglob("*.py"))
@@ -60,19 +60,19 @@ def _strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, re.sub(r"\s+", " ", "".join(map(str, parts)))
 
 
-def _printed(file: Path) -> dict[str, list[int]]:
+def _printed(tree: ast.AST) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for line, text in _strings(ast.parse(file.read_text(encoding="utf-8"))):
+    for line, text in _strings(tree):
         for word in PRINTED:
             if re.search(rf"\b{word}\b", text, re.IGNORECASE):
                 found.setdefault(word, []).append(line)
     return found
 
 
-def _named(file: Path) -> dict[str, list[int]]:
+def _named(tree: ast.AST) -> dict[str, list[int]]:
     """By the words of a name: `_told_twice` has told and twice, `GridWish` has grid and wish."""
     found: dict[str, list[int]] = {}
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, DEFINITIONS):
             parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", node.name)
             for word in NAMES:
@@ -85,8 +85,9 @@ def _unexpected(file: Path) -> tuple[list[str], set[str]]:
     """(what is wrong, the words that are expected here and no longer are)"""
     name = file.relative_to(ROOT / "src").as_posix()
     expected = EXCEPTIONS.get(name, set())
-    found = {**{w: (PRINTED[w], at) for w, at in _printed(file).items()}}
-    for word, at in _named(file).items():
+    tree = parse(file)
+    found = {w: (PRINTED[w], at) for w, at in _printed(tree).items()}
+    for word, at in _named(tree).items():
         found[f"def {word}"] = (NAMES[word], at)
     wrong = [f"{name}:{at[0]}: {w!r}; say {say}" for w, (say, at) in found.items() if w not in expected]
     return wrong, expected - found.keys()
@@ -152,9 +153,10 @@ def test_what_the_glossary_points_at_exists(where: str) -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
     where = [
-        (node.name, file.stem) for file, tree in trees.items() for node in tree.body if isinstance(node, ast.ClassDef)
+        (name, file.stem)
+        for file in FILES
+        for name in re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     names = [name for name, _ in where]
 

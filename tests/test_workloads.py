@@ -29,6 +29,11 @@ def inputs_of(name: str) -> Inputs:
     return make_inputs(case_of(name), seed=0)
 
 
+@lru_cache
+def compiled(name: str) -> Callable[..., Any]:
+    return jax.jit(getattr(workloads, name))
+
+
 def case_of(name: str) -> Case:
     return next(case for case in workloads.cases() if case.id.label == name)
 
@@ -49,7 +54,7 @@ def test_all_workloads_are_listed() -> None:
     ],
 )
 def test_inputs_fit_and_the_result_is_finite(name: str, shapes: list[str]) -> None:
-    outputs = jax.tree.leaves(jax.jit(getattr(workloads, name))(*inputs_of(name).args))
+    outputs = jax.tree.leaves(compiled(name)(*inputs_of(name).args))
 
     assert [str(each.shape) for each in outputs] == shapes
     assert all(np.isfinite(each).all() for each in outputs)
@@ -73,7 +78,7 @@ def test_attention_sees_only_what_came_before() -> None:
     weights, x = inputs_of("transformer").args
     changed = x.at[:, 64:].add(1.0)
 
-    one, other = workloads.transformer(weights, x), workloads.transformer(weights, changed)
+    one, other = compiled("transformer")(weights, x), compiled("transformer")(weights, changed)
 
     np.testing.assert_array_equal(one[:, :64], other[:, :64])
     assert np.abs(one[:, 64:] - other[:, 64:]).min(axis=-1).max() > 0
@@ -83,7 +88,7 @@ def test_attention_sees_all_that_came_before() -> None:
     weights, x = inputs_of("transformer").args
     changed = x.at[:, 0].add(1.0)
 
-    one, other = workloads.transformer(weights, x), workloads.transformer(weights, changed)
+    one, other = compiled("transformer")(weights, x), compiled("transformer")(weights, changed)
 
     assert (np.abs(one - other).max(axis=-1) > 0).all()
 
@@ -96,7 +101,7 @@ def test_the_rnn_does_what_a_plain_loop_does() -> None:
         h = np.tanh(x @ weights["w_x"] + h @ weights["w_h"])
         expected.append(h)
 
-    np.testing.assert_allclose(workloads.rnn(weights, xs)[:5], expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(compiled("rnn")(weights, xs)[:5], expected, rtol=1e-3, atol=1e-4)
 
 
 def test_training_learns_and_its_state_can_be_donated() -> None:
@@ -118,7 +123,7 @@ def test_the_first_step_of_adam_is_as_long_as_the_rate() -> None:
     """Kingma and Ba (2015), section 2.1: the effective step is about the rate, whatever the size of the gradient."""
     state, x, y = inputs_of("train_step").args
 
-    after, _ = workloads.train_step(state, x, y)
+    after, _ = compiled("train_step")(state, x, y)
 
     moved = np.abs(after["weights"][2] - state["weights"][2])
     assert np.median(moved) == pytest.approx(1e-3, rel=0.01)

@@ -93,6 +93,7 @@ def test_every_line_has_an_answer_also_for_a_function_that_does_not_trace() -> N
     assert (remat.answer, "does not trace" in remat.why) == ("not checked", True)
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_a_whole_checklist_is_measured(project: Path) -> None:
     found = benchax.checklist(double, "f32[8]", max_time_s=5)

@@ -83,7 +83,6 @@ def below_the_keeper() -> list[psutil.Process]:
     return psutil.Process(keeper.process.pid).children(recursive=True) if keeper else []
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     ("fn", "reason"),
     [
@@ -105,7 +104,6 @@ def test_what_does_not_end_well_is_not_called_here_and_leaves_no_process(fn: Cal
     assert below_the_keeper() == []
 
 
-@pytest.mark.serial
 def test_what_the_source_tells_is_told_all_the_same() -> None:
     found = benchax.audit(jits_and_never_ends, "f32[8]", rules=RULES, timeout_s=SHORT_S)
 
@@ -114,7 +112,6 @@ def test_what_the_source_tells_is_told_all_the_same() -> None:
     assert answers(found)["captured-constants"].outcome == "not checked"
 
 
-@pytest.mark.serial
 def test_inputs_that_are_never_made_are_not_made_here() -> None:
     def inputs():
         while True:
@@ -129,7 +126,6 @@ def test_inputs_that_are_never_made_are_not_made_here() -> None:
         _ = evidence.given
 
 
-@pytest.mark.serial
 def test_a_function_that_only_ends_compiled_is_still_explained() -> None:
     """It does not trace, which is a finding; eagerly it would never return."""
     found = benchax.audit(decides_for_ever, jnp.float32(1), rules=["branch-on-value", "not-jitted"], timeout_s=SHORT_S)
@@ -202,7 +198,6 @@ def test_a_limit_that_is_no_time_is_refused(given: Any) -> None:
         benchax.audit(double, 1.0, timeout_s=given)
 
 
-@pytest.mark.serial
 def test_every_line_of_a_checklist_says_why_it_was_not_checked() -> None:
     found = checklist_of(make_case(killed, ("f32[8]",)), timeout_s=60.0)
 

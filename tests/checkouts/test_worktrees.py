@@ -50,7 +50,6 @@ def hlo(content: bytes) -> str:
     return export.deserialize(bytearray(content)).mlir_module()
 
 
-@pytest.mark.serial
 def test_the_package_of_the_other_commit_is_what_is_built(project: Path) -> None:
     with build_checkout("main", Selection(("benchmarks",))) as other:
         (row,) = other.rows.values()
@@ -71,7 +70,6 @@ def worktrees_program(other: worktrees.BuiltCheckout) -> bytes:
     return program(other.store, row) or b""
 
 
-@pytest.mark.serial
 def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> None:
     (project / "src" / "doubling.py").write_text("def renamed(x):\n    return x\n")
     bench = project / "benchmarks" / "bench_doubling.py"
@@ -111,7 +109,6 @@ def test_outside_of_a_repository_it_is_said(tmp_path: Path, monkeypatch: pytest.
         pass
 
 
-@pytest.mark.serial
 def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay(project: Path, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -132,7 +129,7 @@ def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay
     assert str(foreign) in listed
 
 
-@pytest.mark.serial
+@pytest.mark.slow
 def test_benchmarks_that_run_nowhere_are_an_error_in_words(project: Path) -> None:
     git(project, "stash", "-q")
     bench = project / "benchmarks" / "bench_doubling.py"

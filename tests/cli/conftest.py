@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from command_line import Benchax, runner
-
-from benchax.executors.pool import shared_pool
 
 
 @pytest.fixture
@@ -19,10 +15,3 @@ def benchax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def one_process_unless_asked(monkeypatch: pytest.MonkeyPatch, plain_environment: None) -> None:
     """Else `benchax run` takes readings of several processes: four seconds in each of a hundred tests."""
     monkeypatch.setenv("BENCHAX_PROCESSES", "1")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_warm_pool() -> Iterator[None]:
-    """The workers of one test serve the next, as those of one call do: a new pool takes two seconds."""
-    yield
-    shared_pool().close()

@@ -64,7 +64,6 @@ def test_without_fail_on_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     assert audit(tmp_path, "--", sys.executable, "train.py", "7").returncode == 7
 
 
-@pytest.mark.serial
 def test_a_program_is_ended_after_its_time(tmp_path: Path) -> None:
     done = audit(tmp_path, "--timeout", "0.5", "--", sys.executable, "-c", "while True: pass")
 

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from command_line import Benchax
 
 from benchax.cli.compare import _run
 from benchax.cli.compare_shown import ComparisonProgress
@@ -20,8 +21,6 @@ from benchax.paired_runs.session import SessionStep
 from benchax.paired_runs.suite import UNSTORED
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
-
-pytestmark = pytest.mark.serial
 
 BENCH = """
 import benchax, jax, jax.numpy as jnp
@@ -84,6 +83,7 @@ def verdicts(text: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_unchanged_code_is_fine_and_a_regression_ends_with_1(project: Project) -> None:
     project.baseline()
 
@@ -104,6 +104,7 @@ def test_unchanged_code_is_fine_and_a_regression_ends_with_1(project: Project) -
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_two_stored_versions_run_on_random_data(project: Project) -> None:
     project.baseline("before")
     project.write(turns=300)
@@ -118,6 +119,7 @@ def test_two_stored_versions_run_on_random_data(project: Project) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: Project) -> None:
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef gone(x):\n    return x\n')
     project.baseline()
@@ -134,6 +136,7 @@ def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: 
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_a_candidate_that_no_longer_runs_ends_with_2(project: Project) -> None:
     project.baseline()
     path = project.folder / "bench_work.py"
@@ -149,6 +152,7 @@ def test_a_candidate_that_no_longer_runs_ends_with_2(project: Project) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     callback = "\n    return jax.pure_callback(lambda v: v, x, x)\n"
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef calls_back(x):' + callback)
@@ -183,12 +187,16 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
         (["v1", "-k", "nothing"], "no case matches 'nothing'"),
     ],
 )
-def test_bad_input_ends_with_2_and_a_message(with_baseline: Project, arguments: list[str], text: str) -> None:
-    done = with_baseline.benchax("compare", *arguments)
+def test_bad_input_ends_with_2_and_a_message(
+    with_baseline: Project, benchax: Benchax, monkeypatch: pytest.MonkeyPatch, arguments: list[str], text: str
+) -> None:
+    monkeypatch.chdir(with_baseline.folder)
 
-    assert done.returncode == 2
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
+    done = benchax("compare", *arguments)
+
+    assert done.code == 2
+    assert text in done.err
+    assert "Traceback" not in done.err
 
 
 def test_without_any_rows_it_is_said(project: Project) -> None:
@@ -199,6 +207,7 @@ def test_without_any_rows_it_is_said(project: Project) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_comparisons_are_kept_for_the_history(with_baseline: Project) -> None:
     with_baseline.write(turns=101)  # another program: the same one would not be timed
 
@@ -210,6 +219,7 @@ def test_comparisons_are_kept_for_the_history(with_baseline: Project) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_names_of_baselines_are_listed_replaced_and_removed(project: Project) -> None:
     project.baseline("v1")
     first = project.benchax("baseline", "list").stdout

@@ -156,7 +156,6 @@ def command(*words: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_ctrl_c_shows_and_keeps_what_is_finished_and_leaves_no_process(project: Path) -> None:
     (project / "mishaps.py").write_text(MISHAPS.replace("0.5", "1000"))
     running = subprocess.Popen(
@@ -182,7 +181,6 @@ def test_ctrl_c_shows_and_keeps_what_is_finished_and_leaves_no_process(project: 
     assert alive == []
 
 
-@pytest.mark.serial
 def test_no_process_outlives_a_command_that_was_killed(project: Path) -> None:
     (project / "mishaps.py").write_text(MISHAPS.replace("0.5", "1000"))
     running = subprocess.Popen(command("grid", "mishaps.py"), cwd=project, stderr=subprocess.PIPE, text=True)
@@ -217,7 +215,6 @@ def test_a_demo_that_there_is_none_of_is_an_error(benchax: Callable[..., Done]) 
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_the_example_runs_as_a_program_and_as_a_file_of_the_command(project: Path) -> None:
     settings = os.environ | {"N_X": "4,8", "N_TRIALS": "2", "TIMEOUT_SECONDS": "20"}
     program = subprocess.run(

@@ -39,12 +39,14 @@ def assert_same(f: Callable[..., Any], *args: Any) -> None:
 
 
 # The same programs every time: XLA rounds as it fuses, and one in some hundred may come out a last digit apart.
+@pytest.mark.slow
 @settings(max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(loop_programs.programs())
 def test_results_are_the_same_bit_for_bit(program: loop_programs.Step) -> None:
     assert_same(program, loop_programs.start())
 
 
+@pytest.mark.slow
 @settings(max_examples=3, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(loop_programs.programs(forward=True))
 def test_derivatives_are_the_same_bit_for_bit(program: loop_programs.Step) -> None:
@@ -99,7 +101,19 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG_TO_COMPILE = {
+    "a gradient of a split transpose",
+    "a hessian product",
+    "reversed and unrolled with a rest",
+    "unrolled altogether",
+    "one trip and a rest",
+    "a cumulative scan",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG_TO_COMPILE)) for name in CASES]
+)
 def test_results_are_the_same_for(name: str) -> None:
     assert_same(*CASES[name])
 

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import runner
 
 import benchax as package
 from benchax.model import Measurement
-
-pytestmark = pytest.mark.serial
 
 FILE = """
 import os, signal
@@ -95,8 +94,13 @@ def test_every_case_has_its_row_whatever_the_others_do(project: Path) -> None:
         ),
     ],
 )
-def test_a_limit_that_is_none_is_refused(words: list[str], message: str, project: Path) -> None:
-    code, rows, err = run(project, *words)
+def test_a_limit_that_is_none_is_refused(
+    words: list[str], message: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "bench_it.py").write_text(FILE)
 
-    assert (code, rows) == (2, {})
-    assert f"error: {message}" in err
+    done = runner(monkeypatch, capsys)("run", *words)
+
+    assert (done.code, done.out) == (2, "")
+    assert f"error: {message}" in done.err
+    assert not (project / ".benchmarks").exists()

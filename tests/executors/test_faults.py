@@ -18,8 +18,6 @@ from executors.conftest import Ended, answer, ask, strays, within
 
 from benchax.executors.pool import Pool
 
-pytestmark = pytest.mark.serial
-
 Say = Callable[..., None]
 LATE_S = 5.0
 """On a machine that is busy; benchmarks/isolation.py measures how late a limit really is."""
@@ -492,8 +490,12 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGKILL, []), (signal.SIGKILL, ["heir"])],
-    ids=["interrupted", "terminated", "killed", "killed, with an heir of its connections"],
+    [
+        pytest.param(signal.SIGINT, [], id="interrupted"),
+        pytest.param(signal.SIGTERM, [], id="terminated", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, [], id="killed"),
+        pytest.param(signal.SIGKILL, ["heir"], id="killed, with an heir of its connections", marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_outlives_the_program(how: signal.Signals, words: list[str], tmp_path: Path) -> None:
     import subprocess
@@ -545,12 +547,12 @@ def test_two_pools_at_once_do_not_know_each_other(pool: Pool) -> None:
 
     with Pool() as other:
         other.prepare()
-        thread = threading.Thread(target=lambda: found.update(slow=ask(pool, by_value(stuck_in_python), total_s=2.0)))
+        thread = threading.Thread(target=lambda: found.update(slow=ask(pool, by_value(stuck_in_python), total_s=1.0)))
         thread.start()
         found["quick"] = ask(other, answer)
         thread.join()
 
     assert found["quick"].document == {"n": 3}
     assert found["slow"].failure is not None
-    assert found["slow"].failure.message.startswith("the job as a whole took longer than 2.00 s; the process was kill")
+    assert found["slow"].failure.message.startswith("the job as a whole took longer than 1.00 s; the process was kill")
     check_that_the_next_job_works(pool)

@@ -25,8 +25,6 @@ from benchax.executors.pool import Pool, shared_pool
 from benchax.executors.task import task
 from benchax.model import Failure
 
-pytestmark = pytest.mark.serial
-
 Say = Callable[..., None]
 
 

@@ -122,6 +122,7 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
     assert found.time == (1.0, 0.5, 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 @tells_runs
 def test_devices_that_are_taken_for_real_are_recorded() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,17 +14,10 @@ from labs_by_hand import ScriptedLab
 import benchax
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.sweeping import LOOKS
 from benchax.experiments.variants import VARIANTS
 from benchax.results.experiment import Curve, Experiment, Point
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_worker() -> Iterator[None]:
-    yield
-    shared_pool().close()
 
 
 def tried(fn: Any, *args: Any, variants: Sequence[str] | None, lab: Any = None, **more: Any) -> Experiment:
@@ -231,6 +224,7 @@ def test_a_variant_that_fails_to_measure_is_a_row(error, status, monkeypatch: py
     assert tried(abs, "f32[8]", variants=["sweep"]).row("sweep").status == status
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pays() -> None:
     def many(x: jax.Array) -> jax.Array:

@@ -73,6 +73,7 @@ def test_it_shows_itself(shared) -> None:
     assert "micro-batches through stages on a device each" in str(shared)
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 @tells_runs
 def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> None:
@@ -89,6 +90,7 @@ def test_where_devices_are_apart_they_are_timed_and_seen_idle(monkeypatch) -> No
     assert "2 fake devices with a thread each" in found.curves[0].sentence
 
 
+@pytest.mark.slow
 def test_a_stage_that_fails_is_told() -> None:
     found = pipeline([jnp.sin, lambda x: x.no_such_thing], "f32[4]")
 

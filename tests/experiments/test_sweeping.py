@@ -45,7 +45,6 @@ def power(x: Any, n: int) -> Any:
     return x**n
 
 
-@pytest.mark.serial
 def test_a_sweep_is_measured_from_end_to_end() -> None:
     case = make_case(power, ("f32[1000]", 3))
 

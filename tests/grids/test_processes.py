@@ -20,16 +20,18 @@ import benchax
 from benchax.executors.pool import shared_pool
 from benchax.store.reading import load
 
-pytestmark = pytest.mark.serial
-
 
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
+    """But the pool's own: the one that keeps the workers, and those that wait for the next test."""
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
-    shared_pool().close()
+    pool = shared_pool()
+    waiting = {worker.pid for worker in pool._ready} | ({pool._keeper.process.pid} if pool._keeper else set())
     gone_by = time.monotonic() + 10
-    while left := [c for c in psutil.Process().children(recursive=True) if c.pid not in before and is_alive(c)]:
+    while left := [
+        c for c in psutil.Process().children(recursive=True) if c.pid not in before | waiting and is_alive(c)
+    ]:
         assert time.monotonic() < gone_by, left
 
 
@@ -150,9 +152,9 @@ def test_an_infinite_loop_is_stopped_near_its_limit_and_the_others_are_measured(
     shared_pool().prepare()
     begun = time.monotonic()
 
-    g = benchax.grid([never_ends, fine], ["f32[4]"], timeout_s=2)
+    g = benchax.grid([never_ends, fine], ["f32[4]"], timeout_s=1)
 
-    assert 2 <= time.monotonic() - begun < 2 + 8  # generous: the machine may be busy
+    assert 1 <= time.monotonic() - begun < 1 + 8  # generous: the machine may be busy
     assert g.status[:, 0].tolist() == ["timeout", "ok"]
 
 
@@ -172,11 +174,11 @@ def test_a_function_that_cannot_be_sent_is_a_row_that_says_how_to_help_it(projec
 def test_a_grid_ends_within_its_budget(project: Path) -> None:
     shared_pool().prepare()
 
-    g = benchax.grid({f"n{i}": never_ends for i in range(40)}, ["f32[4]"], timeout_s=60, total_timeout_s=3, store=False)
+    g = benchax.grid({f"n{i}": never_ends for i in range(40)}, ["f32[4]"], timeout_s=60, total_timeout_s=2, store=False)
 
-    assert g.elapsed_s < 3 + 8
+    assert g.elapsed_s < 2 + 8
     assert set(g.status[:, 0]) <= {"timeout", "not_run"}
-    assert "its share of the 3.00 s for the whole grid" in g.cells[0].message
+    assert "its share of the 2.00 s for the whole grid" in g.cells[0].message
 
 
 def test_outputs_and_inputs_travel_whole(project: Path) -> None:

@@ -25,7 +25,7 @@ from benchax.model import Measurement
 from benchax.profiling.runs import ProgramRun
 from benchax.profiling.session import session
 
-pytestmark = [pytest.mark.serial, tells_runs]  # what they observe is disturbed by a neighbour
+pytestmark = tells_runs  # `serial` are those that look at the length of what they record: a neighbour disturbs it
 
 Make = Callable[..., Subject]
 
@@ -39,6 +39,7 @@ def taken(prepared: Prepared, count: int) -> list[int]:
     return prepared.take(1, count)
 
 
+@pytest.mark.serial
 def test_each_reading_is_one_run_of_known_duration(subject: Make) -> None:
     prepared = TIMERS["device"].prepare(subject(spinning(50_000), jnp.ones(4)))
 
@@ -50,6 +51,7 @@ def test_each_reading_is_one_run_of_known_duration(subject: Make) -> None:
     assert min(readings) - prepared.overhead_s(1) * 1e9 < 51_500  # the least of many: whatever disturbs, lengthens
 
 
+@pytest.mark.serial
 def test_a_reading_of_several_calls_is_their_sum(subject: Make) -> None:
     prepared = TIMERS["device"].prepare(subject(spinning(50_000), jnp.ones(4)))
     assert prepared.take is not None
@@ -61,6 +63,7 @@ def test_a_reading_of_several_calls_is_their_sum(subject: Make) -> None:
     assert 200_000 <= min(prepared.sample(4) for _ in range(5)) < 230_000
 
 
+@pytest.mark.serial
 def test_the_hand_over_to_other_threads_is_no_time_of_the_device(bench: Callable[..., Measurement]) -> None:
     m = bench(lambda x: jnp.sin(x) @ x, "f32[64,64]", options={"timer": "device,wall", "max_time_s": 0.2})
 
@@ -68,6 +71,7 @@ def test_the_hand_over_to_other_threads_is_no_time_of_the_device(bench: Callable
     assert min(m.samples[0].per_call_s) < min(m.samples[1].per_call_s)
 
 
+@pytest.mark.serial
 def test_recording_an_operation_costs_a_fraction_of_a_microsecond() -> None:
     cost = device.event_cost()
 
@@ -121,6 +125,7 @@ def test_a_run_with_little_recording_has_it_subtracted(subject: Make, monkeypatc
     assert prepared.overhead_s(3) == pytest.approx(3e-6)
 
 
+@pytest.mark.serial
 def test_a_long_scan_of_short_steps_is_refused_before_it_is_sampled(subject: Make) -> None:
     scan = lambda x: jax.lax.fori_loop(0, 1000, lambda _, y: jnp.sort(y) + 1, x)  # noqa: E731
 
@@ -128,6 +133,7 @@ def test_a_long_scan_of_short_steps_is_refused_before_it_is_sampled(subject: Mak
         TIMERS["device"].prepare(subject(scan, "f32[2]"))
 
 
+@pytest.mark.serial
 def test_a_tiny_function_becomes_a_row_without_a_number(bench: Callable[..., Measurement]) -> None:
     m = bench(lambda x: x + 1, "f32[8]", options={"timer": "device,wall"})
 
@@ -157,6 +163,7 @@ def test_inputs_of_a_donating_function_are_not_all_made_at_once(subject: Make, m
     assert asked == [1, 3, 3, 3, 1]
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("jit", [True, False])
 def test_several_programs_of_one_call_count_together(jit: bool, subject: Make) -> None:
     """An eager call runs one program for each operation."""
@@ -167,6 +174,7 @@ def test_several_programs_of_one_call_count_together(jit: bool, subject: Make) -
     assert 200_000 <= min(readings) < 220_000
 
 
+@pytest.mark.serial
 def test_a_compiled_can_be_timed(subject: Make) -> None:
     made = subject(jax.jit(spinning(100_000)).lower(jnp.ones(4)).compile(), jnp.ones(4))
 
@@ -274,6 +282,7 @@ print([run.outer + run.inner for run in runs.device_runs(events.read(recording.x
     assert out.stdout == "[2, 2, 2, 2, 2]\n"
 
 
+@pytest.mark.serial
 def test_it_agrees_with_the_clock_inside(bench: Callable[..., Measurement]) -> None:
     m = bench(spinning(200_000), jnp.ones(4), options={"timer": "device,in_graph", "max_time_s": 0.2})
 

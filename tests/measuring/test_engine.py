@@ -13,9 +13,10 @@ from benchax.case import make_case
 from benchax.measuring.engine import measure
 from benchax.measuring.sampling import Warmup
 
-pytestmark = pytest.mark.serial  # real measurements: a neighbour may make a number unmeasurable
+# `serial` are those that expect certain numbers: a neighbour may make one unmeasurable.
 
 
+@pytest.mark.serial
 def test_a_row_holds_every_part(bench):
     m = bench(lambda x: jnp.tanh(x @ x), "f32[512,512]", name="tanh", tag="t")
 
@@ -34,12 +35,14 @@ def test_a_row_holds_every_part(bench):
     assert m.started_at.endswith("+00:00")
 
 
+@pytest.mark.serial
 def test_short_calls_are_headed_by_the_clock_inside_the_program(bench):
     m = bench(jnp.sort, "f32[2000]")
 
     assert [s.timer for s in m.samples] == ["in_graph", "wall", "pipelined"]
 
 
+@pytest.mark.serial
 def test_what_the_clock_cannot_read_is_said_and_the_loop_answers(bench):
     m = bench(lambda x: x + 1, "f32[8]")
 
@@ -83,6 +86,7 @@ def test_every_timer_of_the_automatic_choice_is_there_or_says_why_not(fn, args, 
     assert all(reasons.values()), reasons
 
 
+@pytest.mark.serial
 def test_which_timers_there_are_does_not_rest_on_preempted_calls(bench, monkeypatch):
     """A warm-up of which all calls were preempted once left `wall` alone, without a word."""
     slow = Warmup(2, True, 0, 0.027, (0.027, 0.027), least_s=0.027, timed=2)
@@ -199,6 +203,7 @@ def test_a_donating_function_leaves_the_callers_array_alone(bench):
     assert m.memory.alias_bytes == 256
 
 
+@pytest.mark.serial
 def test_a_step_that_returns_a_module_of_equinox_is_timed_inside_a_program(bench):
     """The module holds its activation, a function, beside its arrays."""
     equinox = pytest.importorskip("equinox")
@@ -216,6 +221,7 @@ def test_a_step_that_returns_a_module_of_equinox_is_timed_inside_a_program(bench
     assert m.why_absent("purity") is None
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("package", ["equinox", "flax.nnx"])
 def test_wrappers_that_hold_a_jit_are_measured(package, bench):
     module = pytest.importorskip(package)
@@ -236,6 +242,7 @@ def test_wrappers_that_hold_a_jit_are_measured(package, bench):
     assert m.samples_of("in_graph")
 
 
+@pytest.mark.serial
 def test_progress_names_the_stages_in_the_order_of_work(short):
     stages = []
 

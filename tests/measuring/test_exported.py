@@ -349,7 +349,6 @@ def test_whatever_an_export_raises_costs_no_row(monkeypatch: pytest.MonkeyPatch)
     assert found.why_absent("program") == "it cannot be exported (RuntimeError: flatbuffers is not what it was)"
 
 
-@pytest.mark.serial
 def test_the_program_comes_back_from_a_worker_process() -> None:
     case = make_case(lambda x: jnp.cos(x) * 3, (X,))
 

@@ -20,9 +20,6 @@ from benchax.measuring.program import program_of
 from benchax.measuring.timers.base import Prepared, Subject
 from benchax.measuring.timers.wall import WallTimer
 
-# Times are taken, and none is looked at: alone, so that a sample that waits for others does not make the tests long.
-pytestmark = pytest.mark.serial
-
 X = "f32[64]"
 
 

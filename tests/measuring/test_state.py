@@ -103,6 +103,7 @@ def test_a_step_that_changes_its_arguments_agrees_with_its_reference(jit, bench)
     assert {"in_graph", "wall", "pipelined"} <= {s.timer for s in m.samples}
 
 
+@pytest.mark.slow
 def test_what_only_noise_decides_is_named_and_not_called_wrong(subject) -> None:
     """A bias before batch normalisation has a gradient of zero but for rounding, of which Adam makes a whole step."""
 
@@ -134,7 +135,9 @@ def test_a_step_that_spoils_its_state_when_it_is_compiled_is_wrong(mode, subject
     assert "model.last.bias" in numerics.why
 
 
-@pytest.mark.parametrize("given", [{}, {"donate_argnums": (0, 1)}], ids=["", "donated"])
+@pytest.mark.parametrize(
+    "given", [{}, pytest.param({"donate_argnums": (0, 1)}, marks=pytest.mark.slow)], ids=["", "donated"]
+)
 def test_the_users_objects_are_as_they_were(given, bench) -> None:
     net = model()
     opt, rngs = optimizer(net), nnx.Rngs(3)

@@ -23,8 +23,6 @@ from benchax.paired_runs.compare import _rank
 from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
 from benchax.paired_runs.session import SessionStep
 
-pytestmark = pytest.mark.serial
-
 X = "f32[128,128]"
 OFTEN = 3
 
@@ -60,6 +58,7 @@ def several() -> Comparisons:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_equal_functions_are_not_told_apart(several: Comparisons) -> None:
     again = of(several, "again")
 
@@ -73,6 +72,7 @@ def test_equal_functions_are_not_told_apart(several: Comparisons) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_more_work_is_slower_and_a_second_measurement_says_so_too(several: Comparisons) -> None:
     much = of(several, "much")
 
@@ -85,6 +85,7 @@ def test_more_work_is_slower_and_a_second_measurement_says_so_too(several: Compa
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_one_that_fails_is_a_comparison_with_its_reason_and_the_others_go_on(several: Comparisons) -> None:
     failed = of(several, "broken")
 
@@ -97,6 +98,7 @@ def test_one_that_fails_is_a_comparison_with_its_reason_and_the_others_go_on(sev
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_those_that_ran_and_gave_the_same_result_have_their_places(several: Comparisons) -> None:
     places = {rank.label: rank.place for rank in several.ranking}
 
@@ -104,6 +106,7 @@ def test_those_that_ran_and_gave_the_same_result_have_their_places(several: Comp
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_who_has_no_place_is_told_why(several: Comparisons) -> None:
     assert several.unranked.keys() == {"broken", "much"}
     assert several.unranked["broken"].startswith("failed: error in build: ValueError: it is broken")
@@ -114,12 +117,14 @@ def test_who_has_no_place_is_told_why(several: Comparisons) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_outputs_that_differ_are_told(several: Comparisons) -> None:
     assert [r.code for r in of(several, "again").remarks if r.severity == "error"] == ["outputs-differ"]
     assert "much gives another result than plain" in str(several)
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_operations_are_counted_too(several: Comparisons) -> None:
     counted = {c.candidate.label: c for c in several.of("flops")}
 
@@ -128,6 +133,7 @@ def test_operations_are_counted_too(several: Comparisons) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_all_of_it_can_be_read(several: Comparisons) -> None:
     shown = str(several)
 

@@ -127,6 +127,7 @@ def test_every_turn_is_computed(kernel: Kernel) -> None:
     assert not np.array_equal(one, two)
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_a_real_round_judges_all_four(monkeypatch: pytest.MonkeyPatch) -> None:
     """In real processes, with so much planted that no machine can miss it."""

@@ -67,7 +67,6 @@ def test_a_stored_program_meets_the_function_of_now(store: DatabaseStore, here: 
     assert [side.label for side in paired_run.sides] == ["v1", "now"]
 
 
-@pytest.mark.serial
 def test_what_they_make_can_be_run_and_outputs_that_differ_are_seen(store: DatabaseStore, here: Environment) -> None:
     rows = kept(store, case("f"), case("g"))
 
@@ -162,7 +161,6 @@ def test_the_newer_row_may_be_the_one_that_cannot_run(store: DatabaseStore, here
 # ---- two stored rows --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.serial
 def test_two_stored_programs_run_on_random_data(store: DatabaseStore, here: Environment) -> None:
     rows = kept(store, case("f"))
     other = kept(store, case("f", jnp.cos))

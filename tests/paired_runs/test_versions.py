@@ -66,7 +66,6 @@ def of_run(found: Comparisons) -> dict[str, tuple[str, str]]:
 # ---- another commit ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.serial
 def test_a_commit_beside_now_tells_all_that_is_only_in_one_of_them(repository: Path) -> None:
     steps: list[SessionStep] = []
 
@@ -104,7 +103,6 @@ def test_a_slower_commit_is_slower_and_nothing_is_kept_where_the_store_is_off(re
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_whole_processes_of_a_commit_are_kept_too(repository: Path) -> None:
     found = benchax.compare_ref(
         "main", "benchmarks/bench_work.py", pattern="steady", process_pairs=True, max_time_s=0, timeout_s="2min"
@@ -120,7 +118,6 @@ def test_whole_processes_of_a_commit_are_kept_too(repository: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_versions_of_jax_are_compared_by_processes_and_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment is this one: making another takes a network (test_environments.py)."""
     monkeypatch.setattr(environments, "ensure_environment", lambda version, say: sys.executable)
@@ -163,7 +160,6 @@ def stored(folder: Path, name: str, *functions: Any) -> None:
         set_baseline(store, f"{name}-{fn.__name__}", rows_of(store, "last")[0].run_id)
 
 
-@pytest.mark.serial
 def test_a_stored_baseline_beside_now_and_beside_another_stored_one(project: Path) -> None:
     def f(x: Any) -> Any:
         return jnp.sin(x)

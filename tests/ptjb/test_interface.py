@@ -210,6 +210,7 @@ print(jax.process_index())
 """
 
 
+@pytest.mark.slow
 def test_of_several_processes_the_first_one_writes(project) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))

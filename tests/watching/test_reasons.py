@@ -303,7 +303,6 @@ def test_a_backward_pass_is_told_by_its_shapes():
         assert own[0].why == "first call under a derivative"
 
 
-@pytest.mark.serial  # clears the caches of all
 def test_cleared_caches():
     f = fresh()
 

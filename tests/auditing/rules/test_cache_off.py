@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -10,12 +11,13 @@ import jax.numpy as jnp
 import pytest
 from evidence_by_hand import ScriptedEvidence
 
+import benchax
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.live import LiveEvidence
 from benchax.auditing.rules.cache_off import cache_off
 from benchax.case import make_case
-from benchax.model import Stages
+from benchax.model import Measurement, Stages
 from benchax.results.audit import Checked, Finding
 from benchax.results.cache import CachedProgram, CacheUse, Fate
 from benchax.results.watch import Watch
@@ -29,12 +31,17 @@ def compiled(fate: Fate, *elapsed_s: float) -> list[CachedProgram]:
     return [CachedProgram(f"jit(f{i})", fate, s) for i, s in enumerate(elapsed_s)]
 
 
+@lru_cache(maxsize=1)
+def measured_once() -> Measurement:
+    return benchax.bench(lambda x: x + 1, jnp.ones(3), timer="wall", max_time_s=0.02, memory=False, store="off")
+
+
 def function(**stages: Any) -> tuple[list[Finding], Checked]:
     """Of one that took a given time to compile."""
     live = LiveEvidence(make_case(lambda x: x + 1, (jnp.ones(3),)))
     if not stages:
         return ask(cache_off, live)
-    return ask(cache_off, ScriptedEvidence(live, measurement=replace(live.measurement, stages=Stages(**stages))))
+    return ask(cache_off, ScriptedEvidence(live, measurement=replace(measured_once(), stages=Stages(**stages))))
 
 
 def test_a_program_without_a_cache_is_told_what_it_compiled() -> None:

@@ -16,10 +16,12 @@ jax.config.update("jax_num_cpu_devices", 8)
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from benchax.auditing.audit import ask
+from benchax.auditing import live as module
 from benchax.auditing.live import LiveEvidence
 from benchax.auditing.rules import rules
 from benchax.case import make_case
 
+module.SHORT = {"store": "off", "max_time_s": 0.02, "max_warmup_s": 0.02, "memory": False}
 mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 def spread(shape, *spec):
     return jax.device_put(jnp.ones(shape), NamedSharding(mesh, P(*spec)))

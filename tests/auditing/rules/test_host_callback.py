@@ -73,6 +73,7 @@ def test_a_function_without_callbacks_is_fine(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a * 2, "f32[100]").outcome == "fine"
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_the_cost_of_a_callback_is_really_measured() -> None:
     (finding,) = host_callback.check(LiveEvidence(make_case(shows, ("f32[100]",), {}), max_time_s=60))

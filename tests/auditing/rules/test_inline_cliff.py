@@ -48,6 +48,7 @@ def test_with_much_work_it_does_not_apply(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a @ a, "f32[256,256]").outcome == "not applicable"
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_the_two_sides_of_the_limit_are_really_measured() -> None:
     """Which of them is longer is the machine's affair."""

@@ -16,6 +16,7 @@ def selu(x):
     return 1.05 * jnp.where(x > 0, x, 1.67 * jnp.exp(x) - 1.67)
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_many_operations_one_by_one_are_found_with_the_measured_gain() -> None:
     (finding,) = not_jitted.check(LiveEvidence(make_case(selu, ("f32[100000]",))))

@@ -9,9 +9,10 @@ import pytest
 
 ID = "page-faulting-output"
 LARGE = "f32[4096,2304]"
-pytestmark = [pytest.mark.serial, pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 
 
+@pytest.mark.serial
 def test_the_faults_of_a_large_output_are_counted_and_what_they_cost_is_estimated(ask_about: Any) -> None:
     finding = ask_about(ID, lambda a: a + 1, LARGE).one
 

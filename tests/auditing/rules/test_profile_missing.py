@@ -36,7 +36,6 @@ def outer(x):
 def other(x):
     return jnp.cos(x)
 """
-pytestmark = pytest.mark.serial
 
 
 @pytest.fixture(scope="module")

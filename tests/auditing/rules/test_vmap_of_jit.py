@@ -49,7 +49,6 @@ def of(fn: Callable[..., Any]) -> ScriptedEvidence:
 
 
 @pytest.mark.parametrize("fn", [jax.vmap(double), by_name, written_out])
-@pytest.mark.serial
 def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> None:
     e = of(fn)
 

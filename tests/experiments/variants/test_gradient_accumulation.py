@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -15,7 +14,6 @@ from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments.gradients import Gradient
 from benchax.experiments.variants.gradient_accumulation import AccumulatedGradients, MicroBatched
 
@@ -32,12 +30,6 @@ def mean_loss(weights, x, y):
 
 def sum_loss(weights, x, y):
     return errors(weights, x, y).sum()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_worker() -> Iterator[None]:
-    yield
-    shared_pool().close()
 
 
 def rows(fn: Any, counts: str) -> dict[str, Any]:

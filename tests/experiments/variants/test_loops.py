@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from labs_by_hand import ScriptedLab, outputs
 from benchax.case import Case, make_case
 from benchax.discovery import target_cases
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments.variants.loops import LoopForms
 from benchax.results.experiment import VariantRow
 
@@ -29,12 +27,6 @@ def grow(i, s):
 def unfinished(s):
     return s < 100
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_worker() -> Iterator[None]:
-    yield
-    shared_pool().close()
 
 
 def step(i: Any, state: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.experiments.gradients import differentiate
 from benchax.experiments.variants.remat import POLICIES, SEGMENTS, Checkpointed, Remat, saved_residuals
 
@@ -28,12 +26,6 @@ def loss(ws, x):
 
 
 CASE = make_case(loss, (["f32[16,16]"] * 6, "f32[32,16]"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_worker() -> Iterator[None]:
-    yield
-    shared_pool().close()
 
 
 @pytest.fixture(scope="module")
