@@ -131,7 +131,8 @@ class Stage:
         """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
         patience = 1 if self.processes < self.effort.looks[0] else PATIENCE
         effort = self.effort
-        self.taken.take(pool, self.processes, effort.blocks, say, patience, effort.skips_equal)
+        skips_equal = effort.skips_equal and not self.processes  # what the first found to differ does so in the others
+        self.taken.take(pool, self.processes, effort.blocks, say, patience, skips_equal)
         self.processes += 1
 
     def is_done(self, is_over: bool) -> bool:
