@@ -8,6 +8,8 @@ and hands others over, 20 to 100 µs), the work, output allocation, and the wait
 Of a call that changes its arguments (`measuring/state.py`) each has arguments of its own, made before it and let go
 after it, so that each is an interval by itself; the arrays that it puts into its arguments are waited for as well.
 
+There are no Python frames above the calls (`measuring/fresh_stack.py`), for each of which JAX would take longer.
+
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
