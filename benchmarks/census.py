@@ -46,9 +46,9 @@ TOLERANCE = 0.05
 TIE_DOUBT = 0.25
 """Share of the ties' cost: next to real work they may cost less or more than alone."""
 TRIP_DOUBT_S = 0.2e-6
-"""So much more than the truth a chain says of a trip (`chains.py`: 1.18 µs of 1 µs)."""
+"""So much more than the truth a chain says of a trip (`chains.py`: 1.11 µs of 1 µs)."""
 LEAST_S = 3e-6
-"""Of a function: of shorter ones the chain's reading of its outputs is too large a part (1.27 µs are read of 1 µs)."""
+"""Of a function: of shorter ones what a trip costs is too large a part."""
 WIDEST = 0.25
 """Half the interval over the chain: beyond, the machine was too busy to tell."""
 EXPLAINS: dict[str, tuple[str, ...]] = {
