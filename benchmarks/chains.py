@@ -3,9 +3,11 @@
 One jitted program runs the function n times in a loop, and no time; the answer is (T(n) - T(0)) / n, less the same of a
 chain that has only the ties: it carries outputs that are there already. In each trip
 
-    the inputs  depend on the outputs of the trip before: the bits of one element of each output, taken AND with a
-                zero that is an operand (so XLA cannot know it), are XORed into one element of each input. The data
-                stay what they are to the bit, also beside infinities and NaN, and XLA updates the element in place;
+    an input    depends on an output of the trip before: the bits of one element of an output, taken AND with a zero
+                that is an operand (so XLA cannot know it), are XORed into one element of an input. The data stay what
+                they are to the bit, also beside infinities and NaN, and XLA updates the element in place. One input is
+                enough, since the work is a call that stays whole, and one that is as small as can be: ties of all
+                inputs and outputs cost training steps, which have a dozen of each, a quarter more than they take;
     the work    stands in a call that XLA is told not to inline. XLA hoists out of loops what does not depend on the
                 inputs (iota, tables, a fixed key), but not out of calls. (A branch of a `lax.cond` keeps it too, and is
                 what the timers use; the yardstick should stand on something else.)
@@ -33,7 +35,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain
 from math import prod
 from statistics import median
@@ -118,9 +119,8 @@ def build_chain(fn: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict
         NoChain: it cannot be chained. What `fn` raises passes through.
     """
     subject = _subject(fn, args, kwargs or {})
-    run = _compiled(subject, lambda leaves, _: subject.run(leaves), [], subject.costly, subject.copied)
-    filled = [_filled(shape, jnp.uint32(0)) for shape in subject.shapes]
-    ties = _compiled(subject, lambda _, outs: outs, filled, Counter(), 0)
+    run = _compiled(subject, lambda leaves, _: subject.run(leaves), subject.costly, subject.copied)
+    ties = _compiled(subject, lambda _, outs: outs, Counter(), 0)
     return Chain(run, ties, _floor(subject), _find_trips(run))
 
 
@@ -224,19 +224,17 @@ def _filled(shape: jax.ShapeDtypeStruct, bit: Any) -> Any:
 
 
 Run = Callable[[list[Any], list[Any]], list[Any]]
-"""(inputs, what is carried beside them) -> outputs."""
+"""(inputs, outputs of the trip before) -> outputs."""
 
 
-def _compiled(
-    subject: _Subject, run: Run, beside: list[Any], costly: Counter[str], copied: int
-) -> Callable[[int], Any]:
-    zero = jnp.uint32(0)
-    lowered = jax.jit(lambda trips, *operands: _chain(run, trips, *operands)).lower(1, subject.leaves, beside, zero)
+def _compiled(subject: _Subject, run: Run, costly: Counter[str], copied: int) -> Callable[[int], Any]:
+    zero, outs = jnp.uint32(0), [_filled(shape, jnp.uint32(0)) for shape in subject.shapes]
+    lowered = jax.jit(lambda trips, *operands: _chain(run, trips, *operands)).lower(1, subject.leaves, outs, zero)
     # XLA:CPU makes one kernel of a small loop, so that ties alone would cost nothing. The function's own loops stay so.
     options = {} if costly["while"] else {"xla_disable_hlo_passes": "small-while-loop-hoisting"}
     program = lowered.compile(compiler_options=options)
     _check(program, costly, copied)
-    return lambda trips: program(trips, subject.leaves, beside, zero)
+    return lambda trips: program(trips, subject.leaves, outs, zero)
 
 
 def _check(program: Any, costly: Counter[str], copied: int) -> None:
@@ -252,29 +250,35 @@ def _check(program: Any, costly: Counter[str], copied: int) -> None:
         raise NoChain(f"a trip of the chain copies {in_trips} elements, and the function {copied}")
 
 
-def _chain(run: Run, trips: Any, leaves: list[Any], beside: list[Any], zero: Any) -> Any:
+def _chain(run: Run, trips: Any, leaves: list[Any], outs: list[Any], zero: Any) -> Any:
+    """All that the last trip leaves behind, so that nothing of it leads nowhere."""
+    tied, read = _smallest(leaves), _smallest(outs)
+
     def trip(_: Any, carried: tuple[list[Any], list[Any], Any]) -> tuple[list[Any], list[Any], Any]:
-        outs, leaves = _call(run, *carried)
-        tie = reduce(jnp.bitwise_or, [_bits(out) for out in outs]) & zero
-        return [_tie(leaf, tie) for leaf in leaves], outs[:-1] if beside else beside, tie
+        outs, leaves, tie = _call(run, *carried)
+        tie = jnp.uint32(0) if read is None else _bits(outs[read]) & zero
+        return [_tie(leaf, tie) if i == tied else leaf for i, leaf in enumerate(leaves)], outs, tie
 
-    leaves, _, tie = lax.fori_loop(0, trips, trip, (leaves, beside, zero))
-    return reduce(jnp.bitwise_or, [_bits(leaf) for leaf in leaves], tie)  # else the ties alone lead nowhere
+    return lax.fori_loop(0, trips, trip, (leaves, outs, zero))
 
 
-def _call(run: Run, leaves: list[Any], beside: list[Any], tie: Any) -> tuple[list[Any], list[Any]]:
+def _smallest(arrays: list[Any]) -> int | None:
+    """Which one has an element and is cheapest to get at; None where all are empty."""
+    return min((i for i, array in enumerate(arrays) if array.size), key=lambda i: arrays[i].size, default=None)
+
+
+def _call(run: Run, leaves: list[Any], outs: list[Any], tie: Any) -> tuple[list[Any], list[Any], Any]:
     """A call that stays one: its outputs, and the inputs again.
 
     The inputs pass through it because XLA would otherwise copy them before the next tie (jaxlib 0.10.2: 4 MB each
     time). `tie` is an operand for functions of no inputs, whose calls would be equal.
     """
 
-    def call(leaves: list[Any], beside: list[Any], tie: Any) -> tuple[list[Any], list[Any], Any]:
-        return run(leaves, beside), leaves, tie
+    def call(leaves: list[Any], outs: list[Any], tie: Any) -> tuple[list[Any], list[Any], Any]:
+        return run(leaves, outs), leaves, tie
 
     with set_xla_metadata(inlineable="false"):
-        outs, leaves, tie = jax.jit(call, keep_unused=True)(leaves, beside, tie)
-    return [*outs, tie], leaves
+        return jax.jit(call, keep_unused=True)(leaves, outs, tie)
 
 
 def _tie(leaf: Any, tie: Any) -> Any:

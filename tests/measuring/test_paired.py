@@ -504,17 +504,23 @@ def test_only_what_was_compiled_is_timed_being_built(tmp_path: Path) -> None:
     assert "plan" not in second["sides"][0]
 
 
-def test_a_function_beside_a_program_is_exported_by_the_first_process_only(
+def test_a_function_beside_a_program_is_traced_and_exported_by_the_first_process_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sides = (Side("then", program=program(sine)), native("now", twice))
+    def power(x: Any, n: int) -> Any:
+        return x**n
+
+    jitted = jax.jit(power, static_argnums=1)  # which arguments are static is known by tracing alone
+    sides = (Side("then", program=program(jitted, X, 3)), native("now", jitted, X, 3))
     first, _ = taken(*sides, programs=str(tmp_path))
-    monkeypatch.setattr(paired, "exported", lambda subject: pytest.fail("it is there already"))
+    for module, name in ((paired, "exported"), (stages, "trace_only")):
+        monkeypatch.setattr(module, name, lambda *given: pytest.fail("it is there already"))
 
     second, _ = taken(*sides, programs=str(tmp_path))
 
     assert [side["sha256"] for side in second["sides"]] == [side["sha256"] for side in first["sides"]]
     assert [side["is_program"] for side in second["sides"]] == [True, True]
+    assert second["sides"][1]["agreement"]["agrees"]
 
 
 def test_a_folder_of_executables_that_is_a_file_costs_time_and_no_result(tmp_path: Path) -> None:

@@ -74,6 +74,18 @@ def test_nine_of_ten_hold_where_the_processes_of_a_run_share_a_moment_that_is_of
     assert np.mean(held) >= 0.90
 
 
+def test_nine_of_ten_hold_where_processes_agree_far_better_than_the_moments_of_two_runs() -> None:
+    dice = np.random.default_rng(1)
+
+    def shifted() -> list[list[float]]:
+        factor = math.exp(dice.normal(0, 0.015))
+        return [[factor * v for v in group] for group in processes(dice, 5, 0.002, 0.002, 0.0)]
+
+    held = [holds(between_interval(shifted()), processes(dice, LATER, 0.002, 0.002, 0.0)) for _ in range(500)]
+
+    assert np.mean(held) >= 0.90
+
+
 def test_intervals_of_one_process_do_not_hold_where_processes_differ() -> None:
     """What was wrong: 43 % of them held the grand median."""
     dice = np.random.default_rng(0)

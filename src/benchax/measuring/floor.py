@@ -24,6 +24,7 @@ from jax import lax
 
 from benchax.artifacts.cost import INLINE_FLOPS
 from benchax.errors import NotMeasured
+from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Call
 from benchax.measuring.mutation import is_carried
 from benchax.measuring.noise import paused_gc
@@ -94,6 +95,7 @@ def _nothing(outputs: Any, is_inline: bool) -> Any:
     return jax.jit(nothing, keep_unused=True)
 
 
+@on_fresh_stack
 def _alternate(subject: Subject, floor: Callable[[], Any]) -> CallFloor:
     """Calls of the measured program and of the floor, one after the other, each waited for as `wall` waits."""
     is_array = isinstance(subject.outputs, jax.Array)

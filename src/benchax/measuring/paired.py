@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import hashlib
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -217,13 +218,13 @@ def _versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str 
     inputs = _guarded(giver, "inputs", lambda: make_inputs(case, request.seed))
     if all(side.case is not None for side in request.sides):
         return [native(side, inputs) for side in request.sides], [None]
-    subjects = {
-        i: _guarded(i, "build", lambda side=side: _unbuilt(_case(side), inputs))
+    cases = {
+        i: _guarded(i, "build", lambda i=i, side=side: _exportable(side, inputs, _program_file(request, i)))
         for i, side in enumerate(request.sides)
         if side.case is not None
     }
-    leaves = _guarded(giver, "inputs", lambda: leaves_of(subjects[giver]))
-    made = [_as_program(i, request, subjects.get(i), inputs, leaves) for i in range(len(request.sides))]
+    leaves = _guarded(giver, "inputs", lambda: leaves_of(cases[giver].subject))
+    made = [_as_program(i, side, cases.get(i), leaves) for i, side in enumerate(request.sides)]
     return [version for version, _ in made], [why for _, why in made]
 
 
@@ -256,41 +257,60 @@ def _inputs_of_programs(request: PairedRequest) -> Inputs:
     return Inputs(leaves, {}, (), signature(leaves, {}, ()))
 
 
-def _unbuilt(case: Case, inputs: Inputs) -> Subject:
-    program = program_of(case, inputs)
-    static = static_arguments(case, inputs.args, inputs.kwargs)
+@dataclass(frozen=True)
+class ExportableCase:
+    """A case that is to run as a program."""
+
+    subject: Subject
+    file: Path | None
+    """Where the program is kept for the processes that follow."""
+    content: bytes | None = None
+    """The program, where an earlier process has exported it."""
+
+    def export(self) -> bytes:
+        """The program. Raises NotMeasured where it cannot be exported."""
+        if self.content is not None:
+            return self.content
+        content = exported(self.subject).content or b""
+        if self.file:
+            _retain(self.file, json.dumps(self.subject.static).encode() + b"\n" + content)
+        return content
+
+
+def _exportable(side: Side, inputs: Inputs, file: Path | None) -> ExportableCase:
+    """Traced, unless an earlier process has exported it: tracing and exporting take 50 ms and more in each process."""
+    program = program_of(_case(side), inputs)
+    if file and file.exists():
+        static, _, content = file.read_bytes().partition(b"\n")
+        return ExportableCase(Subject(program, inputs, None, tuple(json.loads(static))), file, content)
+    static = static_arguments(_case(side), inputs.args, inputs.kwargs)
     try:
         traced = stages.trace_only(program, replace(inputs, static=static))
     except NotMeasured:  # eager, or built already: it runs as it is, and `exported` says why
-        return Subject(program, inputs, None, static)
-    return Subject(program, inputs, None, traced.static, traced.donates)
+        return ExportableCase(Subject(program, inputs, None, static), file)
+    return ExportableCase(Subject(program, inputs, None, traced.static, traced.donates), file)
 
 
-def _as_program(
-    i: int, request: PairedRequest, subject: Subject | None, inputs: Inputs, leaves: Inputs
-) -> tuple[BuildableVersion, str | None]:
-    side = request.sides[i]
-    if subject is None:
+def _program_file(request: PairedRequest, i: int) -> Path | None:
+    return Path(request.programs, f"{i}.exported") if request.programs else None
+
+
+def _retain(file: Path, content: bytes) -> None:
+    with suppress(OSError):  # no room: the next process exports it too
+        file.parent.mkdir(parents=True, exist_ok=True)
+        whole = file.with_suffix(".new")
+        whole.write_bytes(content)
+        whole.replace(file)  # a process that is killed while it writes leaves no half of one
+
+
+def _as_program(i: int, side: Side, case: ExportableCase | None, leaves: Inputs) -> tuple[BuildableVersion, str | None]:
+    """The version, and why it runs as it is where it cannot be exported."""
+    if case is None:
         return _imported(i, side.label, _content(side), leaves), None
     try:
-        content = _exported_once(subject, Path(request.programs, f"{i}.exported") if request.programs else None)
+        return _imported(i, side.label, case.export(), leaves), None
     except NotMeasured as error:
-        return native(side, inputs), error.problem
-    return _imported(i, side.label, content, leaves), None
-
-
-def _exported_once(subject: Subject, path: Path | None) -> bytes:
-    """Exporting lowers the function, 30 ms and more; the next process finds in the file what this one has exported."""
-    if path and path.exists():
-        return path.read_bytes()
-    content = exported(subject).content or b""
-    with suppress(OSError):  # no room: the next process exports it too
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            whole = path.with_suffix(".new")
-            whole.write_bytes(content)
-            whole.replace(path)  # a process that is killed while it writes leaves no half of one
-    return content
+        return native(side, case.subject.inputs), error.problem
 
 
 def _imported(i: int, label: str, content: bytes, leaves: Inputs) -> BuildableVersion:

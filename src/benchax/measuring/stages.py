@@ -21,6 +21,7 @@ import numpy as np
 from benchax.environment import jax_config
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
+from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, is_data, undeclared_static
 from benchax.measuring.program import CallableProgram
 from benchax.model import Absent, Cache, Transfer
@@ -185,6 +186,7 @@ def first_run(call: Callable[[], Any]) -> tuple[Any, float]:
     return timed(lambda: jax.block_until_ready(call()))
 
 
+@on_fresh_stack
 def dispatch(ready: Callable[[], Callable[[], Any]]) -> float:
     """Median seconds until a warm call returns, not waiting for its work. 3 to 50 calls, in about 20 ms with their
     work.

@@ -132,5 +132,6 @@ def _take_group(stage: Stage[PairedSamples], pool: Pool, say: Callable[[str], No
     """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
     effort = stage.effort
     patience = 1 if stage.groups < effort.looks[0] else PATIENCE
-    stage.samples.take(pool, stage.groups, effort.blocks, say, patience, effort.skips_equal)
+    skips_equal = effort.skips_equal and not stage.groups  # what the first found to differ does so in the others
+    stage.samples.take(pool, stage.groups, effort.blocks, say, patience, skips_equal)
     stage.groups += 1

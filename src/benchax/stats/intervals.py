@@ -19,6 +19,10 @@ from benchax.stats.student import student_quantile
 
 LEAST_PROCESSES = 3
 """Of two, Student's interval is 9 times as wide as their distance: it says nothing."""
+LEAST_SCATTER = 0.015
+"""Of the medians of processes, as a share: the standard deviation that is assumed where they agree better. Five agree
+within 0.2 % now and then, by the moment that they share, or because a program has two paces, some percent apart, and
+all drew one of them. Later processes then lie 1 to 3 % off (docs/decisions.md)."""
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
@@ -55,7 +59,7 @@ def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> 
     Student's prediction interval for the mean of P later logarithms of medians, from P of them (Hahn & Meeker,
     Statistical Intervals, 2nd ed. 2017, section 4.8: t s sqrt(1/P + 1/P), with P - 1 degrees of freedom). The scatter
     of the medians, one datum for each process, holds what each median is itself uncertain by; where by luck they
-    scatter less than that, the latter is taken.
+    scatter less than that, the latter is taken, and at least `LEAST_SCATTER`.
 
     Args:
         groups: the readings of each process, in the order taken.
@@ -69,7 +73,7 @@ def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> 
         return None
     logs = [math.log(m) for m in medians]
     inside = [v for group in groups if (v := _log_median_variance(group)) is not None]
-    spread = max(variance(logs), fmean(inside) if inside else 0.0)
+    spread = max(variance(logs), fmean(inside) if inside else 0.0, LEAST_SCATTER**2)
     # Not the confidence interval of the mean, which is narrower by the root of 2: processes that are measured within
     # seconds share the moment, and two runs on one machine meet two moments (docs/decisions.md).
     half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(2 * spread / len(logs))

@@ -8,6 +8,8 @@ and hands others over, 20 to 100 µs), the work, output allocation, and the wait
 Of a call that changes its arguments (`measuring/state.py`) each has arguments of its own, made before it and let go
 after it, so that each is an interval by itself; the arrays that it puts into its arguments are waited for as well.
 
+There are no Python frames above the calls (`measuring/fresh_stack.py`), for each of which JAX would take longer.
+
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
@@ -20,6 +22,7 @@ from typing import Any
 
 import jax
 
+from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.timers.base import Prepared, Subject
 
 RENEWED_BYTES = 256 * 2**20
@@ -57,12 +60,13 @@ def _plain(subject: Subject) -> Callable[[int], int]:
             wait(call(*args, **kwargs))
         return perf_counter_ns() - start
 
-    return array_out if is_array and not kwargs else tree_out
+    return on_fresh_stack(array_out if is_array and not kwargs else tree_out)
 
 
 def _stateful(subject: Subject) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
+    @on_fresh_stack
     def sample(n: int) -> int:
         elapsed = 0
         for _ in repeat(None, n):
@@ -79,6 +83,7 @@ def _donating(subject: Subject) -> Callable[[int], int]:
     call: Callable[..., Any] = subject.program.call
     wait = jax.block_until_ready
 
+    @on_fresh_stack
     def sample(n: int) -> int:
         calls = subject.calls(n)
         start = perf_counter_ns()

@@ -1,0 +1,91 @@
+"""What is timed has no callers: what a call costs does not depend on how deep in a program it stands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax import bench
+from benchax.measuring.fresh_stack import on_fresh_stack
+
+VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
+
+
+def under(frames: int, call: Callable[[], Any]) -> Any:
+    """`call()`, so many frames further down."""
+    return call() if frames == 0 else under(frames - 1, call)
+
+
+def count_frames() -> int:
+    frame, count = sys._getframe().f_back, 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def test_a_call_sees_none_of_its_callers() -> None:
+    assert under(100, count_frames) > 100
+    assert under(100, on_fresh_stack(count_frames)) == 0
+
+
+@pytest.mark.parametrize("timer", ["wall", "pipelined"])
+def test_timers_of_calls_call_from_an_empty_stack(timer: str) -> None:
+    seen: list[int] = []
+
+    def eager(x: Any) -> Any:
+        seen.append(count_frames())
+        return x + 1
+
+    row = bench(eager, np.ones(4, np.float32), jit=False, timer=timer, processes=1, max_time_s=0.02, store="off")
+
+    timed = row.summary(timer)
+    assert timed is not None
+    assert sum(count <= 3 for count in seen) >= timed.n
+
+
+def test_what_holds_in_this_context_and_thread_holds_there() -> None:
+    token = VARIABLE.set("set")
+    with jax.enable_checks(True):
+        found = on_fresh_stack(lambda: (VARIABLE.get(), jax.config.jax_enable_checks))()
+    VARIABLE.reset(token)
+
+    assert found == ("set", True)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3)])
+def test_what_is_raised_passes_through(error: BaseException) -> None:
+    @on_fresh_stack
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        fail()
+
+    assert caught.value is error
+
+
+@pytest.mark.serial
+def test_a_call_under_many_frames_takes_no_longer() -> None:
+    double = jax.jit(lambda x: 2 * x)
+    x = jnp.ones(4)
+
+    def read() -> int:
+        begun = perf_counter_ns()
+        for _ in range(30):
+            double(x).block_until_ready()
+        return perf_counter_ns() - begun
+
+    fresh = on_fresh_stack(read)
+    readings = [(fresh(), under(300, fresh), under(300, read)) for _ in range(200)]
+    at_the_top, deep, deep_and_plain = (min(each) for each in zip(*readings, strict=True))
+
+    assert deep < 1.2 * at_the_top
+    assert deep_and_plain > 1.3 * at_the_top  # what it is for; where JAX ceases to do so, this module may go
