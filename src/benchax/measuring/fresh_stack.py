@@ -20,7 +20,8 @@ from typing import ParamSpec, TypeVar
 
 from greenlet import greenlet
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def on_fresh_stack(call: Callable[P, R]) -> Callable[P, R]:
