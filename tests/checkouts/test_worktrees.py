@@ -70,6 +70,7 @@ def worktrees_program(other: worktrees.BuiltCheckout) -> bytes:
     return program(other.store, row) or b""
 
 
+@pytest.mark.slow
 def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> None:
     (project / "src" / "doubling.py").write_text("def renamed(x):\n    return x\n")
     bench = project / "benchmarks" / "bench_doubling.py"

@@ -402,6 +402,7 @@ def test_more_memory_than_permitted_is_refused(fault: Callable[[Say], Any], pool
     check_that_the_next_job_works(pool)
 
 
+@pytest.mark.slow
 def test_as_much_memory_as_permitted_is_given(pool: Pool) -> None:
     assert ask(pool, by_value(takes_mebibytes), memory_limit_bytes=2**30).failure is None
     assert ask(pool, by_value(takes_gibibytes)).failure is None  # the limit was of that job alone

@@ -62,19 +62,27 @@ def test_longer_work_takes_longer(timer, subject):
     assert long_ns > 3 * short_ns
 
 
-@pytest.mark.parametrize(
-    ("fn", "args"),
-    [
-        (lambda d: {"s": d["a"] + d["b"].sum(), "n": d["a"] * 2}, ({"a": jnp.ones(700), "b": jnp.ones((2, 2))},)),
-        (lambda k: jax.random.normal(k, (600,)), (jax.random.key(0),)),
-        (lambda x, scale: x * scale, (jnp.ones(800, jnp.bfloat16), 2.5)),
-        (lambda m: ~m, (jnp.ones(900, bool),)),
-        (lambda x: (x, x.astype(jnp.int8)), (jnp.ones(500, jnp.complex64).real,)),
-    ],
-    ids=["dict", "key", "weak scalar", "bool", "tuple"],
-)
-def test_pytrees_keys_and_scalars_can_be_timed(timer, subject, fn, args):
-    prepared = timer.prepare(subject(fn, *args))
+GIVEN = {
+    "dict": (lambda d: {"s": d["a"] + d["b"].sum(), "n": d["a"] * 2}, {"a": jnp.ones(700), "b": jnp.ones((2, 2))}),
+    "key": (lambda k: jax.random.normal(k, (600,)), jax.random.key(0)),
+    "weak scalar": (lambda x, scale: x * scale, jnp.ones(800, jnp.bfloat16), 2.5),
+    "bool": (lambda m: ~m, jnp.ones(900, bool)),
+    "tuple": (lambda x: (x, x.astype(jnp.int8)), jnp.ones(500, jnp.complex64).real),
+}
+
+
+# Three timers run the function's own executable, whatever that takes.
+EACH_GIVEN = [
+    pytest.param(name, kind, marks=[tells_runs] * (name == "device"))
+    for name in TIMERS
+    for kind in GIVEN
+    if name in ("in_graph", "loop") or kind in ("dict", "key")
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), EACH_GIVEN)
+def test_pytrees_keys_and_scalars_can_be_timed(name, kind, subject):
+    prepared = TIMERS[name].prepare(subject(*GIVEN[kind]))
 
     assert prepared.sample(max(2, prepared.least_iterations)) != 0
 

@@ -195,6 +195,7 @@ def test_a_function_that_never_ends_is_stopped_and_named() -> None:
     assert of(found, "again").ratio is not None
 
 
+@pytest.mark.slow
 def test_baselines_that_fail_leave_their_part_to_the_next_one() -> None:
     """One that cannot travel to another process, and says how to mend it, and one that cannot be built."""
     lock = threading.Lock()

@@ -66,6 +66,7 @@ def of_run(found: Comparisons) -> dict[str, tuple[str, str]]:
 # ---- another commit ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_commit_beside_now_tells_all_that_is_only_in_one_of_them(repository: Path) -> None:
     steps: list[SessionStep] = []
 

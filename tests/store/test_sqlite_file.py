@@ -111,6 +111,7 @@ def test_an_empty_file_is_a_database_to_come(path: Path) -> None:
 # ---- many writers, kills, forks ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_eight_writers_lose_nothing(path: Path) -> None:
     script = "for i in range(25): print(store.append(measured(sys.argv[2], elapsed_s=(float(i),))))"
 
