@@ -97,6 +97,21 @@ def test_before_the_least_time_is_over_no_look_ends_a_batch():
     assert samples.stop == "precise"
 
 
+@pytest.mark.parametrize("reading_ns", [-1_000_000, 0])
+def test_differences_that_say_nothing_of_what_they_took_do_not_put_off_the_limit(reading_ns):
+    """Seen: 120 s of `loop`, for a limit of 0.25 s, after one reading that was negative."""
+    clock = FakeClock()
+
+    def sample(n):
+        clock.now += 10_000_000
+        return reading_ns
+
+    samples = collect("loop", Prepared(sample), replace(OPTIONS, min_time_s=0.1), lambda share: None, clock)
+
+    assert samples.stop == "time"
+    assert clock.now / 1e9 <= 2 * OPTIONS.max_time_s
+
+
 def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():
     seen = []
 

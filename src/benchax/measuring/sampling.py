@@ -69,7 +69,10 @@ def collect(
                 progress(min(1.0, spent_s / options.max_time_s))
             # Before the least time is over a look decides nothing.
             until = look if spent_s >= options.min_time_s else options.max_samples
-            batch = max(1, min(until - len(readings), CHECK_NS // max(1, readings[-1])))
+            # By what readings have taken, not by the last one: that of `loop` is a difference, which a preemption makes
+            # tiny or negative, and 20,000 of them, two minutes, would be taken without a look at the clock.
+            each_s = max(spent_s / len(readings), 1e-9)
+            batch = max(1, min(until - len(readings), int(CHECK_NS * 1e-9 / each_s)))
     return Samples(
         timer=timer,
         iterations=iterations,
