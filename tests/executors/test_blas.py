@@ -21,7 +21,7 @@ MAPS = """\
 def test_libraries_are_found_in_folders_with_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self, **_: MAPS)
 
-    assert blas._loaded() == [
+    assert blas._find_libraries() == [
         "/a folder/with blanks/numpy.libs/libscipy_openblas64_-32a4.so",
         "/usr/lib/libopenblas.so.0",
     ]
@@ -37,7 +37,7 @@ def test_a_library_that_is_gone_is_left_alone(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_library_of_numpy_has_a_count() -> None:
     np.linalg.inv(np.eye(2))
-    if not blas._loaded():
+    if not blas._find_libraries():
         pytest.skip("NumPy has no OpenBLAS here")
 
     assert all(count >= 1 for count in blas.thread_counts().values())
