@@ -195,6 +195,8 @@ def test_a_short_call_far_above_its_repetition_and_the_cost_of_calling_is_told(e
         "took less than 13"
     )
     plain = replace(with_floor(evidence, [35e-6] * 3, [137e-6] * 3), samples=readings)
+    wrapped = replace(plain, program=replace(plain.program, kind="wrapper"))
+    assert "the Python of the wrapper around it, outputs" in said(wrapped)["resident-far-below-wall"]
     assert "resident-far-below-wall" not in said(plain)
     assert "resident-far-below-wall" not in said(replace(evidence, samples=readings))
 
