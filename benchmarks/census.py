@@ -7,8 +7,8 @@ The chain (`chains.py`) is made by hand and knows nothing of the timers. For eac
                 one number fills)
     refused     "not measured, because ...": counted by reason
     explained   it disagrees, and a remark of the row that speaks of this timer says why (`EXPLAINS`)
-    SILENT      it disagrees without a word, and does so again when both are read in a new process: where programs and
-                arrays lie in memory, which is another place there, makes up to a quarter
+    SILENT      it disagrees without a word, and does so again, in the same direction, when both are read in a new
+                process: where programs and arrays lie in memory, another place there, makes up to a quarter
     no chain    the function could not be chained, or takes less than 3 µs; the interval is wider than 25 % of the chain
                 either way; or the chain takes longer than calls of the function do (a part cannot take longer than the
                 whole: then the chain copies). Nothing is claimed
@@ -127,15 +127,16 @@ def judge(row: Row, timer: str) -> str:
     allowed = TOLERANCE * max(1, shown) + (TIE_DOUBT * row["tie_s"] + TRIP_DOUBT_S) / row["chain_s"]
     if (high - low) / 2 > WIDEST or allowed > WIDEST * max(1, shown):
         return "no chain"
-    if any(_reaches(above, timer, allowed) for above in (row["above"], row.get("again", {})) if timer in above):
+    sides = {_side(above, timer, allowed) for above in (row["above"], row.get("again", {})) if timer in above}
+    if sides not in ({-1}, {1}):
         return "agrees"
     return "explained" if any(code in row["remarks"] for code in EXPLAINS[timer]) else "SILENT"
 
 
-def _reaches(above: dict[str, tuple[float, float, float]], timer: str, allowed: float) -> bool:
-    """Is the timer within `allowed` of the chain? A call may take its floor longer."""
+def _side(above: dict[str, tuple[float, float, float]], timer: str, allowed: float) -> int:
+    """0: the timer is within `allowed` of the chain; -1: below; 1: above. A call may take its floor longer."""
     low = above["wall_less_floor" if timer == "wall" else timer][0]
-    return low <= allowed and above[timer][2] >= -allowed
+    return 1 if low > allowed else -1 if above[timer][2] < -allowed else 0
 
 
 def is_yardstick(row: Row) -> bool:
