@@ -45,7 +45,7 @@ class ScriptedLab:
         self.conditions: list[tuple[Condition, Condition]] = []
         """Of the pairs of processes."""
         self.looks: tuple[int, ...] | None = None
-        """Of the last comparisons."""
+        """Of the last comparisons that were given any."""
 
     def tell(self, text: str) -> None:
         """No progress."""
@@ -58,7 +58,7 @@ class ScriptedLab:
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
         self.pairs |= {pair.name: pair for pair in pairs}
-        self.looks = looks
+        self.looks = looks or self.looks
         return {pair.name: self._compared(pair) for pair in pairs}
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from benchax.errors import StoreError, UsageError
 from benchax.grids import running
+from benchax.grids.cell import CellRequest
 from benchax.grids.result import STATUSES
 from benchax.model import Absent, Failure
 from benchax.store.database import open_store
@@ -75,10 +76,10 @@ def test_each_row_is_stored_before_the_next_cell_begins(project: Path) -> None:
     seen = []
 
     class Watching(HerePool):
-        def run(self, job, on_message=lambda message: None):
-            if job.argument is not None:
+        def call(self, task, argument, *given, **more):
+            if isinstance(argument, CellRequest):
                 seen.append(len(load("s")) if (project / "s").exists() else 0)
-            return super().run(job, on_message)
+            return super().call(task, argument, *given, **more)
 
     run_of([double, add], [1.0, 2.0], Watching(), store="s")
 

@@ -16,16 +16,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import wraps
+from threading import get_ident
 from typing import ParamSpec, TypeVar
 
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def on_fresh_stack(call: Callable[P, R]) -> Callable[P, R]:
-    """`call`, which sees none of its callers. Costs 1 µs; what it raises passes through."""
+    """`call`, which sees none of its callers. What it raises passes through.
+
+    The first call of a compiled function on a new stack takes 5 µs longer, as Python gets memory for its frames: for
+    work of many calls, of which a median is taken. Single readings take `sample_on_fresh_stack`.
+    """
 
     @wraps(call)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -34,3 +39,25 @@ def on_fresh_stack(call: Callable[P, R]) -> Callable[P, R]:
         return stack.switch(*args, **kwargs)
 
     return run
+
+
+def sample_on_fresh_stack(sample: Callable[[int], int]) -> Callable[[int], int]:
+    """`sample`, which sees none of its callers, on one stack that stays from reading to reading (0.2 µs each)."""
+    stack, thread = greenlet(_serve), get_ident()
+
+    def run(n: int) -> int:
+        nonlocal stack, thread
+        if stack.dead or thread != get_ident():  # a reading has raised; or another thread is reading
+            stack, thread = greenlet(_serve), get_ident()
+        stack.parent, stack.gr_context = getcurrent(), copy_context()
+        return stack.switch(n) if stack else stack.switch(sample, n)
+
+    return run
+
+
+def _serve(sample: Callable[[int], int], n: int) -> None:
+    """Takes a reading each time it is switched to, until nobody knows it any more."""
+    while True:
+        back = getcurrent().parent
+        assert back is not None
+        n = back.switch(sample(n))

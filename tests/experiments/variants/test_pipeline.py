@@ -139,7 +139,6 @@ def test_functions_and_numbers_are_taken_as_they_are() -> None:
         ([jnp.sin], "pipeline=["),
         (([jnp.sin, jnp.cos], (0,)), "pipeline=(["),
         (3, "pipeline=3"),
-        (None, "pipeline=None"),
     ],
 )
 def test_a_slip_is_quoted(raw: Any, said: str, case: Case) -> None:

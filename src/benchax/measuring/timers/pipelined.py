@@ -14,7 +14,7 @@ from time import perf_counter_ns
 import jax
 
 from benchax.errors import NotMeasured
-from benchax.measuring.fresh_stack import on_fresh_stack
+from benchax.measuring.fresh_stack import sample_on_fresh_stack
 from benchax.measuring.timers.base import Prepared, Subject
 from benchax.units import size
 
@@ -52,4 +52,4 @@ class PipelinedTimer:
             return perf_counter_ns() - start
 
         sample = stateful if subject.inputs.is_stateful else sample
-        return Prepared(on_fresh_stack(sample), least_iterations=LEAST_CALLS, most_iterations=min(most, 1000))
+        return Prepared(sample_on_fresh_stack(sample), least_iterations=LEAST_CALLS, most_iterations=min(most, 1000))

@@ -22,7 +22,7 @@ from typing import Any
 
 import jax
 
-from benchax.measuring.fresh_stack import on_fresh_stack
+from benchax.measuring.fresh_stack import sample_on_fresh_stack
 from benchax.measuring.timers.base import Prepared, Subject
 
 RENEWED_BYTES = 256 * 2**20
@@ -60,13 +60,13 @@ def _plain(subject: Subject) -> Callable[[int], int]:
             wait(call(*args, **kwargs))
         return perf_counter_ns() - start
 
-    return on_fresh_stack(array_out if is_array and not kwargs else tree_out)
+    return sample_on_fresh_stack(array_out if is_array and not kwargs else tree_out)
 
 
 def _stateful(subject: Subject) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
-    @on_fresh_stack
+    @sample_on_fresh_stack
     def sample(n: int) -> int:
         elapsed = 0
         for _ in repeat(None, n):
@@ -83,7 +83,7 @@ def _donating(subject: Subject) -> Callable[[int], int]:
     call: Callable[..., Any] = subject.program.call
     wait = jax.block_until_ready
 
-    @on_fresh_stack
+    @sample_on_fresh_stack
     def sample(n: int) -> int:
         calls = subject.calls(n)
         start = perf_counter_ns()
