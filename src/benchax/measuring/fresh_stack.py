@@ -57,7 +57,5 @@ def sample_on_fresh_stack(sample: Callable[[int], int]) -> Callable[[int], int]:
 
 def _serve(sample: Callable[[int], int], n: int) -> None:
     """Takes a reading each time it is switched to, until nobody knows it any more."""
-    while True:
-        back = getcurrent().parent
-        assert back is not None
+    while (back := getcurrent().parent) is not None:  # each reading may have another caller
         n = back.switch(sample(n))
