@@ -32,6 +32,8 @@ UNUSED_INPUTS = (
     "every call"
 )
 DISPATCH_SHARE = 0.5
+SHARE_APART = 0.05
+"""Shares by medians and by least readings that differ by less are one."""
 COARSE_SHARE = 0.01
 FOLDED_SHARE = 0.01
 HANDOVER_LIMIT_S = 200e-6
@@ -257,13 +259,19 @@ def dispatch_bound(e: RowEvidence) -> Remark | None:
     floor = e.stages.call_floor
     if not floor or floor.share < DISPATCH_SHARE:
         return None
-    each, call = seconds(floor.median_s, 2), seconds(floor.median_call_s, 2)
-    share = f"{percent(floor.share)} of your {call}" if floor.share < 1 else f"as long as yours ({call})"
+    each, call, of = floor.median_s, floor.median_call_s, "your"
+    if floor.share < each / call - SHARE_APART:  # then the share is that of the least readings
+        each, call, of = min(floor.elapsed_s), min(floor.call_s), "your shortest,"
+    share = (
+        f"{percent(floor.share)} of {of} {seconds(call, 2)}"
+        if floor.share < 1
+        else f"as long as yours ({seconds(call, 2)})"
+    )
     return Remark(
         "dispatch-bound",
         "warning",
-        f"a call that does next to nothing takes {each} here; that is {share}. Inside a bigger program, or with more "
-        "work in each call, this is not paid each time",
+        f"a call that does next to nothing takes {seconds(each, 2)} here; that is {share}. Inside a bigger program, or "
+        "with more work in each call, this is not paid each time",
     )
 
 
