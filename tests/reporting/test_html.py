@@ -185,7 +185,7 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
     (title,) = re.findall("<title>(.*?)</title>", dumped, re.DOTALL)
     seen = html.unescape(title).splitlines()
     assert seen[:2] == [f"{name}[n=256]", "cpu · AMD EPYC 9654 · jax 0.10.2"]
-    assert "wall\t120 µs\t95 % 110 – 130 µs · latency a caller sees" in seen
+    assert "wall\t120 µs\t95 % 110 – 130 µs in this process · latency a caller sees" in seen
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
 
 
