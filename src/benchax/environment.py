@@ -251,6 +251,11 @@ def affinity() -> tuple[int, ...] | None:
     return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None
 
 
+def count_cores() -> int:
+    """That this process may use."""
+    return len(affinity() or ()) or os.cpu_count() or 1
+
+
 def governor() -> str | None:
     """Who chooses the clock rate: "performance"; "performance, powersave" where the cores disagree."""
     names = {read_text(str(p)) for p in Path("/sys/devices/system/cpu/cpufreq").glob("policy*/scaling_governor")}

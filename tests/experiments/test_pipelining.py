@@ -13,13 +13,13 @@ import pipelines_by_hand
 import pytest
 from jax_versions import tells_runs
 
+from benchax.environment import count_cores
 from benchax.errors import UsageError
 from benchax.experiments import pipeline
-from benchax.experiments.devices import cores
 from benchax.experiments.variants import pipeline as variant
 from benchax.results.experiment import Experiment
 
-COUNT = min(cores() + 1, 8)
+COUNT = min(count_cores() + 1, 8)
 """Of stages; with one more than there are cores, their devices share some."""
 
 
@@ -61,10 +61,10 @@ def test_a_number_that_does_not_divide_the_batch_says_why_and_the_others_go_on(s
     assert facts(shared, "5") == {"not available:": "the 24 rows of x do not divide into 5 micro-batches"}
 
 
-@pytest.mark.skipif(cores() >= COUNT, reason="more cores than the test has stages")
+@pytest.mark.skipif(count_cores() >= COUNT, reason="more cores than the test has stages")
 def test_devices_that_share_cores_are_not_timed(shared) -> None:
     assert {point.seconds for point in shared.curves[0].points} == {None}
-    assert shared.curves[0].sentence.startswith(f"{COUNT} fake devices share {cores()} core")
+    assert shared.curves[0].sentence.startswith(f"{COUNT} fake devices share {count_cores()} core")
     assert "times, busy and idle devices are not measured" in shared.curves[0].sentence
     assert "idle in a profile:" not in facts(shared, "1")
 

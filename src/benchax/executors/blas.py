@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from benchax.environment import count_cores
 
 _LIBRARY = re.compile(r"^(?:\S+\s+){5}(/.*openblas[^/]*\.so[^/\n]*)$", re.MULTILINE)
 """A line of /proc/self/maps: five words, then a path, which may hold blanks."""
@@ -44,7 +45,7 @@ def usual_threads(variables: Mapping[str, str]) -> int:
         with contextlib.suppress(ValueError, KeyError):
             if (count := int(variables[name])) > 0:
                 return count
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return count_cores()
 
 
 def _find_libraries() -> list[str]:

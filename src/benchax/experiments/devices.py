@@ -49,11 +49,6 @@ def with_devices(count: int, flags: str = "") -> Condition:
     return Condition(f"{count} devices", {"jax_num_cpu_devices": count}, environ)
 
 
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
     """(median, low, high) of a call and the wait for its result, in seconds.
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from benchax.case import Case
 from benchax.codec import Json
-from benchax.environment import jax_facts
+from benchax.environment import count_cores, jax_facts
 from benchax.errors import NotAvailable
 from benchax.executors.task import Say, task
-from benchax.experiments.devices import DeviceReading, cores, time_calls
+from benchax.experiments.devices import DeviceReading, time_calls
 from benchax.experiments.parsing import value_of
 from benchax.experiments.recordings import seen_idle
 from benchax.experiments.variants.sharding import front
@@ -101,7 +101,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> PipelineReadings:
         jax.eval_shape(Chain(piped.stages), batch)  # a stage that fails is told once, not for each number of parts
         pipe = Pipe(tuple(map(jax.jit, piped.stages)), tuple(jax.devices()[:count]))
         say("trial")
-        skip_reason = skip_reason_of(count, cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
+        skip_reason = skip_reason_of(count, count_cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
         readings: list[DeviceReading] = []
         for parts in piped.numbers:
             say(f"{parts} micro-batches", again=True)

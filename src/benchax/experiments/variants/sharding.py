@@ -30,10 +30,11 @@ from benchax.artifacts.collectives import collectives
 from benchax.artifacts.counts import counts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
+from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
 from benchax.experiments.base import Facts
-from benchax.experiments.devices import MOST_DEVICES, DeviceReading, cores, time_calls, with_devices
+from benchax.experiments.devices import MOST_DEVICES, DeviceReading, time_calls, with_devices
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.recordings import seen_communication
@@ -176,7 +177,7 @@ def try_meshes(argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say:
                 found.append(DeviceReading(why=error.problem))
             except Exception as error:
                 found.append(DeviceReading(why=diagnose(error, "mesh").message))
-    return MeshReadings(tuple(found), is_fake, len(jax.devices()), cores())
+    return MeshReadings(tuple(found), is_fake, len(jax.devices()), count_cores())
 
 
 def _try_mesh(
