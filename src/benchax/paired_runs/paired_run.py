@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,15 +162,8 @@ class PairedSamples:
         found: list[Block] = []
         for answer in self._with_both(baseline, candidate):
             one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
-            builds = list(zip(one, other, strict=False))[-1:]
-            if not builds:  # one program, or executables that another process has built
-                continue
-            both = set.intersection(*(set(build) for pair in builds for build in pair))
-            if "compile" in both:
-                seconds = [
-                    tuple(sum(build[step] for step in both) for build in side) for side in zip(*builds, strict=True)
-                ]
-                found.append(Block(answer.process, seconds[0], seconds[1]))
+            for last in list(zip(one, other, strict=False))[-1:]:  # none: one program, or built by another process
+                found += block_of_builds(answer.process, *last)
         return found
 
     def evidence(self, candidate: int, baseline: int = 0) -> ComparisonEvidence:
@@ -246,6 +239,15 @@ def _widened(ns: np.ndarray, sides: Sequence[int], count: int) -> np.ndarray:
     wide = np.zeros((*ns.shape[:2], count), np.int64)
     wide[:, :, list(sides)] = ns
     return wide
+
+
+def block_of_builds(group: int, one: Mapping[str, float], other: Mapping[str, float]) -> list[Block]:
+    """Seconds to build, of the steps that both have; none where either compiled nothing."""
+    both = one.keys() & other.keys()
+    if "compile" not in both:
+        return []
+    seconds = [(sum(build[step] for step in both),) for build in (one, other)]
+    return [Block(group, seconds[0], seconds[1])]
 
 
 def counts(one: dict[str, Any], other: dict[str, Any]) -> dict[Any, tuple[float | None, float | None]]:

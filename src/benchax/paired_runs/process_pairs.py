@@ -13,7 +13,6 @@ What this cannot see is how fast the versions are on more than one core; that is
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,10 +23,11 @@ from typing import Any
 from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
+from benchax.environment import affinity
 from benchax.errors import UsageError
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark, Version
-from benchax.paired_runs.paired_run import counts
+from benchax.paired_runs.paired_run import block_of_builds, counts
 from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
 from benchax.paired_runs.remarks import remarks
 from benchax.paired_runs.session import Progress, SessionStep, quiet
@@ -123,7 +123,7 @@ class Pairs:
         """Of all cases that the first pair finds."""
         self.rng = random.Random(0)
         self.count = self.undecided = 0
-        self.cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        self.cores = affinity() or ()
 
     def run(self) -> None:
         begun, limit_s = monotonic(), self.effort.max_time_s
@@ -204,7 +204,7 @@ class Pairs:
         if not seen.evidence.run:
             self._learn(seen, partners, prepared, listings, limit_s)
         seen.evidence.run.append(Block(self.count, seconds[0], seconds[1]))
-        seen.evidence.build += _build(self.count, prepared)
+        seen.evidence.build += block_of_builds(self.count, *(prepared[i]["facts"]["builds"][0] for i in (0, 1)))
 
     def _rounds(
         self, partners: list[Partner], iterations: int, call_ns: int, limit_s: float | None
@@ -250,16 +250,6 @@ class Pairs:
 
     def _say(self, case: str, stage: str) -> None:
         self.progress(SessionStep(self.count, case, stage, self.undecided, len(self.tests)))
-
-
-def _build(pair: int, prepared: dict[int, dict[str, Any]]) -> list[Block]:
-    """Of the steps that both have; none where either compiled nothing."""
-    builds = [prepared[i]["facts"]["builds"][0] for i in (0, 1)]
-    both = builds[0].keys() & builds[1].keys()
-    if "compile" not in both:
-        return []
-    one, other = (sum(build[step] for step in both) for build in builds)
-    return [Block(pair, (one,), (other,))]
 
 
 def common(one: Environment, other: Environment) -> Environment:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchax.artifacts.cost import INLINE_FLOPS
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.model import Remark
 from benchax.units import count
-
-INLINE_FLOPS = 1000
 
 
 def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
