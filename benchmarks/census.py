@@ -123,9 +123,9 @@ def judge(row: Row, timer: str) -> str:
     if timer not in row.get("above", {}) or not is_yardstick(row):
         return "no chain"
     low, middle, high = row["above"][timer]
-    shown = 1 + middle if timer == "wall" else 1  # of what is shown: a call takes several times the chain
-    allowed = TOLERANCE * max(1, shown) + (TIE_DOUBT * row["tie_s"] + TRIP_DOUBT_S) / row["chain_s"]
-    if (high - low) / 2 > WIDEST or allowed > WIDEST * max(1, shown):
+    shown = max(1, 1 + middle) if timer == "wall" else 1  # of what is shown: a call takes several times the chain
+    allowed = TOLERANCE * shown + (TIE_DOUBT * row["tie_s"] + TRIP_DOUBT_S) / row["chain_s"]
+    if (high - low) / 2 > WIDEST or allowed > WIDEST * shown:
         return "no chain"
     sides = {_side(above, timer, allowed) for above in (row["above"], row.get("again", {})) if timer in above}
     if sides not in ({-1}, {1}):

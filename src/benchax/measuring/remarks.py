@@ -262,11 +262,8 @@ def dispatch_bound(e: RowEvidence) -> Remark | None:
     each, call, of = floor.median_s, floor.median_call_s, "your"
     if floor.share < each / call - SHARE_APART:  # then the share is that of the least readings
         each, call, of = min(floor.elapsed_s), min(floor.call_s), "your shortest,"
-    share = (
-        f"{percent(floor.share)} of {of} {seconds(call, 2)}"
-        if floor.share < 1
-        else f"as long as yours ({seconds(call, 2)})"
-    )
+    shown = seconds(call, 2)
+    share = f"{percent(floor.share)} of {of} {shown}" if floor.share < 1 else f"as long as yours ({shown})"
     return Remark(
         "dispatch-bound",
         "warning",

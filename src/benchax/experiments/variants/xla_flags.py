@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.case import Case
@@ -86,7 +86,7 @@ def _of_xla(failure: Failure) -> Failure:
 def _with_flags(row: VariantRow, flags: str, before: Observation, after: Observation) -> VariantRow:
     is_same = bool(before.digest) and before.digest == after.digest
     program = "the same after optimisation; the flags can still change the machine code" if is_same else "another one"
-    return VariantRow(**{**vars(row), "facts": (("flags", flags), ("program", program))})
+    return replace(row, facts=(("flags", flags), ("program", program)))
 
 
 MEMBERS = (Flags(),)
