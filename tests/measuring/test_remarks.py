@@ -190,24 +190,40 @@ def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
     assert "dispatch-bound" not in odd
     assert odd["resident-far-below-wall"].startswith(
         "repeated inside one program it takes 3.00 ms (loop); no call took less than 38.0 ms. Reasons that are known: "
-        "outputs"
+        "the start of a program of many operations, outputs"
     )
 
 
-def test_a_short_call_far_above_its_repetition_and_the_cost_of_calling_is_told(evidence):
+@pytest.mark.parametrize(("floor_s", "severity"), [(25e-6, "warning"), (35e-6, "info"), (100e-6, "info")])
+def test_what_a_call_takes_beyond_its_repetition_and_the_cost_of_calling_is_told(evidence, floor_s, severity):
     """A convolution that XLA:CPU runs by Eigen: 18 µs in a loop, 136 µs as a call."""
     readings = (samples("wall", 137e-6), samples("in_graph", 18e-6))
-    odd = replace(with_floor(evidence, [25e-6] * 3, [137e-6] * 3), samples=readings)
+    found = remarks(replace(with_floor(evidence, [floor_s] * 3, [137e-6] * 3), samples=readings))
+    (remark,) = [remark for remark in found if remark.code == "resident-far-below-wall"]
 
-    assert said(odd)["resident-far-below-wall"].startswith(
-        "repeated inside one program it takes 18.0 µs (in_graph), and a call that does next to nothing 25 µs; no call "
-        "took less than 13"
+    assert remark.severity == severity
+    assert remark.message.startswith(
+        f"repeated inside one program it takes 18.0 µs (in_graph), and a call that does next to nothing "
+        f"{floor_s * 1e6:.0f} µs; no call took less than 13"
     )
-    plain = replace(with_floor(evidence, [35e-6] * 3, [137e-6] * 3), samples=readings)
-    wrapped = replace(plain, program=replace(plain.program, kind="wrapper"))
-    assert "the Python of the wrapper around it, outputs" in said(wrapped)["resident-far-below-wall"]
-    assert "resident-far-below-wall" not in said(plain)
-    assert "resident-far-below-wall" not in said(replace(evidence, samples=readings))
+
+
+def test_a_call_that_is_the_sum_of_its_known_parts_needs_no_word(evidence):
+    readings = (samples("wall", 137e-6), samples("in_graph", 18e-6))
+
+    assert "resident-far-below-wall" not in said(replace(evidence, samples=readings)), "nobody knows the cost of a call"
+    whole = with_floor(evidence, [112e-6] * 3, [137e-6] * 3)
+    assert "resident-far-below-wall" not in said(replace(whole, samples=readings))
+
+
+def test_the_python_of_a_wrapper_is_a_known_part_of_its_calls_also_without_a_floor(evidence):
+    wrapped = replace(evidence, program=replace(evidence.program, kind="wrapper"))
+    found = said(replace(wrapped, samples=(samples("wall", 126e-6), samples("device", 19e-6))))["resident-far-below-wall"]
+
+    assert found.startswith("the device runs it for 19.0 µs (device); no call took less than 12")
+    assert "Reasons that are known: the Python of the wrapper around it, the start" in found
+    near = said(replace(wrapped, samples=(samples("wall", 126e-6), samples("in_graph", 90e-6))))
+    assert "resident-far-below-wall" not in near
 
 
 @pytest.mark.parametrize("timer", ["device", "in_graph", "loop"])
