@@ -218,7 +218,8 @@ def test_a_call_that_is_the_sum_of_its_known_parts_needs_no_word(evidence):
 
 def test_the_python_of_a_wrapper_is_a_known_part_of_its_calls_also_without_a_floor(evidence):
     wrapped = replace(evidence, program=replace(evidence.program, kind="wrapper"))
-    found = said(replace(wrapped, samples=(samples("wall", 126e-6), samples("device", 19e-6))))["resident-far-below-wall"]
+    readings = (samples("wall", 126e-6), samples("device", 19e-6))
+    found = said(replace(wrapped, samples=readings))["resident-far-below-wall"]
 
     assert found.startswith("the device runs it for 19.0 µs (device); no call took less than 12")
     assert "Reasons that are known: the Python of the wrapper around it, the start" in found

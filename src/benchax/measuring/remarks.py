@@ -40,8 +40,8 @@ HANDOVER_LIMIT_S = 200e-6
 SLOPE_LIMIT_S = 1e-3
 CONTRADICTION = 1.1
 PARTS_APART = 1.1
-"""A call over its known parts, from where the rest is worth a word: the 1,338 operations of `blackjax.nuts` take 24 µs to
-start, of a call of 77."""
+"""A call over its known parts, from where the rest is worth a word: the 1,338 operations of `blackjax.nuts` take
+24 µs to start, of a call of 77."""
 PARTS_APART_WITHOUT_FLOOR = 1.5
 """Where the cost of calling, some 10 µs, is in the rest."""
 PARTS_FAR_APART = 3
