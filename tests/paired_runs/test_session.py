@@ -12,6 +12,7 @@ import pytest
 
 from benchax.comparing import sequential
 from benchax.comparing.sequential import Effort
+from benchax.environment import capture
 from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
@@ -211,6 +212,24 @@ def test_each_process_has_an_order_of_its_own_and_the_same_data() -> None:
     requests = [request for _, _, request in workers.asked]
     assert len({request.order_seed for request in requests}) == len(requests)
     assert {request.seed for request in requests} == {DEFAULTS.seed}
+
+
+def test_outputs_are_compared_by_the_first_process_of_a_measurement() -> None:
+    workers = Workers({"slow": steady(1.1)})
+
+    verdicts(workers)
+
+    assert [request.compares_outputs for _, _, request in workers.asked] == [True, False, True, False]
+
+
+def test_git_is_asked_once_in_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes 10 ms, for each of hundreds of cases."""
+    asked: list[bool] = []
+    monkeypatch.setattr(session, "capture", lambda with_jax: (asked.append(with_jax), capture(with_jax))[1])
+
+    verdicts(Workers({"slow": steady(1.1), "equal": steady(1.0)}))
+
+    assert asked == [False]
 
 
 def test_cases_come_in_random_order() -> None:

@@ -81,6 +81,8 @@ class PairedSamples:
     """The sides are one program, so that nothing was timed."""
     programs: Path | None = None
     """Folder of the executables that processes share; without it each compiles its own."""
+    here: Callable[[], Environment] = field(default=lambda: capture(with_jax=False))
+    """Tells the environment but JAX: those who take many runs ask git once for all."""
 
     def take(
         self,
@@ -98,14 +100,15 @@ class PairedSamples:
             seed = self.paired_run.options.seed
             # Who fails takes along what the others have told in that attempt: they compile once more.
             programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
-            request = paired.PairedRequest(chosen, blocks, seed, order, patience, skips_equal, programs)
+            request = paired.PairedRequest(
+                chosen, blocks, seed, order, patience, skips_equal, not self.answers, programs
+            )
             if self._has_run(pool, process, sides, request, say):
                 return
 
     def start_again(self) -> PairedSamples:
         """Nothing yet, for the second stage. Who ran into a limit once need not do so again."""
-        known = dict(self.failures)
-        return PairedSamples(self.paired_run, failures=known, resolution=self.resolution, programs=self.programs)
+        return replace(self, answers=[], failures=dict(self.failures), environment=None, notes=())
 
     @property
     def running(self) -> list[int]:
@@ -147,7 +150,7 @@ class PairedSamples:
         self.answers.append(Answer(process, document["iterations"], wide[0], known, cpu_ns))
         self.is_same_program = document.get("is_same_program", False)
         if self.environment is None:
-            self.environment = replace(capture(with_jax=False), **document["environment"])
+            self.environment = replace(self.here(), **document["environment"])
             self.notes = remarks(document, [self.paired_run.versions[i].label for i in sides])
 
     def blocks(self, baseline: int, candidate: int) -> list[Block]:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from time import monotonic
 from typing import Any
 
 from benchax.comparing.sequential import Effort, SequentialTest, Stage
+from benchax.environment import capture
 from benchax.executors.pool import Pool
 from benchax.model import Comparison
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
@@ -110,8 +112,9 @@ def run_tests(
     begun, rng = clock(), random.Random(0)
     with ExitStack() as stack:
         programs = None if "compile" in effort.metrics else stack.enter_context(shared_programs())
+        here = cache(lambda: capture(with_jax=False))
         samples = [
-            PairedSamples(run, resolution=effort.resolution, programs=programs and programs / str(i))
+            PairedSamples(run, resolution=effort.resolution, programs=programs and programs / str(i), here=here)
             for i, run in enumerate(paired_runs)
         ]
         tests = [SequentialTest(each, effort) for each in samples]
