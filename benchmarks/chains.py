@@ -18,8 +18,8 @@ trip, whose data no cache has after other programs: 5 to 15 % of 0.6 ms.) In eac
 
 This is checked: the chain must have just the costly operations (dots, sines, sorts, loops, custom calls, ...) of the
 function alone, and a trip may copy neither more nor less than the function does (LAPACK wants other layouts than XLA
-has at the edge of a call; a convolution whose 4,120 elements are copied takes 165 µs alone and 6 in a loop that has them
-in place), else it is no yardstick (`NoChain`).
+has at the edge of a call; a convolution whose 4,120 elements are copied takes 165 µs alone, and 6 in a loop that has
+them in place), else it is no yardstick (`NoChain`).
 
 A loop runs the same code each time, as repeated calls do. Straight-line copies of it take up to five times as long
 (kvaerno3 of diffrax: 107 µs a copy, 21 µs a trip): their code is in no cache, and no branch in it was ever predicted.

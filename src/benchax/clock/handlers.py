@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,14 +17,14 @@ FIRST_STRIP = np.array([0, 0, 1], np.uint32)
 """The state of `tick` before the first look."""
 
 
-def stamp(tier: Tier, arrays: list[jax.Array]) -> tuple[list[jax.Array], jax.Array]:
-    """(the same arrays, aliased; the time, u32[2])."""
+def stamp(tier: Tier, arrays: list[jax.Array], after: Sequence[jax.Array] = ()) -> tuple[list[jax.Array], jax.Array]:
+    """(the same arrays, aliased; the time, u32[2], when they and those of `after` are computed)."""
     call = jax.ffi.ffi_call(
         tier.target("stamp"),
         [*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays), jax.ShapeDtypeStruct((2,), jnp.uint32)],
         input_output_aliases={i: i for i in range(len(arrays))},
     )
-    *passed, time = call(*arrays)
+    *passed, time = call(*arrays, *after)
     return passed, time
 
 
