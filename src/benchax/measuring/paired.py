@@ -42,7 +42,7 @@ from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.noise import paused_gc
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.sampling import warm_up
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.numerics import compare
 
@@ -393,19 +393,19 @@ def _operations(subject: Subject) -> int | None:
         return None
 
 
-def _ready(i: int, subject: Subject) -> Prepared:
+def _ready(i: int, subject: Subject) -> PreparedTimer:
     _guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S))
     return WallTimer().prepare(subject)
 
 
-def calibrated(timers: Sequence[Prepared]) -> tuple[int, int]:
+def calibrated(timers: Sequence[PreparedTimer]) -> tuple[int, int]:
     """(calls in a sample of any side, so that the fastest takes SAMPLE_NS; nanoseconds of the slowest's call)."""
     each = [_call_ns(timer) for timer in timers]
     most = min(timer.most_iterations for timer in timers)
     return max(1, min(most, round(SAMPLE_NS / min(each)))), round(max(each))
 
 
-def _call_ns(timer: Prepared) -> float:
+def _call_ns(timer: PreparedTimer) -> float:
     n = 1
     while (reading := timer.sample(n)) < SAMPLE_NS / 2 and n < timer.most_iterations:
         n *= 2
@@ -421,7 +421,7 @@ def rounds(sides: int, sample_ns: int, patience: int) -> int:
 
 
 def _rounds(
-    timers: Sequence[Prepared],
+    timers: Sequence[PreparedTimer],
     subjects: Mapping[int, Subject],
     iterations: int,
     count: int,
