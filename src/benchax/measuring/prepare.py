@@ -101,9 +101,10 @@ class Prepared:
         """For timers; it has no outputs before the first run."""
         return self.subject_of(self.built)
 
-    def subject_of(self, found: BuiltProgram) -> Subject:
-        """As far as `found`, a build or a trace, tells."""
-        return Subject(self.program, self.inputs, None, found.static, found.donates)
+    def subject_of(self, found: BuiltProgram | None = None) -> Subject:
+        """As far as `found` tells, a build or a trace; without one, what the case declares."""
+        static, donates = (self.inputs.static, False) if found is None else (found.static, found.donates)
+        return Subject(self.program, self.inputs, None, static, donates)
 
     @cached_property
     def hlo(self) -> str:
