@@ -1,8 +1,8 @@
 """A case on its way to a measurement: inputs → program → build → first call. Everything that runs a case begins here.
 
 Each step is made when it is first asked for, and once, so that one who only traces does not compile and one who has
-built does not build again. Which step it is says `enter`, before it begins; what the user's function raises in it
-passes through, and belongs to that step.
+built does not build again. Each is announced before it begins; what the user's function raises in it passes through,
+and belongs to that step.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -70,13 +70,21 @@ def prepare(case: Case, seed: int = 0, enter: Enter = ignore_step) -> Prepared:
     return Prepared(program_of(case, inputs), inputs, enter)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Prepared:
     """A program and its inputs, and what has been made of them so far."""
 
     program: CallableProgram
     inputs: Inputs
-    enter: Enter = ignore_step
+    tell: Enter = ignore_step
+    forgets: bool = True
+    """False leaves a jitted function the programs that it has: to look at one, times are not needed."""
+    step: str = "trace"
+    """That was entered last, or is the first to come: where a failure belongs."""
+
+    def enter(self, step: str) -> None:
+        self.step = step
+        self.tell(step)
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -86,9 +94,9 @@ class Prepared:
 
     @cached_property
     def built(self) -> BuiltProgram:
-        """Traced, lowered and compiled from nothing."""
+        """Traced, lowered and compiled."""
         _ = self.surroundings  # tracing may leave something there
-        return stages.build(self.program, self.inputs, self.enter)
+        return stages.build(self.program, self.inputs, self.enter, self.forgets)
 
     def trace(self) -> BuiltProgram:
         """What tracing tells, where compiling is of no interest. JAX keeps the trace: a build would find it there, and
