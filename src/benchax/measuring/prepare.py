@@ -130,8 +130,8 @@ class Prepared:
         Args:
             watch: entered around the call; what the call needs is made before.
         """
+        subject = self.subject  # built first, if it is not
         self.enter("first run")
-        subject = self.subject
         is_eager = self.program.kind == "eager"
         # What an eager function donates only shows in what it leaves of its arguments, so it is given copies.
         ready = Ready(subject, self.program.call, *(self.inputs.renewed() if is_eager else subject.calls(1)[0]))
