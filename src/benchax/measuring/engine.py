@@ -5,7 +5,7 @@
 
 What was measured before something failed is kept, beside the failure. A part that cannot be measured here says why and
 the rest goes on. `Options.stages` ends the list earlier; then memory comes before the samples, as part of warming up,
-so that a slow function is called as seldom as possible. How it is checked and sampled, a `Sampler` says.
+so that a slow function is called as seldom as possible. How it is checked and sampled, a `CaseSampler` says.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -32,7 +32,7 @@ from benchax.measuring.memory_rises import observe_device, observe_memory, obser
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import RowEvidence, remarks
-from benchax.measuring.sampler import Sampler, TimerSampler
+from benchax.measuring.sampler import CaseSampler, TimerSampler
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
@@ -49,7 +49,8 @@ def measure(
     """
     record, failure = Record(progress), None
     try:
-        fill(record, case, options, TimerSampler(case, options), cold)
+        subject = fill(record, case, options, TimerSampler(case, options), cold)
+        _export(record, subject, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
         _tell(case, "error", error)
@@ -61,7 +62,7 @@ def _tell(case: Case, what: str, value: Any) -> None:
         case.listen(what, value)
 
 
-def fill(record: Record, case: Case, options: Options, sampler: Sampler, cold: Cold = "function") -> None:
+def fill(record: Record, case: Case, options: Options, sampler: CaseSampler, cold: Cold = "function") -> Subject:
     """Fills the record, as far as `options.stages` reaches. What the user's function raises passes through; what was
     found out before is in the record then."""
     with warnings.catch_warnings():
@@ -73,8 +74,8 @@ def fill(record: Record, case: Case, options: Options, sampler: Sampler, cold: C
         subject = _run(record, case, prepared, subject, options, sampler)
         record.absent += _left_out(options)
         record.noise = noise.finish(record.reading)
-        _export(record, subject, options)
         record.remarks = remarks(_evidence(record, subject, prepared))
+        return subject
 
 
 def _build(record: Record, case: Case, prepared: Prepared, cold: Cold) -> Subject:
@@ -91,7 +92,7 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold) -> Subjec
 
 
 def _run(
-    record: Record, case: Case, prepared: Prepared, subject: Subject, options: Options, sampler: Sampler
+    record: Record, case: Case, prepared: Prepared, subject: Subject, options: Options, sampler: CaseSampler
 ) -> Subject:
     """Calls it, as far as was asked for; returns the subject with its outputs, where it was called."""
     if options.stages == "build":
@@ -137,7 +138,7 @@ def _stages(built: BuiltProgram, cold: Cold) -> Stages:
     )
 
 
-def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sampler: Sampler) -> Subject:
+def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sampler: CaseSampler) -> Subject:
     """The first run, and whether it is right."""
     first = prepared.call_first(observe_device(record, _rise_of(subject)))
     if first.compiles:
@@ -157,7 +158,7 @@ def _rise_of(subject: Subject) -> str:
 
 
 def _called_and_observed(
-    record: Record, case: Case, prepared: Prepared, subject: Subject, options: Options, sampler: Sampler
+    record: Record, case: Case, prepared: Prepared, subject: Subject, options: Options, sampler: CaseSampler
 ) -> tuple[Subject, float | None]:
     """First run, verification and memory with as few calls as can be; and the seconds of the last call.
 

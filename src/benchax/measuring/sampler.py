@@ -1,4 +1,4 @@
-"""A sampler: how a built program is checked, warmed up and sampled. The rest of a measurement is the same for all.
+"""A case sampler: how a built program is checked, warmed up and sampled. The rest of a measurement is the same for all.
 
 `TimerSampler` verifies the result and samples with every chosen timer, as `bench` does. A grid has one of trials.
 
@@ -24,7 +24,7 @@ from benchax.model import OTHER_PROCESSES, Absent, Options
 from benchax.watching.compiles import watch_compiles
 
 
-class Sampler(Protocol):
+class CaseSampler(Protocol):
     """The contract. What is found out goes into the record; what the function raises passes through."""
 
     def check(self, record: Record, subject: Subject) -> None:
