@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import platform
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +51,8 @@ def measure(
     record, failure = Record(progress), None
     try:
         subject = fill(record, case, options, TimerSampler(case, options), cold)
-        _export(record, subject, options)
+        with _without_warnings():
+            _export(record, subject, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
         _tell(case, "error", error)
@@ -65,9 +67,7 @@ def _tell(case: Case, what: str, value: Any) -> None:
 def fill(record: Record, case: Case, options: Options, sampler: CaseSampler, cold: Cold = "function") -> Subject:
     """Fills the record, as far as `options.stages` reaches. What the user's function raises passes through; what was
     found out before is in the record then."""
-    with warnings.catch_warnings():
-        # Said by remarks, with numbers; as warnings they would break the progress display.
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    with _without_warnings():
         prepared = prepare(case, options.seed, record.enter)
         record.signature = prepared.inputs.signature
         subject = _build(record, case, prepared, cold)
@@ -76,6 +76,14 @@ def fill(record: Record, case: Case, options: Options, sampler: CaseSampler, col
         record.noise = noise.finish(record.reading)
         record.remarks = remarks(_evidence(record, subject, prepared))
         return subject
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Of what remarks say, with numbers: as warnings they would break the progress display."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        yield
 
 
 def _build(record: Record, case: Case, prepared: Prepared, cold: Cold) -> Subject:
