@@ -40,17 +40,24 @@ from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 
 
 def measure(
-    case: Case, options: Options, *, run_id: str, progress: Progress = quiet, cold: Cold = "function"
+    case: Case,
+    options: Options,
+    *,
+    run_id: str,
+    progress: Progress = quiet,
+    cold: Cold = "function",
+    prepared: Prepared | None = None,
 ) -> Measurement:
     """Measures one case. Never raises for what the user's function does: that becomes the row's failure.
 
     Args:
         options: resolved, without `None`.
         cold: what had never been compiled before in this process, for `Stages.cold`.
+        prepared: the case, where it has been built already; its first run is still to come.
     """
     record, failure = Record(progress), None
     try:
-        subject = fill(record, case, options, TimerSampler(case, options), cold)
+        subject = fill(record, case, options, TimerSampler(case, options), cold, prepared)
         with _without_warnings():
             _export(record, subject, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
@@ -64,11 +71,20 @@ def _tell(case: Case, what: str, value: Any) -> None:
         case.listen(what, value)
 
 
-def fill(record: Record, case: Case, options: Options, sampler: CaseSampler, cold: Cold = "function") -> Subject:
+def fill(
+    record: Record,
+    case: Case,
+    options: Options,
+    sampler: CaseSampler,
+    cold: Cold = "function",
+    prepared: Prepared | None = None,
+) -> Subject:
     """Fills the record, as far as `options.stages` reaches. What the user's function raises passes through; what was
     found out before is in the record then."""
     with _without_warnings():
-        prepared = prepare(case, options.seed, record.enter)
+        if prepared is None:
+            prepared = prepare(case, options.seed, record.enter)
+        prepared.tell = record.enter
         record.signature = prepared.inputs.signature
         subject = _build(record, case, prepared, cold)
         subject = _run(record, case, prepared, subject, options, sampler)
