@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from dataclasses import replace
 from typing import Any
 
@@ -244,3 +245,21 @@ def test_a_function_that_changes_what_it_closes_over_is_refused_as_bench_does() 
     document, _, _ = measured(request(adds))
 
     assert "changes 'total' in place" in document["failure"]["message"]
+
+
+def test_readings_are_taken_from_an_empty_stack_as_those_of_bench() -> None:
+    """What a call costs depends on how many frames are above it."""
+    callers: list[set[str]] = []
+
+    class Looking:
+        def lower(self, x: Any) -> Any:
+            return jax.jit(lambda x: x).lower(x)
+
+        def __call__(self, x: Any) -> Any:
+            callers.append({frame.name for frame in traceback.extract_stack()})
+            return x
+
+    measured(request(Looking(), seeds=(1,)))
+
+    assert "fill" in callers[0]  # the first run
+    assert "fill" not in callers[-1]

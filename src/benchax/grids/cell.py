@@ -31,6 +31,7 @@ from benchax.grids.plan import DataPoint
 from benchax.measuring import noise
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
+from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
@@ -208,6 +209,7 @@ def _one_call(subject: Subject) -> tuple[Subject, int]:
     return replace(subject, outputs=ready.outcome(result)), ns
 
 
+@on_fresh_stack
 def wall(subject: Subject) -> list[int]:
     wait = jax.block_until_ready
     readings: list[int] = []
