@@ -16,7 +16,6 @@ from jax.extend import core
 from benchax.artifacts.arguments import size_bytes, spec
 from benchax.artifacts.jaxpr import user_line
 from benchax.auditing.evidence import Evidence
-from benchax.errors import NotMeasured
 from benchax.results.audit import Where
 
 CALLS: Mapping[str, str] = {
@@ -100,11 +99,7 @@ def closed_jaxpr(e: Evidence) -> Any:
     Raises:
         NotMeasured: it is a wrapper without a separate step of tracing.
     """
-    built = e.prepared.built
-    if built.traced is None:
-        why = (absent.why for absent in built.absent if absent.what == "stages.trace_s")
-        raise NotMeasured(next(why, "its trace cannot be reached"))
-    return built.traced.jaxpr
+    return e.prepared.built.reach_trace().jaxpr
 
 
 def flow(closed: Any) -> TracedProgram:

@@ -45,6 +45,13 @@ class BuiltProgram:
     donates: bool = False
     static: tuple[int | str, ...] = ()
 
+    def reach_trace(self) -> jax.stages.Traced:
+        """Raises `NotMeasured` where it cannot be reached."""
+        if self.traced is None:
+            why = (absent.why for absent in self.absent if absent.what == "stages.trace_s")
+            raise NotMeasured(next(why, "its trace cannot be reached"))
+        return self.traced
+
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     """(result, seconds until `call` returned)."""
