@@ -25,7 +25,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.stopping import calibrate
 from benchax.measuring.timers import TIMERS
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 
 GROUPS = 6
 """The range of so many holds the median of what a group says in 97 % of all cases (1 - 2 / 2^6)."""
@@ -115,7 +115,7 @@ class _Reader:
     is_dear = False
     """Is it read once a block only?"""
 
-    def __init__(self, prepared: Prepared, name: str) -> None:
+    def __init__(self, prepared: PreparedTimer, name: str) -> None:
         self._prepared = prepared
         # The first readings meet cold caches (190 µs of a call of 70), which would make all others too short.
         self._iterations = max(calibrate(prepared, SAMPLE_TIME_S) for _ in range(CALIBRATIONS))

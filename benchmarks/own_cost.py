@@ -37,8 +37,7 @@ from own_suite import suite
 from report import header, load, note, table
 
 from benchax import api
-from benchax.artifacts import cost as costs
-from benchax.measuring import engine, noise, sampling, stages, verification
+from benchax.measuring import engine, noise, prepare, record, sampler, sampling, stages, verification
 from benchax.measuring.timers import in_graph, loop
 
 SHARE, START_MS = 1.10, 150.0
@@ -49,29 +48,29 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("asked", "build the timers", loop, "_compiled"),
     ("asked", "build the timers", in_graph, "_compiled"),
     ("asked", "first run", stages, "first_run"),
-    ("asked", "warm-up", engine, "warm_up"),
-    ("asked", "warm-up", engine, "call_again"),
+    ("asked", "warm-up", sampler, "warm_up"),
+    ("asked", "warm-up", sampler, "call_again"),
     ("asked", "eager run", verification, "_run"),
-    ("shown", "comparison of results", engine, "verify"),
-    ("shown", "memory", engine, "_memory"),
+    ("shown", "comparison of results", sampler, "verify"),
+    ("shown", "memory", engine, "observe_memory"),
     ("shown", "transfers", engine, "_transfers"),
     ("shown", "dispatch", engine, "_dispatch"),
     ("shown", "plan, cost, HLO", engine, "_artifacts"),
-    ("shown", "plan, cost, HLO", costs, "inline_flops"),
-    ("own", "inputs", engine, "make_inputs"),
+    ("shown", "plan, cost, HLO", prepare, "inline_flops"),
+    ("own", "inputs", prepare, "make_inputs"),
     ("own", "build, beside its stages", stages, "build"),
     ("own", CALIBRATING, sampling, "calibrate"),
     ("own", "when to stop", sampling, "decide"),
     ("own", "garbage collection", gc, "collect"),
-    ("own", BETWEEN, engine, "collect"),
+    ("own", BETWEEN, sampler, "collect"),
     ("own", "prepare timers", loop.LoopTimer, "prepare"),
     ("own", "prepare timers", in_graph.InGraphTimer, "prepare"),
-    ("own", "interval above zero?", engine, "believable"),
-    ("own", "noise", noise, "start"),
+    ("own", "interval above zero?", sampler, "believable"),
+    ("own", "noise", noise, "_own_s"),
     ("own", "noise", noise, "finish"),
     ("own", "remarks", engine, "_evidence"),
     ("own", "remarks", engine, "remarks"),
-    ("own", "environment", engine, "capture"),
+    ("own", "environment", record, "capture"),
     ("own", "store", api, "_store"),
     ("own", "earlier rows of several processes", api, "with_scatter"),
 )
@@ -134,7 +133,7 @@ def _wrap_samples(watch: Stopwatch) -> None:
 
     A sample may last 100 µs, of which the wrapper takes 0.2 µs; the stopwatch would take more.
     """
-    collect = engine.collect
+    collect = sampler.collect
 
     def collected(timer: str, prepared: Any, *rest: Any, **named: Any) -> Any:
         inside_ns = 0
@@ -160,7 +159,7 @@ def _wrap_samples(watch: Stopwatch) -> None:
         watch.ns[BETWEEN] -= inside_ns
         return samples
 
-    engine.collect = collected
+    sampler.collect = collected
 
 
 def suite_cost(chosen: int | None) -> None:

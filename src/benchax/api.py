@@ -18,7 +18,7 @@ from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, StoreError, refuse_ambiguous, refuse_misspelt
 from benchax.executors import executor_for
 from benchax.measuring import timers
-from benchax.measuring.engine import Progress, quiet
+from benchax.measuring.record import Progress, quiet
 from benchax.model import Measurement, Options
 from benchax.options import NAMES, resolve
 from benchax.store.database import open_store

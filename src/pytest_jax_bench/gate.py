@@ -21,10 +21,7 @@ from benchax.comparing import gate
 from benchax.comparing.sequential import RUN, TIMES, Effort
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.measuring.exported import is_same_program, leaves_of
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
-from benchax.measuring.stages import trace_only
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.prepare import prepare
 from benchax.model import Comparison, Measurement, Metric
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
@@ -136,10 +133,8 @@ def _find_measurement(store: DatabaseStore, old: Row, new: Measurement) -> Measu
 
 def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
     """What the program of `case` is given: the test's own inputs."""
-    inputs = make_inputs(case, seed)
-    program = program_of(case, inputs)
-    traced = trace_only(program, inputs)
-    return leaves_of(Subject(program, inputs, None, traced.static, traced.donates)).args
+    prepared = prepare(case, seed)
+    return leaves_of(prepared.subject_of(prepared.trace())).args
 
 
 # ---- and how ----------------------------------------------------------------------------------------------------

@@ -4,12 +4,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import benchax
 from benchax.auditing.live import LiveEvidence
 from benchax.auditing.rule import NotApplicable
+from benchax.auditing.rules import rules as every_rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured
 from benchax.experiments.lab import WorkerLab
+from benchax.measuring import stages
 from benchax.model import Comparison, Version
+from benchax.watching.watch import watch
 
 
 def double(x):
@@ -105,3 +109,37 @@ def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) 
     assert e.compare("jit", e.case, e.eager_case) is first
     e.compare("jit", e.eager_case, e.case)
     assert asked == ["jit", "jit"]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_function_is_built_once_for_all_rules(jitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inspected, measured, profiled and called by rules; that which donates its arguments is another program."""
+    built: list[str] = []
+    build = stages.build
+
+    def count(program, *rest):
+        built.append(program.kind)
+        return build(program, *rest)
+
+    monkeypatch.setattr(stages, "build", count)
+
+    def layer(x, w):
+        return jnp.tanh(x @ w) @ w.T
+
+    with watch() as seen:
+        rules = [name for name in every_rule() if name != "donation-possible"]
+        fn = jax.jit(layer) if jitted else layer
+        found = benchax.audit(fn, "f32[64,64]", "f32[64,64]", rules=rules, max_time_s=0.01, timeout_s=None)
+
+    assert [kind for kind in built if kind != "eager"] == ["jit" if jitted else "plain"]
+    assert [c.function for c in seen.compiles if c.function == "layer" and not c.is_nested] == ["layer"]
+    assert {"measured compiled", "measured eagerly"} <= set(found.remarks[0].message.rstrip(".").split(", "))
+
+
+def test_what_is_measured_of_a_built_function_is_what_building_took() -> None:
+    e = of(double, jnp.arange(3.0))
+
+    inspected, seconds = e.inspection, e.prepared.built.seconds
+
+    assert inspected.hlo
+    assert e.measurement.stages.compile_s == seconds["compile"]

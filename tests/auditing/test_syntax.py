@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchax.auditing import syntax
@@ -29,6 +29,7 @@ def test_a_place_is_read_whatever_the_file_is_called(file: str, line: int) -> No
 
 
 @given(st.none() | st.text())
+@example("0:²")
 def test_any_other_text_is_no_place(text: str | None) -> None:
     found = syntax.place(text)
 

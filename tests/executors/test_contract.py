@@ -19,7 +19,7 @@ from benchax.executors import conversation, executor_for
 from benchax.executors.call_limits import stage_limit
 from benchax.executors.isolated import Executor, Inline, Isolated
 from benchax.executors.pool import Pool
-from benchax.measuring.engine import quiet
+from benchax.measuring.record import quiet
 from benchax.model import Measurement
 from benchax.options import DEFAULTS, resolve
 

@@ -18,8 +18,8 @@ from benchax.executors import executor_for, replicated
 from benchax.executors.isolated import Inline, Isolated
 from benchax.executors.pool import Pool
 from benchax.executors.replicated import Replicated
-from benchax.measuring.engine import quiet
 from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.record import quiet
 from benchax.model import Absent, Failure, Measurement
 from benchax.options import resolve
 from benchax.watching.compiles import watch_compiles

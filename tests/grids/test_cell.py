@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import traceback
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,10 +14,15 @@ import pytest
 
 from benchax.grids import cell, trees
 from benchax.grids.plan import DataPoint
+from benchax.options import resolve
+
+OPTIONS = resolve({"timer": "wall", "verify": "off", "memory": False, "stages": "samples", "store": "off"})
 
 
 def request(fn: Any, value: Any = "f32[4]", **more: Any) -> cell.CellRequest:
-    return cell.CellRequest("f", fn, DataPoint("x", value, more.pop("make", None)), more.pop("seeds", (1, 2)), **more)
+    point, seeds = DataPoint("x", value, more.pop("make", None)), more.pop("seeds", (1, 2))
+    options = replace(OPTIONS, memory=more.pop("memory", False))
+    return cell.CellRequest("f", fn, point, seeds, options, **more)
 
 
 def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[np.ndarray], list[dict[str, Any]]]:
@@ -44,7 +51,8 @@ def test_steps_are_announced_before_they_begin_each_with_a_budget_of_its_own() -
     _, _, told = measured(request(lambda x: x + 1))
 
     assert [message["stage"] for message in told] == [
-        "inputs", "trace", "lower", "compile", "run", "check", "run", "outputs", "inputs", "run", "run", "outputs",
+        "inputs", "trace", "lower", "compile", "artifacts", "trace", "run", "check", "memory",
+        "run", "outputs", "inputs", "run", "run", "outputs",
     ]  # fmt: skip
     assert all(message["again"] for message in told)
 
@@ -57,6 +65,7 @@ def test_what_is_measured_is_told_before_the_answer() -> None:
     assert [message["stages"]["compile_s"] for message in told if message["stage"] == "check"] == [
         document["stages"]["compile_s"]
     ]
+    assert {name for message in told for name in message} >= {"signature", "absent", "memory", "cost", "shape"}
 
 
 def test_a_call_of_many_milliseconds_is_not_made_twice_for_a_trial() -> None:
@@ -186,5 +195,71 @@ def test_a_first_run_that_compiles_is_no_first_run() -> None:
 
     document, _, _ = measured(request(Lazy()))
 
-    assert "first_run_s" not in document["stages"]
+    assert document["stages"]["first_run_s"] is None
     assert "stages.first_run_s" in [absent["what"] for absent in document["absent"]]
+
+
+def test_a_cell_has_what_a_row_of_bench_has() -> None:
+    document, _, _ = measured(request(lambda x: x + 1, np.ones(1000, np.float32)))
+
+    assert document["memory"]["argument_bytes"] == 4000
+    assert document["cost"]["flops"] == 1000
+    assert document["noise"]["load_1m"] >= 0
+    assert document["resolution_s"] > 0
+    assert {remark["code"] for remark in document["remarks"]} >= {"numpy-inputs", "not-jitted"}
+    absent = {each["what"]: each["why"] for each in document["absent"]}
+    assert absent["numerics"].startswith("a grid compares functions with one another")
+    assert absent["memory.compiled_rise_bytes"] == "switched off"
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="observed in passes of their own on CPU")
+def test_memory_is_observed_where_it_is_asked_for() -> None:
+    document, _, _ = measured(request(lambda x: jnp.sort(x) * 2, "f32[1000000]", memory=True, seeds=(1,)))
+
+    absent = {each["what"]: each["why"] for each in document["absent"]}
+    assert document["memory"]["compiled_rise_bytes"] or absent["memory.compiled_rise_bytes"] != "switched off"
+
+
+def test_trials_that_compile_are_remarked() -> None:
+    class Anew:
+        """Builds another program in each call."""
+
+        def lower(self, x: Any) -> Any:
+            return jax.jit(lambda x: x).lower(x)
+
+        def __call__(self, x: Any) -> Any:
+            return jax.jit(lambda x: x * 2)(x)
+
+    document, _, _ = measured(request(Anew()))
+
+    assert "recompiled" in [remark["code"] for remark in document["remarks"]]
+
+
+def test_a_function_that_changes_what_it_closes_over_is_refused_as_bench_does() -> None:
+    total = jax.new_ref(jnp.zeros(())) if hasattr(jax, "new_ref") else pytest.skip("this JAX has no references")
+
+    def adds(x: jax.Array) -> jax.Array:
+        total[...] += x.sum()
+        return x
+
+    document, _, _ = measured(request(adds))
+
+    assert "changes 'total' in place" in document["failure"]["message"]
+
+
+def test_readings_are_taken_from_an_empty_stack_as_those_of_bench() -> None:
+    """What a call costs depends on how many frames are above it."""
+    callers: list[set[str]] = []
+
+    class Looking:
+        def lower(self, x: Any) -> Any:
+            return jax.jit(lambda x: x).lower(x)
+
+        def __call__(self, x: Any) -> Any:
+            callers.append({frame.name for frame in traceback.extract_stack()})
+            return x
+
+    measured(request(Looking(), seeds=(1,)))
+
+    assert "fill" in callers[0]  # the first run
+    assert "fill" not in callers[-1]

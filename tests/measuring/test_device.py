@@ -19,7 +19,7 @@ from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
 from benchax.measuring import timers
 from benchax.measuring.timers import TIMERS, device
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.device import EventCost
 from benchax.model import Measurement
 from benchax.profiling.runs import ProgramRun
@@ -34,7 +34,7 @@ def spinning(ns: int) -> Callable[[Any], Any]:
     return lambda x: handlers.spin(tier(), x * 2, ns)
 
 
-def taken(prepared: Prepared, count: int) -> list[int]:
+def taken(prepared: PreparedTimer, count: int) -> list[int]:
     assert prepared.take is not None
     return prepared.take(1, count)
 

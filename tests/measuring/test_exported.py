@@ -22,10 +22,11 @@ from benchax.executors.isolated import Isolated
 from benchax.executors.pool import Pool
 from benchax.measuring import exported as exporting
 from benchax.measuring import stages
-from benchax.measuring.engine import measure, quiet
+from benchax.measuring.engine import measure
 from benchax.measuring.exported import ImportedProgram, exported, leaves_of
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
+from benchax.measuring.record import quiet
 from benchax.measuring.timers.base import Subject
 from benchax.model import Measurement
 

@@ -17,7 +17,7 @@ from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, PairedRequest, Side, take_blocks
 from benchax.measuring.program import program_of
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 
 X = "f32[64]"
@@ -416,7 +416,7 @@ def pointers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     held: list[Any] = []
     prepare = WallTimer.prepare
 
-    def looking(self: WallTimer, subject: Subject) -> Prepared:
+    def looking(self: WallTimer, subject: Subject) -> PreparedTimer:
         held.append(subject.inputs.args[0])
         seen.append(held[-1].unsafe_buffer_pointer())
         return prepare(self, subject)
@@ -443,7 +443,7 @@ def test_the_data_are_the_same_in_all_processes_and_the_order_is_not(monkeypatch
     data: list[np.ndarray] = []
     prepare = WallTimer.prepare
 
-    def looking(self: WallTimer, subject: Subject) -> Prepared:
+    def looking(self: WallTimer, subject: Subject) -> PreparedTimer:
         data.append(np.asarray(subject.inputs.args[0]))
         return prepare(self, subject)
 

@@ -10,7 +10,7 @@ import pytest
 from benchax.errors import NotMeasured
 from benchax.measuring import sampling
 from benchax.measuring.sampling import NO_WARMUP, believable, call_again, collect, warm_up
-from benchax.measuring.timers.base import Prepared
+from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Samples
 from benchax.options import DEFAULTS
 
@@ -34,7 +34,7 @@ def test_every_reading_is_kept_in_order():
         clock.now += 1_000_000
         return next(values)
 
-    samples = collect("wall", Prepared(sample), replace(OPTIONS, max_samples=50), lambda share: None, clock)
+    samples = collect("wall", PreparedTimer(sample), replace(OPTIONS, max_samples=50), lambda share: None, clock)
 
     first = round(samples.elapsed_s[0] * 1e9)
     assert [round(t * 1e9) for t in samples.elapsed_s] == list(range(first, first + len(samples.elapsed_s)))
@@ -53,7 +53,7 @@ def test_preempted_samples_are_marked_and_stay(monkeypatch):
         return 1000
 
     options = replace(OPTIONS, max_samples=8, min_time_s=1.0)
-    samples = collect("wall", Prepared(sample), options, lambda share: None, clock)
+    samples = collect("wall", PreparedTimer(sample), options, lambda share: None, clock)
 
     assert samples.disturbed == (False, True, False, False, True, False, False, False)
     assert len(samples.elapsed_s) == 8
@@ -62,7 +62,7 @@ def test_preempted_samples_are_marked_and_stay(monkeypatch):
 def test_a_system_that_does_not_tell_preemptions_gives_none(monkeypatch):
     monkeypatch.setattr(sampling, "preemptions", lambda: None)
 
-    samples = collect("wall", Prepared(lambda n: 1000), replace(OPTIONS, max_samples=6), lambda share: None)
+    samples = collect("wall", PreparedTimer(lambda n: 1000), replace(OPTIONS, max_samples=6), lambda share: None)
 
     assert samples.disturbed is None
 
@@ -74,7 +74,7 @@ def test_time_is_the_limit_where_precision_is_not_reached():
         clock.now += 10_000_000
         return next(toggle) * 1_000_000
 
-    samples = collect("wall", Prepared(sample), OPTIONS, lambda share: None, clock)
+    samples = collect("wall", PreparedTimer(sample), OPTIONS, lambda share: None, clock)
 
     # The limit is looked at every 20 ms of samples, so twenty of the shorter ones may come after it.
     assert samples.stop == "time"
@@ -90,7 +90,7 @@ def test_before_the_least_time_is_over_no_look_ends_a_batch():
         clock.now += 1_000_000 * count
         return [1_000_000 + i % 2 for i in range(count)]
 
-    prepared = Prepared(lambda n: take(n, 1)[0], take=take)
+    prepared = PreparedTimer(lambda n: take(n, 1)[0], take=take)
     samples = collect("in_graph", prepared, replace(OPTIONS, min_time_s=0.1), lambda share: None, clock)
 
     assert min(batches[-5:-1]) >= 19
@@ -106,7 +106,7 @@ def test_differences_that_say_nothing_of_what_they_took_do_not_put_off_the_limit
         clock.now += 10_000_000
         return reading_ns
 
-    samples = collect("loop", Prepared(sample), replace(OPTIONS, min_time_s=0.1), lambda share: None, clock)
+    samples = collect("loop", PreparedTimer(sample), replace(OPTIONS, min_time_s=0.1), lambda share: None, clock)
 
     assert samples.stop == "time"
     assert clock.now / 1e9 <= 2 * OPTIONS.max_time_s
@@ -116,7 +116,10 @@ def test_garbage_is_not_collected_inside_a_sample_and_is_afterwards():
     seen = []
 
     collect(
-        "wall", Prepared(lambda n: seen.append(gc.isenabled()) or 1000), replace(OPTIONS, max_samples=6), lambda s: None
+        "wall",
+        PreparedTimer(lambda n: seen.append(gc.isenabled()) or 1000),
+        replace(OPTIONS, max_samples=6),
+        lambda s: None,
     )
 
     assert not any(seen)
@@ -130,7 +133,7 @@ def test_progress_is_told_between_samples_and_ends_at_most_at_one():
         clock.now += 100_000_000
         return 1000 + clock.now % 7
 
-    collect("wall", Prepared(sample), replace(OPTIONS, relative_width=1e-9), shares.append, clock)
+    collect("wall", PreparedTimer(sample), replace(OPTIONS, relative_width=1e-9), shares.append, clock)
 
     assert shares == sorted(shares)
     assert shares[-1] == 1.0

@@ -16,7 +16,7 @@ from benchax.measuring.stopping import (
     next_look,
     share_time,
 )
-from benchax.measuring.timers.base import Prepared
+from benchax.measuring.timers.base import PreparedTimer
 from benchax.options import DEFAULTS
 
 LIMITS = replace(DEFAULTS, max_time_s=1.0, min_time_s=0.1, max_samples=1000, relative_width=0.01)
@@ -65,7 +65,7 @@ def test_looks_become_rarer_and_always_come():
 
 @pytest.mark.parametrize("call_ns", [5, 900, 40_000, 3_000_000])
 def test_calibration_fills_the_sample_time_or_takes_one_call(call_ns):
-    n = calibrate(Prepared(lambda n: n * call_ns), 100e-6)
+    n = calibrate(PreparedTimer(lambda n: n * call_ns), 100e-6)
 
     assert n == 1 or 80_000 <= n * call_ns < 200_000
 
@@ -74,22 +74,22 @@ def test_one_slow_reading_does_not_end_calibration():
     """The first reading is a preemption: 90 µs for a call of 1 µs."""
     readings = iter([90_000])
 
-    n = calibrate(Prepared(lambda n: next(readings, n * 1_000)), 100e-6)
+    n = calibrate(PreparedTimer(lambda n: next(readings, n * 1_000)), 100e-6)
 
     assert n >= 100
 
 
 def test_calibration_keeps_to_what_the_timer_permits():
-    assert calibrate(Prepared(lambda n: n, most_iterations=64), 100e-6) == 64
-    assert calibrate(Prepared(lambda n: n * 10**9, least_iterations=8), 100e-6) == 8
+    assert calibrate(PreparedTimer(lambda n: n, most_iterations=64), 100e-6) == 64
+    assert calibrate(PreparedTimer(lambda n: n * 10**9, least_iterations=8), 100e-6) == 8
 
 
 def test_a_clock_that_does_not_move_does_not_hang_calibration():
-    assert calibrate(Prepared(lambda n: 0, most_iterations=1000), 100e-6) == 1000
+    assert calibrate(PreparedTimer(lambda n: 0, most_iterations=1000), 100e-6) == 1000
 
 
 def test_calls_known_to_be_slow_are_not_read_to_find_that_out():
-    assert calibrate(Prepared(lambda n: pytest.fail("was read"), least_iterations=8), 100e-6, call_s=1e-3) == 8
+    assert calibrate(PreparedTimer(lambda n: pytest.fail("was read"), least_iterations=8), 100e-6, call_s=1e-3) == 8
 
 
 @pytest.mark.parametrize(

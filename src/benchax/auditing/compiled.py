@@ -16,12 +16,12 @@ import jax
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.syntax import Source, source_of
 from benchax.case import Case
-from benchax.errors import BenchaxError, NotAvailable, NotMeasured
+from benchax.errors import BenchaxError, NotAvailable
 from benchax.experiments.functions import plain
-from benchax.inspecting.inspect import inspect_case
-from benchax.measuring import program as programs
+from benchax.inspecting.inspect import inspect_prepared
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs
+from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Failure
 from benchax.results.audit import Where
@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 class CompiledEvidence(ABC):
     """The parts of `Evidence` for which a function is traced and compiled, and not called."""
+
+    is_timed = True
+    """Is it built from nothing, so that its times to build are those of a new function?"""
 
     def __init__(self, case: Case, *, seed: int = 0, timeout_s: float | None = None) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
@@ -84,7 +87,20 @@ class CompiledEvidence(ABC):
     @property
     def inspection(self) -> Inspection:
         self._check_compiles()
-        return self._once("inspection", lambda: inspect_case(self.case))
+        return self._once("inspection", lambda: inspect_prepared(self.case, self._prepared))
+
+    @property
+    def prepared(self) -> Prepared:
+        self._check_compiles()
+        return self._prepared
+
+    @property
+    def _prepared(self) -> Prepared:
+        return self._once("prepared", self._prepare)
+
+    def _prepare(self) -> Prepared:
+        inputs = self._make_inputs()
+        return Prepared(program_of(self.case, inputs), inputs, forgets=self.is_timed)
 
     def _check_compiles(self) -> None:
         """Raises `NotApplicable` for what does not trace or compile."""
@@ -108,7 +124,7 @@ class CompiledEvidence(ABC):
 
     @property
     def _inputs(self) -> Inputs:
-        return self._once("inputs", self._make_inputs)
+        return self._prepared.inputs
 
     def _without_jit(self) -> Case:
         case = self.plain_case if self.is_jitted else self.case  # without tracing it, which may be in vain
@@ -124,19 +140,12 @@ class CompiledEvidence(ABC):
 
     def _failure(self) -> Failure | None:
         self._refuse_tracing()
-        inputs = self._inputs
-        program = program_of(self.case, inputs)
+        prepared = self._prepared
         self.tell("tracing and compiling")
         try:
-            programs.trace(program, inputs.args, inputs.kwargs)
-        except NotMeasured:  # a wrapper without a stage of its own for it
-            pass
-        except Exception as error:  # of the user's function: the evidence of a rule
-            return self._fail(error, "trace")
-        try:
-            self._once("inspection", lambda: inspect_case(self.case))
-        except BenchaxError as error:
-            return self._fail(error.__cause__ or error, "compile")
+            self._once("inspection", lambda: inspect_prepared(self.case, prepared))
+        except BenchaxError as error:  # of the user's function, most often: the evidence of a rule
+            return self._fail(error.__cause__ or error, "trace" if prepared.step == "trace" else "compile")
         return None
 
     def _fail(self, error: BaseException, stage: str) -> Failure:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from benchax.auditing.syntax import Source
 from benchax.case import Case
 from benchax.measuring.inputs import Inputs
+from benchax.measuring.prepare import Prepared
 from benchax.model import Comparison, Failure, Measurement, Remark
 from benchax.results.audit import Where
 from benchax.results.cache import CacheUse
@@ -131,6 +132,11 @@ class Evidence(Protocol):
     @property
     def error(self) -> Exception | None:
         """What tracing or compiling raised; known after `failure` was asked for."""
+        ...
+
+    @property
+    def prepared(self) -> Prepared:
+        """The compiled function, built: once, for all that is asked of it."""
         ...
 
     @property

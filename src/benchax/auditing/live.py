@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import jax
 
@@ -21,6 +22,7 @@ from benchax.errors import NotMeasured
 from benchax.experiments.lab import WorkerLab
 from benchax.experiments.pair_timing import Pair
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.engine import measure
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Comparison, Measurement, Remark
@@ -111,7 +113,7 @@ class LiveEvidence(CompiledEvidence):
     @property
     def measurement(self) -> Measurement:
         self._check_compiles()
-        return self._once("measurement", lambda: self._measure(self.case, "compiled"))
+        return self._once("measurement", self._measure_compiled)
 
     @property
     def eager(self) -> Measurement:
@@ -170,12 +172,16 @@ class LiveEvidence(CompiledEvidence):
     def _make_inputs(self) -> Inputs:
         return make_inputs(self.case, self.seed)
 
+    def _measure_compiled(self) -> Measurement:
+        """As `_measure`, of what has been built already."""
+        self.tell("measuring it compiled")
+        options = resolve({**SHORT, "seed": self.seed}, self.case.options, project=self.case.folder)
+        return _check_row(measure(self.case, options, run_id=uuid4().hex, prepared=self.prepared), "compiled")
+
     def _measure(self, case: Case, what: str) -> Measurement:
         self.tell(f"measuring it {what}")
         (row,) = run([case], call={**SHORT, "seed": self.seed})
-        if row.failure is not None:
-            raise NotMeasured(f"it fails {what}, in {row.failure.stage}: {row.failure.message}")
-        return row
+        return _check_row(row, what)
 
     def _compare(self, pair: Pair) -> Comparison:
         name = pair.name
@@ -201,6 +207,13 @@ class LiveEvidence(CompiledEvidence):
                 except Exception as error:
                     raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
         return seen
+
+
+def _check_row(row: Measurement, what: str) -> Measurement:
+    """Raises `NotMeasured` for one that failed."""
+    if row.failure is not None:
+        raise NotMeasured(f"it fails {what}, in {row.failure.stage}: {row.failure.message}")
+    return row
 
 
 def _of_trial(trial: TrialCall) -> Iterable[Remark]:

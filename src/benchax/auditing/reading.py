@@ -38,6 +38,7 @@ RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
 class ReadEvidence(CompiledEvidence):
     """Of one jitted function that may be traced and compiled, and not called."""
 
+    is_timed = False
     why_not_called = WHY_NOT
     remarks = ()
 

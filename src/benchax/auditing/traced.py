@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import jax.numpy as jnp
 from jax.extend import core
@@ -17,9 +16,6 @@ from jax.extend import core
 from benchax.artifacts.arguments import size_bytes, spec
 from benchax.artifacts.jaxpr import user_line
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable
-from benchax.measuring import program as programs
-from benchax.measuring.program import program_of
 from benchax.results.audit import Where
 
 CALLS: Mapping[str, str] = {
@@ -35,8 +31,6 @@ CALLS: Mapping[str, str] = {
 }
 """Equations that stand for the body they hold, and under which parameter (jax 0.6 to 0.12). An unknown one is taken
 as it is, so that less is seen."""
-
-_traced: WeakKeyDictionary[Evidence, Any] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
@@ -100,12 +94,12 @@ class TracedProgram:
 
 
 def closed_jaxpr(e: Evidence) -> Any:
-    """Of the compiled function; traced once for all rules."""
-    if e.failure is not None:
-        raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
-    if e not in _traced:
-        _traced[e] = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs).jaxpr
-    return _traced[e]
+    """Of the compiled function.
+
+    Raises:
+        NotMeasured: it is a wrapper without a separate step of tracing.
+    """
+    return e.prepared.built.reach_trace().jaxpr
 
 
 def flow(closed: Any) -> TracedProgram:

@@ -22,11 +22,9 @@ from benchax.errors import UsageError
 from benchax.executors.call_limits import limit_stages
 from benchax.executors.pool import shared_pool
 from benchax.executors.task import Say, task
-from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import make_inputs
 from benchax.measuring.paired import without_cache
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.model import Failure
 from benchax.units import parse_seconds
 
@@ -123,8 +121,8 @@ def call_once(argument: tuple[Case, int], say: Say) -> TrialAnswer:
 
     def enter(name: str) -> None:
         nonlocal stage
-        stage = name
-        say(name)
+        stage = name if case.jit or name != "first run" else "eager call"
+        say(stage)
 
     try:
         with without_cache():
@@ -135,10 +133,5 @@ def call_once(argument: tuple[Case, int], say: Say) -> TrialAnswer:
 
 
 def _call(case: Case, seed: int, enter: Callable[[str], None]) -> None:
-    enter("inputs")
-    inputs, program = make_inputs(case, seed), program_of(case)
-    if case.jit:
-        stages.build(program, inputs, enter)
-    enter("first run" if case.jit else "eager call")
-    jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
+    prepare(case, seed, enter).call_first()
     jax.effects_barrier()  # callbacks that nothing waits for

@@ -19,9 +19,9 @@ import jax
 
 from benchax.artifacts.jaxpr import equations, nested_in
 from benchax.auditing.syntax import Loop, innermost_loop, kind_of, tree_of
+from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import is_library
-from benchax.measuring.program import program_of
 from benchax.results.audit import Where
 
 if TYPE_CHECKING:
@@ -233,5 +233,4 @@ def loops_of(e: Evidence) -> list[Unrolled]:
     Raises:
         NotMeasured: it is a wrapper without a separate step of tracing.
     """
-    traced = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs)
-    return find_unrolled(traced.jaxpr)
+    return find_unrolled(closed_jaxpr(e))

@@ -16,7 +16,8 @@ from benchax.environment import capture, jax_facts
 from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool, shared_pool
 from benchax.executors.task import Say, task
-from benchax.measuring.engine import Progress, measure
+from benchax.measuring.engine import measure
+from benchax.measuring.record import Progress
 from benchax.model import Cold, Environment, Failure, Measurement, Options
 
 

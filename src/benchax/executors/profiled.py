@@ -19,9 +19,7 @@ from benchax.errors import NotMeasured
 from benchax.executors.call_limits import limit_stages
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
-from benchax.measuring import stages
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Subject
 from benchax.model import Failure
@@ -76,7 +74,7 @@ def record(
 @task
 def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     """Raises `NotMeasured` where the profiler does not start."""
-    subject = _built(request, say)
+    subject = prepare(request.case, request.seed, say).call_first().subject
     say("warm-up")
     calls = _calls(subject, request)
     say("profile")
@@ -87,17 +85,6 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     done = _run(calls, recorder)
     recorder.stop("end")
     return ProfilingOutcome(recorder.found, done)
-
-
-def _built(request: ProfilingRequest, say: Callable[..., None]) -> Subject:
-    say("inputs")
-    inputs = make_inputs(request.case, request.seed)
-    program = program_of(request.case, inputs)
-    built = stages.build(program, inputs, say)
-    subject = Subject(program, inputs, None, built.static, built.donates)
-    say("first run")
-    jax.block_until_ready(subject.call())
-    return subject
 
 
 def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[], Any]]:
@@ -137,7 +124,7 @@ def run_for_nsys(request: ProfilingRequest) -> int:
     Raises:
         NotAvailable: nsys cannot be told where to begin.
     """
-    subject = _built(request, lambda stage: None)
+    subject = prepare(request.case, request.seed).call_first().subject
     calls = _calls(subject, request)
     with nsys.region(request.case.id.label):
         done = 0

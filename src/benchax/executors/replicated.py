@@ -26,8 +26,9 @@ from benchax.executors.isolated import Executor, Isolated
 from benchax.executors.pool import Pool, shared_pool
 from benchax.executors.task import Say, task
 from benchax.measuring import timers
-from benchax.measuring.engine import Progress, measure
+from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.record import Progress
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
 

@@ -15,11 +15,9 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable
-from benchax.measuring import program as programs
-from benchax.measuring.inputs import Inputs, make_inputs, static_arguments, undeclared_static
-from benchax.measuring.program import program_of
+from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
+from benchax.measuring.prepare import prepare
 from benchax.measuring.state import is_stateful
-from benchax.measuring.timers.base import Subject
 
 InputsOf = Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]]
 
@@ -37,11 +35,12 @@ def plain(case: Case, seed: int = 0) -> Case:
     under = getattr(fn, "__wrapped__", None)
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
         raise NotAvailable(f"the function under {type(fn).__name__} {case.id.label!r} cannot be reached")
-    inputs = make_inputs(case, seed)
-    traced = programs.trace(program_of(replace(case, jit=True)), inputs.args, inputs.kwargs)
-    infos = (programs.unwrapped(traced, jax.stages.Traced) or traced).args_info
-    static = undeclared_static(infos, inputs.args, inputs.kwargs)
-    return replace(case, fn=under, static=static, donate=_find_donated(infos, len(inputs.args), static))
+    prepared = prepare(replace(case, jit=True), seed)
+    found = prepared.trace()
+    if found.traced is None:
+        raise NotAvailable(f"the trace of {type(fn).__name__} {case.id.label!r} cannot be reached")
+    donated = _find_donated(found.traced.args_info, len(prepared.inputs.args), found.static)
+    return replace(case, fn=under, static=found.static, donate=donated)
 
 
 def _refuse_stateful(case: Case, seed: int) -> None:
@@ -49,9 +48,7 @@ def _refuse_stateful(case: Case, seed: int) -> None:
     args, kwargs = case.inputs()
     if not is_stateful((args, dict(kwargs))):
         return
-    inputs = make_inputs(replace(case, inputs=lambda: (args, kwargs)), seed)
-    program = program_of(replace(case, jit=True), inputs)
-    names = Subject(program, inputs, None, inputs.static).mutated
+    names = prepare(replace(case, jit=True, inputs=lambda: (args, kwargs)), seed).subject_of().mutated
     if names:
         raise NotAvailable(
             f"{case.id.label!r} changes {', '.join(names[:3])} in place, and variants are made of functions that "

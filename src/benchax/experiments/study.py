@@ -30,11 +30,11 @@ from benchax.executors.task import Say, task
 from benchax.experiments import errors as error_of
 from benchax.experiments.base import Observation
 from benchax.experiments.functions import Converted, plain
-from benchax.measuring import memory, stages
+from benchax.measuring import memory
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.paired import without_cache
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Environment, Failure, Memory, Options
 from benchax.numerics import tolerance
@@ -135,17 +135,13 @@ def under(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
-    inputs = make_inputs(side.case, seed)
-    program = program_of(side.case, inputs)
-    built = stages.build(program, inputs, lambda stage: None)
+    prepared = prepare(side.case, seed)
+    built, subject, hlo = prepared.built, prepared.call_first().subject, prepared.hlo
     absent: list[Absent] = []
-    subject = Subject(program, inputs, None, built.static, built.donates)
-    subject = replace(subject, outputs=subject.outcome())
-    hlo = (built.compiled.as_text() or "") if built.compiled else ""
     counted = cost(built.compiled, hlo) if built.compiled else None
     stablehlo = built.lowered.as_text() if built.lowered and normalized.elides_constants(hlo) else ""
     return Observation(
-        signature=inputs.signature,
+        signature=subject.inputs.signature,
         build_s=sum(built.seconds.values()) if "compile" in built.seconds else None,
         digest=_digest(hlo, stablehlo),
         plan=memory_plan(built.compiled, hlo_text=hlo) if built.compiled else Memory(),
@@ -210,9 +206,9 @@ class _Reference:
 
 def _in_float64(case: Case, seed: int) -> list[np.ndarray]:
     unjitted = replace(plain(case, seed), jit=True, donate=())
-    given = make_inputs(unjitted, seed)  # before the switch, which would make other data of a factory's
-    fixed = replace(unjitted, inputs=lambda: (given.args, given.kwargs))
+    made = make_inputs(unjitted, seed)  # before the switch, which would make other data of a factory's
+    fixed = replace(unjitted, inputs=lambda: (made.args, made.kwargs))
     with under({"jax_enable_x64": True}):
         wide = replace(fixed, inputs=Converted(fixed, seed, "float64"))
-        inputs = make_inputs(wide, seed)
-        return error_of.on_host(program_of(wide).call(*inputs.args, **inputs.kwargs))
+        given = prepare(wide, seed)
+        return error_of.on_host(given.program.call(*given.inputs.args, **given.inputs.kwargs))

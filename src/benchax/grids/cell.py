@@ -1,4 +1,4 @@
-"""One cell of a grid, in the worker: inputs → trace, lower, compile → first run → check → trials.
+"""One cell of a grid, in the worker: the engine, with a sampler of trials.
 
 Each step is announced before it begins (`say`), so that the parent can stop the one that takes too long and name it,
 and what was measured so far travels with the announcements: a cell that is killed in its third trial keeps two.
@@ -12,10 +12,8 @@ made before it.
 
 from __future__ import annotations
 
-import dataclasses
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any
 
@@ -28,14 +26,16 @@ from benchax.environment import capture
 from benchax.errors import UsageError, one_of
 from benchax.executors.task import Say, task
 from benchax.grids import trees
+from benchax.grids.cell_report import STEPS, CellReport, TrialOutputs, plain
 from benchax.grids.plan import DataPoint
-from benchax.measuring import stages
+from benchax.measuring import noise
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.engine import fill
+from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.measuring.program import program_of
+from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
-from benchax.model import Absent, Environment, Failure
-from benchax.units import size
+from benchax.model import Absent, Environment, Failure, Options, Samples
 from benchax.watching.compiles import watch_compiles
 
 LONG_CALL_NS = 10_000_000
@@ -45,6 +45,7 @@ Check = Callable[..., Any]
 
 SPAN_NS = 1_000_000
 MOST_CALLS = 50
+NO_NUMERICS = Absent("numerics", "a grid compares functions with one another, not with their eager forms")
 
 Trial = Callable[[Subject], list[int]]
 """Nanoseconds of each call of one trial, in the order taken."""
@@ -59,7 +60,8 @@ class CellRequest:
     point: DataPoint
     seeds: tuple[int, ...]
     """One per trial."""
-    timer: str = "wall"
+    options: Options
+    """Of its row; the first trial's seed takes the place of theirs."""
     check: Check | None = None
     """Of the output and the inputs; where there is none, the output must have the shape of `expected`."""
     expected: str = ""
@@ -67,37 +69,6 @@ class CellRequest:
     expected_from: str = ""
     """The function whose shape that is."""
     output_limit_bytes: int = 2**30
-
-
-@dataclass
-class CellRecord:
-    """What is known so far: told on the way, and again in the answer."""
-
-    say: Say
-    limit_bytes: int
-    stage: str = "inputs"
-    told: dict[str, Any] = field(default_factory=dict)
-    arrays: list[np.ndarray] = field(default_factory=list)
-    outputs: list[dict[str, Any]] = field(default_factory=list)
-    kept_bytes: int = 0
-    not_kept: str = ""
-
-    def enter(self, stage: str, **facts: Any) -> None:
-        """Announces a step. Its budget begins anew each time: every call has the whole of it."""
-        self.stage = stage
-        self.say(stage, again=True, **facts)
-
-    def keep(self, outputs: Any) -> None:
-        """The outputs of one trial, for the answer; all of them are let go once they are more than the limit."""
-        description, leaves = trees.taken_apart(outputs)
-        self.kept_bytes += trees.size_bytes(leaves)
-        if self.kept_bytes > self.limit_bytes:
-            self.not_kept = f"they take more than the {size(self.limit_bytes)} that this grid has left for outputs"
-            self.outputs, self.arrays = [], []
-        if self.not_kept:
-            return
-        self.outputs.append({"tree": description, "first": len(self.arrays), "count": len(leaves)})
-        self.arrays += trees.on_host(leaves)
 
 
 class WrongShape(Exception):
@@ -115,113 +86,43 @@ def capture_environment(argument: None, say: Say) -> Environment:
 def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
     """(document, leaves of the outputs of all trials).
 
-    The document holds `signature`, `stages`, `absent`, `trials` (nanoseconds of each call, per trial), `shape`,
-    `failure` (None if all went well), `outputs` and `not_kept`.
+    The document holds what a row is made of: `signature`, `stages`, `absent`, `memory`, `cost`, `noise`, `remarks`,
+    `trials` (nanoseconds of each call, per trial), `resolution_s` of the clock, `failure` (None if all went well); and
+    of the grid's own: `shape`, `outputs` and `not_kept`.
     """
-    record, failure = CellRecord(say, request.output_limit_bytes), None
+    report, outputs = CellReport(say), TrialOutputs(request.output_limit_bytes)
+    record, failure = report.record, None
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-            _measure(request, record)
+        case = replace(make_case(request.fn, name=request.function), inputs=_inputs_of(request.point, request.seeds[0]))
+        options = replace(request.options, seed=request.seeds[0])
+        fill(record, case, options, TrialSampler(request, case, report, outputs))
     except WrongShape as error:
         failure = Failure("wrong_shape", "check", str(error))
     # Ctrl-C does not reach a worker: this KeyboardInterrupt is the function's own.
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        failure = diagnose(error, record.stage)
+        failure = diagnose(error, STEPS.get(record.stage, record.stage))
         if failure.kind == "out_of_memory":
             raise  # the pool gives up such a worker; what was measured has been told
-    document = record.told | {
-        "failure": dataclasses.asdict(failure) if failure else None,
-        "outputs": record.outputs,
-        "not_kept": record.not_kept,
+    report.news()
+    document = report.told | {
+        "noise": plain(record.noise or noise.finish(record.reading)),
+        "remarks": plain(record.remarks),
+        "resolution_s": noise.clock_resolution_s(),
+        "failure": plain(failure),
+        "outputs": outputs.trees,
+        "not_kept": outputs.not_kept,
     }
-    return Json(document), tuple(record.arrays)
+    document |= {} if report.trials is None else {"trials": report.trials}
+    return Json(document), tuple(outputs.arrays)
 
 
-def _measure(request: CellRequest, record: CellRecord) -> None:
-    record.enter("inputs")
-    case = make_case(request.fn, name=request.function)
-    inputs = _inputs(request, case, request.seeds[0])
-    record.told["signature"] = inputs.signature
-    program = program_of(case, inputs)
-    built = stages.build(program, inputs, record.enter)
-    facts = {"trace_s": built.seconds.get("trace"), "lower_s": built.seconds.get("lower")}
-    facts |= {"compile_s": built.seconds.get("compile"), "cache": built.cache}
-    facts |= {"cold": "function" if built.seconds else None}
-    absent = [dataclasses.asdict(a) for a in built.absent]
-    record.told |= {"stages": facts, "absent": absent}
-    record.enter("run", **record.told)
-    subject = Subject(program, inputs, None, built.static, built.donates)
-    subject = _first_run(subject, facts, absent)
-    _check(request, record, subject)
-    _trials(request, record, subject, case)
-
-
-def _first_run(subject: Subject, facts: dict[str, Any], absent: list[dict[str, str]]) -> Subject:
-    ready = subject.ready()
-    with watch_compiles() as log:
-        result, first_run_s = stages.first_run(ready)
-    if log.compiles:
-        why = f"the first call compiled {log.compiles} program{'s' * (log.compiles > 1)} itself"
-        absent.append(dataclasses.asdict(Absent("stages.first_run_s", why)))
-    else:
-        facts["first_run_s"] = first_run_s
-    return replace(subject, outputs=ready.outcome(result))
-
-
-def _check(request: CellRequest, record: CellRecord, subject: Subject) -> None:
-    """Raises `WrongShape`. What cannot be the answer is not worth timing."""
-    shape = trees.shape_text(*trees.taken_apart(subject.returned))
-    record.told["shape"] = shape
-    record.enter("check", **record.told)
-    if request.check is None:
-        if request.expected and shape != request.expected:
-            raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
-        return
-    verdict = request.check(subject.returned, *subject.inputs.args)
-    if isinstance(verdict, str) and verdict:
-        raise WrongShape(verdict)
-    if verdict is not None and not isinstance(verdict, str) and not bool(verdict):
-        raise WrongShape(f"{shape}, which the check refused")
-
-
-def _trials(request: CellRequest, record: CellRecord, subject: Subject, case: Case) -> None:
-    """One trial after the other, each on fresh inputs; every step of each has the whole budget of a call."""
-    record.told["trials"] = trials = []
-    signature = subject.inputs.signature
-    for i, seed in enumerate(request.seeds):
-        reading: list[int] = []
-        if i:
-            record.enter("inputs")
-            subject = replace(subject, inputs=_inputs(request, case, seed))
-            record.enter("run")
-            subject, ns = _one_call(subject)
-            is_warm = subject.inputs.signature == signature
-            reading = [ns] if request.timer == "wall" and ns >= LONG_CALL_NS and is_warm else []
-        if not reading:
-            record.enter("run")
-            reading = TIMERS[request.timer](subject)
-        trials.append(reading)
-        record.enter("outputs", trial=reading)
-        record.keep(subject.returned)
-
-
-def _one_call(subject: Subject) -> tuple[Subject, int]:
-    """(with the outputs of one call, its nanoseconds)"""
-    ready, wait = subject.ready(), jax.block_until_ready
-    start = perf_counter_ns()
-    result = wait(ready())
-    ns = perf_counter_ns() - start
-    return replace(subject, outputs=ready.outcome(result)), ns
-
-
-def _inputs(request: CellRequest, case: Case, seed: int) -> Inputs:
+def _inputs_of(point: DataPoint, seed: int) -> Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]:
     def factory() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        made = _make_inputs(request.point, seed)
+        made = _make_inputs(point, seed)
         # Named tuples are one input, as any other pytree is.
         return (made if type(made) is tuple else (made,)), {}
 
-    return make_inputs(replace(case, inputs=factory), seed)
+    return factory
 
 
 def _make_inputs(point: DataPoint, seed: int) -> Any:
@@ -233,6 +134,82 @@ def _make_inputs(point: DataPoint, seed: int) -> Any:
     return point.value
 
 
+@dataclass
+class TrialSampler:
+    """Checks the shape of the result, and takes trials, each on fresh inputs."""
+
+    request: CellRequest
+    case: Case
+    report: CellReport
+    outputs: TrialOutputs
+
+    def check(self, record: Record, subject: Subject) -> None:
+        """Raises `WrongShape`. What cannot be the answer is not worth timing."""
+        record.absent.append(NO_NUMERICS)
+        request, shape = self.request, trees.shape_text(*trees.taken_apart(subject.returned))
+        self.report.shape = shape
+        record.enter("check")
+        if request.check is None:
+            if request.expected and shape != request.expected:
+                raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
+            return
+        verdict = request.check(subject.returned, *subject.inputs.args)
+        if isinstance(verdict, str) and verdict:
+            raise WrongShape(verdict)
+        if verdict is not None and not isinstance(verdict, str) and not bool(verdict):
+            raise WrongShape(f"{shape}, which the check refused")
+
+    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
+        """The first run was enough: what takes seconds is not called more often."""
+
+    def sample(self, record: Record, subject: Subject) -> None:
+        """One trial after the other; every step of each has the whole budget of a call."""
+        self.report.trials = trials = []
+        for i, seed in enumerate(self.request.seeds):
+            subject, trial = self._later_trial(record, subject, seed) if i else (subject, [])
+            trials.append(trial or self._read(record, subject))
+            record.enter("outputs")
+            self.outputs.keep(subject.returned)
+        record.samples.append(samples_of(self.request.options.timer, trials, noise.clock_resolution_s()))
+
+    def _later_trial(self, record: Record, subject: Subject, seed: int) -> tuple[Subject, list[int]]:
+        """On inputs of its own, with the outputs of one call; which is the reading where it is long."""
+        record.enter("inputs")
+        subject = replace(subject, inputs=self._inputs(seed))
+        record.enter("run")
+        with watch_compiles() as log:
+            subject, ns = _one_call(subject)
+        is_reading = self.request.options.timer == "wall" and ns >= LONG_CALL_NS and not log.was_asked
+        return subject, [ns] if is_reading else []
+
+    def _read(self, record: Record, subject: Subject) -> list[int]:
+        record.enter("run")
+        with watch_compiles() as log:
+            reading = TIMERS[self.request.options.timer](subject)
+        record.compiles += log.compiles
+        return reading
+
+    def _inputs(self, seed: int) -> Inputs:
+        return make_inputs(replace(self.case, inputs=_inputs_of(self.request.point, seed)), seed)
+
+
+def samples_of(timer: str, trials: Sequence[Sequence[int]], resolution_s: float | None = None) -> Samples:
+    """Of the nanoseconds of each call of each trial."""
+    readings = tuple(ns / 1e9 for trial in trials for ns in trial)
+    ends = tuple(len(trial) for trial in trials)
+    return Samples(timer, 1, readings, resolution_s=resolution_s, answers=ANSWERS.get(timer, ""), trials=ends)
+
+
+def _one_call(subject: Subject) -> tuple[Subject, int]:
+    """(with the outputs of one call, its nanoseconds)"""
+    ready, wait = subject.ready(), jax.block_until_ready
+    start = perf_counter_ns()
+    result = wait(ready())
+    ns = perf_counter_ns() - start
+    return replace(subject, outputs=ready.outcome(result)), ns
+
+
+@on_fresh_stack
 def wall(subject: Subject) -> list[int]:
     wait = jax.block_until_ready
     readings: list[int] = []

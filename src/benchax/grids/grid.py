@@ -48,6 +48,7 @@ def grid(
     fill: float | None = None,
     clip: tuple[float, float] | None = None,
     nan_to_num: bool = False,
+    memory: bool = False,
     memory_limit_bytes: int | str | None = None,
     output_limit_bytes: int | str = OUTPUT_LIMIT,
     resume: str | bool | None = None,
@@ -78,6 +79,8 @@ def grid(
         compare: compares outputs with those of the first function, or of the one that is named; False: not at all.
         fill: stand-in for missing outputs, with `timeout_s` for missing times. Default: masked, never a number.
         clip, nan_to_num: what `.outputs` and `.stacked()` do to outputs; the measured ones stay in the cells.
+        memory: observe by how much one call raises the process's memory, before the trials (on CPU; on an accelerator
+            during the first call).
         memory_limit_bytes: for each cell, such as "4GiB".
         output_limit_bytes: for the outputs of the whole grid; beyond that they are let go, and their place says so.
         resume: goes on with a run whose id is given, or, if True, with the newest unfinished one of this name.
@@ -95,7 +98,7 @@ def grid(
     given = {
         "make": make, "timeout_s": timeout_s, "compile_timeout_s": compile_timeout_s,
         "total_timeout_s": total_timeout_s, "trials": trials, "seed": seed, "timer": timer, "check": check,
-        "compare": compare, "fill": fill, "clip": clip, "nan_to_num": nan_to_num,
+        "compare": compare, "fill": fill, "clip": clip, "nan_to_num": nan_to_num, "memory": memory,
         "memory_limit_bytes": memory_limit_bytes, "output_limit_bytes": output_limit_bytes, "resume": resume,
         "store": store, "name": name, "axis": axis,
     }  # fmt: skip
@@ -149,8 +152,9 @@ def _settings(planned: Plan, given: Mapping[str, Any]) -> CellSettings:
     timer = cell.check_timer(given["timer"])
     options = resolve(
         {
-            "timer": timer, "seed": planned.seed, "store": given["store"], "verify": "off", "memory": False,
-            "isolate": True, "timeout_s": limited.call_s, "memory_limit_bytes": given["memory_limit_bytes"],
+            "timer": timer, "seed": planned.seed, "store": given["store"], "verify": "off", "memory": given["memory"],
+            "stages": "samples", "isolate": True, "timeout_s": limited.call_s,
+            "memory_limit_bytes": given["memory_limit_bytes"],
         }
     )  # fmt: skip
     return CellSettings(

@@ -27,17 +27,12 @@ from benchax.grids.limits import LEAST_TURN_S, Limits, allowance, of_the_total
 from benchax.grids.plan import DataPoint, Label, Plan, trial_seed
 from benchax.grids.result import Cell
 from benchax.grids.resume import Key
-from benchax.model import Absent, Environment, Failure, Measurement, Options, Remark, Samples, Stages
+from benchax.model import Absent, Cost, Environment, Failure, Measurement, Memory, Noise, Options, Remark, Stages
 from benchax.units import seconds
 
 SHAPE_REMARK = "output-shape"
 RECENT = 200
 """Cells by which it is judged how long the others will take."""
-_NOT_OBSERVED = (
-    Absent("memory", "a grid does not observe memory"),
-    Absent("cost", "a grid does not read the compiler's estimates"),
-    Absent("numerics", "a grid compares functions with one another, not with their eager forms"),
-)
 
 
 class Runner(Protocol):
@@ -194,7 +189,7 @@ class GridRun:
             self.plan.functions[function],
             point,
             tuple(trial_seed(self.plan.seed, point.label, i) for i in range(self.plan.trials)),
-            self.settings.timer,
+            self.settings.options,
             self.settings.check,
             shape,
             giver,
@@ -205,12 +200,7 @@ class GridRun:
         self, function: str, point: DataPoint, facts: Mapping[str, Any], failure: Failure | None, started_at: str
     ) -> Measurement:
         trials = [trial for trial in facts.get("trials", ()) if trial]
-        readings = tuple(ns / 1e9 for trial in trials for ns in trial)
-        timer = self.settings.timer
-        samples = Samples(
-            timer, 1, readings, answers=worker_side.ANSWERS.get(timer, ""), trials=tuple(len(trial) for trial in trials)
-        )
-        absent = [Absent(**each) for each in facts.get("absent", ())]
+        samples = worker_side.samples_of(self.settings.timer, trials, facts.get("resolution_s"))
         shape = facts.get("shape")
         return Measurement(
             case=self.plan.case_id(function, point.label),
@@ -221,9 +211,15 @@ class GridRun:
             signature=facts.get("signature", ""),
             failure=failure,
             stages=Stages(**facts.get("stages", {})),
-            samples=(samples,) if readings else (),
-            remarks=(Remark(SHAPE_REMARK, "info", shape),) if shape else (),
-            not_measured=(*absent, *_NOT_OBSERVED),
+            samples=(samples,) if samples.elapsed_s else (),
+            memory=Memory(**facts.get("memory", {})),
+            cost=Cost(**facts["cost"]) if facts.get("cost") else None,
+            noise=Noise(**facts.get("noise", {})),
+            remarks=(
+                *((Remark(SHAPE_REMARK, "info", shape),) if shape else ()),
+                *(Remark(**each) for each in facts.get("remarks", ())),
+            ),
+            not_measured=tuple(Absent(**each) for each in facts.get("absent", ())),
         )
 
     def _cell(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -28,11 +27,10 @@ from benchax.artifacts.jaxpr import jaxpr_facts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, UsageError, refuse_ambiguous, refuse_misspelt
-from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import Inputs, signature, static_arguments, undeclared_static
+from benchax.measuring.inputs import Inputs, signature, static_arguments
+from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
-from benchax.measuring.stages import BuiltProgram
 from benchax.model import Absent, Remark
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
 from benchax.specs import is_spec, parse_spec
@@ -78,10 +76,17 @@ def inspect_case(case: Case) -> Inspection:
             "jit=True, which inspects what jax.jit makes of it",
         )
     inputs = abstract_inputs(case)
-    built, refused = _build(case, inputs)
-    hlo_text = (built.compiled.as_text() or None) if built.compiled is not None else None
-    reader = _InspectionReader(case, inputs, built, hlo_text)
-    return reader.inspection(refused)
+    return inspect_prepared(case, Prepared(program_of(case, inputs), inputs, forgets=False))
+
+
+def inspect_prepared(case: Case, prepared: Prepared) -> Inspection:
+    """The same for a case that is to be built, or has been: then what JAX warned of is not told.
+
+    Raises:
+        BenchaxError: as `inspect`; the exception of JAX or of the function is its cause.
+    """
+    warned = _build(case, prepared)
+    return _InspectionReader(case, prepared).inspection(warned)
 
 
 def abstract_inputs(case: Case) -> Inputs:
@@ -109,36 +114,32 @@ def _abstract(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype)))
 
 
-def _build(case: Case, inputs: Inputs) -> tuple[BuiltProgram, tuple[str, ...]]:
-    """The stages of JAX, and what it warned of while it made them.
+def _build(case: Case, prepared: Prepared) -> tuple[str, ...]:
+    """Builds it; returns what JAX warned of meanwhile.
 
     Raises:
-        BenchaxError: one of them failed.
+        BenchaxError: it cannot be built.
     """
-    at = ["trace"]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            # As if plain: a jitted function's own programs are forgotten otherwise, as a measurement needs it.
-            program = program_of(case, inputs)
-            program = replace(program, kind="plain") if program.kind == "jit" else program
-            built = stages.build(program, inputs, at.append)
+            _ = prepared.built
         except Exception as error:
-            failure = diagnose(error, at[-1])
+            failure = diagnose(error, prepared.step)
             raise BenchaxError(
                 f"{case.id.label} does not {failure.stage}: {failure.message}", hint=failure.advice
             ) from error
-    return built, tuple(str(warning.message) for warning in caught)
+    return tuple(str(warning.message) for warning in caught)
 
 
 class _InspectionReader:
     """Reads the parts of one built program, and notes why those that are missing are missing."""
 
-    def __init__(self, case: Case, inputs: Inputs, built: BuiltProgram, hlo_text: str | None) -> None:
-        self.case, self.inputs, self.built, self.hlo_text = case, inputs, built, hlo_text
-        self.module = hlo_module.parse(hlo_text) if hlo_text else None
-        self.static = _static(case, inputs, built)
-        self.stage = built.traced or built.lowered or built.compiled
+    def __init__(self, case: Case, prepared: Prepared) -> None:
+        self.case, self.inputs, self.built, self.hlo_text = case, prepared.inputs, prepared.built, prepared.hlo
+        self.module = hlo_module.parse(self.hlo_text) if self.hlo_text else None
+        self.static = self.built.static
+        self.stage = self.built.traced or self.built.lowered or self.built.compiled
         self.leaves = arguments.inputs(self.stage, self.static) if self.stage is not None else []
         self.outputs = arguments.outputs(self.stage) if hasattr(self.stage, "out_info") else None
         self.kept = self._kept_arguments()
@@ -199,7 +200,7 @@ class _InspectionReader:
 
     def _compiled_parts(self, captured_bytes: int | None) -> dict[str, Any]:
         compiled, module, hlo_text = self.built.compiled, self.module, self.hlo_text
-        if compiled is None or module is None or hlo_text is None:
+        if compiled is None or module is None:
             for part in COMPILED_PARTS:
                 self._missing(part, self._why_no_program())
             return {}
@@ -230,16 +231,6 @@ class _InspectionReader:
 
     def _why_no_program(self) -> str:
         return "this wrapper keeps the compiled program where it cannot be reached"
-
-
-def _static(case: Case, inputs: Inputs, built: BuiltProgram) -> tuple[int | str, ...]:
-    """Which arguments are static: declared, or as a jitted function's own tree tells."""
-    stage = built.traced or built.lowered
-    if stage is None or program_of(case).kind != "jit":
-        return inputs.static
-    # A shape stands for an array, which is never static.
-    args = jax.tree.map(lambda leaf: np.empty(0) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, inputs.args)
-    return undeclared_static(stage.args_info, args, inputs.kwargs)
 
 
 def _place() -> Place:

@@ -202,7 +202,8 @@ def _matched(candidates: list[int], missing: int, args: tuple[Any, ...], dynamic
 
 
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray)
+    """A shape stands for an array."""
+    return isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
 
 
 def _positional_names(fn: Callable[..., Any]) -> list[str]:

@@ -29,7 +29,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.artifacts.cost import cost, inline_flops
+from benchax.artifacts.cost import cost
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.environment import jax_config, jax_facts
@@ -40,9 +40,10 @@ from benchax.measuring.exported import ImportedProgram, exported, is_same_progra
 from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, static_arguments
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.noise import paused_gc
+from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.sampling import warm_up
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.numerics import compare
 
@@ -287,12 +288,11 @@ def _exportable(side: Side, inputs: Inputs, file: Path | None) -> ExportableCase
     if file and file.exists():
         static, _, content = file.read_bytes().partition(b"\n")
         return ExportableCase(Subject(program, inputs, None, tuple(json.loads(static))), file, content)
-    static = static_arguments(_case(side), inputs.args, inputs.kwargs)
+    prepared = Prepared(program, replace(inputs, static=static_arguments(_case(side), inputs.args, inputs.kwargs)))
     try:
-        traced = stages.trace_only(program, replace(inputs, static=static))
+        return ExportableCase(prepared.subject_of(prepared.trace()), file)
     except NotMeasured:  # eager, or built already: it runs as it is, and `exported` says why
-        return ExportableCase(Subject(program, inputs, None, static), file)
-    return ExportableCase(Subject(program, inputs, None, traced.static, traced.donates), file)
+        return ExportableCase(prepared.subject_of(), file)
 
 
 def _program_file(request: PairedRequest, i: int) -> Path | None:
@@ -365,23 +365,21 @@ def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, fac
 
 
 def build(version: BuildableVersion, facts: dict[str, Any]) -> Subject:
-    program = version.make()
-    built = stages.build(program, version.inputs, lambda stage: None)
+    prepared = Prepared(version.make(), version.inputs)
+    built = prepared.built
     if built.cache != "hit":
         facts["builds"].append(built.seconds)
         if built.compiled is not None and "plan" not in facts:
-            facts |= _planned(built.compiled)
-    subject = Subject(program, version.inputs, None, built.static, built.donates)
-    return replace(subject, outputs=subject.outcome())
+            facts |= _planned(prepared, built.compiled)
+    return prepared.call_first().subject
 
 
-def _planned(compiled: jax.stages.Compiled) -> dict[str, Any]:
-    hlo = compiled.as_text() or ""
-    counted = cost(compiled, hlo)
+def _planned(prepared: Prepared, compiled: jax.stages.Compiled) -> dict[str, Any]:
+    counted = cost(compiled, prepared.hlo)
     return {
-        "plan": dataclasses.asdict(memory_plan(compiled, hlo_text=hlo)),
+        "plan": dataclasses.asdict(memory_plan(compiled, hlo_text=prepared.hlo)),
         "flops": counted.flops if counted else None,
-        "inline_flops": inline_flops(compiled),
+        "inline_flops": prepared.inline_flops,
     }
 
 
@@ -397,20 +395,20 @@ def _operations(subject: Subject) -> int | None:
         return None
 
 
-def _ready(i: int, subject: Subject, is_new: bool) -> Prepared:
+def _ready(i: int, subject: Subject, is_new: bool) -> PreparedTimer:
     """Warm. What ran in the block before only has to meet its new buffers, which one call does."""
     _guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S) if is_new else subject.outcome())
     return WallTimer().prepare(subject)
 
 
-def calibrated(timers: Sequence[Prepared]) -> tuple[int, int]:
+def calibrated(timers: Sequence[PreparedTimer]) -> tuple[int, int]:
     """(calls in a sample of any side, so that the fastest takes SAMPLE_NS; nanoseconds of the slowest's call)."""
     each = [_call_ns(timer) for timer in timers]
     most = min(timer.most_iterations for timer in timers)
     return max(1, min(most, round(SAMPLE_NS / min(each)))), round(max(each))
 
 
-def _call_ns(timer: Prepared) -> float:
+def _call_ns(timer: PreparedTimer) -> float:
     n = 1
     while (reading := timer.sample(n)) < SAMPLE_NS / 2 and n < timer.most_iterations:
         n *= 2
@@ -426,7 +424,7 @@ def rounds(sides: int, sample_ns: int, patience: int) -> int:
 
 
 def _rounds(
-    timers: Sequence[Prepared],
+    timers: Sequence[PreparedTimer],
     subjects: Mapping[int, Subject],
     iterations: int,
     count: int,

@@ -19,7 +19,7 @@ import jax
 from benchax.errors import NotMeasured
 from benchax.measuring.noise import clock_resolution_s, paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
-from benchax.measuring.timers.base import Prepared
+from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Options, Samples
 from benchax.units import seconds
 from benchax.watching.compiles import watch_compiles
@@ -40,7 +40,7 @@ takes several at once copies its inputs each time."""
 
 def collect(
     timer: str,
-    prepared: Prepared,
+    prepared: PreparedTimer,
     options: Options,
     progress: Callable[[float], None],
     clock: Callable[[], int] = perf_counter_ns,

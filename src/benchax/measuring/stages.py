@@ -45,6 +45,13 @@ class BuiltProgram:
     donates: bool = False
     static: tuple[int | str, ...] = ()
 
+    def reach_trace(self) -> jax.stages.Traced:
+        """Raises `NotMeasured` where it cannot be reached."""
+        if self.traced is None:
+            why = (absent.why for absent in self.absent if absent.what == "stages.trace_s")
+            raise NotMeasured(next(why, "its trace cannot be reached"))
+        return self.traced
+
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     """(result, seconds until `call` returned)."""
@@ -53,11 +60,12 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, (perf_counter_ns() - start) / 1e9
 
 
-def build(program: CallableProgram, inputs: Inputs, enter: Callable[[str], None]) -> BuiltProgram:
+def build(program: CallableProgram, inputs: Inputs, enter: Callable[[str], None], forgets: bool = True) -> BuiltProgram:
     """Trace, lower, compile, each timed, from nothing.
 
     Args:
         enter: called with the name of each stage before it begins.
+        forgets: False leaves a jitted function its programs; then times may be those of looking them up.
 
     Raises:
         whatever JAX raises for a function that does not trace or compile.
@@ -65,7 +73,8 @@ def build(program: CallableProgram, inputs: Inputs, enter: Callable[[str], None]
     built = BuiltProgram(static=inputs.static)
     # Tracing leaves objects as they were; what a wrapper makes of them is its own affair.
     args, kwargs = inputs.renewed(copy=False)
-    programs.forget(program)
+    if forgets:
+        programs.forget(program)
     built.traced = _step(built, "trace", enter, lambda: programs.trace(program, args, kwargs))
     lowered = _step(built, "lower", enter, lambda: programs.lower(program, built.traced, args, kwargs))
     if lowered is None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchax.errors import NotMeasured
-from benchax.measuring.timers.base import Prepared
+from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Options, Stop
 from benchax.stats.summary import summarize
 from benchax.units import seconds
@@ -89,7 +89,7 @@ def next_look(n: int) -> int:
     return max(n + 1, math.ceil(n * LOOK_GROWTH))
 
 
-def calibrate(prepared: Prepared, sample_time_s: float, call_s: float = 0.0) -> int:
+def calibrate(prepared: PreparedTimer, sample_time_s: float, call_s: float = 0.0) -> int:
     """Calls per sample so that a sample lasts about `sample_time_s` times the timer's own length.
 
     Grows from the least number by what the readings say, at most tenfold a step. A reading that reaches the target

@@ -20,7 +20,7 @@ from benchax.case import Case
 from benchax.measuring import paired
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.sampling import warm_up
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Numerics
 from benchax.numerics import compare
@@ -31,7 +31,7 @@ class Turns:
     """A case, warm."""
 
     subject: Subject
-    timer: Prepared
+    timer: PreparedTimer
     facts: dict[str, Any]
     """What building it told: builds, plan, flops, inline_flops."""
     iterations: int

@@ -12,7 +12,6 @@ from benchax.auditing.rule import Gain, rule
 from benchax.auditing.traced import where_of
 from benchax.errors import NotMeasured
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.program import program_of
 from benchax.results.audit import Finding
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.units import seconds, size
@@ -52,7 +51,7 @@ def _observe(e: Evidence | ProgramEvidence) -> tuple[Transfers, str]:
             raise NotMeasured("transfers of the program were not watched")
         return e.transfers, "while it was watched"
     # What compiles is called so, for then constants are part of the program.
-    call = program_of(e.case).call if e.failure is None else e.fn
+    call = e.prepared.program.call if e.failure is None else e.fn
     try:
         _call_once(call, e)  # transfers while it compiles are no part of a call
         with watch_transfers() as transfers:

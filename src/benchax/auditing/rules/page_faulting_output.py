@@ -11,7 +11,6 @@ import jax
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.errors import NotMeasured
-from benchax.measuring.program import program_of
 from benchax.results.audit import Finding
 from benchax.units import count, percent, seconds, size
 
@@ -62,11 +61,11 @@ def _faults_per_call(e: Evidence) -> float:
     """Minor page faults of this process, of warm calls. Results are dropped before the next call."""
     if resource is None:
         raise NotMeasured("this system does not tell page faults")
-    call = program_of(e.case).call
+    call = e.prepared.program.call
     calls = [e.fresh_inputs() for _ in range(CALLS + 1)]
     before = 0
     for i, (args, kwargs) in enumerate(calls):
-        if i == 1:  # the first one compiled
+        if i == 1:  # the first one warms up
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         jax.block_until_ready(call(*args, **kwargs))
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / CALLS

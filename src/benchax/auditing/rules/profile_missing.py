@@ -14,7 +14,6 @@ from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import NotApplicable, median_s, rule
 from benchax.auditing.syntax import code_of
 from benchax.errors import NotMeasured
-from benchax.measuring.program import program_of
 from benchax.profiling.profile import LEAST_S, profile
 from benchax.results.audit import Finding
 from benchax.results.profile import Profile
@@ -22,7 +21,7 @@ from benchax.units import percent, seconds
 
 DEPTH, MOST_FOLDERS = 3, 5000  # `benchax profile` writes to .benchmarks/profiles/NAME
 MOST_RUNS, DONATING_RUNS = 100, 5  # each run of those that donate needs a copy of the inputs
-LONG_S = 10.0  # what takes longer to build and call twice is not profiled in passing
+LONG_S = 10.0  # what takes longer to call twice is not profiled in passing
 
 
 @rule("profile-missing", "was it profiled since it was written?", "info", of="both")
@@ -76,12 +75,12 @@ def _shows(e: Evidence, trace: Path) -> bool:
 def _take_profile(e: Evidence) -> tuple[Profile, int]:
     """A short profile of the compiled function, and its runs."""
     one_s, donation = median_s(e.measurement), e.inspection.donation
-    if (needed_s := 2 * one_s + (e.measurement.stages.build_s or 0.0)) > LONG_S:
-        raise NotMeasured(f"building and calling it takes {seconds(needed_s)}, too long to profile it in passing")
-    program, donates = program_of(e.case), donation is None or bool(donation.arguments)
+    if 2 * one_s > LONG_S:
+        raise NotMeasured(f"calling it twice takes {seconds(2 * one_s)}, too long to profile it in passing")
+    program, donates = e.prepared.program, donation is None or bool(donation.arguments)
     runs = min(DONATING_RUNS if donates else MOST_RUNS, math.ceil(LEAST_S / one_s))
     inputs = [e.fresh_inputs() if donates else (e.inputs.args, e.inputs.kwargs) for _ in range(runs + 1)]
-    calls = (partial(program.call, *args, **kwargs) for args, kwargs in inputs)  # the first one compiles
+    calls = (partial(program.call, *args, **kwargs) for args, kwargs in inputs)  # the first one warms up
     e.tell("profiling it")
     p = profile(lambda: next(calls)(), runs=runs)
     if not p.ops:

@@ -18,9 +18,7 @@ from benchax.errors import NotAvailable
 from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import plain
 from benchax.experiments.rewriting import Evaluate, Rewritten, inner_program
-from benchax.measuring import program as programs
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
+from benchax.measuring.prepare import prepare
 from benchax.model import Comparison
 from benchax.units import number
 
@@ -37,8 +35,7 @@ class Accumulated:
 
     def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         unjitted = plain(case, seed)
-        inputs = make_inputs(unjitted, seed)
-        traced = programs.trace(program_of(replace(unjitted, jit=True)), inputs.args, inputs.kwargs)
+        traced = prepare(replace(unjitted, jit=True), seed).trace().reach_trace()
         reached, others = _count_widened(traced.jaxpr.jaxpr)
         if not reached:
             where = f"; {others} stand in loops and branches, which are left as they are" if others else ""

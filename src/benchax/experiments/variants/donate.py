@@ -17,8 +17,8 @@ from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import argument_name, plain
 from benchax.inspecting.inspect import abstract_inputs
-from benchax.measuring import program as programs
 from benchax.measuring.inputs import Inputs
+from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Comparison
 from benchax.units import size
@@ -59,7 +59,7 @@ def _donatable(case: Case, inputs: Inputs) -> Positions:
     Raises:
         NotAvailable: there is none.
     """
-    traced = programs.trace(program_of(case), inputs.args, inputs.kwargs)
+    traced = Prepared(program_of(case), inputs).trace().reach_trace()
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(traced.out_info))
     arguments = [*enumerate(inputs.args), *inputs.kwargs.items()]
     chosen = tuple(name for name, tree in arguments if name not in inputs.static and _takes(tree, free))

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter_ns
 from typing import Any
 
 import jax
@@ -26,8 +25,7 @@ from benchax.executors.task import Say, task
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row, speedup
-from benchax.measuring import program as programs
-from benchax.measuring.inputs import make_inputs
+from benchax.measuring.prepare import prepare
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Block, Comparison, Failure, Version
 from benchax.results.experiment import VariantRow
@@ -171,7 +169,7 @@ def start(argument: tuple[Case, int, str], say: Say) -> dict[str, float]:
     """Builds the case once. The inputs come first: making them compiles small programs, which are not of the case."""
     case, seed, folder = argument
     say("inputs")
-    inputs, program = make_inputs(case, seed), program_of(case)
+    prepared = prepare(case, seed)
     jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -180,17 +178,11 @@ def start(argument: tuple[Case, int, str], say: Say) -> dict[str, float]:
     compilation_cache.reset_cache()
     say("build")
     with watch_cache() as watched:
-        begun = perf_counter_ns()
-        lowered = programs.lower(
-            program, programs.trace(program, inputs.args, inputs.kwargs), inputs.args, inputs.kwargs
-        )
-        lowered_at = perf_counter_ns()
-        lowered.compile()
-        ended = perf_counter_ns()
+        seconds_of = prepared.built.seconds
     files = [file.stat().st_size for file in Path(folder).glob("*-cache")]
     return {
-        "build_s": (ended - begun) / 1e9,
-        "compile_s": (ended - lowered_at) / 1e9,
+        "build_s": sum(seconds_of.values()),
+        "compile_s": seconds_of["compile"],
         "hits": len(watched.of("hit")),
         "misses": len(watched.programs) - len(watched.of("hit")),
         "entries": len(files),

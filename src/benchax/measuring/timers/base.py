@@ -202,7 +202,7 @@ def _apply(fn: Callable[..., Any], call: Call) -> Any:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTimer:
     """A timer ready for one subject.
 
     `sample(n)` returns the nanoseconds of `n` calls; for timers that take differences it can be negative.
@@ -230,6 +230,6 @@ class Timer(Protocol):
     answers: str
     """The question that its number answers, in a few words; shown beside it."""
 
-    def prepare(self, subject: Subject) -> Prepared:
+    def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` where this timer cannot serve."""
         ...

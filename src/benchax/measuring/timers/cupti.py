@@ -18,12 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from benchax.errors import NotMeasured
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 
 REGIME = "kernels, L2 warm"
 
 
-def prepared(subject: Subject) -> Prepared:
+def prepared(subject: Subject) -> PreparedTimer:
     """Raises `NotMeasured` with the reason where CUPTI cannot serve."""
     if subject.inputs.is_stateful:
         raise NotMeasured("it changes its arguments, and CUPTI's timer repeats the call on the same ones")
@@ -38,7 +38,7 @@ def prepared(subject: Subject) -> Prepared:
         return [sum(times_ns[i::count]) for i in range(count)]
 
     take(1, 1)  # what cannot be timed says so now
-    return Prepared(sample=lambda n: sum(take(1, n)), take=take, regime=REGIME, most_iterations=1)
+    return PreparedTimer(sample=lambda n: sum(take(1, n)), take=take, regime=REGIME, most_iterations=1)
 
 
 def _measure() -> Callable[..., Any]:

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.measuring.timers import cupti
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.profiling import events
 from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
@@ -54,7 +54,7 @@ class DeviceTimer:
     name = "device"
     answers = "the device at work, without dispatch"
 
-    def prepare(self, subject: Subject) -> Prepared:
+    def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where nothing can be recorded, or not be read."""
         platform = jax.default_backend()
         if platform == "gpu":
@@ -68,7 +68,7 @@ class DeviceTimer:
         return _prepared(subject, EventCost(0.0, 0.0) if platform == "tpu" else event_cost())
 
 
-def _prepared(subject: Subject, cost: EventCost) -> Prepared:
+def _prepared(subject: Subject, cost: EventCost) -> PreparedTimer:
     recorded: list[ProgramRun] = []
     ahead: list[ProgramRun] = []
 
@@ -91,7 +91,7 @@ def _prepared(subject: Subject, cost: EventCost) -> Prepared:
     if recorded[0].outer + recorded[0].inner > MANY:
         _check_share(cost, recorded)
     del recorded[:-1], ahead[:]
-    return Prepared(
+    return PreparedTimer(
         sample=lambda n: sum(take(1, n)),
         take=take,
         overhead_s=overhead_s,

@@ -30,7 +30,7 @@ from benchax.clock import handlers
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.tiers import Tier
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, zeros_like_outputs
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
 
@@ -45,7 +45,7 @@ class InGraphTimer:
     name = "in_graph"
     answers = "cost inside a bigger program"
 
-    def prepare(self, subject: Subject) -> Prepared:
+    def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""
         body, leaves = embedded(subject)
         clock = _clock(leaves)
@@ -58,7 +58,7 @@ class InGraphTimer:
                 overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, leaves))
             return [ns for part in _parts(count) for ns in _read(run.call, part, iterations, leaves)]
 
-        return Prepared(
+        return PreparedTimer(
             sample=lambda n: round(median(take(n, 8))),
             take=take,
             overhead_s=lambda n: median(overheads[n]) / 1e9,

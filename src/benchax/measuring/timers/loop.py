@@ -31,7 +31,7 @@ from jax import lax
 from benchax.artifacts.census import counted_body
 from benchax.artifacts.hlo import has_small_call, is_shared_among_threads
 from benchax.errors import NotMeasured
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, zeros_like_outputs
 from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_proven
 
@@ -42,7 +42,7 @@ class LoopTimer:
     name = "loop"
     answers = "cost inside a bigger program"
 
-    def prepare(self, subject: Subject) -> Prepared:
+    def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where no such loop can be built."""
         body, leaves = embedded(subject)
         proven = _compiled(_barrier_loop, subject, body, leaves)
@@ -51,7 +51,7 @@ class LoopTimer:
             _check_single_kernel(leaves, zeros_like_outputs(body, leaves), subject)
             proven, regime = _compiled(_data_loop, subject, body, leaves), "single kernel"
         sample = _slope(proven.call, leaves)
-        return Prepared(sample, regime=regime, census=proven.census, least_iterations=2, length=7.0)
+        return PreparedTimer(sample, regime=regime, census=proven.census, least_iterations=2, length=7.0)
 
 
 def _regime() -> str:

@@ -15,7 +15,7 @@ import jax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.units import size
 
 QUEUED_BYTES = 512 * 2**20
@@ -26,7 +26,7 @@ class PipelinedTimer:
     name = "pipelined"
     answers = "throughput: calls queued, one wait"
 
-    def prepare(self, subject: Subject) -> Prepared:
+    def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` where 8 calls' outputs would not fit in 512 MiB."""
         per_call = subject.output_bytes + (subject.input_bytes if subject.donates else 0)
         most = QUEUED_BYTES // max(1, per_call)
@@ -52,4 +52,6 @@ class PipelinedTimer:
             return perf_counter_ns() - start
 
         sample = stateful if subject.inputs.is_stateful else sample
-        return Prepared(sample_on_fresh_stack(sample), least_iterations=LEAST_CALLS, most_iterations=min(most, 1000))
+        return PreparedTimer(
+            sample_on_fresh_stack(sample), least_iterations=LEAST_CALLS, most_iterations=min(most, 1000)
+        )

@@ -23,7 +23,7 @@ from typing import Any
 import jax
 
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
-from benchax.measuring.timers.base import Prepared, Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 
 RENEWED_BYTES = 256 * 2**20
 
@@ -32,13 +32,13 @@ class WallTimer:
     name = "wall"
     answers = "latency a caller sees"
 
-    def prepare(self, subject: Subject) -> Prepared:
+    def prepare(self, subject: Subject) -> PreparedTimer:
         if subject.inputs.is_stateful:
-            return Prepared(_stateful(subject))
+            return PreparedTimer(_stateful(subject))
         if subject.donates:
             most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
-            return Prepared(_donating(subject), most_iterations=min(most, 1000))
-        return Prepared(_plain(subject))
+            return PreparedTimer(_donating(subject), most_iterations=min(most, 1000))
+        return PreparedTimer(_plain(subject))
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:

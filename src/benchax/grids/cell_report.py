@@ -1,0 +1,91 @@
+"""What a worker tells of a cell: each step before it begins, with what is new; and the outputs of its trials."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchax.executors.task import Say
+from benchax.grids import trees
+from benchax.measuring.record import Record
+from benchax.units import size
+
+STEPS = {"first run": "run"}
+"""What a grid calls steps of the engine."""
+
+
+@dataclass
+class CellReport:
+    """Tells the parent each step before it begins, and with it what is new."""
+
+    say: Say
+    record: Record = field(init=False)
+    shape: str = ""
+    trials: list[list[int]] | None = None
+    """Nanoseconds of each call, per trial; None before there are any."""
+    told: dict[str, Any] = field(default_factory=dict)
+    told_trials: int = 0
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.record = Record(self.announce)
+
+    def announce(self, step: str, share: float = 0.0) -> None:
+        """The budget of a step begins anew each time: every call has the whole of it."""
+        self.say(STEPS.get(step, step), again=True, **self.news(), **self._new_trial())
+
+    def _new_trial(self) -> dict[str, Any]:
+        if self.trials is None or len(self.trials) == self.told_trials:
+            return {}
+        self.told_trials = len(self.trials)
+        return {"trial": self.trials[-1]}
+
+    def news(self) -> dict[str, Any]:
+        """What is known now and was not told yet."""
+        record = self.record
+        known = {
+            "signature": record.signature,
+            "stages": record.stages,
+            "absent": tuple(record.absent),
+            "memory": record.memory,
+            "cost": record.cost,
+            "shape": self.shape,
+        }
+        new = {name: value for name, value in known.items() if value != self.known.get(name)}
+        self.known |= new
+        told = {name: plain(value) for name, value in new.items()}
+        self.told |= told
+        return told
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+
+
+@dataclass
+class TrialOutputs:
+    """The outputs of all trials, for the answer."""
+
+    limit_bytes: int
+    arrays: list[np.ndarray] = field(default_factory=list)
+    trees: list[dict[str, Any]] = field(default_factory=list)
+    kept_bytes: int = 0
+    not_kept: str = ""
+
+    def keep(self, outputs: Any) -> None:
+        """Those of one trial; all of them are let go once they are more than the limit."""
+        description, leaves = trees.taken_apart(outputs)
+        self.kept_bytes += trees.size_bytes(leaves)
+        if self.kept_bytes > self.limit_bytes:
+            self.not_kept = f"they take more than the {size(self.limit_bytes)} that this grid has left for outputs"
+            self.trees, self.arrays = [], []
+        if self.not_kept:
+            return
+        self.trees.append({"tree": description, "first": len(self.arrays), "count": len(leaves)})
+        self.arrays += trees.on_host(leaves)

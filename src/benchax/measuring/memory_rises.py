@@ -1,0 +1,98 @@
+"""How far the calls of a case rise above what was there before: when they are observed, and of which calls.
+
+On CPU in passes of their own (`memory.py`), on an accelerator around the first call. A part that cannot be observed
+says why, and the rest goes on.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from benchax.measuring import memory
+from benchax.measuring.record import Record
+from benchax.measuring.timers.base import Subject
+from benchax.model import Absent, Options
+
+LONG_CALL_S = 20e-3
+"""Of a call as long as this memory is read once, and not twice, where `Options.stages` asks for few calls."""
+
+
+def observe_memory(record: Record, subject: Subject, options: Options) -> None:
+    """The observed rises of both calls on CPU, in passes of their own."""
+    record.enter("memory")
+    if not options.memory:
+        record.absent += [
+            Absent(f"memory.{name}", "switched off") for name in ("compiled_rise_bytes", "eager_rise_bytes")
+        ]
+        return
+    if jax.default_backend() != "cpu":
+        if subject.program.kind != "eager":
+            why = "an accelerator's mark tells only the first call, which was the compiled one"
+            record.absent.append(Absent("memory.eager_rise_bytes", why))
+        return
+    if subject.program.kind != "eager":
+        _observe(record, "compiled_rise_bytes", subject, subject.program.call)
+    if subject.program.kind == "eager" or _eager_has_run(record, subject):
+        _observe(record, "eager_rise_bytes", subject, subject.program.eager or subject.program.call)
+
+
+def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]) -> None:
+    with record.or_absent(f"memory.{name}"):
+        rise = memory.observed_rise(_call_on_fresh_buffers(subject, fn))
+        record.memory = replace(record.memory, method=memory.METHOD, **{name: rise})
+
+
+def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
+    """Buffers for all calls are made beforehand: they must not count as memory of the call."""
+    calls = iter([subject.ready(fn) for _ in range(memory.CALLS)])
+    return lambda: next(calls)()
+
+
+def _eager_has_run(record: Record, subject: Subject) -> bool:
+    """Was the eager call run before? Compiling its operations would be taken for memory of the call."""
+    if record.numerics is not None or record.undecided:
+        return True
+    record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
+    return False
+
+
+def observe_next_call(record: Record, subject: Subject) -> float | None:
+    """The rise of an eager function by one call, or two if they are short, after one that went before it while every
+    block was mapped; returns its seconds, None where there is none."""
+    record.enter("memory")
+    if any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
+        return None
+    last_s = None
+    with record.or_absent("memory.eager_rise_bytes"):
+        call = _call_on_fresh_buffers(subject, subject.program.call)
+        rise = memory.read_rise(call)
+        last_s = rise.elapsed_s
+        if last_s < LONG_CALL_S:
+            rise = max(rise, memory.read_rise(call), key=lambda one: one.rise_bytes)
+        rise_bytes = memory.believed(rise)
+        record.memory = replace(record.memory, method=memory.METHOD, eager_rise_bytes=rise_bytes)
+    return last_s
+
+
+@contextmanager
+def observe_device(record: Record, name: str) -> Iterator[None]:
+    """On an accelerator, the rise of its allocator's mark around the first call; later ones cannot exceed it."""
+    if jax.default_backend() == "cpu":
+        yield
+        return
+    device = jax.devices()[0]
+    before = None
+    with record.or_absent(f"memory.{name}"):
+        before = memory.device_usage(device)
+    yield
+    if before is not None:
+        with record.or_absent(f"memory.{name}"):
+            rise = memory.device_rise(before, memory.device_usage(device))
+            record.memory = replace(record.memory, method="memory_stats", **{name: rise})

@@ -1,0 +1,145 @@
+"""A case on its way to a measurement: inputs → program → build → first call. Everything that runs a case begins here.
+
+Each step is made when it is first asked for, and once, so that one who only traces does not compile and one who has
+built does not build again. Each is announced before it begins; what the user's function raises in it passes through,
+and belongs to that step.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from benchax.artifacts.cost import inline_flops
+from benchax.case import Case
+from benchax.measuring import stages
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.mutation import ClosedOver
+from benchax.measuring.program import CallableProgram, program_of
+from benchax.measuring.stages import BuiltProgram
+from benchax.measuring.surroundings import remember
+from benchax.measuring.timers.base import Ready, Subject
+from benchax.watching.compiles import watch_compiles
+
+Enter = Callable[[str], None]
+"""Told the name of each step before it begins."""
+
+
+def ignore_step(step: str) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """The first call of a program."""
+
+    subject: Subject
+    """With the outputs of the call."""
+    elapsed_s: float
+    compiles: int
+    """Programs that were compiled in it: then its time is not that of a first run."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a function reaches beside its arguments, as it was before the function was traced."""
+
+    closed_over: ClosedOver
+    put_back: Callable[[], None]
+    """Binds names anew, and gives lists, dicts and sets their members, as they were."""
+
+
+def prepare(case: Case, seed: int = 0, enter: Enter = ignore_step) -> Prepared:
+    """The case with its inputs.
+
+    Args:
+        seed: of the data made from specs.
+
+    Raises:
+        UsageError: a spec that cannot be read. Whatever the factory of the inputs raises passes through.
+    """
+    enter("inputs")
+    inputs = make_inputs(case, seed)
+    return Prepared(program_of(case, inputs), inputs, enter)
+
+
+@dataclass(eq=False)
+class Prepared:
+    """A program and its inputs, and what has been made of them so far."""
+
+    program: CallableProgram
+    inputs: Inputs
+    tell: Enter = ignore_step
+    forgets: bool = True
+    """False leaves a jitted function the programs that it has: to look at one, times are not needed."""
+    step: str = "trace"
+    """That was entered last, or is the first to come: where a failure belongs."""
+
+    def enter(self, step: str) -> None:
+        self.step = step
+        self.tell(step)
+
+    @cached_property
+    def surroundings(self) -> Surroundings:
+        """Taken with the first use, which is before the function is traced."""
+        fn = self.program.eager or self.program.call
+        return Surroundings(ClosedOver(fn), remember(fn))
+
+    @cached_property
+    def built(self) -> BuiltProgram:
+        """Traced, lowered and compiled."""
+        _ = self.surroundings  # tracing may leave something there
+        return stages.build(self.program, self.inputs, self.enter, self.forgets)
+
+    def trace(self) -> BuiltProgram:
+        """What tracing tells, where compiling is of no interest. JAX keeps the trace: a build would find it there, and
+        its time to trace be none."""
+        self.enter("trace")
+        return stages.trace_only(self.program, self.inputs)
+
+    @property
+    def subject(self) -> Subject:
+        """For timers; it has no outputs before the first run."""
+        return self.subject_of(self.built)
+
+    def subject_of(self, found: BuiltProgram | None = None) -> Subject:
+        """As far as `found` tells, a build or a trace; without one, what the case declares."""
+        static, donates = (self.inputs.static, False) if found is None else (found.static, found.donates)
+        return Subject(self.program, self.inputs, None, static, donates)
+
+    @cached_property
+    def hlo(self) -> str:
+        """The optimised program; empty where it cannot be reached."""
+        return (self.built.compiled.as_text() or "") if self.built.compiled is not None else ""
+
+    @cached_property
+    def inline_flops(self) -> float | None:
+        """By which XLA:CPU decides where the program runs; None where it cannot be reached, or XLA does not say."""
+        return inline_flops(self.built.compiled) if self.built.compiled is not None else None
+
+    def call_first(self, watch: AbstractContextManager[Any] | None = None) -> FirstRun:
+        """The first ordinary call, which finds the executable.
+
+        Args:
+            watch: entered around the call; what the call needs is made before.
+        """
+        subject = self.subject  # built first, if it is not
+        self.enter("first run")
+        is_eager = self.program.kind == "eager"
+        # What an eager function donates only shows in what it leaves of its arguments, so it is given copies.
+        ready = Ready(subject, self.program.call, *(self.inputs.renewed() if is_eager else subject.calls(1)[0]))
+        with watch or nullcontext(), watch_compiles() as log:
+            result, elapsed_s = stages.first_run(ready)
+        donates = subject.donates or (is_eager and _is_any_deleted((ready.args, ready.kwargs)))
+        return FirstRun(replace(subject, outputs=ready.outcome(result), donates=donates), elapsed_s, log.compiles)
+
+
+def _is_any_deleted(tree: Any) -> bool:
+    return any(leaf.is_deleted() for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))

@@ -1,0 +1,119 @@
+"""What is known of a case so far, and the row that is made of it, whether or not the end was reached.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from benchax.case import Case
+from benchax.environment import capture
+from benchax.errors import NotMeasured
+from benchax.measuring import noise
+from benchax.measuring.noise import Reading
+from benchax.measuring.purity import Purity
+from benchax.measuring.sampling import NO_WARMUP, Warmup
+from benchax.measuring.verification import Notes
+from benchax.model import (
+    Absent,
+    Cost,
+    Environment,
+    Failure,
+    Measurement,
+    Memory,
+    Noise,
+    Numerics,
+    Options,
+    Program,
+    Remark,
+    Samples,
+    Stages,
+)
+
+Progress = Callable[[str, float], None]
+"""Told the stage, and the share of it that is done where that is known (else 0)."""
+
+
+def quiet(stage: str, share: float = 0.0) -> None:
+    """No progress."""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass
+class Record:
+    """Each step adds to it."""
+
+    progress: Progress
+    started_at: str = field(default_factory=_now)
+    reading: Reading = field(default_factory=noise.start)
+    """Of what else the machine does, from now on."""
+    stage: str = "inputs"
+    signature: str = ""
+    stages: Stages = field(default_factory=Stages)
+    samples: list[Samples] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
+    cost: Cost | None = None
+    numerics: Numerics | None = None
+    undecided: str = ""
+    """Why it cannot be told whether the compiled result is right."""
+    program: Program | None = None
+    remarks: tuple[Remark, ...] = ()
+    absent: list[Absent] = field(default_factory=list)
+    purity: Purity = field(default_factory=Purity)
+    notes: Notes = field(default_factory=Notes)
+    warmup: Warmup = NO_WARMUP
+    compiles: int = 0
+    """Programs that were compiled while the case was timed."""
+    processes: int | None = None
+    """That share the time for sampling; None before that is known."""
+    noise: Noise | None = None
+
+    def enter(self, stage: str) -> None:
+        self.stage = stage
+        self.progress(stage, 0.0)
+
+    def why(self, what: str) -> str:
+        return next(a.why for a in self.absent if a.what == what)
+
+    @contextmanager
+    def or_absent(self, what: str) -> Iterator[None]:
+        """A part that may turn out not to be measurable: then the row says why."""
+        try:
+            yield
+        except NotMeasured as error:
+            self.absent.append(Absent(what, error.problem))
+
+    def row(self, case: Case, options: Options, run_id: str, failure: Failure | None) -> Measurement:
+        return Measurement(
+            case=case.id,
+            environment=_environment(run_id, case.folder, options.store),
+            options=options if self.processes is None else replace(options, processes=self.processes),
+            run_id=run_id,
+            started_at=self.started_at,
+            signature=self.signature,
+            failure=failure,
+            stages=self.stages,
+            samples=tuple(self.samples),
+            memory=self.memory,
+            cost=self.cost,
+            numerics=self.numerics,
+            noise=self.noise or noise.finish(self.reading),
+            program=self.program,
+            remarks=self.remarks,
+            not_measured=tuple(self.absent),
+        )
+
+
+@lru_cache(maxsize=8)
+def _environment(run_id: str, folder: Path | None, store: str) -> Environment:
+    """Asked once in a run: git takes 5 ms, and what is measured is what was there when the run began."""
+    return capture(folder, besides=None if store == "off" or "://" in store else Path(store))

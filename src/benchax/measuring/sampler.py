@@ -1,0 +1,110 @@
+"""A case sampler: how a built program is checked, warmed up and sampled. The rest of a measurement is the same for all.
+
+`TimerSampler` verifies the result and samples with every chosen timer, as `bench` does. A grid has one of trials.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import jax
+
+from benchax.case import Case
+from benchax.errors import NotMeasured
+from benchax.measuring import timers
+from benchax.measuring.record import Record
+from benchax.measuring.sampling import believable, call_again, collect, warm_up
+from benchax.measuring.stopping import PROCESSES, count_processes, share_time
+from benchax.measuring.timers.base import Subject
+from benchax.measuring.verification import Undecided, verify
+from benchax.model import OTHER_PROCESSES, Absent, Options
+from benchax.watching.compiles import watch_compiles
+
+
+class CaseSampler(Protocol):
+    """The contract. What is found out goes into the record; what the function raises passes through."""
+
+    def check(self, record: Record, subject: Subject) -> None:
+        """After the first run: is its result worth timing?"""
+        ...
+
+    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
+        """Calls until times are steady.
+
+        Args:
+            last_s: seconds of the call before; None where it is not known, or contains more than the call.
+        """
+        ...
+
+    def sample(self, record: Record, subject: Subject) -> None:
+        """Takes the samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class TimerSampler:
+    """Verifies, and samples with every chosen timer."""
+
+    case: Case
+    options: Options
+
+    def check(self, record: Record, subject: Subject) -> None:
+        record.enter("verify")
+        with record.or_absent("numerics"):
+            try:
+                record.numerics = verify(subject, self.options.verify, self.case.reference, record.notes)
+            except Undecided as error:
+                record.undecided = error.problem
+                raise
+
+    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
+        record.enter("warm-up")
+        record.warmup = warm_up(subject.ready, self.options.max_warmup_s, first_s=last_s or 0.0)
+
+    def sample(self, record: Record, subject: Subject) -> None:
+        auto = self.options.timer == "auto"
+        warmup = call_again(subject.ready, record.warmup, timers.AUTO_LIMIT_S) if auto else record.warmup
+        options, why_alone = self._share_time(record, warmup.least_s)
+        choice = timers.choose(options.timer, warmup.least_s, warmup.timed)
+        record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
+        for name in choice.names:
+            if why := timers.why_not_needed(name, options.timer, record.samples):
+                record.absent.append(Absent(f"samples.{name}", why, is_by_choice=True))
+                continue
+            record.enter(name)
+            with record.or_absent(f"samples.{name}"):
+                _sample_with(name, record, subject, options, warmup.least_s)
+        if record.samples:
+            record.absent.append(Absent(OTHER_PROCESSES, why_alone))
+
+    def _share_time(self, record: Record, least_s: float) -> tuple[Options, str]:
+        """This process's part of the time for sampling, and why it is alone: it is, as far as is known here; whoever
+        starts the others takes that back (`executors/replicated.py`)."""
+        asked = self.options.processes
+        why = f"one was asked for; --processes {PROCESSES}" if asked == 1 else "they were not started"
+        record.processes = 1
+        try:
+            record.processes = count_processes(asked, least_s, record.stages.build_s, jax.default_backend())
+        except NotMeasured as error:
+            why = error.problem
+        return share_time(self.options, record.processes), why
+
+
+def _sample_with(name: str, record: Record, subject: Subject, options: Options, call_s: float) -> None:
+    """Raises `NotMeasured` where this timer cannot serve, or what it read cannot be believed."""
+    timer = timers.TIMERS[name]
+    prepared = timer.prepare(subject)
+    with watch_compiles() as log:
+        samples = collect(name, prepared, options, lambda share: record.progress(name, share), call_s=call_s)
+    record.compiles += log.compiles
+    record.samples.append(believable(replace(samples, answers=timer.answers), _least_call_s(record)))
+
+
+def _least_call_s(record: Record) -> float:
+    """The shortest call that was seen of the function itself; 0 where none was."""
+    floor, wall = record.stages.call_floor, next((s.summary for s in record.samples if s.timer == "wall"), None)
+    seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *((wall.min_s,) if wall else ())]
+    return min(seen, default=0.0)
