@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchax.artifacts import hlo, hlo_module
-from benchax.artifacts.drawing import labels
-from benchax.artifacts.drawing.labels import Role
+from benchax.artifacts.graph import labels
+from benchax.artifacts.graph.labels import Role
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Computation, Module
 
