@@ -80,7 +80,7 @@ def nested_in(equation: Any) -> list[Any]:
         each
         for value in equation.params.values()
         for each in (value if isinstance(value, list | tuple) else (value,))
-        if hasattr(each, "eqns")
+        if hasattr(each, "eqns")  # open ones and closed ones have it
     ]
 
 

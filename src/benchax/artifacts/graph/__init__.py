@@ -34,7 +34,7 @@ def svg(
     Args:
         hlo_text: `compiled.as_text()`.
         title: the heading, in front of the counts; the name of the module by default.
-        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalized.normalize`.
+        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalized.py`.
         expand_fusions: draws what is inside of each fusion.
         limit: boxes at most; what is left out is said in the picture.
     """
