@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchax.errors import BenchaxError, FormatError, NotMeasured, UsageError
 from benchax.profiling import files, wire
-from benchax.profiling.program import Recorded
+from benchax.profiling.recorder import Recorded
 from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
 
 HINT = (
@@ -100,7 +100,7 @@ def _receive(connection: socket.socket, begun: StartOfRecording, folder: Path, l
     if not isinstance(ended, EndOfRecording):
         raise FormatError("an answer out of turn")
     folder.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
+    place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))  # inside, so that files are moved by renaming
     try:
         run = place / f"{datetime.now().astimezone():%Y_%m_%d_%H_%M_%S}"
         run.mkdir()

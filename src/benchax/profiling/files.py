@@ -60,7 +60,7 @@ def move_run(run: Path, folder: Path) -> Path:
             (runs / name).mkdir()
         except FileExistsError:
             continue
-        for file in sorted(run.iterdir()):
+        for file in sorted(run.iterdir()):  # one by one, since the folder is there already
             shutil.move(file, runs / name / file.name)
         return runs / name
     raise AssertionError("names never end")
@@ -90,6 +90,7 @@ def write_perfetto(run: Path, timeline: Timeline | None = None) -> None:
         with gzip.open(trace) as source, gzip.open(run / PERFETTO, "wb", compresslevel=5) as target:
             piece = _METADATA.sub(b"", source.read(_PIECE), count=1)
             while following := source.read(_PIECE):
+                # The last bytes wait for what follows: the end, which is to be cut, may lie across two pieces.
                 target.write(piece[:-TAIL])
                 piece = piece[-TAIL:] + following
             piece = _EMPTY.sub(b"", piece)
