@@ -134,6 +134,7 @@ class Channel:
             raise Closed from error
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                # What does not fit into the room for descriptors is cut, perhaps in the middle of one.
                 self.fds += array.array("i", content[: len(content) - len(content) % 4])
         if not data:
             raise Closed
