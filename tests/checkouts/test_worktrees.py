@@ -148,11 +148,11 @@ def test_an_environment_inside_of_the_repository_is_not_moved(project: Path, mon
     tree = project.parent / "tree"
     (tree / "src").mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [str(project / "src"), str(packages), "/usr/lib"])
-    monkeypatch.setenv("PYTHONPATH", "/somewhere")
 
-    paths = worktrees._environment(project, tree)["PYTHONPATH"].split(os.pathsep)
+    launch = worktrees._launch("main", "0123456789ab", project, tree)
 
-    assert paths == [str(tree / "src"), str(tree), "/somewhere"]
+    assert launch.before == (str(tree / "src"), str(tree))
+    assert {str(packages), "/usr/lib"} <= set(launch.behind)
 
 
 @pytest.mark.slow
