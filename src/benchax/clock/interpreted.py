@@ -35,6 +35,7 @@ class ErrorArguments(Structure):
     _fields_ = (("size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int))
 
 
+# PYFUNCTYPE keeps the interpreter's lock: the call is short, and we are in the middle of a handler that has it.
 ErrorCreate = ctypes.PYFUNCTYPE(c_void_p, POINTER(ErrorArguments))
 
 

@@ -196,7 +196,7 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
     envelope = json.loads(body[:text_length])
     sizes = envelope["sizes"]
     if not envelope["is_beside"]:
-        return Message(envelope["message"], _cut(memoryview(bytearray(body[text_length:])), sizes), tuple(fds))
+        return Message(envelope["message"], _split(memoryview(bytearray(body[text_length:])), sizes), tuple(fds))
     beside = fds.pop()
     try:
         if os.fstat(beside).st_size != sum(sizes):
@@ -211,7 +211,7 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
     return Message(envelope["message"], tuple(content), tuple(fds))
 
 
-def _cut(content: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
+def _split(content: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
     ends = np.cumsum([0, *sizes]).tolist()
     return tuple(content[a:b] for a, b in itertools.pairwise(ends))
 
