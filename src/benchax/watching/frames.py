@@ -63,6 +63,7 @@ class JaxCall:
 
 def calling(ignored: frozenset[CodeType]) -> JaxCall:
     """The innermost jitted call on this thread's stack."""
+    # Not `inspect.stack()`, which reads files for the text of every line.
     stack = list(_frames(sys._getframe(1)))
     jitted = [frame for frame in stack if _is_jitted_call(frame)]
     # A program that no call of the user's asked for by itself, such as a backward pass, is known by its name alone.
@@ -95,6 +96,7 @@ def _is_inner_program(frame: FrameType) -> bool:
 
 
 def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], Any]:
+    # Names of locals in JAX's own functions, and so of no promise; two of them are those of another JAX.
     found = frame.f_locals
     jitted = found.get("jit_func")
     fun = found.get("fun", getattr(jitted, "_fun", None))

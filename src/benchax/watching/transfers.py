@@ -131,7 +131,7 @@ def _off_the_fast_path() -> None:
     def call_and_record(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
         with contextlib.suppress(Exception):  # whatever surprises us in there is not the user's fault
             if core.trace_state_clean():  # inside a trace they become constants of the program
-                _arguments(args_flat, _name(fun))
+                _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
                 for hear in tuple(_hearers):
                     hear(fun)
         return run(p, args_flat, fun, *rest)
