@@ -130,6 +130,18 @@ def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay
     assert str(foreign) in listed
 
 
+def test_inside_a_hook_of_git_the_index_of_now_stays_as_it_is(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(project, "add", ".")
+    staged = git(project, "diff", "--cached")
+    monkeypatch.setenv("GIT_DIR", str(project / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(project / ".git" / "index"))
+
+    with worktrees.launch_checkout("main", ["benchmarks"]) as (there, _):
+        assert (there.folder / "src" / "doubling.py").read_text() == PACKAGE.format(expression="x + x")
+
+    assert git(project, "diff", "--cached") == staged
+
+
 @pytest.mark.slow
 def test_benchmarks_that_run_nowhere_are_an_error_in_words(project: Path) -> None:
     git(project, "stash", "-q")

@@ -24,6 +24,7 @@ import psutil
 
 from benchax.checkouts.boot import Launch, Selection, run_command_line
 from benchax.discovery import files
+from benchax.environment import git_variables
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement, Version
 from benchax.store.baselines import by_case
@@ -150,6 +151,7 @@ def git(folder: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
+            env=git_variables(),  # a hook of git's has its index there, into which the other commit would be written
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchax.errors import BenchaxError, FormatError, NotMeasured, UsageError
 from benchax.profiling import files, wire
-from benchax.profiling.recorder import Recorded
+from benchax.profiling.program_recorder import Recorded
 from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
 
 HINT = (

@@ -30,7 +30,7 @@ from benchax.profiling.memory import Sampler
 from benchax.profiling.session import Session, session
 from benchax.results.timeline import Timeline
 
-HOOK = "benchax.profiling.recorder:begin"
+HOOK = "benchax.profiling.program_recorder:begin"
 LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MOST_TIMES = 12
