@@ -76,7 +76,7 @@ def record(
 @task
 def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     """Raises `NotMeasured` where the profiler does not start."""
-    subject = _build(request, say)
+    subject = _built(request, say)
     say("warm-up")
     calls = _calls(subject, request)
     say("profile")
@@ -89,7 +89,7 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     return ProfilingOutcome(recorder.found, done)
 
 
-def _build(request: ProfilingRequest, say: Callable[..., None]) -> Subject:
+def _built(request: ProfilingRequest, say: Callable[..., None]) -> Subject:
     say("inputs")
     inputs = make_inputs(request.case, request.seed)
     program = program_of(request.case, inputs)
@@ -137,7 +137,7 @@ def run_for_nsys(request: ProfilingRequest) -> int:
     Raises:
         NotAvailable: nsys cannot be told where to begin.
     """
-    subject = _build(request, lambda stage: None)
+    subject = _built(request, lambda stage: None)
     calls = _calls(subject, request)
     with nsys.region(request.case.id.label):
         done = 0
