@@ -110,6 +110,7 @@ def _split_words(ns: int, words: Any) -> None:
 def _stamp(frame: CallFrame) -> None:
     results = frame.results
     words = _words(results, results.size - 1)
+    # As late as possible, and with no further call behind it, which the next interval would hold.
     ns = perf_counter_ns()
     words[0], words[1] = ns & 0xFFFFFFFF, ns >> 32
 

@@ -32,6 +32,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
 
+# A worker may end while it waits, or find that code has changed: the next one gets the job.
 _ATTEMPTS = 3
 
 

@@ -170,6 +170,7 @@ class Running:
         finally:
             resource.setrlimit(resource.RLIMIT_AS, before)
         _flush()
+        # Behind the job, and not timed: looking costs up to 50 ms where something is still at work.
         document["doubt"] = document.get("doubt") or _leftovers(threads)
         self.imported.note_new()  # before the answer: whoever has it may edit a file at once
         self._send(document, sections)
@@ -199,7 +200,9 @@ def _failure(error: BaseException, stage: str) -> Failure:
 
 def _limit_memory(beyond: int | None) -> tuple[int, int]:
     """Limits the address space to what is mapped already and `beyond`; returns the limits that held before."""
-    before = resource.getrlimit(resource.RLIMIT_AS)  # Linux takes no notice of RLIMIT_RSS, the one that is meant
+    # Linux takes no notice of RLIMIT_RSS, the one that is meant. Beyond this one XLA gets no memory and says so
+    # (RESOURCE_EXHAUSTED), and the worker lives on.
+    before = resource.getrlimit(resource.RLIMIT_AS)
     if beyond is not None:
         mapped = process_tree.mapped_bytes()
         most = mapped + beyond
