@@ -18,7 +18,10 @@ Owner = Literal["user", "package", "python", "jax", "benchax"]
 @cache
 def owner_of(file: str) -> Owner:
     """By the folder that it lies in."""
-    return next((owner for owner, folder in _folders() if file.startswith(folder)), "user")
+    for owner, folders in _folders().items():
+        if file.startswith(folders):
+            return owner
+    return "user"
 
 
 def is_library(file: str) -> bool:
@@ -28,15 +31,15 @@ def is_library(file: str) -> bool:
 
 
 @cache
-def _folders() -> list[tuple[Owner, str]]:
+def _folders() -> dict[Owner, tuple[str, ...]]:
     """Inner ones first: the library of Python usually holds the folder of installed packages, and that holds JAX."""
-    packages = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    library = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    folders: list[tuple[Owner, str]] = [("benchax", str(Path(__file__).parent))]
-    folders += [("jax", folder) for folder in (_folder_of("jax"), _folder_of("jaxlib")) if folder]
-    folders += [("package", folder) for folder in packages]
-    folders += [("python", folder) for folder in library]
-    return [(owner, f"{folder}{os.sep}") for owner, folder in folders]
+    found: dict[Owner, list[str | None]] = {
+        "benchax": [str(Path(__file__).parent)],
+        "jax": [_folder_of("jax"), _folder_of("jaxlib")],
+        "package": [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")],
+        "python": [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")],
+    }
+    return {owner: tuple(f"{folder}{os.sep}" for folder in folders if folder) for owner, folders in found.items()}
 
 
 def _folder_of(package: str) -> str | None:
