@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+
 from benchax.artifacts.jaxpr import equations, nested_in
 from benchax.auditing.syntax import Loop, innermost_loop, kind_of, tree_of
 from benchax.measuring import program as programs
+from benchax.measuring.diagnosis import is_library
 from benchax.measuring.program import program_of
 from benchax.results.audit import Where
-from benchax.source_files import is_library
 
 if TYPE_CHECKING:
     from benchax.auditing.evidence import Evidence
 
+_JAX = str(Path(jax.__file__).parent)
 # Behind these frames stands whoever asked for the audit, maybe in a loop of his own. jax 0.6.2 tells of them.
 _END = str(Path(programs.__file__).parent)
 REDUCES = ("add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice")
@@ -204,7 +207,7 @@ def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
         file = code.co_filename
         if file.startswith(_END):
             return None
-        if is_library(file):
+        if is_library(file) or file.startswith(_JAX):
             continue
         inwards.append((code, at))
         loop = source.loop(file, line)
