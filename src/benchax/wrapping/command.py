@@ -120,7 +120,7 @@ def _furnish(folder: Path, hook: str, settings: Mapping[str, Any]) -> None:
     (folder / "processes").mkdir()
     path = folder / "path"
     path.mkdir()
-    # A copy: in its place that folder would bring all of benchax's modules in front of the program's own.
+    # A copy: it must have this name, and nothing of ours beside it that the program could import.
     shutil.copyfile(startup.__file__, path / "sitecustomize.py")
     (path / "settings.json").write_text(json.dumps({"hook": hook, "settings": dict(settings)}), encoding="utf-8")
 
