@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from benchax.grids.compiled_result import CompiledGridResult
     from benchax.grids.grid import grid
     from benchax.grids.result import GridResult
-    from benchax.grids.settings import Settings
     from benchax.inspecting.inspect import inspect
     from benchax.model import Comparison, Environment, Measurement, Options
     from benchax.paired_runs.compare import compare
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from benchax.results.profile import Profile
     from benchax.results.transfers import Transfers
     from benchax.results.watch import Watch
+    from benchax.settings import Settings
     from benchax.stats.summary import Summary
     from benchax.store.reading import Rows, load
     from benchax.watching.assertions import RecompileError, max_compiles, no_recompile
@@ -84,7 +84,7 @@ _HOME = {
     "CompiledGridResult": "benchax.grids.compiled_result",
     "grid": "benchax.grids.grid",
     "GridResult": "benchax.grids.result",
-    "Settings": "benchax.grids.settings",
+    "Settings": "benchax.settings",
     "inspect": "benchax.inspecting.inspect",
     "Inspection": "benchax.results.inspection",
     "Environment": "benchax.model",

@@ -200,13 +200,12 @@ def _without(folder: Path | None, top: Path) -> tuple[str, ...]:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     """What git answers; None if it is not there, fails, or takes too long."""
-    variables = {k: v for k, v in os.environ.items() if k not in _GIT_ELSEWHERE}
     # fsmonitor would leave a process behind, which then disturbs what is measured.
     command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(
             command,
-            env=variables | {"GIT_OPTIONAL_LOCKS": "0"},
+            env=git_variables() | {"GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_TIMEOUT_S,
@@ -216,6 +215,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
         # No commit is an answer; a benchmark does not fail for want of git.
         return None
     return done.stdout.decode("utf-8", "backslashreplace")
+
+
+def git_variables() -> dict[str, str]:
+    """The variables of this process, without those by which git would work on another repository than it is given."""
+    return {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
 
 
 def cpuinfo() -> dict[str, str]:

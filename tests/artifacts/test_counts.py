@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from benchax.artifacts import operations
+from benchax.artifacts import instruction_work
 from benchax.artifacts.cost import cost
 from benchax.artifacts.counts import counts, least_operations
 from benchax.results.inspection import Counts
@@ -107,7 +107,7 @@ def test_ffts_are_counted_as_their_benchmarks_count_them(function, shape, dtype,
 
 def test_a_count_of_ffts_that_is_not_known_is_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, _ = built(jnp.fft.fft, jnp.ones(64, "complex64"))
-    monkeypatch.setattr(operations, "xla_fft_flops", lambda *_: 1e9)
+    monkeypatch.setattr(instruction_work, "xla_fft_flops", lambda *_: 1e9)
 
     found = cost(compiled, compiled.as_text())
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.artifacts import graph
-from benchax.artifacts.drawing import dataflow, picture
+from benchax.artifacts.graph import dataflow, picture
 
 HLO = Path(__file__).parents[1] / "golden" / "hlo"
 GOLDEN = sorted(HLO.glob("*/*.txt"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchax.artifacts.drawing import labels
-from benchax.artifacts.drawing.dataflow import Box, Dataflow, ProgramDrawing, program
-from benchax.artifacts.drawing.labels import role_of, role_of_fusion
+from benchax.artifacts.graph import labels
+from benchax.artifacts.graph.dataflow import Box, Dataflow, ProgramDrawing, program
+from benchax.artifacts.graph.labels import role_of, role_of_fusion
 
 HLO = Path(__file__).parents[1] / "golden" / "hlo"
 VERSIONS = ["jax-0.6.0", "jax-0.10.2"]

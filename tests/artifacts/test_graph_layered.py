@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.artifacts.drawing import columns, layered
-from benchax.artifacts.drawing.layered import Arrow, Placed
+from benchax.artifacts.graph import columns, layered
+from benchax.artifacts.graph.layered import Arrow, Placed
 
 Sizes = list[tuple[float, float]]
 

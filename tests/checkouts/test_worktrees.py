@@ -130,6 +130,18 @@ def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay
     assert str(foreign) in listed
 
 
+def test_inside_a_hook_of_git_the_index_of_now_stays_as_it_is(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(project, "add", ".")
+    staged = git(project, "diff", "--cached")
+    monkeypatch.setenv("GIT_DIR", str(project / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(project / ".git" / "index"))
+
+    with worktrees.launch_checkout("main", ["benchmarks"]) as (there, _):
+        assert (there.folder / "src" / "doubling.py").read_text() == PACKAGE.format(expression="x + x")
+
+    assert git(project, "diff", "--cached") == staged
+
+
 @pytest.mark.slow
 def test_benchmarks_that_run_nowhere_are_an_error_in_words(project: Path) -> None:
     git(project, "stash", "-q")
@@ -148,11 +160,11 @@ def test_an_environment_inside_of_the_repository_is_not_moved(project: Path, mon
     tree = project.parent / "tree"
     (tree / "src").mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [str(project / "src"), str(packages), "/usr/lib"])
-    monkeypatch.setenv("PYTHONPATH", "/somewhere")
 
-    paths = worktrees._environment(project, tree)["PYTHONPATH"].split(os.pathsep)
+    launch = worktrees._launch("main", "0123456789ab", project, tree)
 
-    assert paths == [str(tree / "src"), str(tree), "/somewhere"]
+    assert launch.before == (str(tree / "src"), str(tree))
+    assert {str(packages), "/usr/lib"} <= set(launch.behind)
 
 
 @pytest.mark.slow

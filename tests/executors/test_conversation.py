@@ -11,7 +11,7 @@ from benchax.executors import conversation
 from benchax.executors.call_limits import UNLIMITED, CallLimits
 from benchax.executors.channel import Message
 from benchax.executors.conversation import Budget, Conversation, Job
-from benchax.executors.warmth import warm_up
+from benchax.executors.worker import warm_up
 
 
 class Clock:

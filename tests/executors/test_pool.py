@@ -240,6 +240,23 @@ def test_the_program_sees_every_announcement_in_order(pool: Pool) -> None:
     ]
 
 
+def test_what_several_workers_are_given_is_pickled_once(pool: Pool) -> None:
+    made: list[str] = []
+
+    class Process:
+        def __call__(self, say: Any) -> Any:
+            return {"pid": os.getpid()}, ()
+
+        def __reduce__(self) -> Any:
+            made.append("pickled")
+            return Process, ()
+
+    answers = pool.call_in_each(3, entries.call, Process())
+
+    assert made == ["pickled"]
+    assert len({one[0]["pid"] for one in answers}) == 3
+
+
 def test_what_cannot_travel_says_how_to_mend_it(pool: Pool) -> None:
     lock = threading.Lock()
 
@@ -410,7 +427,7 @@ def test_the_program_starts_no_backend() -> None:
     code = """
 import jax
 from benchax.executors.pool import Pool
-from benchax.executors.warmth import warm_up
+from benchax.executors.worker import warm_up
 with Pool() as pool:
     answer = pool.call(warm_up, ())
 from jax._src import xla_bridge

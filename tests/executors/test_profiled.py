@@ -12,7 +12,7 @@ import pytest
 from benchax.case import make_case
 from benchax.executors.pool import Pool
 from benchax.executors.profiled import LEAST_RUNS, MOST_RUNS, RENEWED_RUNS, ProfilingOutcome, ProfilingRequest, record
-from benchax.profiling.program import ProgramRequest
+from benchax.profiling.program_recorder import ProgramRequest
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
 

@@ -13,7 +13,7 @@ from benchax.codec import Json
 from benchax.errors import FormatError
 from benchax.executors.answers import pack, unpack
 from benchax.executors.task import Say, find_task, task
-from benchax.executors.warmth import warm_up
+from benchax.executors.worker import warm_up
 from benchax.model import Failure
 
 
@@ -34,7 +34,7 @@ def travelled(value: Any, hint: Any = Answer) -> Any:
 
 
 def test_a_task_is_found_by_its_module_and_its_name() -> None:
-    assert warm_up.name == "benchax.executors.warmth:warm_up"
+    assert warm_up.name == "benchax.executors.worker:warm_up"
     assert find_task(warm_up.name) is warm_up
 
 

@@ -67,6 +67,16 @@ def test_a_program_that_ends_before_it_has_sent_all_is_said(stranger, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_written_to_is_seen_before_anything_is_recorded(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+
+    with serve() as server, pytest.raises(UsageError, match=r"cannot write a profile into .*taken.*: File exists"):
+        attach(server.port, SHORT, taken)
+
+    assert server.recordings == 0
+
+
 def test_a_limit_of_time_is_said(tmp_path: Path) -> None:
     with serve() as server, pytest.raises(NotMeasured, match=r"the recording did not come back within 0\.1 s"):
         attach(server.port, Ask(60.0), tmp_path, limit_s=0.1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xspace_by_hand import Event, block, number, op, plane, space
 
-from benchax.profiling.intervals import holes, unions
+from benchax.profiling.spans import holes, unions
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
 

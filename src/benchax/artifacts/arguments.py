@@ -135,4 +135,4 @@ def find_kept(compiled: jax.stages.Compiled, leaves: Sequence[ArgumentLeaf], par
     positions = getattr(getattr(compiled, "_executable", None), "_kept_var_idx", None)
     if positions is None or len(positions) != parameters:
         return None
-    return tuple(sorted(positions))
+    return tuple(sorted(positions))  # a set; what is kept stays in its order

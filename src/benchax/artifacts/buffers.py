@@ -133,10 +133,7 @@ def _find_unattributed(found: list[Buffer], memory: Memory, reused_bytes: int) -
 
 def _results(module: Module, outputs: Sequence[ArgumentLeaf]) -> dict[str, str]:
     """Path of each output by the name of the instruction that makes it."""
-    root = module.entry.root if module.entry else None
-    if root is None or module.entry is None:
-        return {}
-    made = module.entry.operands(root) if root.opcode == "tuple" else [root]
+    made = module.entry.results if module.entry else []
     if len(made) != len(outputs):
         return {}
     paths: dict[str, str] = {}
@@ -185,7 +182,7 @@ def read_assignment(message: bytes) -> list[Allocation]:
     Raises:
         FormatError: not a message of protobuf.
     """
-    made_by: dict[int, int] = {}
+    made_by: dict[int, int] = {}  # number of a value → id of the instruction that makes it
     allocations: list[Allocation] = []
     every = _fields(message)
     for number, value in every:
@@ -199,7 +196,8 @@ def read_assignment(message: bytes) -> list[Allocation]:
 
 
 def _allocation(read: list[tuple[int, Any]], made_by: dict[int, int]) -> Allocation | None:
-    """BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12 constant."""
+    """BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12 constant,
+    13 a parameter whose memory an output takes over."""
     last = dict(read)
     if last.get(3):
         return None

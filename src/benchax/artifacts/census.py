@@ -4,7 +4,7 @@ A timer that builds a program around a function must show that the function's wo
 out of a loop what does not change there, deletes what nobody uses, and may fuse the rest otherwise. So the operations
 inside the timed region of the optimised program are counted beside those of the function's own executable.
 
-    counted    arithmetic by opcode, as `operations` counts it; elements that are gathered, sorted, transposed or
+    counted    arithmetic by opcode, as `instruction_work` counts it; elements that are gathered, sorted, transposed or
                copied; custom calls by target; fusions count what is inside of them, once more where XLA:CPU shares
                it among threads
     loops      bodies times their trip counts; where that is decided at run time the body counts once, and the loop too
@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from benchax.artifacts import hlo_module, loops, operations
-from benchax.artifacts.hlo import Instruction, is_shared_among_threads, shape_bytes
+from benchax.artifacts import instruction_work, trip_counts
+from benchax.artifacts.hlo import Instruction, custom_call_target, is_annotation, is_shared_among_threads, shape_bytes
 from benchax.artifacts.hlo_module import Computation, Module
-from benchax.artifacts.operations import Work
+from benchax.artifacts.instruction_work import Work
 from benchax.units import count
 
 Tally = Counter[str]
@@ -42,12 +42,13 @@ _FREE = frozenset({"iota", "convert"})
 """What costs next to nothing, and yet is other code where it is gone: an exponent that is read is no constant."""
 _CALL = "custom call "
 _OURS = "benchax_"
-_ANNOTATIONS = ("Sharding", "SPMD", "xla.sdy.")
 
 # Rough prices in the unit of one addition: enough to tell a sine that is missing from an index that is.
 _PRICES = {"iota": 0.0, "convert": 0.0, "dot": 0.25, "convolution": 0.25, "sort": 3.0, "custom": 1e4, UNKNOWN_LOOP: 1e4}
 _TRANSCENDENTAL_PRICE = 10.0
 
+# More may be added than may be missing: fusing repeats cheap producers in a region that does all of the work, but
+# nothing that XLA does leaves a part of it out, unless it moved that part out of the timed loop.
 MOST_MISSING = 0.02
 MOST_ADDED = 0.05
 ADDED_ANYWAY = 64.0
@@ -92,10 +93,10 @@ def take_census(module: Module, computation: Computation | None = None) -> Tally
 
 def _passed_on(entry: Computation) -> int:
     """Elements of inputs that are copied to be outputs."""
-    roots = [each for each in entry.instructions if each.is_root]
-    outputs = [each for root in roots for each in (entry.operands(root) if root.opcode == "tuple" else [root])]
-    copies = [o for o in outputs if o.opcode == "copy" and all(i.opcode == "parameter" for i in entry.operands(o))]
-    return sum(operations.elements(each.shape) for each in copies if shape_bytes(each.shape))
+    copies = [
+        o for o in entry.results if o.opcode == "copy" and all(i.opcode == "parameter" for i in entry.operands(o))
+    ]
+    return sum(instruction_work.elements(each.shape) for each in copies if shape_bytes(each.shape))
 
 
 def compare(timed: Tally, alone: Tally) -> ProgramDifference:
@@ -123,7 +124,7 @@ def _with_passed_on(alone: Tally, copied: float) -> Tally:
 
 def price(name: str) -> float:
     """Of one operation of that name, in additions."""
-    if name in operations.TRANSCENDENTAL:
+    if name in instruction_work.TRANSCENDENTAL:
         return _TRANSCENDENTAL_PRICE
     return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)
 
@@ -147,7 +148,7 @@ def counted_body(module: Module) -> Computation | None:
         dict(module.called_computations(each)).get("body")
         for computation in (module.entry, *_called_directly(module, module.entry))
         for each in computation.instructions
-        if each.opcode == "while" and loops.trip_count(module, computation, each)[0] is None
+        if each.opcode == "while" and trip_counts.trip_count(module, computation, each)[0] is None
     ]
     bodies = [body for body in outermost if body is not None]
     return max(bodies, key=lambda body: _worth(take_census(module, body)), default=None)
@@ -193,9 +194,10 @@ class _Counting:
             return self.branches(each)
         if each.opcode in ("fusion", "call", "async-start"):
             inside = _sum(self.computation(called) for _, called in self.module.called_computations(each))
-            return (
-                Tally({**inside, SHARED: sum(inside.values())}) if is_shared_among_threads(each.attributes) else inside
-            )
+            if not is_shared_among_threads(each.attributes):
+                return inside
+            # The same operations on one thread take longer: a region that XLA:CPU does not share is another program.
+            return Tally({**inside, SHARED: sum(inside.values())})
         if each.opcode.startswith("custom-call"):
             return _custom_call(each)
         return self.operation(computation, each)
@@ -203,20 +205,21 @@ class _Counting:
     def loop(self, computation: Computation, each: Instruction) -> Tally:
         called = dict(self.module.called_computations(each))
         body = self.computation(called["body"]) if "body" in called else Tally()
-        trips, _ = loops.trip_count(self.module, computation, each)
+        trips, _ = trip_counts.trip_count(self.module, computation, each)
         return Tally({**body, UNKNOWN_LOOP: body[UNKNOWN_LOOP] + 1}) if trips is None else _times(body, trips)
 
     def branches(self, each: Instruction) -> Tally:
         most = Tally()
         for _, inside in self.module.called_computations(each):
-            most |= self.computation(inside)
+            most |= self.computation(inside)  # of counters: the greater number of each
         return most
 
     def operation(self, computation: Computation, each: Instruction) -> Tally:
-        work = operations.arithmetic(computation, each, self.count_applied)
+        work = instruction_work.arithmetic(computation, each, self.count_applied)
         amount = work.flops + work.transcendentals
         if each.opcode in _MOVES or each.opcode in _FREE:
-            amount = max(amount, operations.elements(each.shape)) if shape_bytes(each.shape) else 0
+            # A tuple or a token has no bytes and moves nothing, though it counts as one element.
+            amount = max(amount, instruction_work.elements(each.shape)) if shape_bytes(each.shape) else 0
         return Tally({each.opcode: amount}) if amount else Tally()
 
     def count_applied(self, each: Instruction) -> Work:
@@ -225,8 +228,8 @@ class _Counting:
 
 
 def _custom_call(each: Instruction) -> Tally:
-    target = hlo_module.attributes(each).get("custom_call_target", "").strip('"')
-    is_work = target and not target.startswith((_OURS, *_ANNOTATIONS))
+    target = custom_call_target(each)
+    is_work = target and not target.startswith(_OURS) and not is_annotation(target)
     return Tally({_CALL + target: 1}) if is_work else Tally()
 
 

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from benchax.artifacts import hlo, hlo_module, loops
+from benchax.artifacts import hlo, hlo_module
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Computation, Module
+from benchax.artifacts.trip_counts import find_loops
 from benchax.results.inspection import Collective, Collectives
 
 OPCODES = (
@@ -42,8 +43,8 @@ def collectives(module: Module, shardings: Mapping[str, str] = MappingProxyType(
     """
     partitions = _number(_PARTITIONS, module.header)
     devices = partitions * _number(_REPLICAS, module.header)
-    turns = loops.trips_of(module)
-    found = _find_collectives(module, module.entry, 1, turns, devices) if module.entry else iter(())
+    loop_trips = {loop.name: loop.trips for loop in find_loops(module)}
+    found = _find_collectives(module, module.entry, 1, loop_trips, devices) if module.entry else iter(())
     told = tuple(shardings.items()) if devices > 1 else ()
     return Collectives(tuple(sorted(found, key=lambda c: -c.size_bytes)), partitions, told)
 
@@ -54,7 +55,7 @@ def _number(pattern: re.Pattern[str], header: str) -> int:
 
 
 def _find_collectives(
-    module: Module, computation: Computation, trips: int | None, turns: dict[str, int | None], devices: int
+    module: Module, computation: Computation, trips: int | None, loop_trips: dict[str, int | None], devices: int
 ) -> Iterator[Collective]:
     for each in computation.instructions:
         kind = each.opcode.removesuffix(_START)
@@ -62,16 +63,16 @@ def _find_collectives(
             yield _collective(computation, each, kind, trips, devices)
             continue  # what it applies is its arithmetic
         for part, called in module.called_computations(each):
-            yield from _find_collectives(module, called, _times(trips, each, part, turns), turns, devices)
+            yield from _find_collectives(module, called, _times(trips, each, part, loop_trips), loop_trips, devices)
 
 
-def _times(trips: int | None, instruction: Instruction, part: str, turns: dict[str, int | None]) -> int | None:
+def _times(trips: int | None, instruction: Instruction, part: str, loop_trips: dict[str, int | None]) -> int | None:
     if instruction.opcode != "while":
         return trips
-    of_loop = turns.get(instruction.name)
+    of_loop = loop_trips.get(instruction.name)
     if trips is None or of_loop is None:
         return None
-    return trips * (of_loop + (part == "condition"))
+    return trips * (of_loop + (part == "condition"))  # which is asked once more than it says yes
 
 
 def _collective(

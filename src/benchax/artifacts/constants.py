@@ -25,6 +25,7 @@ def find_captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
     for value, where in _walk_captured(traced.jaxpr):
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             size = arguments.size_bytes(value.shape, value.dtype)
+            # By identity: to compare values would copy arrays that may be large from their device.
             found.setdefault(id(value), Constant(arguments.spec(value.shape, value.dtype), size, where))
     return tuple(sorted(found.values(), key=lambda c: -c.size_bytes))
 

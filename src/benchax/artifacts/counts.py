@@ -3,7 +3,7 @@
 From the text, without JAX.
 
 XLA's own cost analysis counts a loop body once, however often it runs: a scan of 1, 10 and 100 matmuls are all the
-same to it. Here every instruction is counted by the rules of `operations`, and
+same to it. Here every instruction is counted by the rules of `instruction_work`, and
 
     loops         body times trip count, condition once more than that; nested ones multiply. Where the trip count
                   is decided while the program runs, the body is counted once, and said to be.
@@ -16,20 +16,19 @@ Still a static count, of one device, taken from the program and never from a run
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
-from benchax.artifacts import hlo, hlo_module, loops, operations
+from benchax.artifacts import hlo, hlo_module, instruction_work
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Computation, Module
-from benchax.artifacts.operations import Work
+from benchax.artifacts.instruction_work import Work
+from benchax.artifacts.trip_counts import find_loops
 from benchax.results.inspection import Counts, Loop
 from benchax.units import count as counted_text
 from benchax.units import size as size_text
 
 # Those whose work is done by the computation that they call.
 _CALLS = ("call", "async-start")
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
 # XLA's own instructions for what it usually turns into a custom call: no rule of ours counts them.
 _UNCOUNTED = ("cholesky", "triangular-solve", "select-and-scatter", "infeed", "outfeed", "send", "recv")
 
@@ -44,7 +43,7 @@ def counts(hlo_text: str, module: Module | None = None) -> Counts | None:
     module = module or hlo_module.parse(hlo_text)
     if module.entry is None:
         return None
-    found_loops = loops.loops(module)
+    found_loops = find_loops(module)
     adder = _Adder(module, found_loops)
     work = adder.computation(module.entry)
     opaque = _opaque(module, hlo.opaque_calls(hlo_text))
@@ -73,7 +72,7 @@ def least_operations(hlo_text: str) -> float | None:
     module = hlo_module.parse(hlo_text)
     if module.entry is None:
         return None
-    work = _Adder(module, loops.loops(module), is_least=True).computation(module.entry)
+    work = _Adder(module, find_loops(module), is_least=True).computation(module.entry)
     return work.flops + work.transcendentals
 
 
@@ -108,14 +107,14 @@ class _Adder:
         if opcode in _CALLS:
             return self.count_called(instruction)
         if opcode == "reduce-window" and self.is_least:
-            return self.count_applied(instruction).times(operations.elements(instruction.shape))
-        done = operations.arithmetic(computation, instruction, self.count_applied)
-        return done if is_fused else done._replace(bytes=operations.moved_bytes(computation, instruction))
+            return self.count_applied(instruction).times(instruction_work.elements(instruction.shape))
+        done = instruction_work.arithmetic(computation, instruction, self.count_applied)
+        return done if is_fused else done._replace(bytes=instruction_work.moved_bytes(computation, instruction))
 
     def fusion(self, instruction: Instruction, is_fused: bool) -> Work:
         total = Work()
         for _, inside in self.module.called_computations(instruction):
-            moved = 0 if is_fused else operations.fusion_bytes(inside)
+            moved = 0 if is_fused else instruction_work.fusion_bytes(inside)
             total = total.plus(self.computation(inside, is_fused=True)._replace(bytes=moved))
         return total
 
@@ -164,8 +163,8 @@ def _opaque(module: Module, targets: tuple[str, ...]) -> Counter[str]:
     for each in _instructions(module):
         if each.opcode in _UNCOUNTED:
             found[each.opcode] += 1
-        elif each.opcode in ("custom-call", "custom-call-start"):
-            found.update(t for t in _TARGET.findall(each.attributes) if t in targets)
+        elif (target := hlo.custom_call_target(each)) in targets:
+            found[target] += 1
     return found
 
 

@@ -7,15 +7,12 @@ and JAX warns once, while it lowers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from benchax.artifacts import hlo
 from benchax.artifacts.arguments import ArgumentLeaf
 from benchax.artifacts.hlo_module import Module
-from benchax.artifacts.hlo_module import split_entries as split_attributes
 from benchax.results.inspection import DonatedArgument, Donation
-
-_ENTRY = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+)\s*,")
 
 
 def donation(
@@ -26,20 +23,16 @@ def donation(
     Args:
         module: the optimised program.
         inputs, outputs: of the call, in order; `outputs` None where they are not known.
-        kept: see `arguments.kept`.
+        kept: see `arguments.find_kept`.
     """
     asked = [i for i, leaf in enumerate(inputs) if leaf.donated]
     if kept is None:
         why = "the program does not use every input, and this JAX does not tell which it dropped"
         return Donation(tuple(_one(inputs[i], None, None, why) for i in asked))
-    taken = {kept[parameter]: output for output, parameter in aliases(module).items() if parameter < len(kept)}
+    taken = {
+        kept[parameter]: output for output, parameter in hlo.output_aliases(module.header) if parameter < len(kept)
+    }
     return Donation(tuple(_judge(i, inputs, outputs, kept, taken) for i in asked))
-
-
-def aliases(module: Module) -> dict[int, int]:
-    """Number of the parameter that each output takes over, by number of the output."""
-    written = dict(split_attributes(module.header.partition(",")[2])).get("input_output_alias", "")
-    return {int(output.split(",")[0] or 0): int(parameter) for output, parameter in _ENTRY.findall(written)}
 
 
 def _one(leaf: ArgumentLeaf, is_aliased: bool | None, output: str | None, why_not: str) -> DonatedArgument:

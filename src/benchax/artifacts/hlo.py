@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Custom calls that only say where data belongs. Everything else behind a custom call is work XLA cannot look into.
 _ANNOTATIONS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.")
 
 _NAMED = re.compile(r"\s*(?P<root>ROOT )?\s*%?(?P<name>[\w.\-]+) = ")
@@ -22,7 +21,7 @@ _ARRAY = re.compile(r"\b(?P<dtype>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _WIDTH = re.compile(r"(?:bf|f|s|u|c)(\d+)")
 _PACKED = re.compile(r"E\((\d+)\)")
-_ALIAS = re.compile(r":\s*\((\d+)\s*,")
+_ALIAS = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+)\s*,")
 
 
 class Instruction(NamedTuple):
@@ -46,7 +45,12 @@ def constant_bytes(text: str) -> int:
 
 
 def aliased_parameters(text: str) -> tuple[int, ...]:
-    """Numbers of the HLO parameters whose memory an output takes over, ascending.
+    """Numbers of the HLO parameters whose memory an output takes over, ascending."""
+    return tuple(sorted({parameter for _, parameter in output_aliases(text)}))
+
+
+def output_aliases(text: str) -> list[tuple[int, int]]:
+    """(number of the output, number of the HLO parameter whose memory it takes over).
 
     From `input_output_alias` in the header: what the compiler did, where `compiled.args_info` says what was asked.
     """
@@ -54,9 +58,10 @@ def aliased_parameters(text: str) -> tuple[int, ...]:
     header = text.partition("\n")[0]
     start = header.find(key)
     if start < 0:
-        return ()
+        return []
     entries, _ = _split_bracket(header[start + len(key) :])
-    return tuple(sorted({int(number) for number in _ALIAS.findall(entries)}))
+    # The place of an output is a path into nested tuples. JAX returns flat ones, and a single result has the path {}.
+    return [(int(output.split(",")[0] or 0), int(parameter)) for output, parameter in _ALIAS.findall(entries)]
 
 
 def has_small_call(text: str) -> bool:
@@ -82,8 +87,19 @@ def opaque_calls(text: str) -> tuple[str, ...]:
 
     Sorted, each once; annotations of sharding are left out, they do no work.
     """
-    found = {t for i in _instructions(text, " custom-call") for t in _TARGET.findall(i.attributes)}
-    return tuple(sorted(t for t in found if not t.startswith(_ANNOTATIONS)))
+    found = {custom_call_target(i) for i in _instructions(text, " custom-call")}
+    return tuple(sorted(target for target in found if target and not is_annotation(target)))
+
+
+def custom_call_target(instruction: Instruction) -> str:
+    """What a custom call calls; empty of any other instruction."""
+    found = _TARGET.search(instruction.attributes)
+    return found[1] if found else ""
+
+
+def is_annotation(target: str) -> bool:
+    """A custom call that only says where data belong. Everything else behind one is work that XLA cannot look into."""
+    return target.startswith(_ANNOTATIONS)
 
 
 def entry_uses_parameters(text: str) -> bool | None:

@@ -58,6 +58,14 @@ class Computation:
         """The result; None in a text that was cut."""
         return next((i for i in self.instructions if i.is_root), None)
 
+    @property
+    def results(self) -> list[Instruction]:
+        """What makes the values that it returns, one by one; none in a text that was cut."""
+        root = self.root
+        if root is None:
+            return []
+        return self.operands(root) if root.opcode == "tuple" else [root]
+
     def operands(self, instruction: Instruction) -> list[Instruction]:
         """What it reads, in its order, repetitions kept."""
         return [self.by_name[n] for n in hlo.operand_names(instruction) if n in self.by_name]

@@ -9,7 +9,6 @@ file is the one place that reads it; where it is missing or different, lines and
 
 from __future__ import annotations
 
-import sysconfig
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,18 +19,15 @@ import jax
 from benchax.artifacts import arguments
 from benchax.artifacts.arguments import ArgumentLeaf
 from benchax.results.inspection import Argument, JaxprFacts, Primitive
+from benchax.source_files import owner_of
 
 LOOPS = ("scan", "while", "pallas_call")
 """Primitives whose inner jaxprs may run many times."""
 MOST_PLACES = 10
 """Lines and scopes that are kept of each primitive."""
 
-_BENCHAX = Path(__file__).parents[1]
 # Behind these frames stands whoever called benchax, not what asked for the operation.
-_END = str(_BENCHAX / "measuring")
-_NOT_THE_USER = (str(Path(jax.__file__).parent), str(sysconfig.get_path("stdlib")))
-# The library of Python usually holds the folder of installed packages, which may well be the user's own.
-_PACKAGES = (str(sysconfig.get_path("purelib")), str(sysconfig.get_path("platlib")))
+_END = str(Path(__file__).parents[1] / "measuring")
 
 
 class Equation(NamedTuple):
@@ -80,7 +76,7 @@ def nested_in(equation: Any) -> list[Any]:
         each
         for value in equation.params.values()
         for each in (value if isinstance(value, list | tuple) else (value,))
-        if hasattr(each, "eqns")
+        if hasattr(each, "eqns")  # open ones and closed ones have it
     ]
 
 
@@ -99,9 +95,8 @@ def user_line(equation: Any) -> str:
 
 
 def _is_users(file: str) -> bool:
-    if file.startswith(_PACKAGES):
-        return not file.startswith(_NOT_THE_USER[0])
-    return not file.startswith(("<", *_NOT_THE_USER))
+    """Also an installed package's, which may well be the user's own, and a workload's of ours."""
+    return not file.startswith("<") and owner_of(file) not in ("jax", "python")
 
 
 def _scope(equation: Any) -> str:

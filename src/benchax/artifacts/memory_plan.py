@@ -34,7 +34,7 @@ def memory_plan(
         return Memory(constant_bytes=constant_bytes, captured_bytes=captured_bytes)
     argument, output = plan.argument_size_in_bytes, plan.output_size_in_bytes
     temp, alias = plan.temp_size_in_bytes, plan.alias_size_in_bytes
-    known = constant_bytes is not None
+    known = constant_bytes is not None  # a sum with a hole in it would be too small a prediction
     return Memory(
         argument_bytes=argument,
         output_bytes=output,

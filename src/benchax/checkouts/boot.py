@@ -89,6 +89,7 @@ class Launch:
             "sites": [*site.getsitepackages(), site.getusersitepackages()],
             "argument": argument,
         }
+        # Without -P the working folder would come first, before the worktree.
         return [self.python, "-P", "-c", _BOOT + program, json.dumps(boot)]
 
 

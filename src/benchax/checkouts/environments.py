@@ -116,6 +116,7 @@ def _folder() -> Path:
 
 def _name(version: str) -> str:
     """One for each JAX, Python and kind of accelerator."""
+    # An environment is a folder of links into the Python that made it: another build of one version needs its own.
     python = f"{sys.base_prefix} {sys.version} {platform.machine()} {_extras()}"
     digest = hashlib.sha256(python.encode()).hexdigest()[:8]
     return f"jax-{version}-py{platform.python_version()}-{digest}"

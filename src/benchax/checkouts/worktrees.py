@@ -22,8 +22,9 @@ from pathlib import Path
 
 import psutil
 
-from benchax.checkouts.boot import Launch, Selection
+from benchax.checkouts.boot import Launch, Selection, run_command_line
 from benchax.discovery import files
+from benchax.environment import git_variables
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement, Version
 from benchax.store.baselines import by_case
@@ -60,16 +61,16 @@ def build_checkout(
         UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
     """
     with _checkout(ref) as (top, commit, tree), tempfile.TemporaryDirectory(prefix="benchax-") as folder:
-        store = open_store(folder)
+        store, launch = open_store(folder), _launch(ref, commit, top, tree)
         note = ""
         if not own_benchmarks:
             _bring(selection.what, top, tree)
-            note = _build(selection, top, tree, folder)
+            note = _build(selection, launch, top, tree, folder)
             own_benchmarks = bool(note)
             if own_benchmarks:
-                git(tree, "checkout", "--quiet", "--force", commit)
+                git(tree, "checkout", "--quiet", "--force", commit)  # back to the files that were written over
                 note = f"the benchmark files of now do not run at {ref}, so its own were taken: {note}"
-        if own_benchmarks and (problem := _build(selection, top, tree, folder)):
+        if own_benchmarks and (problem := _build(selection, launch, top, tree, folder)):
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
         rows = by_case(store.query())
         yield BuiltCheckout(ref, commit, rows, store, "of that commit" if own_benchmarks else "of now", note)
@@ -88,12 +89,7 @@ def launch_checkout(
     with _checkout(ref) as (top, commit, tree):
         if not own_benchmarks:
             _bring(what, top, tree)
-        there = Launch(
-            Version(label_commit(ref, commit), commit, False),
-            folder=_move(Path.cwd(), top, tree),
-            before=tuple(_paths(top, tree)),
-        )
-        yield there, Launch(Version("now"), folder=Path.cwd())
+        yield _launch(ref, commit, top, tree), Launch(Version("now"), folder=Path.cwd())
 
 
 def label_commit(ref: str, commit: str) -> str:
@@ -108,6 +104,7 @@ def top_of_here() -> Path:
 
 def commit_of(top: Path, ref: str) -> str:
     try:
+        # A name may begin with a dash, and is a commit that does not exist, not an option.
         return git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     except UsageError:
         known = git(top, "for-each-ref", "--format=%(refname:short)").split()
@@ -134,7 +131,7 @@ def _checkout(ref: str) -> Generator[tuple[Path, str, Path], None, None]:
 def _remove(top: Path, tree: Path) -> None:
     try:
         git(top, "worktree", "remove", "--force", str(tree))
-    except UsageError:
+    except UsageError:  # what is damaged, or locked, git does not remove
         shutil.rmtree(tree, ignore_errors=True)
         git(top, "worktree", "prune")
 
@@ -154,6 +151,7 @@ def git(folder: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
+            env=git_variables(),  # a hook of git's has its index there, into which the other commit would be written
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -183,7 +181,7 @@ def _move_paths(what: Sequence[str], top: Path, tree: Path) -> list[str]:
 
 def _bring(what: Sequence[str], top: Path, tree: Path) -> None:
     """The benchmark files of now into the worktree."""
-    if ":" in what[0] and not Path(what[0]).exists():
+    if ":" in what[0] and not Path(what[0]).exists():  # a function by name: no file of benchmarks is meant
         return
     for path in (file for text in what if Path(text).exists() for file in files(Path(text))):
         copy = _move(path, top, tree)
@@ -192,19 +190,10 @@ def _bring(what: Sequence[str], top: Path, tree: Path) -> None:
             shutil.copyfile(path, copy)
 
 
-def _build(selection: Selection, top: Path, tree: Path, folder: str) -> str:
+def _build(selection: Selection, launch: Launch, top: Path, tree: Path, folder: str) -> str:
     """Builds every case there; why not even one could be, in one line; empty if all went well."""
     words = selection.words(_move_paths(selection.what, top, tree))
-    command = [sys.executable, "-c", _RUN, "run", "--stages", "build", "--store", folder, *words]
-    done = subprocess.run(
-        command,
-        cwd=_move(Path.cwd(), top, tree),
-        env=_environment(top, tree),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = run_command_line(launch, ["run", "--stages", "build", "--store", folder, *words])
     if done.returncode == 0 or _has_rows(folder):
         return ""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -212,21 +201,14 @@ def _build(selection: Selection, top: Path, tree: Path, folder: str) -> str:
     return errors[0].removeprefix("error: ") if errors else f"it ended with {done.returncode}"
 
 
-_RUN = "import sys; sys.argv[0] = 'benchax'; from benchax.cli.main import main; main()"
-
-
 def _has_rows(folder: str) -> bool:
     return bool(list(Path(folder).glob("*.db"))) and bool(open_store(folder).rows(limit=1))
 
 
-def _environment(top: Path, tree: Path) -> dict[str, str]:
-    """Everything of the repository that can be imported here is imported from the worktree there.
-
-    PYTHONPATH comes before what an editable installation adds, so that it wins.
-    """
-    paths = _paths(top, tree)
-    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *given])}
+def _launch(ref: str, commit: str, top: Path, tree: Path) -> Launch:
+    """Its processes import from the worktree what can be imported from the repository here."""
+    version = Version(label_commit(ref, commit), commit, False)
+    return Launch(version, folder=_move(Path.cwd(), top, tree), before=tuple(_paths(top, tree)))
 
 
 def _paths(top: Path, tree: Path) -> list[str]:

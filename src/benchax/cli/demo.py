@@ -75,7 +75,7 @@ def _profile(store: str | None) -> int:
     from benchax.cli.console import note
     from benchax.cli.profile import profile_cases
     from benchax.cli.profile_shown import Wanted, folder_for, near
-    from benchax.profiling.program import ProgramRequest
+    from benchax.profiling.program_recorder import ProgramRequest
 
     folder = folder_for("demo", None)
     note("The operations of a multilayer perceptron, run 500 times under JAX's profiler.\n")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchax.case import Case
     from benchax.cli.profile_shown import Wanted
     from benchax.executors.profiled import ProfilingOutcome, ProfilingRequest
-    from benchax.profiling.program import ProgramRequest
+    from benchax.profiling.program_recorder import ProgramRequest
     from benchax.results.profile import Profile
 
 TIMEOUT, DURATION_S = "5min", 5.0
@@ -107,7 +107,7 @@ def profile(
     if serve is not None:
         _only_served(command, output, memory, as_json, compare, xprof, nsys)
     from benchax.cli import profile_shown
-    from benchax.profiling.program import ProgramRequest
+    from benchax.profiling.program_recorder import ProgramRequest
 
     earlier = None if compare is None else profile_shown.read(compare)
     wanted = profile_shown.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
@@ -254,7 +254,7 @@ def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
     """In a process that nsys has started."""
     from benchax.cli.console import note
     from benchax.executors.profiled import ProfilingRequest, run_for_nsys
-    from benchax.profiling.program import ProgramRequest
+    from benchax.profiling.program_recorder import ProgramRequest
 
     for case in cases:
         note(f"{case.id.label}: {run_for_nsys(ProfilingRequest(case, ProgramRequest(''), seed, runs))} runs")

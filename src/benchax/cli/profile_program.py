@@ -1,6 +1,6 @@
 """`benchax profile` of programs: run unchanged, served, attached to, and under Nsight Systems.
 
-    profile -- COMMAND                a program records itself by the hook in `profiling/program.py`
+    profile -- COMMAND                a program records itself by the hook in `profiling/program_recorder.py`
     profile --serve PORT -- COMMAND   it can be recorded while it runs
     profile --attach PORT             does so
     profile --nsys ...                nsys around a function or a program, or its command line where there is no nsys
@@ -28,7 +28,7 @@ from benchax.units import seconds
 
 if TYPE_CHECKING:
     from benchax.profiling.nsys import NsysPlan
-    from benchax.profiling.program import ProgramRequest, Recorded
+    from benchax.profiling.program_recorder import ProgramRequest, Recorded
     from benchax.results.profile import Profile
     from benchax.wrapping.command import EndedCommand, Report
 
@@ -42,7 +42,7 @@ INSIDE = "--in-nsys"
 
 def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Returns the program's own exit code; 2 where that is 0 and there is no profile."""
-    from benchax.profiling.program import HOOK
+    from benchax.profiling.program_recorder import HOOK
     from benchax.wrapping.command import run
 
     place = RecordingFolder(folder_for(name_of(command), wanted.output))
@@ -63,7 +63,7 @@ def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float
 
 
 def _of_reports(ended: EndedCommand) -> list[Profile]:
-    from benchax.profiling.program import Recorded
+    from benchax.profiling.program_recorder import Recorded
 
     files: list[tuple[Path, str, list[str]]] = []
     for report in ended.reports:

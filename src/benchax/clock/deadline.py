@@ -22,7 +22,7 @@ from jax.custom_batching import custom_vmap
 from benchax import units
 from benchax.clock import handlers, rewriting, survey
 from benchax.clock.selftest import nanoseconds, tier
-from benchax.clock.stamps import stamp
+from benchax.clock.stamps import is_key, stamp
 from benchax.clock.static_arguments import Given, static_arguments, together
 from benchax.clock.strips import Guard
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
@@ -94,6 +94,7 @@ class WithDeadline:
         self._f = f
         self._static = static_arguments(f, static_argnums, static_argnames)
         self._unchecked: set[str] = set()
+        # Static are the user's own static values, and whether this is called inside a jit: each is another program.
         self._program: Callable[..., Any] = jax.jit(self._trace, static_argnums=(3, 4))
         functools.update_wrapper(self, f, updated=())
 
@@ -117,6 +118,7 @@ class WithDeadline:
                 # Inside a jit after all, where nobody told by the arguments: they are constants.
                 return self._program(self.seconds, args, kwargs, static, True)[0]
             jax.block_until_ready(outputs)
+            # Also where no loop has looked since: what stands behind the last one may have taken the rest of the time.
             is_late = bool(is_expired) or perf_counter_ns() >= nanoseconds(until)
         except jax.errors.JaxRuntimeError as error:
             if REACHED not in str(error):
@@ -152,7 +154,7 @@ class WithDeadline:
 def _arm(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
     """(the deadline, the inputs to go on with). What comes out at the end is left alone: one look at the clock there,
     and XLA would fuse what computes it in another way, which rounds in another way."""
-    data = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in leaves]
+    data = [jax.random.key_data(leaf) if is_key(leaf) else leaf for leaf in leaves]
     largest = max(data, key=jnp.size, default=np.zeros(1, np.float32))
     until = handlers.deadline(tier(), seconds, after=largest)
     # What starts with these starts after the clock. Larger inputs are not copied for that.
@@ -180,6 +182,7 @@ def interruptible(
 
     def g(until: Any, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
         leaves, tree = jax.tree.flatten((args, kwargs))
+        # Modules of equinox and their like hold functions and texts among their leaves.
         at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (jax.Array, np.ndarray, np.generic))]
 
         def flat(*arrays: Any) -> Any:
@@ -189,13 +192,13 @@ def interruptible(
 
         arrays = [leaves[i] for i in at]
         program, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        outputs, is_expired = _rewritten(program, arrays, until, must_raise, note)
+        outputs, is_expired = _rewrite(program, arrays, until, must_raise, note)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs), is_expired
 
     return g
 
 
-def _rewritten(
+def _rewrite(
     program: Any, arrays: list[Any], until: Any, must_raise: bool | Callable[[Any], bool], note: Any
 ) -> tuple[list[Any], jax.Array]:
     # What is wrong with f itself has come out when it was traced: what fails here is ours, or JAX's.
@@ -271,10 +274,6 @@ def _refuse_elsewhere(leaves: list[Any]) -> None:
             f"an input is spread over {devices} devices: each would stop at a time of its own, and wait for the others",
             hint="put with_deadline inside jax.shard_map, around what one device does alone",
         )
-
-
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _name(f: Any) -> str:

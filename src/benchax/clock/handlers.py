@@ -19,6 +19,7 @@ FIRST_STRIP = np.array([0, 0, 1], np.uint32)
 
 def stamp(tier: Tier, arrays: list[jax.Array], after: Sequence[jax.Array] = ()) -> tuple[list[jax.Array], jax.Array]:
     """(the same arrays, aliased; the time, u32[2], when they and those of `after` are computed)."""
+    # Two words of 32 bits: without x64 an int64 would come back whole, and be cut by the first operation on it.
     call = jax.ffi.ffi_call(
         tier.target("stamp"),
         [*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays), jax.ShapeDtypeStruct((2,), jnp.uint32)],

@@ -35,6 +35,7 @@ class ErrorArguments(Structure):
     _fields_ = (("size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int))
 
 
+# PYFUNCTYPE keeps the interpreter's lock: the call is short, and we are in the middle of a handler that has it.
 ErrorCreate = ctypes.PYFUNCTYPE(c_void_p, POINTER(ErrorArguments))
 
 
@@ -109,6 +110,7 @@ def _split_words(ns: int, words: Any) -> None:
 def _stamp(frame: CallFrame) -> None:
     results = frame.results
     words = _words(results, results.size - 1)
+    # As late as possible, and with no further call behind it, which the next interval would hold.
     ns = perf_counter_ns()
     words[0], words[1] = ns & 0xFFFFFFFF, ns >> 32
 

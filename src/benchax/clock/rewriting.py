@@ -36,7 +36,7 @@ def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Array
     jaxpr, consts = survey.open_program(program)
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
     for eqn in jaxpr.eqns:
-        if survey.is_checked(eqn):
+        if survey.is_checked(eqn):  # all others are bound as they were, so that XLA fuses and rounds as it did
             operands = [_value(v, values) for v in eqn.invars]
             results, flag = RULES.get(eqn.primitive.name, _call)(eqn, operands, flag, guard)
         else:
@@ -67,6 +67,7 @@ def _call(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
 def _remat(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     prevent = eqn.params.get("prevent_cse")
     if eqn.params.get("differentiated") and (any(prevent) if isinstance(prevent, tuple) else prevent):
+        # As JAX lowers it. Without it XLA would find both computations equal, and keep what was not to be kept.
         operands = lax.optimization_barrier(operands)
     return _call(eqn, operands, flag, guard)
 
@@ -89,7 +90,7 @@ def _cond(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
 def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     condition_consts, body_consts = operands[:of_condition], operands[of_condition : of_condition + of_body]
-    condition_program, body_program = survey.inner(eqn)
+    condition_program, body_program = survey.inner(eqn)  # in the order of `survey.INNER`
 
     def condition(carry: Arrays, flag: Any) -> tuple[Any, Any]:
         (goes_on,), flag = run(condition_program, [*condition_consts, *carry], flag, guard)

@@ -63,6 +63,7 @@ def check(tier: Tier) -> None:
     for times in runs:
         judge_order(times)
     least = np.min([times[:, 1] - times[:, 0] for times in runs], axis=0)
+    # A busy machine makes a known duration longer, and only a wrong clock makes it shorter: the least of many counts.
     for _ in range(TRIES):
         if (judged := judge_length(least, tier)) is None:
             return

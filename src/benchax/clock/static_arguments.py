@@ -36,6 +36,7 @@ class StaticArguments:
                     f"the static argument {key!r} is {value!r}, a {type(value).__name__}",
                     "something hashable, by which compiled programs can be told apart",
                 )
+        # None in their places, so that the others keep theirs.
         rest = tuple(None if n in numbers else arg for n, arg in enumerate(args))
         return rest, {name: value for name, value in kwargs.items() if name not in names}, given
 

@@ -85,6 +85,7 @@ def while_loop(condition: Condition, body: Body, carry: Arrays, flag: Any, loop:
             return done + 1, flag, _lanes(lambda: condition(carry, flag)[0], new, carry, loop)
 
         done, flag, carry = lax.while_loop(goes_on, step, (jnp.int32(0), flag, carry))
+        # `done` is handed to the clock for nothing but order: it is ready when the strip is over.
         clock, flag = loop.guard.tick(clock, done, flag)
         # A strip that ended early has ended because of the condition, or of the flag.
         return done == length, flag, clock, carry

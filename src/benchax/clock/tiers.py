@@ -147,6 +147,7 @@ def build_library(folder: Path | None = None) -> Path:
         NotAvailable: no compiler, or it fails, or the folder cannot be written to.
     """
     compiler = os.environ.get("CC") or "cc"
+    # By the machine as well: folders of users are shared between machines.
     facts = SOURCE.read_text(encoding="utf-8") + compiler + platform.platform() + platform.machine()
     folder = folder or platformdirs.user_cache_path("benchax")
     library = folder / f"handlers-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"

@@ -134,6 +134,7 @@ class Channel:
             raise Closed from error
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                # What does not fit into the room for descriptors is cut, perhaps in the middle of one.
                 self.fds += array.array("i", content[: len(content) - len(content) % 4])
         if not data:
             raise Closed
@@ -195,7 +196,7 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
     envelope = json.loads(body[:text_length])
     sizes = envelope["sizes"]
     if not envelope["is_beside"]:
-        return Message(envelope["message"], _cut(memoryview(bytearray(body[text_length:])), sizes), tuple(fds))
+        return Message(envelope["message"], _split(memoryview(bytearray(body[text_length:])), sizes), tuple(fds))
     beside = fds.pop()
     try:
         if os.fstat(beside).st_size != sum(sizes):
@@ -210,7 +211,7 @@ def _message(body: bytes, text_length: int, fds: list[int]) -> Message:
     return Message(envelope["message"], tuple(content), tuple(fds))
 
 
-def _cut(content: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
+def _split(content: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
     ends = np.cumsum([0, *sizes]).tolist()
     return tuple(content[a:b] for a, b in itertools.pairwise(ends))
 

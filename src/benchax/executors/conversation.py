@@ -26,8 +26,8 @@ from benchax.executors.channel import Bytes, Closed, Garbled, Message, TooLate, 
 from benchax.executors.keeper import Keeper, Worker, signal_name
 from benchax.executors.output import LAST_WORDS
 from benchax.executors.task import Task
-from benchax.measuring.diagnosis import is_library
 from benchax.model import Failure
+from benchax.source_files import is_library
 from benchax.units import seconds, size
 
 SEND_S = 60.0

@@ -85,6 +85,7 @@ def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[M
 
     def progress(stage: str, share: float) -> None:
         nonlocal has_told
+        # Not before the inputs are made: asking JAX starts its backend.
         if stage == "inputs" or has_told:
             say(stage, share=share)
         else:

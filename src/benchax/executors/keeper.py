@@ -154,7 +154,7 @@ class Keeper:
         until = perf_counter() + timeout_s
         while True:
             if (found := next((reply for reply in self.replies if fits(reply)), None)) is not None:
-                self.replies.clear()
+                self.replies.clear()  # the others answer requests that were given up
                 return found
             message = self.channel.receive(max(0.0, until - perf_counter()))
             if message is None:
@@ -191,7 +191,7 @@ class Keeper:
 
     def abandon(self) -> None:
         """In a fork of this program, to which none of this belongs: lets go of it without ending it."""
-        self.process.returncode = 0
+        self.process.returncode = 0  # it is no child of this process, which Popen would find out with a warning
         for worker in self.workers.values():
             worker.close()
         self.channel.close()

@@ -27,11 +27,12 @@ from benchax.executors.conversation import Conclusion, Conversation, Job, Listen
 from benchax.executors.keeper import CannotStart, Keeper, Start, Worker
 from benchax.executors.process_state import capture_state, check_environ, check_jax_config, start_flags
 from benchax.executors.task import A, R, Task
-from benchax.executors.warmth import WARM_UP_S, warm_up
+from benchax.executors.worker import WARM_UP_S, warm_up
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
 
+# A worker may end while it waits, or find that code has changed: the next one gets the job.
 _ATTEMPTS = 3
 
 
@@ -100,12 +101,13 @@ class Pool:
                 KeyboardInterrupt does, and leaves no process.
         """
         with self._lock, self._release_on_error():
-            return self._run(Job(task, argument, limits, shows_output), name, on_message)
+            return self._run(Job(task, argument, limits, shows_output), name, on_message)[0]
 
-    def call_each(
+    def call_in_each(
         self,
+        count: int,
         task: Task[A, R],
-        arguments: Sequence[A],
+        argument: A,
         limits: CallLimits = UNLIMITED,
         *,
         name: str = "the argument",
@@ -113,13 +115,13 @@ class Pool:
         on_message: Listener = ignore,
         beside: int = 0,
     ) -> list[R | Failure]:
-        """As `call`, for each argument in a worker of its own, one after the other, the first `beside` workers left
-        out. The workers stay, for the next call."""
+        """As `call`, in `count` workers, one after the other, the first `beside` ones left out. They stay, for the next
+        call."""
         with self._lock, self._release_on_error():
             with contextlib.suppress(CannotStart):  # the calls say so
-                self._fill(beside + len(arguments))
-            jobs = [Job(task, argument, limits, shows_output) for argument in arguments]
-            return [self._run(job, name, on_message, beside + i) for i, job in enumerate(jobs)]
+                self._fill(beside + count)
+            job = Job(task, argument, limits, shows_output)
+            return self._run(job, name, on_message, range(beside, beside + count))
 
     def prepare(self) -> None:
         """Makes sure that a worker and a standby are ready. To be called when nothing is timed."""
@@ -148,12 +150,16 @@ class Pool:
             self._let_go()
             raise
 
-    def _run(self, job: Job, name: str, on_message: Listener, place: int = 0) -> Any:
+    def _run(self, job: Job, name: str, on_message: Listener, places: Sequence[int] = (0,)) -> list[Any]:
+        """What comes of it in the worker of each place; the argument is pickled once for all."""
         try:
             sections = pickling.pack_argument(job.argument, name)
         except UsageError as error:
-            return diagnose(error, "start")
+            return [diagnose(error, "start") for _ in places]
         self._modules.add(job.task.module)
+        return [self._run_at(place, job, sections, on_message) for place in places]
+
+    def _run_at(self, place: int, job: Job, sections: list[Any], on_message: Listener) -> Any:
         conclusion = None
         for _ in range(_ATTEMPTS):
             try:

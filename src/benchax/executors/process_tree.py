@@ -70,7 +70,7 @@ def kill(pids: Iterable[int]) -> None:
 
 def kill_tree(pid: int) -> None:
     """Ends `pid` and what descends from it, as far as it can be found from outside."""
-    for _ in range(100):
+    for _ in range(100):  # and not for ever: the kernel may hold on to one that was killed
         alive = [each for each in [*descendants(pid), pid] if _is_running(each)]
         if not alive:
             return

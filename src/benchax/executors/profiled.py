@@ -24,7 +24,7 @@ from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Subject
 from benchax.model import Failure
 from benchax.profiling import nsys
-from benchax.profiling.program import ProgramRequest, Recorded, Recorder
+from benchax.profiling.program_recorder import ProgramRequest, Recorded, Recorder
 
 WARMUP_S = 0.2
 LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000

@@ -68,14 +68,15 @@ class Replicated:
         pool, count = self._pool or shared_pool(), m.options.processes
         with tempfile.TemporaryDirectory(prefix="benchax-programs-") as folder:
             replica = Replica(case, _options_of_others(m, options), run_id, folder)
-            return pool.call_each(
+            return pool.call_in_each(
+                count - 1,
                 sample_case,
-                [replica] * (count - 1),
+                replica,
                 limits_of(options),
                 name=f"case {case.id.label!r}",
                 shows_output=False,  # the first process has shown it
                 on_message=lambda said: progress(STAGE, 0.0),
-                beside=int(isinstance(self.first, Isolated)),
+                beside=int(isinstance(self.first, Isolated)),  # the first worker has measured it in full already
             )
 
 
@@ -111,7 +112,7 @@ def sample_case(replica: Replica, say: Say) -> Measurement:
         m = measure(
             replica.case, replica.options, run_id=replica.run_id, progress=lambda stage, share: say(stage, share=share)
         )
-    del moved
+    del moved  # held until here, else the same memory would have been given out again
     return m
 
 

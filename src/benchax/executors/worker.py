@@ -9,6 +9,9 @@ wants (`process_state.py`).
 
 After each job it notes which modules came with it, and before the next one looks whether their files have changed.
 It would otherwise measure the code of yesterday: whoever edits a file and measures again expects the new one.
+
+Before its first job it may warm up: the first trace, lowering, compilation and run in a process take 50 to 200 ms more
+than the next ones.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import ctypes
 import dataclasses
 import faulthandler
 import gc
+import importlib
 import itertools
 import os
 import random
@@ -32,13 +36,15 @@ from pathlib import Path
 from time import perf_counter, process_time, sleep
 from typing import Any, NoReturn
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from benchax.executors import blas, pickling, process_tree
 from benchax.executors.answers import pack
 from benchax.executors.channel import Channel, Closed, Message
 from benchax.executors.process_state import restore_state
-from benchax.executors.task import find_task
+from benchax.executors.task import Say, find_task, task
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure
 
@@ -47,7 +53,8 @@ BOOT = (
     "worker.begin(*map(int, sys.argv[2:]))"
 )
 
-
+WARM_UP_S = 120.0
+"""More than this warming up does not take, on the busiest machine."""
 _COLLECT_EVERY = 16
 _COLLECT_FROM_BYTES = 2**29
 
@@ -69,9 +76,10 @@ def _detach(connection: int, output: int) -> None:
     os.setsid()
     zygote = os.getppid()
     process_tree.die_with_parent()
-    if os.getppid() != zygote:
+    if os.getppid() != zygote:  # it had ended before we asked to end with it
         os._exit(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Out of the way first: either of the two may have a number from 1 to 3, which are given anew below.
     kept = os.dup2(connection, max(connection, output) + 1, inheritable=False)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -106,7 +114,7 @@ def serve(channel: Channel) -> None:
         if why := imported.find_changed() or idleness.why_broken():
             channel.send({"job": job.number, "stale": why})
             return
-        if number == 1:
+        if number == 1:  # not at the start, since the variables of the program come with a job
             blas.set_threads(blas.usual_threads(message.document["environ"]))
         job.run(message)
         del message, job
@@ -162,6 +170,7 @@ class Running:
         finally:
             resource.setrlimit(resource.RLIMIT_AS, before)
         _flush()
+        # Behind the job, and not timed: looking costs up to 50 ms where something is still at work.
         document["doubt"] = document.get("doubt") or _leftovers(threads)
         self.imported.note_new()  # before the answer: whoever has it may edit a file at once
         self._send(document, sections)
@@ -169,11 +178,11 @@ class Running:
     def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
         try:
             restore_state(message.document)
-            task = find_task(message.document["task"])
+            called = find_task(message.document["task"])
             argument = pickling.loads(message.sections[0], message.sections[1:])
-            value = task(argument, self.say)
+            value = called(argument, self.say)
             del argument
-            return {}, pack(value, task.returns)
+            return {}, pack(value, called.returns)
         except Closed:
             os._exit(0)
         except BaseException as error:
@@ -191,6 +200,8 @@ def _failure(error: BaseException, stage: str) -> Failure:
 
 def _limit_memory(beyond: int | None) -> tuple[int, int]:
     """Limits the address space to what is mapped already and `beyond`; returns the limits that held before."""
+    # Linux takes no notice of RLIMIT_RSS, the one that is meant. Beyond this one XLA gets no memory and says so
+    # (RESOURCE_EXHAUSTED), and the worker lives on.
     before = resource.getrlimit(resource.RLIMIT_AS)
     if beyond is not None:
         mapped = process_tree.mapped_bytes()
@@ -256,3 +267,18 @@ def _stamp(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+@task
+def warm_up(modules: tuple[str, ...], say: Say) -> None:
+    """Does every kind of thing that a job does, with something tiny; also imports `modules`, whose tasks earlier jobs
+    have called."""
+    say("warm-up")
+    for module in modules:
+        with contextlib.suppress(Exception):  # the job that needs it says so
+            importlib.import_module(module)
+    x = np.ones(4, np.float32)  # random numbers of JAX would compile three more programs
+    # One program for each way to call: what is compiled ahead, and a jitted function.
+    compiled = jax.jit(lambda x: jnp.sin(x) @ x + 1).trace(x).lower().compile()
+    jax.block_until_ready(compiled(x))
+    jax.block_until_ready(jax.jit(lambda x: x * 2)(x))

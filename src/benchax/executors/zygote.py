@@ -7,7 +7,7 @@ gone, however that ended. So nothing of benchax outlives the program that used i
 Where forking is not possible or not safe (no `fork`, or importing left threads), workers are started as processes of
 their own. The rest is the same.
 
-Talks to `workers.py` over standard input, which is a socket:
+Talks to `keeper.py` over standard input, which is a socket:
 
     {"start": n} with two descriptors (connection, output)   ⇒   {"started": n, "pid": pid, "how": "fork" | "spawn"}
     {"ask": pid}: it writes where it is to its output
@@ -64,6 +64,7 @@ def _take_over_stdin() -> Channel:
 
 def _can_fork(how: str) -> bool:
     """Threads do not survive a fork, but the locks that they hold do."""
+    # Forks of a process whose backend had started hung each time (jax 0.10.2, 13 to 16 threads).
     if how == "spawn" or sys.platform != "linux" or process_tree.thread_count() > 1:
         return False
     gc.collect()
@@ -86,7 +87,7 @@ class Zygote:
         os.set_blocking(waiting, False)
         os.set_blocking(signalling, False)
         signal.set_wakeup_fd(signalling, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler would write nothing there
         return waiting
 
     def serve(self) -> None:
@@ -156,6 +157,7 @@ class Zygote:
     def kill(self, pid: int) -> None:
         """Ends a worker, what descends from it, and what others have left behind."""
         until = monotonic() + PATIENCE_S
+        # Again and again: what a killed process has started becomes ours, and can be seen, only once that is gone.
         while victims := self._victims(pid):
             process_tree.kill(victims)
             self.reap()

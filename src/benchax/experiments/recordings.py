@@ -18,12 +18,12 @@ import numpy as np
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.experiments.base import Facts
+from benchax.profiling.compiled_modules import programs
 from benchax.profiling.events import read
-from benchax.profiling.intervals import unions
+from benchax.profiling.memory import device_name
 from benchax.profiling.operations import KEEP, operations
-from benchax.profiling.programs import programs
-from benchax.profiling.sampler import name_of
 from benchax.profiling.session import session
+from benchax.profiling.spans import unions
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Device
 from benchax.units import percent
@@ -62,7 +62,7 @@ def record_readings(
     Args:
         read: given a trace, and the names that `devices` have there.
     """
-    names = [name_of(device) for device in devices]
+    names = [device_name(device) for device in devices]
     found, why = list[R](), ""
     for _ in range(PROFILES):
         try:

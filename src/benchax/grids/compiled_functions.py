@@ -17,6 +17,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from benchax.clock.deadline import interruptible
 from benchax.clock.selftest import tier
+from benchax.clock.stamps import is_key
 from benchax.clock.survey import equations
 from benchax.errors import NotAvailable
 from benchax.grids.compiled_result import Status
@@ -183,7 +184,3 @@ def reached_outputs(jaxpr: Any, inputs: list[bool]) -> list[bool]:
         gives = reached_outputs(inner.jaxpr, given) if inner else [any(given)] * len(eqn.outvars)
         found.update(v for v, is_used in zip(eqn.outvars, gives, strict=True) if is_used)
     return [is_found(v) for v in jaxpr.outvars]
-
-
-def is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

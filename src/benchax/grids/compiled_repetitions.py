@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.clock.branch import run_in_branch
-from benchax.clock.stamps import stamp
+from benchax.clock.stamps import run_in_branch, stamp
 from benchax.grids.compiled_functions import Leaves, Traced
 from benchax.grids.compiled_result import Status
 

@@ -73,6 +73,7 @@ def _describe_omitted(g: GridResult) -> str:
 
 def _words(g: GridResult) -> str:
     """What happened in the cells that were not measured, in their own words."""
+    # By function and message: a function that fails does so on many data points, and one line says it.
     said: dict[tuple[str, str], list[str]] = {}
     for cell in g.cells:
         if cell.status not in ("ok", "not_run"):

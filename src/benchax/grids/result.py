@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchax.errors import UsageError, one_of
-from benchax.grids import frames, rendering
+from benchax.grids import dataframes, rendering
 from benchax.grids.agreement import Agreement
 from benchax.grids.plan import Label
 from benchax.grids.postprocessing import clean_arrays, stack_columns
@@ -243,7 +243,7 @@ class GridResult:
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One record per function, data point and trial; `elapsed_s` is NaN where it was not measured (or filled)."""
-        return frames.to_structured(self)
+        return dataframes.to_structured(self)
 
     def to_pandas(self) -> pd.DataFrame:
         """Index: the data axis and the trial `i`. Columns: `f1 elapsed`, `f2 elapsed`, …; NaN where not measured.
@@ -251,7 +251,7 @@ class GridResult:
         Raises:
             MissingPackage: pandas is not installed.
         """
-        return frames.pandas_frame(self)
+        return dataframes.pandas_frame(self)
 
     def to_xarray(self) -> Any:
         """A Dataset: `elapsed_s` [function, data axis, i], `status` and `compile_s` [function, data axis].
@@ -259,11 +259,11 @@ class GridResult:
         Raises:
             MissingPackage: xarray is not installed.
         """
-        return frames.xarray_dataset(self)
+        return dataframes.xarray_dataset(self)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """The columns of `to_pandas` and a status per function, as text; an empty field is not measured."""
-        frames.write_csv(self, path)
+        dataframes.write_csv(self, path)
 
     def table(self) -> str:
         """Medians with their intervals, and what became of the other cells, as text."""

@@ -67,6 +67,7 @@ def size_bytes(leaves: Sequence[Any]) -> int:
 def _describe(tree: Any, leaves: list[Any]) -> Any:
     if tree is None:
         return None
+    # Exactly these types: a subclass, or a key of another type, would come back as something else.
     if type(tree) is dict and all(type(key) in (str, int, bool) for key in tree):
         return {"dict": [[key, _describe(value, leaves)] for key, value in tree.items()]}
     if type(tree) in (list, tuple):

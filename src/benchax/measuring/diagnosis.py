@@ -6,18 +6,15 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import re
-import sysconfig
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 import jax
 
 from benchax.errors import BenchaxError
 from benchax.model import Failure, FailureKind
+from benchax.source_files import is_library
 
-_OURS = str(Path(__file__).parents[1])
-_LIBRARIES = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")}
 _ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
 _PATH = re.compile(r"at path (\S+)")
 
@@ -158,9 +155,3 @@ def user_line(error: BaseException) -> str | None:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_library(f.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None
-
-
-def is_library(filename: str) -> bool:
-    """Is this file benchax, an installed package, or part of Python, and not the user's own?"""
-    # Compiled extensions (Cython) name their sources by relative paths.
-    return not Path(filename).is_absolute() or filename.startswith((_OURS, *map(str, _LIBRARIES)))

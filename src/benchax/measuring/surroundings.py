@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchax.measuring.diagnosis import is_library
+from benchax.source_files import is_library
 
 DEPTH, MEMBERS = 3, 200
 """How far containers are looked into."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from benchax.errors import BenchaxError, FormatError, NotMeasured, UsageError
 from benchax.profiling import files, wire
-from benchax.profiling.program import Recorded
+from benchax.profiling.program_recorder import Recorded
 from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
 
 HINT = (
@@ -45,15 +43,15 @@ def attach(
         begun: called as soon as the program has said that it records.
 
     Raises:
-        UsageError: nobody listens there, or somebody else does.
+        UsageError: nobody listens there, or somebody else does; or `folder` cannot be written to.
         NotMeasured: the program refuses, or ended; `problem` says why.
     """
     wire.check_duration(ask.duration_s)
-    with _connect(port) as connection:
+    with _connect(port) as connection, files.recording_folder(folder) as place:
         first = _first(connection, ask, port)
         begun(first)
         try:
-            return _receive(connection, first, folder, limit_s)
+            return _receive(connection, first, place, folder, limit_s)
         except TimeoutError as error:
             raise NotMeasured(f"the recording did not come back within {limit_s:g} s", "a longer --timeout") from error
         except (ConnectionError, FormatError) as error:
@@ -93,23 +91,21 @@ def _why(error: Exception) -> str:
     return error.problem if isinstance(error, BenchaxError) else str(error)
 
 
-def _receive(connection: socket.socket, begun: StartOfRecording, folder: Path, limit_s: float | None) -> Attached:
+def _receive(
+    connection: socket.socket, begun: StartOfRecording, place: Path, folder: Path, limit_s: float | None
+) -> Attached:
+    """Takes the files into `place`, and moves them into `folder` when all of them have come."""
     ended = wire.answer(wire.line_of(connection, limit_s))
     if isinstance(ended, Refused):
         raise NotMeasured(ended.refused)
     if not isinstance(ended, EndOfRecording):
         raise FormatError("an answer out of turn")
-    folder.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
-    try:
-        run = place / f"{datetime.now().astimezone():%Y_%m_%d_%H_%M_%S}"
-        run.mkdir()
-        connection.settimeout(limit_s)
-        wire.receive_files(connection, ended.files, run)
-        wire.await_end(connection)
-        xplane = files.list_files(files.move_run(run, folder)).get("xplane")
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    run = place / f"{datetime.now().astimezone():%Y_%m_%d_%H_%M_%S}"
+    run.mkdir()
+    connection.settimeout(limit_s)
+    wire.receive_files(connection, ended.files, run)
+    wire.await_end(connection)
+    xplane = files.list_files(files.move_run(run, folder)).get("xplane")
     if xplane is None:
         raise FormatError("there was no trace among the files")
     return Attached(begun.pid, tuple(begun.argv), _without_unknown(ended), xplane)

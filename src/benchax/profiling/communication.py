@@ -26,9 +26,9 @@ import numpy as np
 
 from benchax.artifacts.collectives import OPCODES
 from benchax.model import Remark
-from benchax.profiling.intervals import unions
+from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
 from benchax.profiling.operations import Flags, Operations
-from benchax.profiling.programs import CompiledModule, ModuleInstruction
+from benchax.profiling.spans import unions
 from benchax.protobuf import Ints
 from benchax.results.profile import Device
 
@@ -157,11 +157,12 @@ def _join_halves(found: Operations, kind: np.ndarray, start_of: Callable[[int], 
     begin, lost = found.start_ps.copy(), list[int]()
     begun: dict[tuple[int, int, int, str], int] = {}
     for at in np.flatnonzero((kind == "start") | (kind == "done")).tolist():
+        # By run as well: the same instruction starts once in each, and runs of one program may overlap.
         key = int(found.device[at]), int(found.program[at]), int(found.run[at]), start_of(at)
         other = begun.pop(key, None)
         if kind[at] == "start":
             begun[key] = at
-            lost += [] if other is None else [other]
+            lost += [] if other is None else [other]  # started twice: the end of the first one is missing
         elif other is None:
             lost.append(at)
         else:

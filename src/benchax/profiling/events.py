@@ -186,6 +186,7 @@ class _PlaneReader:
         ends: list[int] = []
         at = start
         while at < end:
+            # Events are nearly all of a line, and stand one behind the other: one pass takes them together.
             begins, stops, at = alike(self.data, at, end, _EVENT)
             starts += begins
             ends += stops

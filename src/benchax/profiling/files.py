@@ -10,17 +10,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from benchax.errors import FormatError
+from benchax.errors import FormatError, UsageError
 from benchax.results.timeline import Column, Kind, Timeline
 
 MEMORY = "memory.prof"
@@ -39,6 +41,39 @@ _EMPTY = re.compile(rb",\s*\{\}(?=\s*\]\s*\}\s*$)")
 _END = re.compile(rb"\s*\]\s*\}\s*$")
 _PIECE = 1 << 20
 TAIL = 64
+
+
+@contextlib.contextmanager
+def recording_folder(folder: Path | None) -> Iterator[Path]:
+    """A new folder for one recording, inside the one that is wanted; gone with what is still in it at the end.
+
+    JAX names the folder of a recording by the second, and a second one of the same second would overwrite it. Inside
+    the wanted one, so that files are moved by renaming and a full disk shows where it matters.
+
+    Raises:
+        UsageError: it cannot be made or written to.
+    """
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+    try:
+        place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
+    except OSError as error:
+        raise _unwritable(folder or Path(tempfile.gettempdir()), error) from error
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write a profile into {str(folder)!r}: {error.strerror or error}",
+        "a folder that can be made and written to, with room for the trace",
+        "name another folder; nothing has been run",
+    )
 
 
 def find_run(place: Path) -> Path | None:
@@ -60,7 +95,7 @@ def move_run(run: Path, folder: Path) -> Path:
             (runs / name).mkdir()
         except FileExistsError:
             continue
-        for file in sorted(run.iterdir()):
+        for file in sorted(run.iterdir()):  # one by one, since the folder is there already
             shutil.move(file, runs / name / file.name)
         return runs / name
     raise AssertionError("names never end")
@@ -90,6 +125,7 @@ def write_perfetto(run: Path, timeline: Timeline | None = None) -> None:
         with gzip.open(trace) as source, gzip.open(run / PERFETTO, "wb", compresslevel=5) as target:
             piece = _METADATA.sub(b"", source.read(_PIECE), count=1)
             while following := source.read(_PIECE):
+                # The last bytes wait for what follows: the end, which is to be cut, may lie across two pieces.
                 target.write(piece[:-TAIL])
                 piece = piece[-TAIL:] + following
             piece = _EMPTY.sub(b"", piece)

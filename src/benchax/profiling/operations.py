@@ -9,7 +9,7 @@ An operation that XLA:CPU hands to other threads ends when the marker "end: <ope
 when it has been handed over: a product of matrices of 870 µs showed 250 µs without its marker (jax 0.10.2).
 
 Operations are nested: a `while` lasts as long as all that runs inside it. `self_ps` is without that, `depth` says how
-deep. `nesting.py` finds out what is inside what, when it is asked for.
+deep. `spans.py` finds out what is inside what, when it is asked for.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from benchax.profiling.nesting import CallColumns, nest
-from benchax.profiling.programs import CompiledModule
+from benchax.profiling.compiled_modules import CompiledModule
 from benchax.profiling.space import Plane, Space, TraceLine
+from benchax.profiling.spans import CallColumns, nest
 from benchax.protobuf import Ints
 
 KEEP = (
@@ -110,6 +110,7 @@ def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str 
         if (found := _of_line(plane, line, devices, ends, tpu_line)).shape[1]
     ]
     rows = np.concatenate(columns, axis=1) if columns else np.zeros((13, 0), np.int64)
+    # By device, start, and end backwards: what begins together with something inside of it comes before that.
     rows = rows[:, np.lexsort((-rows[10], rows[9], rows[0]))]
     device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed, thread = rows
     return Operations(

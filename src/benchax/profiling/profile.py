@@ -23,7 +23,7 @@ import jax
 from benchax.errors import NotMeasured, UsageError, refuse_ambiguous, refuse_misspelt
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
-from benchax.profiling.sampler import check_interval, sample
+from benchax.profiling.memory import check_interval, sample
 from benchax.profiling.session import Session, check_options, session
 from benchax.results.profile import Profile
 from benchax.results.timeline import Timeline
@@ -166,7 +166,7 @@ def _of_function(
 
     call()  # compiles
     count = runs or _enough(_once(call))
-    before = memory.live()
+    before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
     with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
         for number in range(count):
             with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
@@ -176,7 +176,7 @@ def _of_function(
 
 def _wait() -> None:
     """Until what was dispatched has run: a block of code rarely waits for its last call."""
-    jax.block_until_ready([array for array in jax.live_arrays() if not array.is_deleted()])
+    jax.block_until_ready(memory.live_arrays())
 
 
 def _once(call: Callable[[], None]) -> float:
@@ -201,7 +201,7 @@ def _read(
     after = memory.live()
     timeline = timelines[0] if timelines else None
     if recorded.run is not None:
-        recorded.files["memory"] = files.write_memory(recorded.run, memory.pprof())
+        recorded.files["memory"] = files.write_memory(recorded.run, jax.profiler.device_memory_profile())
         if timeline is not None:
             recorded.files["timeline"] = files.write_timeline(recorded.run, timeline)
     said = [*recorded.remarks, *([timeline.incomplete] if timeline and timeline.incomplete else [])]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from benchax.model import Remark
+from benchax.profiling.compiled_modules import CompiledModule
 from benchax.profiling.operations import HOST, Operations
-from benchax.profiling.programs import CompiledModule
 from benchax.profiling.space import Space
 
 VIEWER_EVENTS = 1_000_000

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchax.errors import NotMeasured
+from benchax.profiling.compiled_modules import CompiledModule
 from benchax.profiling.operations import TPU_RUNS, Flags, Operations, module_of, operations
-from benchax.profiling.programs import CompiledModule
 from benchax.profiling.space import Space
 from benchax.protobuf import Ints
 from benchax.results import profile

@@ -2,9 +2,9 @@
 
 Listens on 127.0.0.1 only, which any user of this machine can reach, and nobody from outside
 (`jax.profiler.start_server` listens on all addresses, jax 0.10.2). Costs a thread that waits in the kernel until
-somebody connects; nothing is recorded before. The recording is the one of `program.py`: it starts no backend, and ends
-where the program begins a trace of its own. Its files are made in a temporary folder and sent to who asked, so nothing
-is written where a request says. Nothing here raises into the program.
+somebody connects; nothing is recorded before. The recording is the one of `program_recorder.py`: it starts no backend,
+and ends where the program begins a trace of its own. Its files are made in a temporary folder and sent to who asked, so
+nothing is written where a request says. Nothing here raises into the program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import psutil
 
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.profiling import wire
-from benchax.profiling.program import COMPILED, ProgramRequest, Recorder
+from benchax.profiling.program_recorder import COMPILED, ProgramRequest, Recorder
 from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
 
 HOOK = "benchax.profiling.serving:begin"
@@ -154,7 +154,7 @@ class ProfileServer:
     def _record(self, ask: Ask, connection: socket.socket) -> None:
         with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
             recorder = Recorder(ProgramRequest(folder, duration_s=ask.duration_s, keeps_memory=ask.memory))
-            recorder.give_way()
+            recorder.give_way()  # and does not listen: it begins when it is asked to, not at a compilation
             self._recorder = recorder
             try:
                 recorder.start()

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,7 +69,7 @@ def session(
     """
     check_options(options)
     recording = Session(None if folder is None else Path(folder))
-    with _place(recording.folder) as place:
+    with files.recording_folder(recording.folder) as place:
         began = time.perf_counter_ns()
         _start(place, _profile_options(options, recording))
         recording.start_s = (time.perf_counter_ns() - began) / 1e9
@@ -118,36 +116,6 @@ def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> A
     # Otherwise a session that cannot begin looks like one in which nothing ran.
     chosen.raise_error_on_start_failure = True
     return chosen
-
-
-@contextlib.contextmanager
-def _place(folder: Path | None) -> Iterator[Path]:
-    """A new folder for one recording, inside the one that is wanted.
-
-    JAX names the folder of a recording by the second, and a second one of the same second would overwrite it. Inside
-    the wanted one, so that files are moved by renaming and a full disk shows where it matters.
-    """
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(folder, error) from error
-    try:
-        place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
-    except OSError as error:
-        raise _unwritable(folder or Path(tempfile.gettempdir()), error) from error
-    try:
-        yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def _unwritable(folder: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"cannot write a profile into {str(folder)!r}: {error.strerror or error}",
-        "a folder that can be made and written to, with room for the trace",
-        "name another folder; nothing has been run",
-    )
 
 
 def _start(place: Path, options: Any) -> None:

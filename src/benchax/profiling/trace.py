@@ -1,8 +1,9 @@
 """A trace becomes a table: operations by self time, devices by busy and idle time, runs by device time.
 
-`operations.py` finds the calls, `programs.py` says where each comes from, `runs.py` and `communication.py` add them up;
-here they are put together, with what the threads of the host say: steps that the program marked, and what the compiler
-did, pass by pass. A trace without operations gives no empty table: a remark says what is there instead, and what to do.
+`operations.py` finds the calls, `compiled_modules.py` says where each comes from, `runs.py` and `communication.py` add
+them up; here they are put together, with what the threads of the host say: steps that the program marked, and what the
+compiler did, pass by pass. A trace without operations gives no empty table: a remark says what is there instead, and
+what to do.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ import numpy as np
 
 from benchax.profiling import communication, remarks
 from benchax.profiling.communication import Exchange, exchange
+from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.events import read
-from benchax.profiling.intervals import Hole, holes
-from benchax.profiling.nesting import self_times
 from benchax.profiling.operations import HOST, KEEP, Operations, module_of, operations
-from benchax.profiling.programs import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.runs import PS, runs_by_device
 from benchax.profiling.space import Space, TraceLine
+from benchax.profiling.spans import Hole, holes, self_times
 from benchax.results.profile import CompilePass, Device, Gap, Op, Profile, Step
 
 GAPS = 5
@@ -128,6 +128,7 @@ def _instruction(
 
 
 def _device(found: Operations, said: Exchange, index: int) -> Device:
+    # Outermost ones only: what is inside a loop runs while the loop does.
     mine = np.flatnonzero((found.device == index) & (found.depth == 0))
     # A communication is under way, and the device not idle, between its two halves as well.
     start, end = said.begin_ps[mine], found.end_ps[mine]
@@ -175,6 +176,7 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
         order = order[line.duration_ps[order] > 0]
         start, length = line.start_ps[order], line.duration_ps[order]
         own, _ = self_times([0] * len(order), start.tolist(), (start + length).tolist())
+        # What runs inside a call of the compiler is a pass, until the end of that call; what runs elsewhere is none.
         reach = -1
         for name_id, a, d, self_ps in zip(
             line.name_id[order].tolist(), start.tolist(), length.tolist(), own, strict=True

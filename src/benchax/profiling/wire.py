@@ -61,7 +61,7 @@ class EndOfRecording:
     """The second line; the bytes of the files follow."""
 
     recorded: dict[str, Any]
-    """As `program.Recorded`."""
+    """As `program_recorder.Recorded`."""
     files: list[list[Any]] = field(default_factory=list)
     """Name and size in bytes."""
 

@@ -75,6 +75,7 @@ def _judge(seen: Watch, n: int, eager: bool, what: str) -> None:
         error = RecompileError(_problem(counted, what), _describe_expected(n, seen, eager), _hint(counted))
         error.watch = seen
         raise error
+    # Behind the count: what was seen is an error even where more may have been missed.
     if seen.lost_events or seen.remarks:
         why = "; ".join(r.message for r in seen.remarks) or "jax.monitoring.clear_event_listeners() was called inside"
         raise NotMeasured(f"the compilations inside {what} could not all be counted: {why}")

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from benchax.results.cache import CachedProgram, CacheUse, Fate, Folder
-from benchax.watching.compiles import HIT, KINDS, MISS, unregister
+from benchax.watching.compiles import HIT, KINDS, MISS, Listening
 
 
 @contextlib.contextmanager
@@ -29,26 +29,25 @@ def watch_cache() -> Iterator[CacheUse]:
     """
     found = CacheUse(before=_folder(_directory()))
     seen: dict[int, Fate] = {}
-    is_open = True
 
     # An exception in a listener would surface in the user's own call, so these do nothing that can raise.
     def on_event(event: str, **_: object) -> None:
-        if is_open and event in (HIT, MISS):
+        if event in (HIT, MISS):
             seen[threading.get_ident()] = "hit" if event == HIT else "written"
 
     def on_duration(event: str, duration_secs: float, **details: object) -> None:
-        if is_open and KINDS.get(event) == "compile":
+        if KINDS.get(event) == "compile":
             name = details.get("fun_name")
+            # Hits and writes are told before the compile event of the same thread, without a name.
             fate = seen.pop(threading.get_ident(), None) or _unkept(duration_secs)
             found.programs.append(CachedProgram(name if isinstance(name, str) else None, fate, duration_secs))
 
-    jax.monitoring.register_event_listener(on_event)
-    jax.monitoring.register_event_duration_secs_listener(on_duration)
+    listening = Listening(on_event, on_duration)
     try:
-        yield found
+        with listening:
+            yield found
     finally:
-        is_open = False
-        found.is_reliable = all([unregister("event", on_event), unregister("event_duration", on_duration)])
+        found.is_reliable = listening.is_complete
         _complete(found)
 
 

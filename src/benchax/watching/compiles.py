@@ -36,6 +36,9 @@ MISS = "/jax/compilation_cache/cache_misses"
 """Sent when a program is *written* to the persistent cache."""
 
 
+Listener = Callable[..., None]
+
+
 class CompileEvent(NamedTuple):
     """One step of one program. `fun_name` is what JAX calls it: f while tracing, jit(f) or jit_f later; None in jax
     0.6.0."""
@@ -77,31 +80,71 @@ def watch_compiles() -> Iterator[CompileLog]:
     """
     log = CompileLog()
     thread = threading.get_ident()
-    is_open = True
 
     # An exception in a listener would surface in the user's own call, so these do nothing that can raise.
     def on_event(event: str, **_: object) -> None:
-        if is_open and threading.get_ident() == thread:
+        if threading.get_ident() == thread:
             log.cache_hits += event == HIT
             log.cache_misses += event == MISS
 
     def on_duration(event: str, duration_secs: float, **details: object) -> None:
         kind = KINDS.get(event)
-        if kind and is_open and threading.get_ident() == thread:
+        if kind and threading.get_ident() == thread:
             name = details.get("fun_name")
             log.events.append(CompileEvent(kind, name if isinstance(name, str) else None, duration_secs))
 
-    jax.monitoring.register_event_listener(on_event)
-    jax.monitoring.register_event_duration_secs_listener(on_duration)
+    listening = Listening(on_event, on_duration)
     try:
-        yield log
+        with listening:
+            yield log
     finally:
-        is_open = False
+        log.is_reliable = listening.is_complete
+
+
+class Listening:
+    """Has JAX's events told to listeners inside of a `with` block; `is_complete` says afterwards whether all came.
+
+    Args:
+        on_event, on_duration, on_start: as `jax.monitoring` calls its listeners of events, of durations and of scalars,
+            which a newer JAX sends when a step begins.
+    """
+
+    def __init__(
+        self,
+        on_event: Callable[..., None],
+        on_duration: Callable[..., None],
+        on_start: Callable[..., None] | None = None,
+    ) -> None:
+        self.is_complete = True
+        self._is_open = True
+        self._event, self._duration = self._while_open(on_event), self._while_open(on_duration)
+        self._start = self._while_open(on_start) if on_start else None
+
+    def __enter__(self) -> Listening:
+        jax.monitoring.register_event_listener(self._event)
+        jax.monitoring.register_event_duration_secs_listener(self._duration)
+        if self._start:
+            jax.monitoring.register_scalar_listener(self._start)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_open = False
+        if self._start:
+            unregister("scalar", self._start)
         # Both, whatever the first one says: a list, so that `all` cannot stop early.
-        log.is_reliable = all([unregister("event", on_event), unregister("event_duration", on_duration)])
+        self.is_complete = all([unregister("event", self._event), unregister("event_duration", self._duration)])
+
+    def _while_open(self, listener: Listener) -> Listener:
+        """Not afterwards: a JAX that cannot take a listener away goes on calling it."""
+
+        def heard(event: str, *value: float, **details: object) -> None:
+            if self._is_open:
+                listener(event, *value, **details)
+
+        return heard
 
 
-def unregister(sort: Literal["event", "event_duration", "scalar"], listener: Callable[..., None]) -> bool:
+def unregister(sort: Literal["event", "event_duration", "scalar"], listener: Listener) -> bool:
     """Takes the listener away; False if JAX had lost it already, or offers no way (then it stays, closed).
 
     Public since jax 0.8.1; before that only a private function by callback (tried on 0.6.2 and 0.8.0). This is the one

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +20,10 @@ from typing import Any
 
 import jax
 import jax.monitoring
-import jaxlib
+
+from benchax.source_files import owner_of
 
 _PJIT = str(Path("jax", "_src", "pjit.py"))
-_JAX = tuple(f"{Path(package.__file__ or '').parent}{os.sep}" for package in (jax, jaxlib))
-_OURS = f"{Path(__file__).parent.parent}{os.sep}"
-_LIBRARIES = tuple({f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib")})
 _SETTINGS = (
     "donate_argnums",
     "donate_argnames",
@@ -63,6 +60,7 @@ class JaxCall:
 
 def calling(ignored: frozenset[CodeType]) -> JaxCall:
     """The innermost jitted call on this thread's stack."""
+    # Not `inspect.stack()`, which reads files for the text of every line.
     stack = list(_frames(sys._getframe(1)))
     jitted = [frame for frame in stack if _is_jitted_call(frame)]
     # A program that no call of the user's asked for by itself, such as a backward pass, is known by its name alone.
@@ -95,6 +93,7 @@ def _is_inner_program(frame: FrameType) -> bool:
 
 
 def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], Any]:
+    # Names of locals in JAX's own functions, and so of no promise; two of them are those of another JAX.
     found = frame.f_locals
     jitted = found.get("jit_func")
     fun = found.get("fun", getattr(jitted, "_fun", None))
@@ -109,13 +108,13 @@ def _settings(info: Any) -> dict[str, Any]:
 def _user_line(stack: list[FrameType]) -> str | None:
     """The nearest line of the user's own files; of a library, where there is none."""
     files = [frame for frame in stack if not _is_machinery(frame.f_code.co_filename)]
-    own = [frame for frame in files if not frame.f_code.co_filename.startswith(_LIBRARIES)]
+    own = [frame for frame in files if owner_of(frame.f_code.co_filename) == "user"]
     nearest = (own or files or [None])[0]
     return None if nearest is None else place(nearest.f_code.co_filename, nearest.f_lineno)
 
 
 def _is_machinery(file: str) -> bool:
-    return file.startswith((*_JAX, _OURS, "<frozen"))
+    return file.startswith("<frozen") or owner_of(file) in ("jax", "benchax")
 
 
 def place(file: str, line: int) -> str:

@@ -53,6 +53,7 @@ class WatchedFunctions:
 
     def meet(self, call: JaxCall, name: str) -> _History:
         """Asks JAX what it knows of this function already, once. To be called before it is traced."""
+        # By identity, as JAX's caches go: an equal function that was made anew is another one.
         key = name if call.fun is None else id(call.fun)
         found = self._histories.get(key)
         if found is None or (found.still is not None and found.still() is not call.fun):
@@ -70,6 +71,7 @@ class WatchedFunctions:
         if now is None:
             return (self._unseen(place),)
         before = [*self._before(history, now, was_traced=was_traced), *history.signatures]
+        # Behind `_before`: this call must not be found among the earlier ones.
         history.signatures.append(now)
         if before:
             return reasons.of(now, before, was_traced=was_traced)

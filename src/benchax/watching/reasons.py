@@ -110,6 +110,7 @@ def _transformations(now: Signature, then: Signature) -> Iterator[Reason]:
 
 def _keywords(now: Signature, then: Signature) -> Iterator[Reason]:
     for name in sorted(now.keywords ^ then.keywords):
+        # One that is not given in both calls is another structure, not another way to give it.
         if name in _names(now) & _names(then):
             new, old = ("by keyword", "by position") if name in now.keywords else ("by position", "by keyword")
             yield Reason("keyword", f"{name}: given {new} now, {old} before; call it in one way")

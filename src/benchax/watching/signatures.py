@@ -81,7 +81,7 @@ def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: b
     numbers = call.settings.get("static_argnums") or ()
     names = set(call.settings.get("static_argnames") or ())
     count = len(call.args)
-    static_at = {i % count for i in numbers if -count <= i < count}
+    static_at = {i % count for i in numbers if -count <= i < count}  # JAX takes negative ones, counted from the end
     leaves: dict[str, ArrayLeaf] = {}
     statics: dict[str, StaticValue] = {}
     structures: dict[str, str] = {}

@@ -22,12 +22,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -38,10 +36,10 @@ from jax._src import array, config, core, pjit, xla_bridge  # noqa: TID251  # wh
 
 from benchax.model import Remark
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
+from benchax.source_files import owner_of
 from benchax.specs import short_dtype
 from benchax.watching.frames import calling
 
-_JAX = f"{Path(jax.__file__).parent}{os.sep}"
 Listener = Callable[[ObservedTransfer], None]
 Hearer = Callable[[Any], None]
 
@@ -131,7 +129,7 @@ def _off_the_fast_path() -> None:
     def call_and_record(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
         with contextlib.suppress(Exception):  # whatever surprises us in there is not the user's fault
             if core.trace_state_clean():  # inside a trace they become constants of the program
-                _arguments(args_flat, _name(fun))
+                _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
                 for hear in tuple(_hearers):
                     hear(fun)
         return run(p, args_flat, fun, *rest)
@@ -213,7 +211,7 @@ def _reading(value: Any, elapsed_s: float) -> None:
 def _reader(frame: FrameType | None) -> str:
     """The function of JAX that the user's line called: __float__, __repr__, device_get."""
     name = "?"
-    while frame is not None and frame.f_code.co_filename.startswith(_JAX):
+    while frame is not None and owner_of(frame.f_code.co_filename) == "jax":
         name, frame = frame.f_code.co_name, frame.f_back
     return name
 

@@ -24,7 +24,7 @@ from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.watch import Compile, FunctionCount, Reason, Threads, Watch
 from benchax.watching import frames, signatures
-from benchax.watching.compiles import HIT, KINDS, MISS, Kind, unregister
+from benchax.watching.compiles import HIT, KINDS, MISS, Kind, Listening
 from benchax.watching.frames import JaxCall
 from benchax.watching.functions import FunctionLocation, WatchedFunctions, place_of
 
@@ -92,33 +92,26 @@ class _Recorder:
         self._functions = WatchedFunctions()
         self._building: dict[tuple[int, str], _Building] = {}
         self._hits: set[int] = set()
+        # Entered again where reading a call makes JAX send an event, as a user's own __eq__ or __repr__ may.
         self._lock = threading.RLock()
-        self._is_open = True
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         on_event, on_duration, on_start = (self._safely(f) for f in (self._event, self._duration, self._start))
-        jax.monitoring.register_event_listener(on_event)
-        jax.monitoring.register_event_duration_secs_listener(on_duration)
         # What JAX knew before the watch must be asked before it learns more; only a JAX that can be asked needs this.
-        asks = frames.can_tell_earlier_calls()
-        if asks:
-            jax.monitoring.register_scalar_listener(on_start)
+        listening = Listening(on_event, on_duration, on_start if frames.can_tell_earlier_calls() else None)
         try:
-            yield
+            with listening:
+                yield
         finally:
-            self._is_open = False
-            if asks:
-                unregister("scalar", on_start)
-            kept = [unregister("event", on_event), unregister("event_duration", on_duration)]
-            self.result.lost_events = not all(kept)
+            self.result.lost_events = not listening.is_complete
 
     def _safely(self, listener: Callable[..., None]) -> Callable[..., None]:
         """An exception in a listener would surface in the user's own call: it becomes a remark."""
 
         def heard(event: str, *value: float, **details: object) -> None:
             is_ours = self._thread is None or threading.get_ident() == self._thread
-            if not (self._is_open and is_ours and event in _HEARD):
+            if not (is_ours and event in _HEARD):
                 return
             try:
                 with self._lock:
@@ -143,10 +136,11 @@ class _Recorder:
     def _duration(self, event: str, seconds: float, **details: object) -> None:
         kind = KINDS[event]
         call = frames.calling(self._ignored)
+        # JAX says of a hit which thread had it, not which program: the thread's next compile event is of that one.
         from_cache = kind == "compile" and threading.get_ident() in self._hits
         self._hits -= {threading.get_ident()} if kind == "compile" else set()
         if call.is_ignored:
-            self.result.cache_hits -= from_cache
+            self.result.cache_hits -= from_cache  # counted when it came, before it was known whose it was
             return
         name = details.get("fun_name")
         place = place_of(call, name if isinstance(name, str) else None)

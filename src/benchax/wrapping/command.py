@@ -99,7 +99,7 @@ def run(
         folder = Path(name)
         _furnish(folder, hook, settings)
         begun = time.perf_counter()
-        with _Forwarding() as forwarding:
+        with _Forwarding() as forwarding:  # first, so that a signal that comes meanwhile is not lost
             program = _start(command, cwd, _environment(folder, os.environ if env is None else env))
             forwarding.to(program)
             is_timed_out = _wait(program, limit_s)
@@ -120,6 +120,7 @@ def _furnish(folder: Path, hook: str, settings: Mapping[str, Any]) -> None:
     (folder / "processes").mkdir()
     path = folder / "path"
     path.mkdir()
+    # A copy: it must have this name, and nothing of ours beside it that the program could import.
     shutil.copyfile(startup.__file__, path / "sitecustomize.py")
     (path / "settings.json").write_text(json.dumps({"hook": hook, "settings": dict(settings)}), encoding="utf-8")
 
@@ -150,6 +151,7 @@ def _wait(program: subprocess.Popen[bytes], limit_s: float | None) -> bool:
         return False
     except subprocess.TimeoutExpired:
         pass
+    # Listed before: when the program has ended, its children are no longer to be found as such.
     children = _family(program.pid)
     program.terminate()
     try:
@@ -224,6 +226,7 @@ def _is_in_foreground() -> bool:
 
 def _processes(folder: Path) -> list[dict[str, Any]]:
     """The documents of `startup.py`, first process first."""
+    # The second part of a name is when its process began; numbers of processes are given again.
     files = sorted((folder / "processes").glob("*.json"), key=lambda file: int(file.stem.split("-")[1]))
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 

@@ -45,7 +45,7 @@ class Process:
         part = self.file.with_suffix(".part")
         with contextlib.suppress(OSError):  # no room, or the folder is gone with who wrapped us: then no report
             part.write_text(json.dumps(whole, default=str), encoding="utf-8")
-            part.replace(self.file)
+            part.replace(self.file)  # at once, as somebody may kill us in the middle of writing
 
     def hook(self) -> None:
         """jax has just been imported: calls the hook."""
@@ -64,6 +64,7 @@ class Process:
     def on_sigterm(self, number: int, frame: object) -> None:
         """Python comes here only between two lines of it: one long call of compiled code is awaited first."""
         self.end("SIGTERM")
+        # And die of it, as without us: who waits for the program sees how it ended.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -92,7 +93,7 @@ class Finder:
             return None
         self.is_looking = True
         try:
-            spec = importlib.util.find_spec(name)
+            spec = importlib.util.find_spec(name)  # asks all finders, so also this one, which then says nothing
         finally:
             self.is_looking = False
         if spec is not None and hasattr(spec.loader, "exec_module"):

@@ -7,7 +7,7 @@ the function's own executable (`artifacts/census.py`), in each of two forms unti
 
     direct   the function stands in the body of the loop as it is. Nothing of it may be absent here: with eight
              exponents computed once for all, `pow` took 42 % longer, for they were no constants any more
-    branch   the function is the branch of a conditional that is always taken (`clock/branch.py`). The 0.07 µs that this
+    branch   the function is the branch of a conditional that is always taken (`clock/stamps.py`). The 0.07 µs that this
              costs are in the program without the function as well
 
 Turning the pass off by a compiler option is no remedy: it acts on the function's own loops too (a scan with constant
@@ -30,7 +30,7 @@ import jax
 from benchax.artifacts import census, hlo_module
 from benchax.artifacts.census import ProgramDifference, Tally
 from benchax.artifacts.hlo_module import Computation, Module
-from benchax.clock.branch import run_in_branch
+from benchax.clock.stamps import run_in_branch
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import Body, Leaves

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from benchax.artifacts.drawing import layered
-from benchax.artifacts.drawing.dataflow import Box, Dataflow, ProgramDrawing
-from benchax.artifacts.drawing.labels import Role
-from benchax.artifacts.drawing.layered import Point, Polyline
+from benchax.artifacts.graph import layered
+from benchax.artifacts.graph.dataflow import Box, Dataflow, ProgramDrawing
+from benchax.artifacts.graph.labels import Role
+from benchax.artifacts.graph.layered import Point, Polyline
 
 FAR, SMALL = 8, 60
 """Layers; boxes up to which a computation shows every arrow."""

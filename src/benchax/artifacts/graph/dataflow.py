@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchax.artifacts import hlo, hlo_module
-from benchax.artifacts.drawing import labels
-from benchax.artifacts.drawing.labels import Role
+from benchax.artifacts.graph import labels
+from benchax.artifacts.graph.labels import Role
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Computation, Module
 
@@ -95,6 +95,7 @@ class _DataflowReader:
         around |= {computation.name}
         boxes = [self.box(i, number, wiring, around, is_entry) for number, i in enumerate(taken, first)]
         place = {i.name: n for n, i in enumerate(taken)}
+        # Dicts in place of sets, which have no order: the picture of one program is always the same text.
         arrows = {(place[s], place[i.name]): None for i in taken for s in wiring.sources(i) if s in place}
         if has_output and wiring.root is not None:
             arrows |= {(place[s], len(boxes)): None for s in wiring.outputs() if s in place}

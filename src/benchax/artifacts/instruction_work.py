@@ -138,7 +138,7 @@ def _windows(instruction: Instruction, axes: int) -> list[dict[str, int]]:
 
 def _reduce(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
     before = math.prod(_operand_dimensions(computation, instruction, 0))
-    return applied(instruction).times(before - elements(instruction.shape))
+    return applied(instruction).times(before - elements(instruction.shape))  # n numbers are joined n - 1 times
 
 
 def _reduce_window(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
@@ -216,6 +216,7 @@ def moved_bytes(computation: Computation, instruction: Instruction) -> int:
     if opcode in ("slice", "dynamic-slice", "gather"):
         return 2 * result + sum(hlo.shape_bytes(each.shape) for each in operands[1:])
     if opcode == "dynamic-update-slice" and len(operands) > 1:
+        # In place: the update and its indices are read, the update is written; the array around them stays.
         return sum(hlo.shape_bytes(each.shape) for each in operands[1:]) + hlo.shape_bytes(operands[1].shape)
     if opcode == "scatter" and operands:
         # Per element of the updates: the update and the old value are read, the new value is written.
@@ -226,15 +227,8 @@ def moved_bytes(computation: Computation, instruction: Instruction) -> int:
 def fusion_bytes(inside: Computation) -> int:
     """Bytes that a fusion reads from its operands and writes to its results; what is between them stays inside."""
     parameters = [each for each in inside.instructions if each.opcode == "parameter"]
-    written = sum(_written_bytes(inside, each) for each in _results(inside))
+    written = sum(_written_bytes(inside, each) for each in inside.results)
     return written + sum(_read(inside, each) for each in parameters)
-
-
-def _results(inside: Computation) -> list[Instruction]:
-    root = inside.root
-    if root is None:
-        return []
-    return inside.operands(root) if root.opcode == "tuple" else [root]
 
 
 def _written_bytes(inside: Computation, result: Instruction) -> int:

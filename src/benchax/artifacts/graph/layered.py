@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchax.artifacts.drawing import columns
+from benchax.artifacts.graph import columns
 
 Arrow = tuple[int, int]
 Point = tuple[float, float]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from benchax.artifacts import hlo_module, loops
+from benchax.artifacts import hlo_module, trip_counts
 
 X = jax.ShapeDtypeStruct((8, 8), jnp.float32)
 
@@ -51,7 +51,7 @@ def without_knowledge(text: str) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 def test_turns_are_those_that_xla_proved(name: str) -> None:
-    (found,) = loops.loops(hlo_module.parse(text_of(name)))
+    (found,) = trip_counts.find_loops(hlo_module.parse(text_of(name)))
 
     assert found.trips == CASES[name][1][0]
     assert found.op_name.endswith("while")
@@ -59,7 +59,7 @@ def test_turns_are_those_that_xla_proved(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_without_a_proof_a_counter_is_followed(name: str) -> None:
-    (found,) = loops.loops(hlo_module.parse(without_knowledge(text_of(name))))
+    (found,) = trip_counts.find_loops(hlo_module.parse(without_knowledge(text_of(name))))
 
     assert found.trips == CASES[name][1][1]
     assert found.trips_from == (
@@ -105,7 +105,7 @@ def test_a_loop_that_does_not_begin_turns_0_times_and_one_that_never_ends_is_not
 ) -> None:
     text = HAND_MADE.replace("START", str(start)).replace("END", str(end)).replace("STEP", str(step))
 
-    (found,) = loops.loops(hlo_module.parse(text))
+    (found,) = trip_counts.find_loops(hlo_module.parse(text))
 
     assert found.trips == trips
 
@@ -114,6 +114,6 @@ def test_a_comparison_may_have_its_number_on_the_left() -> None:
     text = HAND_MADE.replace("compare(%j, %end), direction=LT", "compare(%end, %j), direction=GE")
     text = text.replace("START", "0").replace("END", "5").replace("STEP", "2")
 
-    (found,) = loops.loops(hlo_module.parse(text))
+    (found,) = trip_counts.find_loops(hlo_module.parse(text))
 
     assert found.trips == 3

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.errors import UsageError
-from benchax.grids.settings import Settings, read
+from benchax.settings import Settings, read
 
 
 class Everything(Settings, prefix="TEST_"):

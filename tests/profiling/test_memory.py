@@ -21,8 +21,8 @@ import pytest
 
 import benchax
 from benchax.errors import FormatError, UsageError
-from benchax.profiling import files, sampler
-from benchax.profiling.sampler import MOST_SHARE, Sampler
+from benchax.profiling import files, memory
+from benchax.profiling.memory import MOST_SHARE, Sampler
 from benchax.results.timeline import Column, Timeline
 
 MIB = 2**20
@@ -32,7 +32,7 @@ FAST_S = 1e-4
 @pytest.fixture
 def is_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Waits until a reading has begun and ended: the second one from now, as the first may be under way."""
-    read, count = sampler.live_bytes, Counter[str]()
+    read, count = memory.live_bytes_by_device, Counter[str]()
     news = threading.Condition()
 
     def reading() -> Counter[str]:
@@ -47,7 +47,7 @@ def is_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             wanted = count["readings"] + 2
             assert news.wait_for(lambda: count["readings"] >= wanted, timeout=60)
 
-    monkeypatch.setattr(sampler, "live_bytes", reading)
+    monkeypatch.setattr(memory, "live_bytes_by_device", reading)
     return wait
 
 
@@ -120,7 +120,7 @@ def test_the_readings_are_a_table_of_text_and_counters_of_perfetto(is_read: Call
 def test_readings_that_cost_much_are_taken_less_often(
     is_read: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = sampler.live_bytes
+    read = memory.live_bytes_by_device
 
     def slow() -> Counter[str]:
         until = time.thread_time() + 0.001
@@ -128,7 +128,7 @@ def test_readings_that_cost_much_are_taken_less_often(
             pass
         return read()
 
-    monkeypatch.setattr(sampler, "live_bytes", slow)
+    monkeypatch.setattr(memory, "live_bytes_by_device", slow)
 
     with benchax.profile(memory_s=FAST_S) as p:
         is_read()
@@ -142,7 +142,7 @@ def test_readings_that_cost_much_are_taken_less_often(
 
 def test_a_reading_that_fails_ends_them_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
-    read, count = sampler.live_bytes, iter(range(100))
+    read, count = memory.live_bytes_by_device, iter(range(100))
 
     def fails() -> Counter[str]:
         if next(count) < 2:
@@ -150,7 +150,7 @@ def test_a_reading_that_fails_ends_them_and_is_said(monkeypatch: pytest.MonkeyPa
         failed.set()
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(sampler, "live_bytes", fails)
+    monkeypatch.setattr(memory, "live_bytes_by_device", fails)
 
     with benchax.profile(memory_s=FAST_S) as p:
         assert failed.wait(60)
@@ -181,14 +181,14 @@ def test_each_device_counts_the_part_that_it_holds() -> None:
 import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from benchax.profiling.sampler import live_bytes
+from benchax.profiling.memory import live_bytes_by_device
 mesh = Mesh(np.array(jax.devices()), "d")
 split = jax.device_put(np.zeros(1000, "float32"), NamedSharding(mesh, P("d")))
-print(sorted(live_bytes().items()))
+print(sorted(live_bytes_by_device().items()))
 both = jax.device_put(np.zeros(1000, "float32"), NamedSharding(mesh, P()))
-print(sorted(live_bytes().items()))
+print(sorted(live_bytes_by_device().items()))
 both.delete()
-print(sorted(live_bytes().items()))
+print(sorted(live_bytes_by_device().items()))
 """
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -26,11 +26,11 @@ from typing import Any
 import jax
 
 from benchax.profiling import files, preflight
-from benchax.profiling.sampler import Sampler
+from benchax.profiling.memory import Sampler
 from benchax.profiling.session import Session, session
 from benchax.results.timeline import Timeline
 
-HOOK = "benchax.profiling.program:begin"
+HOOK = "benchax.profiling.program_recorder:begin"
 LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MOST_TIMES = 12
@@ -98,6 +98,7 @@ class Recorder:
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
 
     def listen(self) -> None:
+        # Never taken away: JAX below 0.8.1 has no public way to do so, and after the recording this does nothing.
         jax.monitoring.register_event_duration_secs_listener(self.on_event)
         self.give_way()
 
@@ -108,10 +109,11 @@ class Recorder:
 
     def on_event(self, event: str, duration_secs: float, **_: Any) -> None:
         """Called for all that JAX times; never for calls of what is compiled already."""
+        # JAX sends an event at the end of a step only, so a compilation is under way from the end of its lowering on.
         self.is_compiling = event == LOWERED or (self.is_compiling and event != COMPILED)
         if event == COMPILED:
             self.last_compiled = perf_counter()
-        if self.is_asked or event != COMPILED or os.getpid() != self.pid:
+        if self.is_asked or event != COMPILED or os.getpid() != self.pid:  # a fork has the listener, too
             return
         self.is_asked = True
         wait_s = self.wish.start_after_s - (perf_counter() - self.imported)
@@ -137,7 +139,7 @@ class Recorder:
         if any(remark.severity == "error" for remark in findings):
             return
         manager = session(self.wish.options, folder=folder)
-        self.is_starting = True
+        self.is_starting = True  # our own session calls `start_trace`, by the name that we have replaced
         try:
             self.recording = (manager, manager.__enter__())
         finally:

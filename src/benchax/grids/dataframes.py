@@ -72,10 +72,12 @@ def write_csv(g: GridResult, path: str | os.PathLike[str]) -> None:
 
 
 def _timings(g: GridResult) -> np.ndarray[Any, Any]:
+    # pandas and xarray have no masks; the status beside a NaN says what it stands for.
     return np.ma.filled(g.timings, np.nan)
 
 
 def _text(seconds: float) -> str:
+    # All digits, so that what is read back is the same number.
     return "" if np.isnan(seconds) else repr(float(seconds))
 
 

@@ -30,18 +30,13 @@ class LoopScalar(NamedTuple):
     number: int
 
 
-def loops(module: Module) -> tuple[Loop, ...]:
+def find_loops(module: Module) -> tuple[Loop, ...]:
     """Every `while` that the entry computation reaches, each once, outer ones before those inside them."""
     found: dict[str, Loop] = {}
     if module.entry is not None:
         for instruction, where, inside in _whiles(module, module.entry, None):
             found.setdefault(instruction.name, _loop(module, where, instruction, inside))
     return tuple(found.values())
-
-
-def trips_of(module: Module) -> dict[str, int | None]:
-    """Turns of each loop, by its name."""
-    return {loop.name: loop.trips for loop in loops(module)}
 
 
 def _whiles(
@@ -86,16 +81,17 @@ def _count_trips(
     index, direction, end = limit
     start = _start(where, loop, index)
     step = _step(module, body, index)
-    return None if start is None or step is None else _turns(start, end, step, direction)
+    return None if start is None or step is None else _trips_until(start, end, step, direction)
 
 
-def _turns(start: int, end: int, step: int, direction: str) -> int | None:
+def _trips_until(start: int, end: int, step: int, direction: str) -> int | None:
     """How often `start`, `start + step`, ... fulfils the comparison before it does not."""
     if direction in ("GT", "GE"):
+        # Counting down from 10 is counting up from -10.
         start, end, step = -start, -end, -step
     elif direction not in ("LT", "LE"):
         return None
-    end += direction in ("LE", "GE")
+    end += direction in ("LE", "GE")  # holds at the end, too
     if start >= end:
         return 0
     return -((start - end) // step) if step > 0 else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchax.profiling.program import HOOK, MOST_TIMES
+from benchax.profiling.program_recorder import HOOK, MOST_TIMES
 from benchax.wrapping.command import EndedCommand, run
 
 BEGIN = """

@@ -45,7 +45,7 @@ class Settings:
         super().__init_subclass__(**more)
         if prefix is not None:
             cls.prefix = prefix
-        for name in inspect.get_annotations(cls):
+        for name in inspect.get_annotations(cls):  # its own; those of its bases have been made already
             _own_default(cls, name)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         _read_environment_in_init(cls)
@@ -71,6 +71,7 @@ def _own_default(cls: type, name: str) -> None:
 
 
 def _read_environment_in_init(cls: Any) -> None:
+    # Around the generated one: in `__post_init__` a value that was given looks like the default.
     generated: Callable[..., None] = cls.__init__
 
     def __init__(self: Any, **given: Any) -> None:

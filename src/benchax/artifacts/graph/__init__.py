@@ -2,18 +2,23 @@
 
 Reads the text that `compiled.as_text()` gives; no JAX, no private interface, no system program. The comparison is of
 programs and never of pictures: one operation, shape, constant or attribute more or less is a difference, another name
-or source line is none (`normalize`). Each picture holds the digest of the program that it shows, so that the next
+or source line is none (`normalized.py`). Each picture holds the digest of the program that it shows, so that the next
 run can tell whether it is out of date.
+
+From text to picture it goes in four steps that know little of one another:
+
+    labels      what is written into a box, and what kind of work its operation is
+    dataflow    text to boxes and arrows
+    layered     boxes of given sizes and arrows to places; `columns` finds the horizontal ones
+    picture     all of it to SVG
 """
 
 from __future__ import annotations
 
 import re
 
-from benchax.artifacts.drawing import dataflow, picture
+from benchax.artifacts.graph import dataflow, picture
 from benchax.artifacts.normalized import digest as digest
-from benchax.artifacts.normalized import elides_constants as elides_constants
-from benchax.artifacts.normalized import normalize as normalize
 
 LIMIT = 2000
 """Boxes in one picture."""
@@ -29,7 +34,7 @@ def svg(
     Args:
         hlo_text: `compiled.as_text()`.
         title: the heading, in front of the counts; the name of the module by default.
-        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalize`.
+        stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalized.py`.
         expand_fusions: draws what is inside of each fusion.
         limit: boxes at most; what is left out is said in the picture.
     """

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from benchax.artifacts import hlo_module
+from benchax.artifacts import hlo, hlo_module
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Computation
 
@@ -19,7 +19,7 @@ TITLE, LINE, DETAILS = 30, 36, 400
 """Longest texts, in characters."""
 
 Called = Sequence[tuple[str, Computation]]
-"""(attribute, computation) as in `hlo_module.Module.called`."""
+"""(attribute, computation) as in `Module.called_computations`."""
 
 _LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
 _TURNS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
@@ -103,7 +103,7 @@ def _label_of(
         case "fusion" if called:
             return _fusion(attributes, called[0][1])
         case "custom-call":
-            return _role(found), _target(attributes) or "custom-call", ("library call",)
+            return _role(found), hlo.custom_call_target(found) or "custom-call", ("library call",)
         case "while":
             turns = _TURNS.search(attributes.get("backend_config", ""))
             return "control", f"while, {turns[1]} iterations" if turns else "while", ()
@@ -112,11 +112,7 @@ def _label_of(
 
 
 def _role(found: Instruction) -> Role:
-    return role_of(found.opcode, _target(hlo_module.attributes(found)) if found.opcode == "custom-call" else "")
-
-
-def _target(attributes: dict[str, str]) -> str:
-    return attributes.get("custom_call_target", "").strip('"')
+    return role_of(found.opcode, hlo.custom_call_target(found))
 
 
 def _input_name(found: Instruction, attributes: dict[str, str], source: str, is_entry: bool) -> str:
@@ -144,11 +140,9 @@ def _arrays_inside(found: Instruction, called: Called) -> list[str]:
 
 def _title_of_fusion(inside: Computation, role: Role) -> str:
     """After what it computes last, `reduce → subtract` where its main work comes before that."""
-    root = inside.root
-    if root is None:
+    if inside.root is None:
         return "fusion"
-    results = inside.operands(root) if root.opcode == "tuple" else [root]
-    last = list(dict.fromkeys(_through_bitcasts(inside, i).opcode for i in results))
+    last = list(dict.fromkeys(_through_bitcasts(inside, i).opcode for i in inside.results))
     if role in ("elementwise", "movement") or role in map(role_of, last):
         return ", ".join(last)
     main = dict.fromkeys(i.opcode for i in inside.instructions if _role(i) == role)
