@@ -17,6 +17,7 @@ import jax
 
 from benchax.experiments.base import Facts
 from benchax.experiments.processes import Condition
+from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.results.experiment import Point
 from benchax.stats.intervals import median_interval
 from benchax.stats.summary import quantile
@@ -49,8 +50,9 @@ def with_devices(count: int, flags: str = "") -> Condition:
     return Condition(f"{count} devices", {"jax_num_cpu_devices": count}, environ)
 
 
+@on_fresh_stack
 def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
-    """(median, low, high) of a call and the wait for its result, in seconds.
+    """(median, low, high) of a call and the wait for its result, in seconds, whoever asks (`measuring/fresh_stack.py`).
 
     Args:
         enough_s: no further reading after so many seconds in calls, but for the fewest that give an interval.
