@@ -24,9 +24,8 @@ from benchax.codec import Json
 from benchax.environment import count_cores, jax_facts
 from benchax.errors import NotAvailable
 from benchax.executors.task import Say, task
-from benchax.experiments.devices import DeviceReading, time_calls
+from benchax.experiments.devices import DeviceReading, seen_idle, time_calls
 from benchax.experiments.parsing import value_of
-from benchax.experiments.recordings import seen_idle
 from benchax.experiments.variants.sharding import front
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs

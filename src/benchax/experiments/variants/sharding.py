@@ -10,7 +10,7 @@ programs are those of the real thing, times are not, and are not told. Results a
 
 Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
 over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other:
-that a short profile says on real devices (`recordings.py`; not tried on several accelerators).
+that a short profile says on real devices (`devices.py`; not tried on several accelerators).
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
 from benchax.experiments.base import Facts
-from benchax.experiments.devices import MOST_DEVICES, DeviceReading, time_calls, with_devices
+from benchax.experiments.devices import MOST_DEVICES, DeviceReading, seen_communication, time_calls, with_devices
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.experiments.lab import Lab
-from benchax.experiments.recordings import seen_communication
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row
 from benchax.measuring.diagnosis import diagnose
