@@ -10,7 +10,7 @@ from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.auditing.traced import closed_jaxpr, loops_and_all
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variant_rows import scientific
-from benchax.experiments.variants.accumulation import LOW, Accumulated
+from benchax.experiments.variants.precision import LOW, Accumulated
 from benchax.results.audit import Finding
 
 LEAST_GAIN = 2.0

@@ -35,7 +35,6 @@ from benchax.model import Absent, Comparison
 from benchax.results.experiment import Curve, VariantRow
 from benchax.units import percent, rate
 
-
 LOOP = "vmap: loop"
 TITLES = {
     LOOP: "a Python loop over the examples, not jitted",
