@@ -14,7 +14,7 @@ import pytest
 
 from benchax.auditing import reading
 from benchax.auditing.reading import join_audits, read
-from benchax.auditing.recorder import FunctionRecorder, RecordedFunction
+from benchax.auditing.recording import FunctionRecorder, RecordedFunction
 from benchax.auditing.rules import rules
 from benchax.results.audit import Audit, Checked
 

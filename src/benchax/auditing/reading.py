@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from benchax.auditing import audit as audits
 from benchax.auditing.compiled import CompiledEvidence
-from benchax.auditing.recorder import RecordedFunction
+from benchax.auditing.recording import RecordedFunction
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.inspecting.inspect import abstract_inputs
@@ -82,11 +82,11 @@ class ReadEvidence(CompiledEvidence):
         """Nothing speaks against it: the program has traced the function itself."""
 
 
-def read(met: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
+def read(functions: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
     """In the program's process: the answers of each function, and what was not looked at, in plain data."""
     asked, found, left = audits.choose_rules(rules), list[dict[str, Any]](), list[str]()
     rest_s = READ_S
-    for one in met:
+    for one in functions:
         need_s = BUILDS * one.compile_s
         if why := one.why_not or (f"compiling it again takes {seconds(one.compile_s, 2)}" if need_s > rest_s else ""):
             left.append(f"{one.place.name}: {why}")

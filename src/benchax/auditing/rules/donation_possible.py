@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import try_variant, with_bytes
-from benchax.auditing.rule import NotApplicable, rule
+from benchax.auditing.rule import NotApplicable, rule, try_variant, with_bytes
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants.donate import Donate
 from benchax.inspecting.inspect import inspect_case

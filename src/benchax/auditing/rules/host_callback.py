@@ -8,8 +8,7 @@ from typing import Any
 
 from benchax.artifacts.jaxpr import nested_in
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import try_variant
-from benchax.auditing.rule import rule
+from benchax.auditing.rule import rule, try_variant
 from benchax.auditing.traced import closed_jaxpr, flow, where_of
 from benchax.errors import NotMeasured
 from benchax.experiments.rewriting import Rewritten, Without

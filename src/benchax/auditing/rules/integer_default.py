@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import try_variant
-from benchax.auditing.rule import NotApplicable, rule
+from benchax.auditing.rule import NotApplicable, rule, try_variant
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow, where_of
 from benchax.case import Case
 from benchax.measuring.inputs import make_inputs

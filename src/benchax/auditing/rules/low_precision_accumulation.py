@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import probe
-from benchax.auditing.rule import Gain, NotApplicable, rule
+from benchax.auditing.rule import Gain, NotApplicable, probe, rule
 from benchax.auditing.traced import closed_jaxpr, loops_and_all
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variant_rows import scientific

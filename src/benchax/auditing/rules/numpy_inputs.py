@@ -10,8 +10,7 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.probing import try_variant
-from benchax.auditing.rule import NotApplicable, rule
+from benchax.auditing.rule import NotApplicable, rule, try_variant
 from benchax.auditing.traced import where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
