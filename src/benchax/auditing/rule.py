@@ -22,8 +22,7 @@ from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.executors.pool import Pool
-from benchax.experiments.base import Observation
-from benchax.experiments.study import StudySide, study
+from benchax.experiments.study import Observation, StudySide, study
 from benchax.experiments.variant_rows import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve

@@ -23,7 +23,6 @@ import jax
 import numpy as np
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
-from benchax.experiments.base import Facts
 from benchax.experiments.processes import Condition
 from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.profiling.events import read
@@ -33,7 +32,7 @@ from benchax.profiling.programs import programs
 from benchax.profiling.sampler import name_of
 from benchax.profiling.session import session
 from benchax.profiling.trace import profile_of
-from benchax.results.experiment import Point
+from benchax.results.experiment import Facts, Point
 from benchax.results.profile import Device
 from benchax.stats.intervals import median_interval
 from benchax.stats.summary import quantile

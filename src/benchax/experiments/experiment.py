@@ -20,10 +20,10 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
-from benchax.experiments.base import ChangedCase, Tell
-from benchax.experiments.lab import BASELINE, Lab, WorkerLab, judge_variants, quiet
+from benchax.experiments.lab import BASELINE, Lab, Tell, WorkerLab, quiet
 from benchax.experiments.study import Study, StudySide
-from benchax.experiments.variant import AnyVariant, ChangingVariant, Measure, Variant
+from benchax.experiments.variant import AnyVariant, ChangedCase, ChangingVariant, Measure, Variant
+from benchax.experiments.variant_rows import judge_variants
 from benchax.experiments.variants import VARIANTS
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark

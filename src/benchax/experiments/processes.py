@@ -18,7 +18,6 @@ from typing import Any
 from benchax.case import Benchmark, Case, Positions
 from benchax.checkouts.boot import Launch, Selection
 from benchax.executors import pickling
-from benchax.experiments.base import Tell
 from benchax.experiments.functions import plain
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.jax_settings import apply_settings, jax_settings
@@ -69,9 +68,13 @@ class Flat:
 
 
 def pairs(
-    case: Case, conditions: tuple[Condition, Condition], seed: int, max_time_s: float | None, tell: Tell,
+    case: Case,
+    conditions: tuple[Condition, Condition],
+    seed: int,
+    max_time_s: float | None,
+    tell: Callable[[str], None],
     judge: Judge = compare_launches,
-) -> list[Comparison]:  # fmt: skip
+) -> list[Comparison]:
     """The comparisons of the second condition with the first: run times, times to compile, what the compiler counts.
 
     Raises:
@@ -134,7 +137,7 @@ def revive(folder: Path) -> Benchmark:
     return pickling.loads(content)
 
 
-def _steps(tell: Tell) -> Callable[[SessionStep], None]:
+def _steps(tell: Callable[[str], None]) -> Callable[[SessionStep], None]:
     last = [-1]
 
     def step(now: SessionStep) -> None:

@@ -28,7 +28,6 @@ from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
 from benchax.experiments import errors as error_of
-from benchax.experiments.base import Observation
 from benchax.experiments.functions import Converted, plain
 from benchax.measuring import memory, stages
 from benchax.measuring.diagnosis import diagnose
@@ -51,6 +50,32 @@ class StudySide:
     name: str
     case: Case
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One side, as the worker that built it saw it. Plain data: it has come from another process."""
+
+    signature: str
+    """The inputs as specs."""
+    build_s: float | None
+    """Trace, lower and compile; None for what is not compiled."""
+    digest: str
+    """Equal for equal programs; empty where there is none."""
+    plan: Memory
+    """The compiler's."""
+    flops: float | None
+    outputs: str
+    """As specs: f32[8]."""
+    errors: Errors | None
+    bound: float
+    """Relative error that the type of the outputs permits (`numerics.tolerance`)."""
+    observed_bytes: int | None
+    absent: tuple[Absent, ...] = ()
+
+    def is_same_program(self, other: Observation) -> bool:
+        """Was it compiled to the same program, for the same inputs? False where there is none to compare."""
+        return bool(self.digest) and (self.digest, self.signature) == (other.digest, other.signature)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from statistics import median
 from typing import Literal
 
 from benchax.case import Case
-from benchax.experiments.base import Facts
 from benchax.experiments.pair_timing import Pair
 from benchax.model import Comparison
-from benchax.results.experiment import Point
+from benchax.results.experiment import Facts, Point
 from benchax.stats.intervals import median_interval
 from benchax.units import number, seconds
 

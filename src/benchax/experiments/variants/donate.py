@@ -14,13 +14,15 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import argument_name, plain
+from benchax.experiments.study import Observation
+from benchax.experiments.variant import ChangedCase
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.program import program_of
 from benchax.model import Comparison
+from benchax.results.experiment import Facts
 from benchax.units import size
 
 

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.base import ChangedCase
 from benchax.experiments.gradients import Differentiated, Gradient, differentiate
-from benchax.experiments.lab import Candidate, Lab, measure_baseline_group
-from benchax.experiments.variant import Measure
-from benchax.experiments.variant_rows import refused_row
+from benchax.experiments.lab import Lab
+from benchax.experiments.variant import ChangedCase, Measure
+from benchax.experiments.variant_rows import Candidate, measure_baseline_group, refused_row
 from benchax.results.experiment import VariantRow
 
 USUAL = (4,)

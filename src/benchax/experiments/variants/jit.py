@@ -8,9 +8,10 @@ from typing import Any
 from benchax.case import Case
 from benchax.comparing.break_even import of_comparison
 from benchax.errors import NotMeasured
-from benchax.experiments.base import ChangedCase, Facts
 from benchax.experiments.functions import plain
+from benchax.experiments.variant import ChangedCase
 from benchax.model import Comparison
+from benchax.results.experiment import Facts
 
 
 @dataclass(frozen=True)

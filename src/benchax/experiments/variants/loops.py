@@ -22,11 +22,11 @@ from benchax.comparing.sequential import Effort
 from benchax.discovery import literal
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments import parsing, variant_rows
-from benchax.experiments.base import ChangedCase
 from benchax.experiments.functions import plain
-from benchax.experiments.lab import BASELINE, Lab, WorkerLab, as_baseline_row, judge_variants, quiet, without_flops
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab, quiet
 from benchax.experiments.study import StudySide
-from benchax.experiments.variant import Measure
+from benchax.experiments.variant import ChangedCase, Measure
+from benchax.experiments.variant_rows import as_baseline_row, judge_variants, without_flops
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.options import resolve
 from benchax.results.experiment import Experiment, VariantRow

@@ -21,14 +21,16 @@ import jax.numpy as jnp
 from benchax.artifacts.jaxpr import nested_in
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import Converted, is_float, plain
 from benchax.experiments.rewriting import Evaluate, Rewritten, inner_program
+from benchax.experiments.study import Observation
+from benchax.experiments.variant import ChangedCase
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import Comparison
 from benchax.numerics import tolerance
+from benchax.results.experiment import Facts
 from benchax.specs import long_dtype
 from benchax.units import number
 

@@ -28,12 +28,11 @@ from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.base import ChangedCase, Facts
 from benchax.experiments.gradients import Differentiated, differentiate, of_arrays
-from benchax.experiments.lab import Candidate, Lab, measure_baseline_group
-from benchax.experiments.variant import Measure
-from benchax.experiments.variant_rows import refused_row
-from benchax.results.experiment import VariantRow
+from benchax.experiments.lab import Lab
+from benchax.experiments.variant import ChangedCase, Measure
+from benchax.experiments.variant_rows import Candidate, measure_baseline_group, refused_row
+from benchax.results.experiment import Facts, VariantRow
 from benchax.units import size
 
 POLICIES = (

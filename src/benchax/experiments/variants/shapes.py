@@ -14,7 +14,6 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
@@ -25,7 +24,7 @@ from benchax.experiments.sweeping import LOOKS, in_words, ladder, points
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
-from benchax.results.experiment import Curve, VariantRow
+from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import count, percent, seconds
 
 EXACT, PADDED, BUCKETED = "exact", "padded", "bucketed"
@@ -110,7 +109,7 @@ class Sweep:
         row = VariantRow(name, TITLES[way])
         if one.disagreement:
             why = f"zeros at the end change the useful part, so it needs a mask: {one.disagreement}"
-            return variant_rows.wrong(row, why)
+            return variant_rows.wrong_row(row, why)
         own = {size: times[f"{way} {size}"] for size in self.sizes if f"{way} {size}" in times}
         wasted = self._describe_waste(way, found)
         lost = f"which cost {seconds(one.lost_s)} in first calls"

@@ -33,7 +33,6 @@ from benchax.case import Case
 from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
-from benchax.experiments.base import Facts
 from benchax.experiments.devices import MOST_DEVICES, DeviceReading, seen_communication, time_calls, with_devices
 from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.experiments.lab import Lab
@@ -45,7 +44,7 @@ from benchax.measuring.paired import without_cache
 from benchax.measuring.program import program_of
 from benchax.model import Failure
 from benchax.numerics import compare
-from benchax.results.experiment import Curve, VariantRow
+from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import count, size
 
 AXES = ("data", "model")

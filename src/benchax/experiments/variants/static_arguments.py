@@ -14,7 +14,6 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import argument_name, plain
 from benchax.experiments.lab import Lab
@@ -25,7 +24,7 @@ from benchax.experiments.sweeping import LOOKS, in_words
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Absent, Comparison
-from benchax.results.experiment import VariantRow
+from benchax.results.experiment import Facts, VariantRow
 from benchax.units import count, seconds
 
 TRACED, STATIC = "traced", "static"
@@ -93,7 +92,7 @@ class _StaticSweep:
             return replace(row, facts=(("what to do", one.failure.advice),) if one.failure.advice else ())
         row = VariantRow(name, title, facts=self._facts(one, times))
         if one.disagreement:
-            return variant_rows.wrong(row, one.disagreement)
+            return variant_rows.wrong_row(row, one.disagreement)
         sentence = "; ".join(filter(None, (_programs(one), self._verdicts(times))))
         reason = why or ("value by value, below" if times else f"the row {STATIC!r} is compared with it")
         absent = Absent("comparison", reason)

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts
 from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
@@ -32,7 +31,7 @@ from benchax.experiments.sweeping import LOOKS, in_words, ladder, points, ratio
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
-from benchax.results.experiment import Curve, VariantRow
+from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import percent, rate
 
 LOOP = "vmap: loop"
@@ -220,7 +219,7 @@ def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
     """Beside the loop. Outputs of a pair are compared wherever both have run."""
     row = VariantRow(name, TITLES[name])
     if c.numerics is not None and not c.numerics.agrees:
-        return variant_rows.wrong(row, f"unlike the loop: {c.numerics.why}")
+        return variant_rows.wrong_row(row, f"unlike the loop: {c.numerics.why}")
     row = variant_rows.add_comparison(row, c, VariantRow(LOOP, TITLES[LOOP]))
     return replace(row, sentence=f"batch {size}, beside the loop: {row.sentence}") if row.status == "ok" else row
 
