@@ -27,7 +27,7 @@ from benchax.errors import BenchaxError, NotMeasured
 from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
-from benchax.experiments import errors as error_of
+from benchax.experiments import output_errors
 from benchax.experiments.functions import Converted, plain
 from benchax.measuring import memory, stages
 from benchax.measuring.diagnosis import diagnose
@@ -177,7 +177,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
         flops=counted.flops if counted else None,
         outputs=signature((subject.outputs,), {}, ()),
         errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs)),
-        bound=max((tolerance(leaf.dtype) for leaf in error_of.leaves(subject.outputs).values()), default=0.0),
+        bound=max((tolerance(leaf.dtype) for leaf in output_errors.leaves(subject.outputs).values()), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed_bytes(subject)),
         absent=tuple(absent),
     )
@@ -218,10 +218,10 @@ class _Reference:
     def errors(self, outputs: Any) -> Errors:
         """The first call is about the baseline. Raises `NotMeasured` where there is nothing to compare with."""
         if self.float64 is not None:
-            return error_of.errors(outputs, self.float64, "float64")
+            return output_errors.measure_errors(outputs, self.float64, "float64")
         if self.baseline is not None:
-            return error_of.errors(outputs, self.baseline, "baseline")
-        self.baseline = error_of.on_host(outputs)
+            return output_errors.measure_errors(outputs, self.baseline, "baseline")
+        self.baseline = output_errors.to_host(outputs)
         raise NotMeasured(self.why)
 
     def make(self, case: Case, seed: int) -> None:
@@ -240,4 +240,4 @@ def _in_float64(case: Case, seed: int) -> list[np.ndarray]:
     with under({"jax_enable_x64": True}):
         wide = replace(fixed, inputs=Converted(fixed, seed, "float64"))
         inputs = make_inputs(wide, seed)
-        return error_of.on_host(program_of(wide).call(*inputs.args, **inputs.kwargs))
+        return output_errors.to_host(program_of(wide).call(*inputs.args, **inputs.kwargs))

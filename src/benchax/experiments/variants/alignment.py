@@ -16,8 +16,7 @@ from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import CommonAxis, arguments, array_leaves, axes, halves, sizes, value_of
-from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import LOOKS, Half, Reading, failure, ratio, reading
+from benchax.experiments.sweeping import LOOKS, Half, Reading, Resized, failure, ratio, reading
 from benchax.experiments.variant import Measure
 from benchax.experiments.variants.shapes import bucket
 from benchax.measuring.inputs import Inputs, make_inputs

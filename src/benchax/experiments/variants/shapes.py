@@ -19,8 +19,7 @@ from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import CommonAxis, axes, halves, sizes
-from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import LOOKS, in_words, ladder, points
+from benchax.experiments.sweeping import LOOKS, Resized, in_words, ladder, points
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison

@@ -19,8 +19,7 @@ from benchax.experiments.functions import argument_name, plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import find_argument, halves, values
-from benchax.experiments.resized import With
-from benchax.experiments.sweeping import LOOKS, in_words
+from benchax.experiments.sweeping import LOOKS, With, in_words
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Absent, Comparison

@@ -26,8 +26,7 @@ from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import arguments, find_argument, halves, sizes
-from benchax.experiments.resized import Batched, of_arrays
-from benchax.experiments.sweeping import LOOKS, in_words, ladder, points, ratio
+from benchax.experiments.sweeping import LOOKS, Batched, close_over_static, in_words, ladder, points, ratio
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
@@ -101,7 +100,7 @@ def parse_batching(variant: str, case: Case, given: Any, seed: int) -> Batching:
     words = tuple(text.split("+")) if text else ()
     batched = tuple(dict.fromkeys(find_argument(variant, word, permitted) for word in words or permitted))
     is_mapped = tuple(key in batched for key in permitted.values())
-    alone = replace(unjitted, fn=of_arrays(unjitted, inputs), static=(), donate=())
+    alone = replace(unjitted, fn=close_over_static(unjitted, inputs), static=(), donate=())
     return Batching(unjitted, alone, seed, tuple(permitted), words, batched, is_mapped, chosen)
 
 

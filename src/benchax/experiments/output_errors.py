@@ -28,17 +28,18 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
-def on_host(tree: Any) -> list[np.ndarray]:
+def to_host(tree: Any) -> list[np.ndarray]:
+    """The leaves, computed and copied."""
     return [np.asarray(leaf) for leaf in leaves(jax.block_until_ready(tree)).values()]
 
 
-def errors(outputs: Any, reference: list[np.ndarray], against: Literal["float64", "baseline"]) -> Errors:
-    """Of `outputs`, over all leaves.
+def measure_errors(outputs: Any, reference: list[np.ndarray], against: Literal["float64", "baseline"]) -> Errors:
+    """How far `outputs` are from `reference`, over all leaves.
 
     Raises:
         NotMeasured: there is nothing to compare, or the outputs are built differently.
     """
-    ours = on_host(outputs)
+    ours = to_host(outputs)
     if [a.shape for a in ours] != [b.shape for b in reference]:
         raise NotMeasured(f"its outputs have other shapes than those in {against}")
     if not ours:
