@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from benchax.auditing.rule import NotApplicable
+from benchax.auditing.rule import NotApplicable, refuse_failed
 from benchax.auditing.syntax import Source, source_of
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotAvailable, NotMeasured
@@ -88,8 +88,7 @@ class CompiledEvidence(ABC):
 
     def _check_compiles(self) -> None:
         """Raises `NotApplicable` for what does not trace or compile."""
-        if self.failure is not None:
-            raise NotApplicable(f"it does not {self.failure.stage}: {self.failure.message}")
+        refuse_failed(self.failure)
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         """Also an exception is the same each time."""

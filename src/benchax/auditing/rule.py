@@ -24,16 +24,25 @@ from benchax.errors import BenchaxError, NotMeasured
 from benchax.executors.pool import Pool
 from benchax.experiments.study import Observation, StudySide, study
 from benchax.experiments.variant_rows import saved_s, speedup
-from benchax.model import Comparison, Measurement, Severity
+from benchax.model import Comparison, Failure, Measurement, Severity
 from benchax.options import resolve
 from benchax.results.audit import Finding, Where
 from benchax.units import seconds
+
+MOST_LISTED = 5
+"""Lines of one kind in what a finding has seen."""
 
 RuleSubject = Literal["function", "program", "both"]
 
 
 class NotApplicable(BenchaxError):
     """A rule cannot apply; `problem` completes the sentence "not applicable, because …"."""
+
+
+def refuse_failed(failure: Failure | None) -> None:
+    """Raises `NotApplicable` for what does not trace or compile: there is nothing to look at."""
+    if failure is not None:
+        raise NotApplicable(f"it does not {failure.stage}: {failure.message}")
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,12 @@ def rule(
 
 def page_of(rule_id: str) -> str:
     return f"docs/rules/{rule_id}.md"
+
+
+def list_some(lines: Sequence[str], most: int = MOST_LISTED, what: str = "") -> list[str]:
+    """The first of them, and how many more there are (of `what`)."""
+    more = f"and {len(lines) - most} more {what}".rstrip()
+    return [*lines[:most], more] if len(lines) > most else list(lines)
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ def tree_of(file: str) -> ast.Module | None:
         return None
 
 
-def place(text: str | None) -> Where | None:
+def where_of(text: str | None) -> Where | None:
     """train.py:31 as (absolute file, 31); None where it is no such text."""
     file, colon, line = (text or "").rpartition(":")
-    return (str(Path(file).absolute()), int(line)) if colon and file and line.isdigit() else None
+    return (str(Path(file).absolute()), int(line)) if colon and file and line.isdecimal() else None
 
 
 def innermost_loop(tree: ast.AST, line: int) -> Loop | None:

@@ -17,10 +17,11 @@ from jax.extend import core
 from benchax.artifacts.arguments import size_bytes, spec
 from benchax.artifacts.jaxpr import user_line
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable
+from benchax.auditing.rule import refuse_failed
+from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
 from benchax.measuring.program import program_of
-from benchax.results.audit import Where
+from benchax.results.inspection import JaxprFacts
 
 CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
@@ -76,6 +77,11 @@ class TracedEquation(NamedTuple):
         """file:line of the user; empty where it is not told."""
         return user_line(self.equation)
 
+    @property
+    def at(self) -> str:
+        """For the end of a sentence: " at file:line", or nothing."""
+        return f" at {self.line}" if self.line else ""
+
 
 CONVERSIONS = ("astype", "convert_element_type", "asarray", "array")
 
@@ -99,10 +105,20 @@ class TracedProgram:
     outputs: tuple[TracedValue, ...]
 
 
+def jaxpr_facts(e: Evidence) -> JaxprFacts:
+    """What was counted in the jaxpr.
+
+    Raises:
+        NotMeasured: it cannot be reached.
+    """
+    if e.inspection.jaxpr is None:
+        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    return e.inspection.jaxpr
+
+
 def closed_jaxpr(e: Evidence) -> Any:
     """Of the compiled function; traced once for all rules."""
-    if e.failure is not None:
-        raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
+    refuse_failed(e.failure)
     if e not in _traced:
         _traced[e] = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs).jaxpr
     return _traced[e]
@@ -157,9 +173,3 @@ def loops_and_all(jaxpr: Any, scope: str = "") -> Iterator[TracedEquation]:
             for each in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(each, core.ClosedJaxpr):
                     yield from loops_and_all(each, step.scope)
-
-
-def where_of(line: str) -> Where | None:
-    """From file:line."""
-    file, _, number = line.rpartition(":")
-    return (file, int(number)) if file and number.isdecimal() else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import rule
-from benchax.auditing.traced import where_of
+from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import seconds

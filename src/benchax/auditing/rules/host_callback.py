@@ -9,8 +9,8 @@ from typing import Any
 from benchax.artifacts.jaxpr import nested_in
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import rule, try_variant
-from benchax.auditing.traced import closed_jaxpr, flow, where_of
-from benchax.errors import NotMeasured
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import closed_jaxpr, flow, jaxpr_facts
 from benchax.experiments.rewriting import Rewritten, Without
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
@@ -21,9 +21,7 @@ CALLBACKS = (*DEBUGGING, "pure_callback", "io_callback")
 
 @rule("host-callback", "does compiled code call Python?", "warning")
 def host_callback(e: Evidence) -> Iterable[Finding]:
-    jaxpr = e.inspection.jaxpr
-    if jaxpr is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    jaxpr = jaxpr_facts(e)
     callbacks = [p for p in jaxpr.primitives if p.name in CALLBACKS]
     if not callbacks:
         return

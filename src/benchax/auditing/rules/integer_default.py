@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable, rule, try_variant
-from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow, where_of
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow
 from benchax.case import Case
 from benchax.measuring.inputs import make_inputs
 from benchax.results.audit import Finding
@@ -36,7 +37,7 @@ def integer_default(e: Evidence) -> Iterable[Finding]:
     seen = [
         f"{paths[i] if i < len(paths) else f'input {i}'} {program.inputs[i].spec}, "
         f"{size(program.inputs[i].size_bytes)}, is converted to {step.makes[0].dtype}"
-        f"{f' at {step.line}' if step.line else ''}"
+        f"{step.at}"
         for i, step in converted.items()
     ]
     result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))

@@ -11,14 +11,13 @@ import numpy as np
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Module, attributes, parse
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, rule
-from benchax.auditing.traced import where_of
+from benchax.auditing.rule import Gain, list_some, rule
+from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
 
 LARGE_BYTES = 1 << 20
-MOST_LISTED = 5
 
 
 @rule("materialised-broadcast", "does it keep copies of one array side by side?", "info")
@@ -61,12 +60,11 @@ def _findings(e: Evidence) -> Iterable[Finding]:
     held.sort(key=lambda value: -value.size_bytes)
     seen = [
         f"{value.name} {value.spec}, {size(value.size_bytes)}{f', at {value.source}' if value.source else ''}"
-        for value in held[:MOST_LISTED]
+        for value in held
     ]
-    seen += [f"and {len(held) - MOST_LISTED} more"] if len(held) > MOST_LISTED else []
     yield materialised_broadcast.finding(
         f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
-        seen,
+        list_some(seen),
         "What reads it cannot be fused with it: a sort, a scatter, a call of a library, an output. Give that the "
         "smaller array where it can take one, or return the small array and broadcast where it is used.",
         where=where_of(held[0].source) or e.def_where,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import rule
+from benchax.auditing.traced import jaxpr_facts
 from benchax.auditing.unrolled import loops_of
-from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 
 FEW = 4
@@ -16,9 +16,7 @@ FEW = 4
 
 @rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning")
 def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
-    total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
-    if total is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    total = jaxpr_facts(e).equations
     for loop in loops_of(e):
         slices = loop.slices
         if slices is None or loop.turns < FEW or not loop.is_batch:

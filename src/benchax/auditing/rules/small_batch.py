@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, NotApplicable, rule
+from benchax.auditing.rule import Gain, NotApplicable, refuse_failed, rule
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -28,8 +28,7 @@ LITTLE = 1.4
 
 @rule("small-batch", "is the batch too small to use the machine?", "info")
 def small_batch(e: Evidence) -> Iterable[Finding]:
-    if e.failure is not None:
-        raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
+    refuse_failed(e.failure)
     case = replace(e.plain_case, donate=())
     n, batched = _batch(case, e.inputs)
     summary = e.measurement.summary()

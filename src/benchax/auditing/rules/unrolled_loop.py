@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
+from benchax.auditing.traced import jaxpr_facts
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
@@ -20,9 +21,7 @@ LARGE_SHARE = 0.5
 
 @rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning")
 def unrolled_loop(e: Evidence) -> Iterable[Finding]:
-    total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
-    if total is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    total = jaxpr_facts(e).equations
     for loop in loops_of(e):
         is_large = loop.turns >= MANY_TURNS and loop.size >= max(LARGE, LARGE_SHARE * total)
         if is_large and loop.is_uniform and not loop.is_batch:
