@@ -97,6 +97,13 @@ def change_arrays(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> Ca
     return args, {k: value if k in inputs.static else each(k, value) for k, value in inputs.kwargs.items()}
 
 
+def count_rows(tree: Any) -> int | None:
+    """Rows in front of every leaf, as a batch has them; None where there are none, or they differ."""
+    leaves = jax.tree.leaves(tree)
+    rows = {leaf.shape[0] if getattr(leaf, "shape", ()) else None for leaf in leaves}
+    return rows.pop() if len(rows) == 1 else None
+
+
 def is_float(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
 

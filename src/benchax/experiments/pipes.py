@@ -25,8 +25,8 @@ from benchax.environment import count_cores, jax_facts
 from benchax.errors import NotAvailable
 from benchax.executors.task import Say, task
 from benchax.experiments.devices import DeviceReading, seen_idle, time_calls
+from benchax.experiments.functions import count_rows
 from benchax.experiments.parsing import value_of
-from benchax.experiments.variants.sharding import front
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
@@ -193,7 +193,7 @@ def bubble(stages: int, micro_batches: int) -> float:
 
 def _split_batch(batch: Any, count: int) -> list[Any]:
     """Parts of equal length, ready on the first device."""
-    rows = front(batch)
+    rows = count_rows(batch)
     if rows is None:
         raise NotAvailable("x is no batch: an array, or a tree of arrays with as many rows")
     if rows % count:

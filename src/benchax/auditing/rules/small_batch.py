@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, refuse_failed, rule
 from benchax.case import Case
 from benchax.errors import NotMeasured
+from benchax.experiments.functions import CallArguments, change_arrays, count_rows
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Comparison
 from benchax.results.audit import Finding
@@ -70,18 +71,13 @@ def _batch(case: Case, inputs: Inputs) -> tuple[int, tuple[int | str, ...]]:
         NotApplicable: there is none.
     """
     dynamic = {k: v for k, v in [*enumerate(inputs.args), *inputs.kwargs.items()] if k not in inputs.static}
-    sizes = {k: _leading(v) for k, v in dynamic.items()}
+    sizes = {k: count_rows(v) for k, v in dynamic.items()}
     candidates = [(k,) for k in dynamic if sizes[k]]
     candidates += [tuple(k for k in dynamic if sizes[k] == n) for n in dict.fromkeys(filter(None, sizes.values()))]
     for chosen in dict.fromkeys(candidates):
         if _doubles(case, inputs, chosen):
             return sizes[chosen[0]] or 0, chosen
     raise NotApplicable("no argument has a first axis along which its outputs grow")
-
-
-def _leading(tree: Any) -> int | None:
-    shapes = {leaf.shape[:1] for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape")}
-    return next(iter(shapes))[0] if len(shapes) == 1 and shapes != {()} else None
 
 
 def _doubles(case: Case, inputs: Inputs, chosen: tuple[int | str, ...]) -> bool:
@@ -104,12 +100,8 @@ def _outputs(case: Case, args: Any, kwargs: Any) -> list[tuple[int, ...]]:
     return [leaf.shape for leaf in jax.tree.leaves(jitted.eval_shape(*args, **kwargs))]
 
 
-def _twice(inputs: Inputs, chosen: tuple[int | str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    def double(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), tree)
-
-    args = tuple(double(v) if i in chosen else v for i, v in enumerate(inputs.args))
-    return args, {k: double(v) if k in chosen else v for k, v in inputs.kwargs.items()}
+def _twice(inputs: Inputs, chosen: tuple[int | str, ...]) -> CallArguments:
+    return change_arrays(inputs, lambda key, leaf: jnp.concatenate([leaf, leaf]) if key in chosen else leaf)
 
 
 @dataclass(frozen=True)
@@ -120,5 +112,5 @@ class _Twice:
     seed: int
     chosen: tuple[int | str, ...]
 
-    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def __call__(self) -> CallArguments:
         return _twice(make_inputs(self.case, self.seed), self.chosen)

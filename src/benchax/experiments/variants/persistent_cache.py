@@ -25,7 +25,7 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import Measure
-from benchax.experiments.variant_rows import failed_row, speedup
+from benchax.experiments.variant_rows import failed_row, saved_s, speedup
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
@@ -159,8 +159,7 @@ def _sentence(c: Comparison, pairs: Sequence[Pair]) -> str:
     if c.verdict not in ("faster", "slower") or c.baseline_value is None or not c.ratio:
         return f"a start with a filled cache: {c.verdict}{f', {c.why}' if c.why else ''}"
     word = "saves" if c.verdict == "faster" else "costs"
-    saved_s = abs(c.baseline_value * (1 - c.ratio))
-    return f"a start with a filled cache {word} {seconds(saved_s)} of building ({speedup(c)})"
+    return f"a start with a filled cache {word} {seconds(abs(saved_s(c, c.ratio)))} of building ({speedup(c)})"
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
 from benchax.experiments.devices import MOST_DEVICES, DeviceReading, seen_communication, time_calls, with_devices
-from benchax.experiments.functions import argument_name, is_float, plain
+from benchax.experiments.functions import argument_name, count_rows, is_float, plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row
@@ -129,20 +129,13 @@ def plan_sharding(case: Case, inputs: Inputs) -> ShardingPlan:
     """Raises `NotAvailable` where no argument is an array."""
     arguments: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
     dynamic = {key: value for key, value in arguments.items() if key not in inputs.static}
-    fronts = {key: front(tree) for key, tree in dynamic.items()}
+    fronts = {key: count_rows(tree) for key, tree in dynamic.items()}
     rows = next((count for count in reversed(fronts.values()) if count), None)
     if rows is None:
         raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
     batched = tuple(key for key, count in fronts.items() if count == rows)
     names = tuple(argument_name(case.fn, key) for key in batched)
     return ShardingPlan(rows, batched, names, tuple(key for key in dynamic if key not in batched))
-
-
-def front(tree: Any) -> int | None:
-    """Rows in front of every leaf; None where there are none, or they differ."""
-    leaves = jax.tree.leaves(tree)
-    fronts = {leaf.shape[0] if isinstance(leaf, jax.Array) and leaf.ndim else None for leaf in leaves}
-    return fronts.pop() if len(fronts) == 1 else None
 
 
 def _sentence(plan: ShardingPlan, told: MeshReadings) -> str:
