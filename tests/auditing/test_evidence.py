@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable
 from benchax.case import make_case
 from benchax.errors import NotMeasured

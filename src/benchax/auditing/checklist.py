@@ -14,7 +14,7 @@ from typing import Any
 
 from benchax.auditing.audit import MAX_TIME_S, AuditStep, Tell, ask, choose_rules, enter_step, quiet
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.trial import TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort

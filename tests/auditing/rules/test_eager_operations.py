@@ -1,4 +1,4 @@
-"""Operations that a program sends one at a time. Real programs are in tests/auditing/test_program.py."""
+"""Operations that a program sends one at a time. Real programs are in tests/auditing/test_audited_program.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.eager_operations import eager_operations
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding

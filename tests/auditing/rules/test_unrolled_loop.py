@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.unrolled_loop import unrolled_loop
 from benchax.auditing.unrolled import find_unrolled
 from benchax.case import make_case

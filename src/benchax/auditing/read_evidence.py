@@ -1,4 +1,4 @@
-"""What rules say of the functions of a program: asked inside of its process when it has ended, told by `program.py`.
+"""What rules say of the functions of a program: asked inside of its process when it has ended.
 
 The functions are read, not called: their inputs are shapes, so nothing of what they do is done twice. Rules that need
 a time or a value say that they did not get it; what of the compiler's plan, the jaxpr or the source they need is there.
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchax.auditing import audit as audits
-from benchax.auditing.compiled import CompiledEvidence
-from benchax.auditing.recording import RecordedFunction
+from benchax.auditing.compiled_evidence import CompiledEvidence
+from benchax.auditing.recorded_functions import RecordedFunction
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.inspecting.inspect import abstract_inputs

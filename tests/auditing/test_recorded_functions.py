@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.auditing.recording import MOST_KEPT, FunctionRecorder, RecordedFunction
+from benchax.auditing.recorded_functions import MOST_KEPT, FunctionRecorder, RecordedFunction
 
 
 @pytest.fixture

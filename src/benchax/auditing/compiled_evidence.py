@@ -1,7 +1,7 @@
 """What can be found out of a function without a call: its source, whether it traces, what the compiler makes of it.
 
-Both kinds of evidence of a function (`live.py`, `reading.py`) begin here. They say how its inputs are made, and what
-may be called and timed; nothing that stands here is said again there.
+Both kinds of evidence of a function (`live_evidence.py`, `read_evidence.py`) begin here. They say how its inputs are
+made, and what may be called and timed; nothing that stands here is said again there.
 """
 
 from __future__ import annotations

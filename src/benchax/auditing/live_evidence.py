@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from benchax.api import run
-from benchax.auditing.compiled import CompiledEvidence
+from benchax.auditing.compiled_evidence import CompiledEvidence
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, HOW, TrialCall, Way, try_case
 from benchax.case import Case
 from benchax.comparing.sequential import Effort

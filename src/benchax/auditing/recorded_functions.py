@@ -1,0 +1,111 @@
+"""The jitted functions that a program compiles, remembered so that rules can look at them when it has ended.
+
+Of a call only shapes, dtypes and static values are kept, never an array. The function itself is kept alive, or one that
+is made inside `main()` would be gone by then; so only the few are that took longest to compile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from benchax.case import Case, make_case
+from benchax.watching import frames
+from benchax.watching.compiles import KINDS, unregister
+from benchax.watching.frames import JaxCall
+from benchax.watching.functions import FunctionLocation, place_of
+
+MOST_KEPT = 3
+"""Functions; each is kept alive, and compiled once more when the program has ended."""
+
+
+@dataclass(frozen=True)
+class RecordedFunction:
+    """One function, as it was called for the program of it that took longest to compile."""
+
+    place: FunctionLocation
+    fun: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    """Of its `jax.jit`, as `frames.JaxCall` has them."""
+    compile_s: float
+
+    @property
+    def case(self) -> Case:
+        static = (*self._setting("static_argnums"), *self._setting("static_argnames"))
+        donate = (*self._setting("donate_argnums"), *self._setting("donate_argnames"))
+        return make_case(self.fun, self.args, self.kwargs, name=self.place.name, static=static, donate=donate)
+
+    @property
+    def why_not(self) -> str:
+        """Why it cannot be looked at; empty: it can."""
+        given = (*self._setting("in_shardings_leaves"), *self._setting("out_shardings_leaves"))
+        # By its name, for the class is private: what says that the caller has left the sharding to JAX.
+        if any(type(one).__name__ != "UnspecifiedValue" for one in given):
+            return "its jax.jit was given shardings"
+        return "its jax.jit was given options of the compiler" if self._setting("compiler_options_kvs") else ""
+
+    def _setting(self, name: str) -> tuple[Any, ...]:
+        return tuple(self.settings.get(name) or ())
+
+
+class FunctionRecorder:
+    """Listens to JAX from now on. Costs nothing on a warm call, of which JAX tells nothing."""
+
+    def __init__(self) -> None:
+        self._kept: dict[FunctionLocation, RecordedFunction] = {}
+        """By place: the lambdas that one line makes anew in each iteration are one function here."""
+        self._lock = threading.Lock()
+        jax.monitoring.register_event_duration_secs_listener(self._on_event)
+
+    def close(self) -> list[RecordedFunction]:
+        """No more is kept; those that were, longest first."""
+        unregister("event_duration", self._on_event)
+        with self._lock:
+            kept, self._kept = self._kept, {}
+        return sorted(kept.values(), key=lambda function: -function.compile_s)
+
+    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
+        if KINDS.get(event) != "compile":
+            return
+        try:
+            self._remember(frames.calling(frozenset()), duration_secs)
+        except Exception:  # it would surface in the user's call; then this one is not looked at
+            return
+
+    def _remember(self, call: JaxCall, compile_s: float) -> None:
+        if call.fun is None or call.is_nested or frames.is_of_jax(call.fun):
+            return
+        place = place_of(call, None)
+        with self._lock:
+            known = self._kept.get(place)
+            if known is None or known.compile_s < compile_s:
+                self._kept[place] = _record(call, place, compile_s)
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[min(self._kept, key=lambda key: self._kept[key].compile_s)]
+
+
+def _record(call: JaxCall, place: FunctionLocation, compile_s: float) -> RecordedFunction:
+    static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
+    args = tuple(value if i in static else jax.tree.map(_shape, value) for i, value in enumerate(call.args))
+    kwargs = {name: value if name in static else jax.tree.map(_shape, value) for name, value in call.kwargs.items()}
+    return RecordedFunction(place, call.fun, args, kwargs, call.settings, compile_s)
+
+
+def _shape(leaf: Any) -> Any:
+    """Python's numbers stay what they are, for they are weakly typed."""
+    if isinstance(leaf, Tracer):
+        raise TypeError("called inside a transformation: its arguments are no arrays")
+    if isinstance(leaf, jax.Array):
+        sharding = leaf.sharding if len(leaf.sharding.device_set) > 1 else None
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)
+    if isinstance(leaf, np.ndarray | np.generic):
+        return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
+    return leaf
