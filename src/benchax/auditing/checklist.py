@@ -60,11 +60,11 @@ def checklist(
 
 
 def checklist_of(case: Case, **options: Any) -> Checklist:
-    """The same for a case; the options are those of `gone_through`."""
-    return gone_through(case, **options)[0]
+    """The same for a case; the options are those of `go_through`."""
+    return go_through(case, **options)[0]
 
 
-def gone_through(
+def go_through(
     case: Case,
     *,
     max_time_s: float = MAX_TIME_S,

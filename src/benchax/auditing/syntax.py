@@ -21,8 +21,6 @@ from typing import Any
 from benchax.results.audit import Where
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-Maker = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 

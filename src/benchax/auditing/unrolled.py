@@ -71,7 +71,7 @@ class Unrolled:
         self.equations = [(site, eqn) for site, eqn in self.equations if often[site] > 1]
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """How often the body was traced: as often as most of its places occur."""
         counts = Counter(Counter(site for site, _ in self.equations).values())
         return max(counts, key=lambda n: (counts[n], -n), default=0)
@@ -91,7 +91,7 @@ class Unrolled:
     @property
     def is_independent(self) -> bool:
         """Does no iteration need another's result, sums apart?"""
-        site_of, turn_of = self._number_sites()
+        site_of, iteration_of = self._number_sites()
         makers = {id(v): eqn for _, eqn in self.equations for v in eqn.outvars}
         readers: dict[int, set[Site]] = {}
         carried: list[tuple[int, Site, Site]] = []
@@ -99,23 +99,23 @@ class Unrolled:
             for v in eqn.invars:
                 if (maker := makers.get(id(v))) is not None:
                     readers.setdefault(id(v), set()).add(site)
-                    if turn_of[id(maker)] != turn_of[id(eqn)]:
+                    if iteration_of[id(maker)] != iteration_of[id(eqn)]:
                         carried.append((id(v), site_of[id(maker)], site))
         return all(one == other and one[-1] in REDUCES and readers[v] == {one} for v, one, other in carried)
 
     @property
     def is_batch(self) -> bool:
-        """Is each turn the same work on its own part of an array, apart from all other turns?"""
+        """Is each iteration the same work on its own part of an array, apart from all others?"""
         return self.slices is not None and self.is_uniform and self.is_independent
 
     def _number_sites(self) -> tuple[Mapping[int, Site], Mapping[int, int]]:
         seen: Counter[Site] = Counter()
         site_of: dict[int, Site] = {}
-        turn_of: dict[int, int] = {}
+        iteration_of: dict[int, int] = {}
         for site, eqn in self.equations:
-            site_of[id(eqn)], turn_of[id(eqn)] = site, seen[site]
+            site_of[id(eqn)], iteration_of[id(eqn)] = site, seen[site]
             seen[site] += 1
-        return site_of, turn_of
+        return site_of, iteration_of
 
     @property
     def slices(self) -> Slices | None:

@@ -151,16 +151,14 @@ def _functions(
 
 
 def _checklists(what: list[str], pattern: str, params: list[str], given: dict[str, Any], *, as_json: bool) -> None:
-    from benchax.auditing.checklist import gone_through
+    from benchax.auditing.checklist import go_through
     from benchax.cli.console import line, show
     from benchax.cli.run import printing_to_stderr
     from benchax.reporting.checklist import document
 
     cases, code = _cases(what, pattern, params)
     with _progress(len(cases)) as tell:
-        found = [
-            printing_to_stderr(lambda case=case: gone_through(case, **given, progress=tell(case))) for case in cases
-        ]
+        found = [printing_to_stderr(lambda case=case: go_through(case, **given, progress=tell(case))) for case in cases]
     for checklist, _ in found:
         line(json.dumps(checklist.asdict())) if as_json else show(document(checklist))
     was_left_out = any(trial.obstacle is not None for _, trial in found)

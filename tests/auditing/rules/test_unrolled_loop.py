@@ -105,7 +105,7 @@ def test_turns_are_counted_also_where_one_line_does_the_same_twice() -> None:
 
     (loop,) = find_unrolled(jax.jit(twice).trace(X).jaxpr)
 
-    assert (loop.turns, loop.size, loop.kind) == (7, 14, "comprehension")
+    assert (loop.iterations, loop.size, loop.kind) == (7, 14, "comprehension")
 
 
 def test_a_loop_around_the_audit_is_none_of_the_function() -> None:

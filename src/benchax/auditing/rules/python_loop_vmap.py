@@ -11,7 +11,7 @@ from benchax.auditing.unrolled import loops_of
 from benchax.results.audit import Finding
 
 FEW = 4
-"""Turns; below that a loop costs little."""
+"""Iterations; below that a loop costs little."""
 
 
 @rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning")
@@ -19,14 +19,14 @@ def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
     total = jaxpr_facts(e).equations
     for loop in loops_of(e):
         slices = loop.slices
-        if slices is None or loop.turns < FEW or not loop.is_batch:
+        if slices is None or loop.iterations < FEW or not loop.is_batch:
             continue
         axes = "" if slices.axis == 0 else f", in_axes={slices.axis}"
         yield python_loop_vmap.finding(
-            f"the {loop.kind} takes an array apart and does the same with each of {loop.turns} parts",
+            f"the {loop.kind} takes an array apart and does the same with each of {loop.iterations} parts",
             [
                 f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
-                f"{loop.size} of the program's {total} operations are {loop.turns} copies of its body",
+                f"{loop.size} of the program's {total} operations are {loop.iterations} copies of its body",
                 "no iteration needs another's result, sums apart",
             ],
             f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "
