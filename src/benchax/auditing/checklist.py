@@ -150,6 +150,7 @@ def _by_variant(known: Known, item: Item) -> Said:
         return "not checked", row.reason
     if row.status == "wrong_result":
         return "yes", f"tried, and rightly not used: {row.reason}"
+    # A sentence begins with what is gained, whatever it costs beside (variant_rows.sentence): the author has to choose.
     if row.sentence.startswith("saves"):
         return "no", f"tried: it {row.sentence}"
     return "yes", f"tried, nothing to be gained: {row.sentence}"

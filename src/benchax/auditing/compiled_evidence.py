@@ -135,6 +135,7 @@ class CompiledEvidence(ABC):
         try:
             self._once("inspection", lambda: inspect_case(self.case))
         except BenchaxError as error:
+            # `inspect` says it in its own words; the rules explain what XLA or the user's function raised.
             return self._fail(error.__cause__ or error, "compile")
         return None
 

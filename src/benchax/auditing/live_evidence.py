@@ -179,6 +179,7 @@ class LiveEvidence(CompiledEvidence):
 
     def _compare(self, pair: Pair) -> Comparison:
         name = pair.name
+        # A change is confirmed whatever the hour: what is begun late would end long after the time that was asked for.
         if self.budget_s <= RESERVED_SHARE * self.max_time_s:
             raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
         self.tell(f"comparing with {name}")
@@ -193,6 +194,7 @@ class LiveEvidence(CompiledEvidence):
 
     def _watch(self) -> Watch:
         self.tell("calling it")
+        # A copy for each call, for a function that donates takes its arguments away.
         calls = [self._inputs.renewed() for _ in range(WATCHED_CALLS)]
         with watch() as seen:
             for args, kwargs in calls:

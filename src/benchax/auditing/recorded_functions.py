@@ -85,6 +85,7 @@ class FunctionRecorder:
             return
         place = place_of(call, None)
         with self._lock:
+            # Of several programs of one function the one that took longest, which is the one to be looked at.
             known = self._kept.get(place)
             if known is None or known.compile_s < compile_s:
                 self._kept[place] = _record(call, place, compile_s)

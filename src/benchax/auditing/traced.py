@@ -37,6 +37,7 @@ CALLS: Mapping[str, str] = {
 """Equations that stand for the body they hold, and under which parameter (jax 0.6 to 0.12). An unknown one is taken
 as it is, so that less is seen."""
 
+# Weak, for a jaxpr holds the arrays that its function closes over: they go with the evidence.
 _traced: WeakKeyDictionary[Evidence, Any] = WeakKeyDictionary()
 
 
@@ -139,6 +140,7 @@ def _walk(
     def of(atom: Any) -> TracedValue:
         if isinstance(atom, core.Literal):
             return _value(atom)
+        # New are what an equation makes, and constants, which none makes.
         return known.setdefault(atom, _value(atom))
 
     for equation in jaxpr.eqns:
@@ -155,6 +157,7 @@ def _walk(
 def _body(equation: Any) -> Any:
     body = equation.params.get(CALLS.get(equation.primitive.name, ""))
     body = getattr(body, "jaxpr", body)
+    # Where they are not as many, inputs of the body are no operands of the equation one by one: it stays one step.
     return body if hasattr(body, "eqns") and len(body.invars) == len(equation.invars) else None
 
 

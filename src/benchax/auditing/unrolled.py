@@ -74,6 +74,7 @@ class Unrolled:
     def iterations(self) -> int:
         """How often the body was traced: as often as most of its places occur."""
         counts = Counter(Counter(site for site, _ in self.equations).values())
+        # Of two numbers that are as frequent the smaller: a finding may say too little, not too much.
         return max(counts, key=lambda n: (counts[n], -n), default=0)
 
     @property
@@ -101,6 +102,7 @@ class Unrolled:
                     readers.setdefault(id(v), set()).add(site)
                     if iteration_of[id(maker)] != iteration_of[id(eqn)]:
                         carried.append((id(v), site_of[id(maker)], site))
+        # A value may pass to the next iteration if the place that makes it is the only one to read it: a running sum.
         return all(one == other and one[-1] in REDUCES and readers[v] == {one} for v, one, other in carried)
 
     @property
@@ -128,6 +130,7 @@ class Unrolled:
                     arrays[id(part.array)] = part.array.aval
                     starts.setdefault((id(part.array), part.axis), set()).add(part.start)
         for (array, axis), found in sorted(starts.items(), key=lambda item: -len(item[1])):
+            # Fewer parts are a choice of some, as x[0] and x[-1] are: vmap would compute what nobody wants.
             if 2 * len(found) >= arrays[array].shape[axis]:
                 return Slices(str(arrays[array].str_short(short_dtypes=True)), axis, len(found))
         return None
@@ -207,6 +210,7 @@ def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
         file = code.co_filename
         if file.startswith(_END):
             return None
+        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
         if is_library(file) or file.startswith(_JAX):
             continue
         inwards.append((code, at))

@@ -45,6 +45,7 @@ def add_combination(
     less: dict[str, ChangedCase | None] = {}
     for name in on if is_ablation else ():
         others = [each for each in candidates if each.name in on and each.name != name]
+        # Applied anew: what only applies after the one left out (float32 sums after bf16) goes with it.
         less[name], _, _ = combiner.apply(others)
     sides = [StudySide(f"all but {name}", each.case, each.settings) for name, each in less.items() if each]
     looked = lab.study([StudySide(BASELINE, case), StudySide(ALL, one.case, one.settings), *sides])

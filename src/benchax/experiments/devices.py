@@ -39,6 +39,7 @@ from benchax.stats.summary import quantile
 from benchax.units import percent
 
 MOST_DEVICES = 64
+# Of fewer than six readings no two enclose the median with 95 %.
 LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
 _FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
 

@@ -37,6 +37,7 @@ def plain(case: Case, seed: int = 0) -> Case:
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
         return case
     under = getattr(fn, "__wrapped__", None)
+    # Under a bound method stands the function without its object, which would be called with one argument too few.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
         raise NotAvailable(f"the function under {type(fn).__name__} {case.id.label!r} cannot be reached")
     inputs = make_inputs(case, seed)
@@ -161,6 +162,7 @@ def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
     """
     if one.inputs is other.inputs:
         return one, other
+    # Not one set of inputs, converted inside: that would time the conversion.
     one, other = plain(one, seed), plain(other, seed)
     first, second = make_inputs(one, seed), make_inputs(other, seed)
     start = len(first.args) + len(first.kwargs)

@@ -44,6 +44,7 @@ def time_pairs(
         except Exception as error:  # its inputs cannot be laid beside the others: a row says so
             found[pair.name] = _fail(pair, error)
         else:
+            # Settings of JAX hold for a process, which all pairs of a session share.
             paired_runs.setdefault(tuple(sorted(pair.settings.items())), {})[pair.name] = paired_run
     for settings, group in paired_runs.items():
         with session.fresh_processes(dict(settings)) as start:

@@ -125,6 +125,7 @@ class Pipe:
         """Enqueues all of it: in each tick every stage takes the part that the stage before it had in the last one."""
         values, last = list(parts), len(self.stages) - 1
         for tick in range(len(values) + last):
+            # Any order gives the same values; from the back, the part that came in first is enqueued first.
             for stage in range(last, -1, -1):
                 part = tick - stage
                 if 0 <= part < len(values):

@@ -104,6 +104,7 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
         if found.stage == REFERENCE:
             no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
             continue
+        # A worker that dies outside of any look, as at its start, is laid to the baseline: that ends the loop.
         guilty = next((side for side in left if found.stage == f"look of {side.name}"), sides[0])
         failures[guilty.name] = found
         left.remove(guilty)
@@ -128,6 +129,7 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
     seen, failures = dict[str, Observation](), dict[str, Failure]()
+    # `build_s` is a compilation, not a reading of what the persistent cache has kept.
     with warnings.catch_warnings(), without_cache():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # told by the plan
         reference = _Reference(no_reference)

@@ -66,6 +66,7 @@ def points(
     listed: list[Point] = []
     for i, (size, label) in enumerate(zip(sizes, labels, strict=True)):
         above = found.get(labels[i + 1]) if i + 1 < len(labels) else None
+        # All but the first and the last ran in two pairs: beside the one before and the one after.
         own = reading((found.get(label), "candidate"), (above, "baseline"))
         if own is None:
             listed.append(Point(size, label, None, facts=(("not measured:", failure(found.get(label) or above)),)))

@@ -67,6 +67,7 @@ def wrongness(tolerance: float | None, seen: Observation, baseline: Observation)
     if found.nans > own.nans:
         return f"{found.nans} values{leaf} are NaN where {where} has numbers"
     permitted = seen.bound if tolerance is None else tolerance
+    # A function that is off by 1 % itself does not become wrong in bf16.
     if found.max_rel is not None and found.max_rel > max(permitted, own.max_rel or 0.0):
         share = f"off by {percent(found.max_rel)} of the largest value{leaf} in {where}"
         return f"{share}; permitted is {percent(permitted)}"
@@ -173,6 +174,7 @@ def judge_variants(
         elif seen.is_same_program(own):
             row = same_program_row(row)
         rows[name] = row
+    # A wrong result is the fastest one, and the same program takes the same time: neither is timed.
     due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
     pairs = [Pair(name, BASELINE, case, name, changed[name].case, changed[name].settings) for name in due]
     for name, comparison in lab.time_pairs(pairs).items():

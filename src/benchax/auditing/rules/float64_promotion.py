@@ -23,6 +23,7 @@ def float64_promotion(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable("jax_enable_x64 is off, so that nothing is float64")
     closed = closed_jaxpr(e)
     inputs = [aval for aval in closed.in_avals if hasattr(aval, "dtype")]
+    # In x64 mode every Python float is a weakly typed float64: nobody has asked for float64 by passing one.
     if any(str(aval.dtype) in WIDE and not getattr(aval, "weak_type", False) for aval in inputs):
         raise NotApplicable("its inputs are float64: it was asked for")
     steps = list(loops_and_all(closed))

@@ -41,6 +41,7 @@ def integer_default(e: Evidence) -> Iterable[Finding]:
         f"{step.at}"
         for i, step in converted.items()
     ]
+    # All large integers at once. Where one of them is an index as well, that fails, and the gain is not measured.
     result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
     yield integer_default.finding(
         f"{len(converted)} of {len(program.inputs)} inputs are integers that become floats",

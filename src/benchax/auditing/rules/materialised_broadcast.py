@@ -80,6 +80,7 @@ def _is_large(leaf: Any) -> bool:
 def _repeats(array: np.ndarray) -> bool:
     """All rows equal the first, and a row is no constant: zeros and ones are no copies of anything."""
     first = array[0]
+    # The second row is looked at first: in most arrays it differs, and the rest, a pass over all of it, is spared.
     return bool((array[1] == first).all() and (first != first.flat[0]).any() and (array == first).all())
 
 

@@ -53,6 +53,7 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
     seen += [f"converted to 32 bits in each call: {', '.join(list_some(wide))}"] if wide else []
     seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
     total = sum(a.nbytes for a in arrays.values())
+    # On CPU an array that begins at a multiple of 64 bytes is taken over without a copy: then nothing is to be gained.
     is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
     yield numpy_inputs.finding(
         f"{count(len(arrays), 'NumPy array')} of {size(total)} among its inputs",
@@ -102,6 +103,7 @@ def _spec(array: np.ndarray) -> str:
 
 def _hold_inputs(e: Evidence) -> tuple[Case, Case]:
     """(on the device, as they were given): calls without arguments, which make theirs before the first."""
+    # Inputs of a case are on the device before any clock starts; what the function holds itself crosses in each call.
     inputs = _nothing
     device, host = (
         replace(e.case, fn=_Held(e.case, e.seed, on_device), inputs=inputs, static=(), donate=(), jit=False)

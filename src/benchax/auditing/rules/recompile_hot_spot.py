@@ -31,6 +31,7 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             by_function.setdefault((c.function, c.defined), []).append(c)
     for (function, defined), compiles in by_function.items():
         lost_s = sum(c.total_s for c in compiles)
+        # Two compilations of a minute each matter more than ten of a millisecond.
         is_long = wall_s is not None and lost_s >= max(LONG_S, LARGE_SHARE * wall_s)
         if len(compiles) >= (OFTEN if is_program else EACH_CALL) or is_long:
             yield _finding(function, defined, compiles, wall_s)

@@ -19,6 +19,7 @@ SHARE = 0.5
 @rule("residuals-dominate", "is most of its memory kept for the backward pass?", "info")
 def residuals_dominate(e: Evidence) -> Iterable[Finding]:
     steps = flow(closed_jaxpr(e)).steps
+    # JAX puts "transpose(jvp(…))" around the names of what it makes for the backward pass.
     if not any("transpose(" in step.scope for step in steps):
         raise NotApplicable("it takes no gradient in reverse mode, as far as JAX tells (0.6 does not)")
     memory = e.inspection.memory

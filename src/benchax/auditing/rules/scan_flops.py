@@ -23,6 +23,7 @@ def scan_flops(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable("the compiled program has no loop")
     if counts.flops is None or not cost.flops:
         raise NotMeasured("there is no FLOP count to compare with")
+    # Of programs without loops both counts agree within 1 %: a tenth more is no other way of counting.
     if counts.flops < LEAST_RATIO * cost.flops:
         return
     unknown = [loop for loop in counts.loops if loop.trips is None]

@@ -15,6 +15,7 @@ from benchax.units import seconds
 MANY = 3
 """Values; "a limited set of static values" is what static arguments are for."""
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
+# The words of watching/reasons.py for a class whose instances are equal only to themselves.
 _NO_EQUALITY = "has no __eq__"
 
 

@@ -24,6 +24,7 @@ def unrolled_loop(e: Evidence) -> Iterable[Finding]:
     total = jaxpr_facts(e).equations
     for loop in loops_of(e):
         is_large = loop.iterations >= MANY_ITERATIONS and loop.size >= max(LARGE, LARGE_SHARE * total)
+        # scan takes no iterations of different shapes; and what vmap could do is another rule's: python-loop-vmap.
         if is_large and loop.is_uniform and not loop.is_batch:
             yield _finding(e, loop, total)
 

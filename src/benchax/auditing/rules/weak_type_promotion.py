@@ -47,6 +47,7 @@ def _describe_widened(e: Evidence, widened: list[tuple[TracedEquation, TracedEqu
 def _fed_back(e: Evidence) -> Iterable[Finding]:
     facts = jaxpr_facts(e)
     strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
+    # Only what looks like an input can be meant to be fed back.
     weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
     if weak:
         seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]

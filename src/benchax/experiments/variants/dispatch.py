@@ -36,6 +36,7 @@ class Synchronous:
         return lambda lab: (self._row(case, lab),)
 
     def _row(self, case: Case, lab: Lab) -> VariantRow:
+        # Only when a call returns and when its result is there is asked for.
         options = replace(lab.options, memory=False, verify="off", timer="wall")
         lab.tell("dispatch in processes of their own")
         one, other = (lab.measure_alone(case, condition, options) for condition in (ASYNC, SYNC))

@@ -78,6 +78,7 @@ def _takes(tree: Any, free: Counter[Any]) -> bool:
         (leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)) for leaf in arrays
     )
     taken = wanted & free
+    # An output takes over one array only.
     free -= taken
     return bool(taken)
 

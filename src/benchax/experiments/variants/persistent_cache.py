@@ -73,6 +73,7 @@ def _parse_count(text: Any) -> int:
 def _row(variant: PersistentCache, case: Case, pairs: int, lab: Lab) -> VariantRow:
     try:
         first = _pairs(case, pairs, lab)
+        # Called a change only twice, by new processes: once is the luck of a few pairs.
         is_change = _judge_starts(case, first).verdict in ("faster", "slower")
         again = _pairs(case, pairs, lab) if is_change else []
     except Unfinished as ended:

@@ -121,6 +121,7 @@ def saved_residuals(loss: Callable[..., Any], plain: Differentiated) -> Facts:
     listed = io.StringIO()
     with contextlib.redirect_stdout(listed):
         call, arrays = as_function_of_arrays(loss, plain.inputs.args, plain.inputs.kwargs)
+        # The documented function prints; the one that returns a list is private.
         jax.ad_checkpoint.print_saved_residuals(call, *arrays)
     found = [_KEPT.match(line) for line in listed.getvalue().splitlines()]
     kept = [match for match in found if match and not match["origin"].startswith("from the argument")]

@@ -144,6 +144,7 @@ class Sweep:
         }
         needed = [exact[size] for size in self.sizes]
         spent = [programs.get(self._padded_size(way, size)) for size in self.sizes]
+        # A program with loops has no estimate here: XLA counts their bodies once, however long the padding makes them.
         if None in needed or None in spent or not sum(n or 0 for n in needed):
             return "wasted operations not known: XLA gives no estimate, or counts bodies of loops once"
         more = sum(s or 0 for s in spent) / sum(n or 0 for n in needed) - 1

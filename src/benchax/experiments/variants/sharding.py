@@ -195,6 +195,7 @@ def _mesh(shape: Shape, plan: ShardingPlan) -> Mesh:
         raise NotAvailable(f"the mesh has {wanted} places, and there are {there} devices")
     if plan.rows % shape[0]:
         raise NotAvailable(f"the {plan.rows} rows of {', '.join(plan.names)} do not divide among {shape[0]} devices")
+    # Said outright: XLA is to insert the communication, whatever kind of axes is the default of a JAX.
     automatic = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(shape, AXES, axis_types=automatic, devices=jax.devices()[:wanted])
 
