@@ -109,6 +109,7 @@ def run_experiment(
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
     looked = lab.study([StudySide(BASELINE, case), *_sides(ready.changed), *_baselines(case, ready.changed)])
+    # Also where the function fails as it is: a variant such as static may be what helps.
     own = [_measure_by_itself(variants[name], measure, lab) for name, measure in ready.plans.items()]
     if BASELINE in looked.failures or BASELINE not in looked.seen:
         return _without_baseline(case, looked, ready.refused, own)
@@ -152,6 +153,7 @@ def _prepare_variants(
         except (NotAvailable, NotMeasured) as error:
             if was_asked:
                 ready.refused[name] = variant_rows.refused_row(name, variant.title, "not_available", error.problem)
+        # A mistake in what was asked for, which is no finding about the function.
         except UsageError:
             raise
         except Exception as error:  # of the user's function, mostly: a row says it, and the others go on

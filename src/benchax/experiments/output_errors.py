@@ -69,6 +69,7 @@ def _leaf(a: np.ndarray, b: np.ndarray) -> tuple[float | None, np.ndarray, int, 
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
     worst = float(distance.max(initial=0.0))
     scale = scale or worst  # a reference of zeros: all of the output is error
+    # Where nothing is finite on both sides there is no number, not one of zero.
     largest = None if b.size and not finite.any() else worst / scale if worst else 0.0
     step = max(1, a.size // MOST_IN_MEDIAN)
     counted = finite[::step] & (b[::step] != 0)

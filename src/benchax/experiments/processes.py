@@ -109,6 +109,7 @@ def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
 def revive(folder: Path) -> Benchmark:
     """In the process of a pair, before its backend starts: sets the condition, and gives the benchmark."""
     told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    # First of all: XLA reads its flags once, when the backend starts.
     os.environ.update(told["environ"])
     content = (folder / "benchmark.pickle").read_bytes()
     os.chdir(told["folder"])  # where relative paths of the user's function start

@@ -62,6 +62,7 @@ class Rewritten:
             """Lets JAX bind one equation, for every version knows how."""
             operands = list(dict.fromkeys(v for v in equation.invars if not isinstance(v, core.Literal)))
             alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(equation.outvars), eqns=[equation])
+            # `bind` takes parameters in other forms than equations hold them, and differs between versions.
             return eval_jaxpr(alone, (), *(values[v] for v in operands))
 
         for equation in jaxpr.eqns:

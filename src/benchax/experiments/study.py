@@ -101,6 +101,7 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
         if not isinstance(found, Failure):
             environment = replace(capture(with_jax=False), **found.jax)
             return Study(found.seen, failures | found.failures, environment)
+        # The run in float64 took the worker with it: the sides are looked at again, without it.
         if found.stage == REFERENCE:
             no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
             continue
@@ -170,6 +171,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
     subject = replace(subject, outputs=subject.outcome())
     hlo = (built.compiled.as_text() or "") if built.compiled else ""
     counted = cost(built.compiled, hlo) if built.compiled else None
+    # XLA's text shows large constants as {...}: by it alone, programs that differ in their values would be one.
     stablehlo = built.lowered.as_text() if built.lowered and normalized.elides_constants(hlo) else ""
     return Observation(
         signature=inputs.signature,

@@ -38,6 +38,7 @@ class Donate:
         unjitted = plain(case, seed)
         if unjitted.donate:
             raise NotMeasured("it donates arguments as it is")
+        # Shapes are all that it takes: nothing is allocated to choose.
         inputs = abstract_inputs(unjitted)
         chosen = _donatable(unjitted, inputs) if given is None else _parse_positions(given, inputs)
         names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)

@@ -39,6 +39,7 @@ class Eager:
         return ChangedCase(
             replace(plain(case, seed), jit=False, donate=()),
             facts=lambda jitted, eager, c: _break_even(jitted.build_s, c, is_eager_first=False),
+            # Among others it would take away the program that they change.
             combines=False,
         )
 

@@ -64,6 +64,7 @@ class InPython:
         return jax.jit(self.step) if self.is_body_jitted else self.step
 
     def __getstate__(self) -> dict[str, Any]:
+        # What is jitted does not travel: the other process jits its own.
         return {key: value for key, value in vars(self).items() if key != "_body"}
 
 

@@ -187,6 +187,7 @@ def start(argument: tuple[Case, int, str], say: Say) -> dict[str, float]:
         lowered_at = perf_counter_ns()
         lowered.compile()
         ended = perf_counter_ns()
+    # JAX names its entries so; XLA's own caches beside them are not counted.
     files = [file.stat().st_size for file in Path(folder).glob("*-cache")]
     return {
         "build_s": (ended - begun) / 1e9,

@@ -133,6 +133,7 @@ def _is_low(eqn: Any) -> bool:
 def _widen_operands(eqn: Any, operands: list[Any]) -> list[Any]:
     dtype = eqn.outvars[0].aval.dtype
     if eqn.primitive.name in SUMS:
+        # Sums have no parameter for the type they are accumulated in, as products have.
         return [eqn.primitive.bind(operands[0].astype(jnp.float32), **eqn.params).astype(dtype)]
     params = {**eqn.params, "preferred_element_type": jnp.dtype(jnp.float32)}
     return [eqn.primitive.bind(*operands, **params).astype(dtype)]

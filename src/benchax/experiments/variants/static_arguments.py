@@ -80,6 +80,7 @@ class _StaticSweep:
 
     def _pair(self, value: Any) -> tuple[Case, Case]:
         """Traced and static, fed by one factory."""
+        # It may have been declared by its position or by its name.
         others = tuple(one for one in self.case.static if one not in (self.key, self.label))
         inputs = With(self.case, self.key, value)
         traced = replace(self.case, inputs=inputs, static=others)

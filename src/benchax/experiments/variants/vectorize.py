@@ -61,6 +61,7 @@ class Vmapped:
         return jax.vmap(fn, in_axes=tuple(0 if mapped else None for mapped in self.is_mapped))
 
     def __getstate__(self) -> dict[str, Any]:
+        # What is jitted does not travel: the other process jits its own.
         return {key: value for key, value in vars(self).items() if key != "_mapped"}
 
 
@@ -247,6 +248,7 @@ def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
     for i, size in enumerate(sizes[:-1]):
         total, most = 1.0, 1.0
         for gain in gains[i:]:
+            # Small gains of several steps may make a large one.
             total *= gain or 0.0
             most = max(most, total)
         if most <= LEAST_GAIN:
