@@ -47,7 +47,7 @@ class CompiledEvidence(ABC):
 
     @abstractmethod
     def _make_inputs(self) -> Inputs:
-        """Of `case`, once."""
+        """Makes those of `case`, once."""
 
     @abstractmethod
     def _refuse_tracing(self) -> None:

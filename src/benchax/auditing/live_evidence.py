@@ -45,7 +45,7 @@ _DONE = {
 
 
 class LiveEvidence(CompiledEvidence):
-    """Of a function that may be called.
+    """What is found out of a function that may be called.
 
     Args:
         max_time_s: comparisons are begun only in its first three quarters.

@@ -36,7 +36,7 @@ RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
 
 
 class ReadEvidence(CompiledEvidence):
-    """Of one jitted function that may be traced and compiled, and not called."""
+    """What is found out of one jitted function that may be traced and compiled, and not called."""
 
     why_not_called = WHY_NOT
     remarks = ()

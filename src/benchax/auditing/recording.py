@@ -66,7 +66,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
 
 
 def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str) -> dict[str, Any] | None:
-    """Of a program that was ended, or that failed, nothing is read: who waits for it wants to see why."""
+    """Nothing is read of a program that was ended, or that failed: who waits for it wants to see why."""
     if how != "exit" or getattr(sys, "last_type", None) is not None:
         return None
     begun = perf_counter()

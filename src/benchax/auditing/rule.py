@@ -119,7 +119,7 @@ class Gain:
 
 
 def measured_gain(c: Comparison) -> Gain | None:
-    """Of a comparison of the function as it is (baseline) with a better one; None unless that is faster."""
+    """What a comparison of the function as it is (baseline) with a better one gains; None unless that is faster."""
     if c.verdict != "faster" or c.baseline_value is None or c.ratio is None:
         return None
     saved = saved_s(c, c.ratio)
@@ -128,7 +128,7 @@ def measured_gain(c: Comparison) -> Gain | None:
 
 
 def median_s(m: Measurement) -> float:
-    """Of a call as Python makes it, waiting for its outputs: the timer that eager functions have as well.
+    """The median time of a call as Python makes it, waiting for its outputs, which eager functions have as well.
 
     Raises:
         NotMeasured: there is none.

@@ -127,7 +127,7 @@ def source_of(fn: Callable[..., Any]) -> Source | None:
 
 
 def code_of(fn: Callable[..., Any]) -> CodeType | None:
-    """Of the user's own function, under partials, jits, methods and callable objects."""
+    """The code of the user's own function, under partials, jits, methods and callable objects."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     try:

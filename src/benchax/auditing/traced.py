@@ -118,7 +118,7 @@ def jaxpr_facts(e: Evidence) -> JaxprFacts:
 
 
 def closed_jaxpr(e: Evidence) -> Any:
-    """Of the compiled function; traced once for all rules."""
+    """The jaxpr of the compiled function; it is traced once for all rules."""
     refuse_failed(e.failure)
     if e not in _traced:
         _traced[e] = programs.trace(program_of(e.case), e.inputs.args, e.inputs.kwargs).jaxpr

@@ -232,7 +232,7 @@ def _frames(eqn: Any) -> list[tuple[Any, int, int]]:
 
 
 def loops_of(e: Evidence) -> list[Unrolled]:
-    """Of the function that is audited.
+    """The loops of the function that is audited.
 
     Raises:
         NotMeasured: it is a wrapper without a separate step of tracing.

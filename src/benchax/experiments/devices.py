@@ -132,7 +132,7 @@ def record_readings(
 
 
 def middle(found: Sequence[R], why: str) -> R:
-    """Of those that are whole the middle one.
+    """The middle one of those that are whole.
 
     Raises:
         NotMeasured: there are too few; `why` the others cannot be read.
@@ -155,12 +155,12 @@ class Idle(NamedTuple):
 
 
 def seen_idle(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
-    """Of `call`, which is recorded, and waited for, several times."""
+    """How idle devices are during `call`, which is recorded, and waited for, several times."""
     return describe_idle(*record_readings(call, devices, idle_of))
 
 
 def describe_idle(found: Sequence[Idle], why: str) -> Facts:
-    """Of the recording of median length.
+    """What the recording of median length says.
 
     Args:
         why: the others, if any, cannot be read.
@@ -202,12 +202,12 @@ class Shares(NamedTuple):
 
 
 def seen_communication(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
-    """Of `call`, which is recorded, and waited for, several times."""
+    """What part of `call` is communication; it is recorded, and waited for, several times."""
     return describe_shares(*record_readings(call, devices, shares_of))
 
 
 def describe_shares(found: Sequence[Shares], why: str) -> Facts:
-    """Of the recording with the median share.
+    """What the recording with the median share says.
 
     Args:
         why: the others, if any, cannot be read.

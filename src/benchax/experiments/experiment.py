@@ -185,7 +185,7 @@ def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRo
 
 
 def _measure_by_itself(variant: Variant, measure: Measure, lab: Lab) -> Own:
-    """Of a variant that measures by itself."""
+    """What a variant says that measures by itself."""
     try:
         found = measure(lab)
     except (NotAvailable, NotMeasured) as error:

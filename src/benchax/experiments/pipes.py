@@ -68,7 +68,7 @@ class Piped:
 
 @dataclass(frozen=True)
 class PipelineReadings:
-    """Of all numbers of micro-batches, in their order."""
+    """What was seen with all numbers of micro-batches, in their order."""
 
     environment: Json
     """As `environment.jax_facts` has it."""

@@ -40,7 +40,7 @@ Reading = tuple[float, "float | None", "float | None"]
 
 
 def reading(*sides: tuple[Comparison | None, Half]) -> Reading | None:
-    """Of one function that ran in these pairs: the median of the medians of its blocks, with the 95 % interval."""
+    """What one function took that ran in these pairs: the median of the medians of its blocks, with the 95 % interval."""
     medians = [
         median(block.baseline_s if half == "baseline" else block.candidate_s)
         for c, half in sides
@@ -62,7 +62,7 @@ def ladder(labels: Sequence[str], cases: Sequence[Case]) -> list[Pair]:
 def points(
     sizes: Sequence[int], labels: Sequence[str], found: Mapping[str, Comparison], facts: Callable[[int, float], Facts]
 ) -> tuple[Point, ...]:
-    """Of a ladder. `facts` is given the size and the seconds."""
+    """The points of a ladder. `facts` is given the size and the seconds."""
     listed: list[Point] = []
     for i, (size, label) in enumerate(zip(sizes, labels, strict=True)):
         above = found.get(labels[i + 1]) if i + 1 < len(labels) else None

@@ -58,7 +58,7 @@ def _is_large_integer(value: TracedValue) -> bool:
 
 
 def _find_conversions(inputs: tuple[TracedValue, ...], steps: tuple[TracedEquation, ...]) -> dict[int, TracedEquation]:
-    """Of each integer input that ends in a conversion to floats, the conversion."""
+    """The integer inputs that end in a conversion to floats, each with that conversion."""
     come_from = {id(v): i for i, v in enumerate(inputs) if _is_large_integer(v)}
     found: dict[int, TracedEquation] = {}
     for step in steps:

@@ -106,7 +106,7 @@ class _AlignmentSweep:
         return Point(size, label, *taken, facts=(("per useful entry:", each),))
 
     def _sentence(self, found: Mapping[str, Comparison]) -> str:
-        """Of padding, which does the same work for the user: as the paired comparisons say."""
+        """What padding does, which is the same work for the user: as the paired comparisons say."""
         pairs = ((size, found.get(str(size))) for size in targets(self.size))
         said = [f"padded to {size}: {c.verdict}" for size, c in pairs if c and not c.failure]
         return f"beside {self.size}, {'; '.join(said)}; padding itself is not in the times" if said else ""

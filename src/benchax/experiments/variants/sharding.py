@@ -54,7 +54,7 @@ NOTHING = ("exchanged:", "nothing")
 
 @dataclass(frozen=True)
 class MeshReadings:
-    """Of all meshes, in their order."""
+    """What was seen of all meshes, in their order."""
 
     readings: tuple[DeviceReading, ...]
     is_fake: bool

@@ -121,7 +121,7 @@ def _programs(one: Counted) -> str:
 
 
 def _pays_off(one: Counted, c: Comparison) -> str:
-    """Of a program that is compiled for one value, by what it saves in a call."""
+    """From how many calls on a program for one value pays, by what it saves in a call."""
     if c.verdict != "faster" or not c.ratio or not c.baseline_value or not one.programs:
         return ""
     calls = math.ceil(one.lost_s / one.programs / variant_rows.saved_s(c, c.ratio))

@@ -173,7 +173,7 @@ class _BatchSweep:
         }
 
     def _rows(self, beside: Sequence[int], found: Mapping[str, Comparison]) -> list[VariantRow]:
-        """Of the largest size; the other sizes are facts."""
+        """The rows are about the largest size; the other sizes are facts."""
         absent = Absent("comparison", "the others are compared with it")
         rows = [VariantRow(LOOP, TITLES[LOOP], reason=absent.why, sentence=absent.why, absent=(absent,))]
         for name in list(TITLES)[1:]:
