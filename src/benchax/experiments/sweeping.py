@@ -40,7 +40,7 @@ Reading = tuple[float, "float | None", "float | None"]
 
 
 def reading(*sides: tuple[Comparison | None, Half]) -> Reading | None:
-    """What one function took that ran in these pairs: the median of the medians of its blocks, with the 95 % interval."""
+    """What one function took in these pairs: the median of the medians of its blocks, with the 95 % interval."""
     medians = [
         median(block.baseline_s if half == "baseline" else block.candidate_s)
         for c, half in sides
