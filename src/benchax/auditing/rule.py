@@ -10,6 +10,9 @@ in `auditing/rules/`, which holds a function of the module's name:
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
 one page `docs/rules/<id>.md`, and one test file; there is no list to edit.
+
+What rules do alike stands here too: they tell a gain, try a variant in pairs (`try_variant`) or look at it once beside
+the function (`probe`), and list some of many lines.
 """
 
 from __future__ import annotations
