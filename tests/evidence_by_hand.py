@@ -9,7 +9,7 @@ from typing import Any
 from comparisons_by_hand import compared
 from measurement_strategies import RICH
 
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.case import Case, make_case
 from benchax.model import Comparison, Measurement, Samples, Stages
 

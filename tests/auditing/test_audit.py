@@ -14,7 +14,7 @@ import benchax
 from benchax.auditing import audit as audits
 from benchax.auditing.audit import AuditStep, ask, run_rules
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError

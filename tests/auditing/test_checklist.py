@@ -12,7 +12,7 @@ from evidence_by_hand import evidence
 import benchax
 from benchax.auditing import checklist as lists
 from benchax.auditing.checklist import ITEMS, Item, Known, checklist_of
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.experiment import Errors, Experiment, VariantRow

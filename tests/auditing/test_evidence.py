@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import benchax
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules import rules as every_rule
 from benchax.case import make_case

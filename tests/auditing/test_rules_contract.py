@@ -12,7 +12,7 @@ from benchax.auditing import rules as folder
 from benchax.auditing import suppression
 from benchax.auditing.checklist import ITEMS, VARIANTS
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule
 from benchax.auditing.rules import rules
 from benchax.case import make_case

@@ -25,13 +25,13 @@ z = 2
 
 @given(file=st.text(min_size=1).filter(lambda t: "\0" not in t), line=st.integers(1, 10**9))
 def test_a_place_is_read_whatever_the_file_is_called(file: str, line: int) -> None:
-    assert syntax.place(f"{file}:{line}") == (str(Path(file).absolute()), line)
+    assert syntax.where_of(f"{file}:{line}") == (str(Path(file).absolute()), line)
 
 
 @given(st.none() | st.text())
-@example("0:²")
+@example("train.py:²")  # a digit that is no number
 def test_any_other_text_is_no_place(text: str | None) -> None:
-    found = syntax.place(text)
+    found = syntax.where_of(text)
 
     assert found is None or (text or "").endswith(f":{found[1]}") or (text or "").rpartition(":")[2].isdigit()
 

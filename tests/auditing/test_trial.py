@@ -18,7 +18,7 @@ import pytest
 
 import benchax
 from benchax.auditing.checklist import ITEMS, checklist_of
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.trial import try_case
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError

@@ -28,8 +28,8 @@ def broken(x):
 def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with functions; comparisons that take no time."""
 
-    def instant(duels, *_):
-        return {duel.name: compared(1, 0.5) for duel in duels}
+    def instant(pairs, *_):
+        return {pair.name: compared(1, 0.5) for pair in pairs}
 
     monkeypatch.setattr(lab.WorkerLab, "time_pairs", lambda self, pairs: instant(pairs))
     (project / "code.py").write_text(FILE)

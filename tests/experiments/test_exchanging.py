@@ -16,8 +16,8 @@ from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments import recordings
-from benchax.experiments.recordings import Shares, describe_shares, seen_communication, shares_of
+from benchax.experiments import devices
+from benchax.experiments.devices import Shares, describe_shares, seen_communication, shares_of
 from benchax.experiments.variants import sharding
 from benchax.experiments.variants.sharding import MEMBERS
 from benchax.measuring.inputs import make_inputs
@@ -39,8 +39,8 @@ def profile(*remarks: str, devices: tuple[Device, ...] = BUSY) -> Profile:
 def recorded(monkeypatch) -> list[Profile]:
     """What the next recordings are read as."""
     made: list[Profile] = []
-    monkeypatch.setattr(recordings, "session", lambda: contextlib.nullcontext(SimpleNamespace(xspace=b"")))
-    monkeypatch.setattr(recordings, "profile_of", lambda xspace: made.pop())
+    monkeypatch.setattr(devices, "session", lambda: contextlib.nullcontext(SimpleNamespace(xspace=b"")))
+    monkeypatch.setattr(devices, "profile_of", lambda xspace: made.pop())
     return made
 
 
@@ -50,7 +50,7 @@ def test_shares_are_those_of_all_devices_together(recorded) -> None:
     assert shares_of(b"", ["cpu:0", "cpu:1"]) == Shares(0.4, 0.2, 3)
 
 
-@pytest.mark.parametrize("code", recordings.SPOILS)
+@pytest.mark.parametrize("code", devices.SPOILS)
 def test_a_trace_that_lacks_something_has_no_shares(recorded, code: str) -> None:
     recorded.append(profile(code))
 
@@ -73,7 +73,7 @@ def test_a_device_or_a_collective_that_was_not_recorded_is_no_share_of_0(recorde
 
 
 def test_the_median_recording_is_told_of_those_that_hold_all_operations(recorded) -> None:
-    recorded += [profile() for _ in range(recordings.PROFILES - 2)]
+    recorded += [profile() for _ in range(devices.PROFILES - 2)]
     recorded += [profile("open-calls"), profile("events-dropped")]
 
     assert seen_communication(lambda: 1, CPU) == (("communication:", "40 % of the device time, 20 % exposed"),)
@@ -98,7 +98,7 @@ def test_a_profiler_that_refuses_costs_the_share_only(monkeypatch) -> None:
     def refused() -> Any:
         raise UsageError("another profiler is running", "none")
 
-    monkeypatch.setattr(recordings, "session", refused)
+    monkeypatch.setattr(devices, "session", refused)
 
     assert seen_communication(lambda: 1, CPU) == (("communication, not measured:", "another profiler is running"),)
 

@@ -6,7 +6,7 @@ import pytest
 from xspace_by_hand import Event, op, plane, space
 
 from benchax.errors import NotMeasured
-from benchax.experiments.recordings import Idle, describe_idle, idle_of
+from benchax.experiments.devices import Idle, describe_idle, idle_of
 
 US = 10**6
 """Picoseconds."""

@@ -13,7 +13,7 @@ from benchax.case import make_case
 from benchax.errors import UsageError
 from benchax.experiments import loops
 from benchax.experiments.lab import Lab
-from benchax.experiments.loop_forms import MOST_UNROLLED, InPython, measure_loop
+from benchax.experiments.variants.loops import MOST_UNROLLED, InPython, measure_loop
 from benchax.results.experiment import Experiment
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchax.case import make_case
 from benchax.experiments.parsing import CommonAxis
-from benchax.experiments.resized import Batched, Resized, With, of_arrays
+from benchax.experiments.sweeping import Batched, Resized, With, close_over_static
 from benchax.measuring.inputs import make_inputs
 
 X = jnp.arange(6.0).reshape(2, 3)
@@ -45,7 +45,7 @@ def test_keys_of_a_batch_differ() -> None:
 def test_static_arguments_are_bound_and_names_kept() -> None:
     case = make_case(lambda x, n, *, w: x * n + w, (X, 3), {"w": X}, static=("n",))
 
-    assert (of_arrays(case, make_inputs(case, 0))(X, 2 * X) == 5 * X).all()
+    assert (close_over_static(case, make_inputs(case, 0))(X, 2 * X) == 5 * X).all()
 
 
 def test_one_argument_has_another_value() -> None:

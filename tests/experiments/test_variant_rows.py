@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from comparisons_by_hand import compared as by_hand
 
-from benchax.experiments import variant_rows
-from benchax.experiments.base import Observation
+from benchax.experiments import ablation, variant_rows
+from benchax.experiments.study import Observation
 from benchax.model import Failure, Memory, Remark
 from benchax.results.experiment import Errors, VariantRow
 
@@ -91,7 +91,7 @@ def test_other_dtypes_of_outputs_are_told_by_the_errors_and_not_by_the_compariso
     [(2.0, "saves 10.0 µs (9.80 – 10.2 µs)"), (0.5, "costs 5.00 µs (4.95 – 5.05 µs)"), (1.0, "makes no difference")],
 )
 def test_what_is_slower_without_a_variant_is_what_the_variant_saves(ratio, expected) -> None:
-    found = variant_rows.contribution("donate", by_hand(1, ratio), row(1 * MIB), row(3 * MIB))
+    found = ablation.contribution("donate", by_hand(1, ratio), row(1 * MIB), row(3 * MIB))
 
     assert found.sentence == f"{expected}; saves 2.00 MiB"
     assert found.saved_bytes == 2 * MIB
@@ -100,6 +100,6 @@ def test_what_is_slower_without_a_variant_is_what_the_variant_saves(ratio, expec
 def test_a_contribution_that_was_not_measured_has_no_number() -> None:
     failed = variant_rows.refused_row("all but f16", "", "not_available", "the others cannot be on without it")
 
-    found = variant_rows.contribution("f16", None, row(1 * MIB), failed)
+    found = ablation.contribution("f16", None, row(1 * MIB), failed)
 
     assert (found.saved_s, found.saved_bytes, found.sentence) == (None, None, "the others cannot be on without it")

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from benchax.auditing import suppression
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule
 from benchax.auditing.rules import rules as every_rule
 from benchax.auditing.trial import TIMEOUT_S, limit_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchax.auditing.audit import MAX_TIME_S, AuditStep, Tell, ask, choose_rules, enter_step, quiet
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.trial import TIMEOUT_S, TrialCall, limit_of
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
@@ -60,11 +60,11 @@ def checklist(
 
 
 def checklist_of(case: Case, **options: Any) -> Checklist:
-    """The same for a case; the options are those of `gone_through`."""
-    return gone_through(case, **options)[0]
+    """The same for a case; the options are those of `go_through`."""
+    return go_through(case, **options)[0]
 
 
-def gone_through(
+def go_through(
     case: Case,
     *,
     max_time_s: float = MAX_TIME_S,
@@ -150,6 +150,7 @@ def _by_variant(known: Known, item: Item) -> Said:
         return "not checked", row.reason
     if row.status == "wrong_result":
         return "yes", f"tried, and rightly not used: {row.reason}"
+    # A sentence begins with what is gained, whatever it costs beside (variant_rows.sentence): the author has to choose.
     if row.sentence.startswith("saves"):
         return "no", f"tried: it {row.sentence}"
     return "yes", f"tried, nothing to be gained: {row.sentence}"

@@ -1,8 +1,8 @@
 """Evidence: what rules look at, each part worked out when the first rule asks for it, and once.
 
-Of one function with its inputs there are two implementations of `Evidence`: `live.py`, where it may be called, and
-`reading.py`, where it is only traced and compiled, after the program that it belongs to has ended. Tests have a third.
-Of a program that ran there is `ProgramEvidence`, plain data.
+Of one function with its inputs there are two implementations of `Evidence`: `live_evidence.py`, where it may be
+called, and `read_evidence.py`, where it is only traced and compiled, after the program that it belongs to has ended.
+Tests have a third. Of a program that ran there is `ProgramEvidence`, plain data.
 
 A part that cannot be had raises: `NotApplicable` where it makes no sense for this function (one that does not trace has
 no jaxpr), `NotMeasured` where it could have been. The audit turns both into a line; a rule need not catch them.
@@ -28,7 +28,7 @@ from benchax.results.watch import Watch
 
 @dataclass(frozen=True)
 class ProgramEvidence:
-    """What was seen of a program that ran, by `auditing/program.py`."""
+    """What was seen of a program that ran, by `auditing/audited_program.py`."""
 
     command: str
     watch: Watch

@@ -2,8 +2,8 @@
 
 Called inside that process, by `benchax.wrapping.startup`. Programs, their reasons and the cache are watched from the
 import of JAX to the end, which costs nothing on a warm call. Calls and transfers are watched for some seconds from the
-first call on: meanwhile each call takes about ten times as long. Nothing is judged here; `program.py` does that,
-afterwards and elsewhere.
+first call on: meanwhile each call takes about ten times as long. Nothing is judged here; `audited_program.py` does
+that, afterwards and elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import jax
 
-from benchax.auditing.recorder import FunctionRecorder, RecordedFunction
+from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.environment import capture
 from benchax.watching.cache import watch_cache
 from benchax.watching.frames import calling, is_of_jax
@@ -65,14 +65,14 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     return finish
 
 
-def _read(met: Sequence[RecordedFunction], rules: Sequence[str], how: str) -> dict[str, Any] | None:
-    """Of a program that was ended, or that failed, nothing is read: who waits for it wants to see why."""
+def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str) -> dict[str, Any] | None:
+    """Nothing is read of a program that was ended, or that failed: who waits for it wants to see why."""
     if how != "exit" or getattr(sys, "last_type", None) is not None:
         return None
     begun = perf_counter()
-    from benchax.auditing.reading import read  # noqa: PLC0415  # with all the rules: no program should begin with that
+    from benchax.auditing.read_evidence import read  # noqa: PLC0415  # with all the rules: no program should begin with that
 
-    return read(met, rules) | {"elapsed_s": perf_counter() - begun}
+    return read(functions, rules) | {"elapsed_s": perf_counter() - begun}
 
 
 class CallCounter:
@@ -87,11 +87,11 @@ class CallCounter:
         """By the line that calls."""
         self.lock = threading.Lock()
         self.block = contextlib.ExitStack()
-        self.transfers = self.block.enter_context(watch_transfers(self.hear))
+        self.transfers = self.block.enter_context(watch_transfers(self.on_call))
         self.timer = threading.Timer(most_s, self.close)
         self.timer.daemon = True
 
-    def hear(self, fun: Any) -> None:
+    def on_call(self, fun: Any) -> None:
         calls = self.eager if is_of_jax(fun) else self.jitted
         where = calling(frozenset()).where
         with self.lock:
@@ -131,6 +131,7 @@ def _profiling() -> list[str]:
 
         return call
 
+    # JAX tells nobody of a profile. Wrapped this early, also `from jax.profiler import trace` takes the wrapper.
     for name in PROFILING:
         setattr(jax.profiler, name, note_profile(name, getattr(jax.profiler, name)))
     return used

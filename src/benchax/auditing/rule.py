@@ -10,26 +10,42 @@ in `auditing/rules/`, which holds a function of the module's name:
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
 one page `docs/rules/<id>.md`, and one test file; there is no list to edit.
+
+What rules do alike stands here too: they tell a gain, try a variant in pairs (`try_variant`) or look at it once beside
+the function (`probe`), and list some of many lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
+from benchax.executors.pool import Pool
+from benchax.experiments.study import Observation, StudySide, study
 from benchax.experiments.variant_rows import saved_s, speedup
-from benchax.model import Comparison, Measurement, Severity
+from benchax.model import Comparison, Failure, Measurement, Severity
+from benchax.options import resolve
 from benchax.results.audit import Finding, Where
 from benchax.units import seconds
+
+MOST_LISTED = 5
+"""Lines of one kind in what a finding has seen."""
 
 RuleSubject = Literal["function", "program", "both"]
 
 
 class NotApplicable(BenchaxError):
     """A rule cannot apply; `problem` completes the sentence "not applicable, because …"."""
+
+
+def refuse_failed(failure: Failure | None) -> None:
+    """Raises `NotApplicable` for what does not trace or compile: there is nothing to look at."""
+    if failure is not None:
+        raise NotApplicable(f"it does not {failure.stage}: {failure.message}")
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,12 @@ def page_of(rule_id: str) -> str:
     return f"docs/rules/{rule_id}.md"
 
 
+def list_some(lines: Sequence[str], most: int = MOST_LISTED, what: str = "") -> list[str]:
+    """The first of them, and how many more there are (of `what`)."""
+    more = f"and {len(lines) - most} more {what}".rstrip()
+    return [*lines[:most], more] if len(lines) > most else list(lines)
+
+
 @dataclass(frozen=True)
 class Gain:
     """What following an advice gains, of each call."""
@@ -100,7 +122,7 @@ class Gain:
 
 
 def measured_gain(c: Comparison) -> Gain | None:
-    """Of a comparison of the function as it is (baseline) with a better one; None unless that is faster."""
+    """What a comparison of the function as it is (baseline) with a better one gains; None unless that is faster."""
     if c.verdict != "faster" or c.baseline_value is None or c.ratio is None:
         return None
     saved = saved_s(c, c.ratio)
@@ -109,7 +131,7 @@ def measured_gain(c: Comparison) -> Gain | None:
 
 
 def median_s(m: Measurement) -> float:
-    """Of a call as Python makes it, waiting for its outputs: the timer that eager functions have as well.
+    """The median time of a call as Python makes it, waiting for its outputs, which eager functions have as well.
 
     Raises:
         NotMeasured: there is none.
@@ -118,3 +140,59 @@ def median_s(m: Measurement) -> float:
     if summary is None:
         raise NotMeasured(m.why_absent("samples.wall") or "the wall timer was not asked")
     return summary.median_s
+
+
+class Tried(NamedTuple):
+    """What came of a comparison."""
+
+    gain: Gain | None
+    """None unless the variant is faster."""
+    sentence: str
+    """What was measured, or why nothing was."""
+    comparison: Comparison | None
+
+
+def try_variant(e: Evidence, name: str, variant: Case, baseline: Case | None = None) -> Tried:
+    """Compares run times. Nothing measured is a sentence here, for the finding stands on other evidence."""
+    try:
+        comparison = e.compare(name, variant, baseline)
+    except NotMeasured as error:
+        return Tried(None, f"{name}: gain not measured, because {error.problem}", None)
+    return Tried(measured_gain(comparison), f"{name}: {_describe(comparison)}", comparison)
+
+
+def _describe(c: Comparison) -> str:
+    if c.verdict == "unclear":
+        return f"time unclear{f': {c.why}' if c.why else ''}"
+    if c.verdict == "same":
+        return "as fast as before"
+    return f"{c.verdict} ({speedup(c)})"
+
+
+def with_bytes(gain: Gain | None, size_bytes: int, text: str) -> Gain:
+    """A gain that has bytes too; `text` says so without time, and begins with "measured: " or "estimated: "."""
+    if gain is None or gain.text is None:
+        return Gain(text, None, size_bytes)
+    added = text.partition(": ")
+    return replace(gain, text=f"{gain.text}; {added[2] if gain.text.startswith(added[0]) else text}", bytes=size_bytes)
+
+
+def probe(e: Evidence, name: str, variant: Case) -> tuple[Observation, Observation]:
+    """(the function, the variant), each built and run once in another process, with their errors against float64.
+
+    Raises:
+        NotMeasured: one of them fails there, or the function may not be called.
+    """
+    if e.why_not_called:
+        raise NotMeasured(e.why_not_called)
+    options = resolve(
+        {"store": "off", "memory": False, "seed": e.seed, "timeout_s": e.timeout_s}, project=e.case.folder
+    )
+    sides = [StudySide("as it is", e.plain_case), StudySide(name, variant)]
+    with Pool() as pool:
+        found = study(pool, sides, options, lambda text: None)
+    for side in sides:
+        if side.name not in found.seen:
+            failure = found.failures.get(side.name) or found.failures.get("as it is")
+            raise NotMeasured(f"{side.name} fails: {failure.message if failure else 'no answer'}")
+    return found.seen["as it is"], found.seen[name]

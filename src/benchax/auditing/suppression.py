@@ -119,6 +119,7 @@ def _functions(file: str) -> tuple[tuple[int, int, int], ...]:
     return tuple(
         (
             min([node.lineno, *(d.lineno for d in node.decorator_list)]),
+            # A header may take several lines: all up to the first one of the body.
             max(node.lineno, node.body[0].lineno - 1),
             node.end_lineno or node.lineno,
         )

@@ -21,8 +21,6 @@ from typing import Any
 from benchax.results.audit import Where
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-Maker = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -35,7 +33,7 @@ def tree_of(file: str) -> ast.Module | None:
         return None
 
 
-def place(text: str | None) -> Where | None:
+def where_of(text: str | None) -> Where | None:
     """train.py:31 as (absolute file, 31); None where it is no such text."""
     file, colon, line = (text or "").rpartition(":")
     return (str(Path(file).absolute()), int(line)) if colon and file and line.isdecimal() else None
@@ -129,7 +127,7 @@ def source_of(fn: Callable[..., Any]) -> Source | None:
 
 
 def code_of(fn: Callable[..., Any]) -> CodeType | None:
-    """Of the user's own function, under partials, jits, methods and callable objects."""
+    """The code of the user's own function, under partials, jits, methods and callable objects."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     try:

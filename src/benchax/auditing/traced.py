@@ -16,7 +16,8 @@ from jax.extend import core
 from benchax.artifacts.arguments import size_bytes, spec
 from benchax.artifacts.jaxpr import user_line
 from benchax.auditing.evidence import Evidence
-from benchax.results.audit import Where
+from benchax.errors import NotMeasured
+from benchax.results.inspection import JaxprFacts
 
 CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
@@ -70,6 +71,11 @@ class TracedEquation(NamedTuple):
         """file:line of the user; empty where it is not told."""
         return user_line(self.equation)
 
+    @property
+    def at(self) -> str:
+        """For the end of a sentence: " at file:line", or nothing."""
+        return f" at {self.line}" if self.line else ""
+
 
 CONVERSIONS = ("astype", "convert_element_type", "asarray", "array")
 
@@ -91,6 +97,17 @@ class TracedProgram:
     inputs: tuple[TracedValue, ...]
     steps: tuple[TracedEquation, ...]
     outputs: tuple[TracedValue, ...]
+
+
+def jaxpr_facts(e: Evidence) -> JaxprFacts:
+    """What was counted in the jaxpr.
+
+    Raises:
+        NotMeasured: it cannot be reached.
+    """
+    if e.inspection.jaxpr is None:
+        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    return e.inspection.jaxpr
 
 
 def closed_jaxpr(e: Evidence) -> Any:
@@ -117,6 +134,7 @@ def _walk(
     def of(atom: Any) -> TracedValue:
         if isinstance(atom, core.Literal):
             return _value(atom)
+        # New are what an equation makes, and constants, which none makes.
         return known.setdefault(atom, _value(atom))
 
     for equation in jaxpr.eqns:
@@ -133,6 +151,7 @@ def _walk(
 def _body(equation: Any) -> Any:
     body = equation.params.get(CALLS.get(equation.primitive.name, ""))
     body = getattr(body, "jaxpr", body)
+    # Where they are not as many, inputs of the body are no operands of the equation one by one: it stays one step.
     return body if hasattr(body, "eqns") and len(body.invars) == len(equation.invars) else None
 
 
@@ -151,9 +170,3 @@ def loops_and_all(jaxpr: Any, scope: str = "") -> Iterator[TracedEquation]:
             for each in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(each, core.ClosedJaxpr):
                     yield from loops_and_all(each, step.scope)
-
-
-def where_of(line: str) -> Where | None:
-    """From file:line."""
-    file, _, number = line.rpartition(":")
-    return (file, int(number)) if file and number.isdecimal() else None

@@ -71,9 +71,10 @@ class Unrolled:
         self.equations = [(site, eqn) for site, eqn in self.equations if often[site] > 1]
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """How often the body was traced: as often as most of its places occur."""
         counts = Counter(Counter(site for site, _ in self.equations).values())
+        # Of two numbers that are as frequent the smaller: a finding may say too little, not too much.
         return max(counts, key=lambda n: (counts[n], -n), default=0)
 
     @property
@@ -91,7 +92,7 @@ class Unrolled:
     @property
     def is_independent(self) -> bool:
         """Does no iteration need another's result, sums apart?"""
-        site_of, turn_of = self._number_sites()
+        site_of, iteration_of = self._number_sites()
         makers = {id(v): eqn for _, eqn in self.equations for v in eqn.outvars}
         readers: dict[int, set[Site]] = {}
         carried: list[tuple[int, Site, Site]] = []
@@ -99,23 +100,24 @@ class Unrolled:
             for v in eqn.invars:
                 if (maker := makers.get(id(v))) is not None:
                     readers.setdefault(id(v), set()).add(site)
-                    if turn_of[id(maker)] != turn_of[id(eqn)]:
+                    if iteration_of[id(maker)] != iteration_of[id(eqn)]:
                         carried.append((id(v), site_of[id(maker)], site))
+        # A value may pass to the next iteration if the place that makes it is the only one to read it: a running sum.
         return all(one == other and one[-1] in REDUCES and readers[v] == {one} for v, one, other in carried)
 
     @property
     def is_batch(self) -> bool:
-        """Is each turn the same work on its own part of an array, apart from all other turns?"""
+        """Is each iteration the same work on its own part of an array, apart from all others?"""
         return self.slices is not None and self.is_uniform and self.is_independent
 
     def _number_sites(self) -> tuple[Mapping[int, Site], Mapping[int, int]]:
         seen: Counter[Site] = Counter()
         site_of: dict[int, Site] = {}
-        turn_of: dict[int, int] = {}
+        iteration_of: dict[int, int] = {}
         for site, eqn in self.equations:
-            site_of[id(eqn)], turn_of[id(eqn)] = site, seen[site]
+            site_of[id(eqn)], iteration_of[id(eqn)] = site, seen[site]
             seen[site] += 1
-        return site_of, turn_of
+        return site_of, iteration_of
 
     @property
     def slices(self) -> Slices | None:
@@ -128,6 +130,7 @@ class Unrolled:
                     arrays[id(part.array)] = part.array.aval
                     starts.setdefault((id(part.array), part.axis), set()).add(part.start)
         for (array, axis), found in sorted(starts.items(), key=lambda item: -len(item[1])):
+            # Fewer parts are a choice of some, as x[0] and x[-1] are: vmap would compute what nobody wants.
             if 2 * len(found) >= arrays[array].shape[axis]:
                 return Slices(str(arrays[array].str_short(short_dtypes=True)), axis, len(found))
         return None
@@ -207,6 +210,7 @@ def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
         file = code.co_filename
         if file.startswith(_END):
             return None
+        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
         if is_library(file) or file.startswith(_JAX):
             continue
         inwards.append((code, at))
@@ -228,7 +232,7 @@ def _frames(eqn: Any) -> list[tuple[Any, int, int]]:
 
 
 def loops_of(e: Evidence) -> list[Unrolled]:
-    """Of the function that is audited.
+    """The loops of the function that is audited.
 
     Raises:
         NotMeasured: it is a wrapper without a separate step of tracing.

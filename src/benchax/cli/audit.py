@@ -126,7 +126,7 @@ def _given_options(max_time: str | None, timeout: str | None, seed: int) -> dict
 
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
     """(the audit, the program's exit code)"""
-    from benchax.auditing.program import audit_program
+    from benchax.auditing.audited_program import audit_program
 
     found = audit_program(command, ids, limit_s=limit_s)
     return [found.audit], found.ended.exit_code
@@ -137,7 +137,7 @@ def _functions(
 ) -> tuple[list[Audit], int]:
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
-    from benchax.auditing.live import NOT_CALLED
+    from benchax.auditing.live_evidence import NOT_CALLED
     from benchax.cli.run import printing_to_stderr
 
     choose_rules(ids)
@@ -151,16 +151,14 @@ def _functions(
 
 
 def _checklists(what: list[str], pattern: str, params: list[str], given: dict[str, Any], *, as_json: bool) -> None:
-    from benchax.auditing.checklist import gone_through
+    from benchax.auditing.checklist import go_through
     from benchax.cli.console import line, show
     from benchax.cli.run import printing_to_stderr
     from benchax.reporting.checklist import document
 
     cases, code = _cases(what, pattern, params)
     with _progress(len(cases)) as tell:
-        found = [
-            printing_to_stderr(lambda case=case: gone_through(case, **given, progress=tell(case))) for case in cases
-        ]
+        found = [printing_to_stderr(lambda case=case: go_through(case, **given, progress=tell(case))) for case in cases]
     for checklist, _ in found:
         line(json.dumps(checklist.asdict())) if as_json else show(document(checklist))
     was_left_out = any(trial.obstacle is not None for _, trial in found)

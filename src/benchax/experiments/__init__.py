@@ -3,5 +3,5 @@ ways; `pipeline`: stages on devices of their own.
 """
 
 import benchax.reporting.display  # noqa: F401  what they return shows itself, as what the hub gives does
-from benchax.experiments.loop_forms import loops as loops
+from benchax.experiments.variants.loops import loops as loops
 from benchax.experiments.variants.pipeline import pipeline as pipeline

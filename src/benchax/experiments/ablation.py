@@ -13,14 +13,14 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import ChangedCase, Observation
-from benchax.experiments.lab import BASELINE, Lab, judge_variants
+from benchax.experiments.lab import BASELINE, Lab
 from benchax.experiments.pair_timing import Pair
-from benchax.experiments.study import Study, StudySide, under
-from benchax.experiments.variant import AnyVariant, ChangingVariant
+from benchax.experiments.study import Observation, Study, StudySide, under
+from benchax.experiments.variant import AnyVariant, ChangedCase, ChangingVariant
 from benchax.measuring.diagnosis import diagnose
-from benchax.model import Remark
+from benchax.model import Comparison, Remark
 from benchax.results.experiment import Contribution, Experiment, VariantRow
+from benchax.units import seconds, seconds_range, size
 
 ALL = "all"
 
@@ -45,13 +45,14 @@ def add_combination(
     less: dict[str, ChangedCase | None] = {}
     for name in on if is_ablation else ():
         others = [each for each in candidates if each.name in on and each.name != name]
+        # Applied anew: what only applies after the one left out (float32 sums after bf16) goes with it.
         less[name], _, _ = combiner.apply(others)
     sides = [StudySide(f"all but {name}", each.case, each.settings) for name, each in less.items() if each]
     looked = lab.study([StudySide(BASELINE, case), StudySide(ALL, one.case, one.settings), *sides])
     if BASELINE not in looked.seen:
         text = f"there is no combination: {looked.failures[BASELINE].message}"
         return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
-    row = judge_variants(case, {ALL: " + ".join(on)}, {ALL: one}, looked, found.baseline, lab)[ALL]
+    row = variant_rows.judge_variants(case, {ALL: " + ".join(on)}, {ALL: one}, looked, found.baseline, lab)[ALL]
     ablation = _contributions(one, less, row, looked, lab) if is_ablation and row.status == "ok" else None
     if is_ablation and ablation is None:
         remarks = (*remarks, Remark("no-ablation", "warning", f"there is no ablation: all together, {row.reason}"))
@@ -137,12 +138,11 @@ def _contributions(
     ]
     comparisons = lab.time_pairs(pairs)
     rows = {name: _row_without(name, looked) for name in less}
-    return tuple(variant_rows.contribution(name, comparisons.get(name), row, rows[name]) for name in less)
+    return tuple(contribution(name, comparisons.get(name), row, rows[name]) for name in less)
 
 
 def _is_same(looked: Study, name: str) -> bool:
-    one, other = looked.seen[ALL], looked.seen[f"all but {name}"]
-    return bool(one.digest) and (one.digest, one.signature) == (other.digest, other.signature)
+    return looked.seen[ALL].is_same_program(looked.seen[f"all but {name}"])
 
 
 def _row_without(name: str, looked: Study) -> VariantRow:
@@ -158,3 +158,50 @@ def _row_without(name: str, looked: Study) -> VariantRow:
         if _is_same(looked, name)
         else row
     )
+
+
+def contribution(name: str, comparison: Comparison | None, everything: VariantRow, without: VariantRow) -> Contribution:
+    """What is lost without one variant. `comparison`: the others against all."""
+    both = None not in (everything.peak_bytes, without.peak_bytes)
+    saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
+    if comparison is None or comparison.ratio is None:
+        why = comparison.why if comparison else without.reason or without.sentence
+        memory = variant_rows.memory_change(everything.peak_bytes, without.peak_bytes)
+        return Contribution(
+            name, comparison, None, saved_bytes=saved_bytes, sentence="; ".join(filter(None, (memory, why)))
+        )
+    middle, low, high = (
+        None if ratio is None else -variant_rows.saved_s(comparison, ratio)
+        for ratio in (comparison.ratio, comparison.low, comparison.high)
+    )
+    return Contribution(
+        name,
+        comparison,
+        middle,
+        low,
+        high,
+        saved_bytes,
+        _describe_contribution(comparison, middle, low, high, saved_bytes),
+    )
+
+
+def _in_order(a: float, b: float) -> tuple[float, float]:
+    return min(a, b), max(a, b)
+
+
+def _describe_contribution(
+    c: Comparison, saved: float | None, low: float | None, high: float | None, saved_bytes: int | None
+) -> str:
+    words = {"slower": "saves", "faster": "costs", "same": "makes no difference", "unclear": "unclear"}
+    text = words[c.verdict]
+    if c.verdict in ("slower", "faster") and saved is not None:
+        sign = 1 if c.verdict == "slower" else -1
+        around = ""
+        if low is not None and high is not None:
+            around = f" ({seconds_range(*_in_order(sign * low, sign * high))})"
+        text = f"{text} {seconds(sign * saved)}{around}"
+    elif c.why:
+        text = f"{text}: {c.why}" if c.verdict == "unclear" else f"{text} ({c.why})"
+    if saved_bytes:
+        text += f"; {'saves' if saved_bytes > 0 else 'costs'} {size(abs(saved_bytes))}"
+    return text

@@ -116,6 +116,7 @@ def _call_program(
 
     with watch() as watched:
         result, first_s = call()
+    # The same call again, warm: what the first took beyond it was tracing, lowering and compiling.
     _, again_s = call()
     outputs.append(result)
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)

@@ -1,27 +1,45 @@
-"""Processes with several devices, and what is read there of a function.
+"""Processes with several devices, and what is read there of a function: times, idle devices, communication.
 
 Where there are too few real devices and the backend is the CPU, a process pretends to have as many as are needed:
 counts and bytes of its programs are those of the real thing, times are not.
+
+Idle devices and communication come from several recordings of one call by JAX's profiler. One recording may lack the
+last operations, or the end of one. Each run has the same operations, so those with most of them are whole; the middle
+one of these is told. Idle is the time without any operation. What communication is, and which of it is exposed, is
+defined in `profiling/communication.py`. Tried on fake devices of a CPU, whose shares of communication mean nothing, and
+on made traces; not on several accelerators.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
+import numpy as np
 
-from benchax.experiments.base import Facts
+from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.experiments.processes import Condition
-from benchax.results.experiment import Point
+from benchax.measuring.fresh_stack import on_fresh_stack
+from benchax.profiling.compiled_modules import programs
+from benchax.profiling.events import read
+from benchax.profiling.memory import device_name
+from benchax.profiling.operations import KEEP, operations
+from benchax.profiling.session import session
+from benchax.profiling.spans import unions
+from benchax.profiling.trace import profile_of
+from benchax.results.experiment import Facts, Point
+from benchax.results.profile import Device
 from benchax.stats.intervals import median_interval
 from benchax.stats.summary import quantile
+from benchax.units import percent
 
 MOST_DEVICES = 64
+# Of fewer than six readings no two enclose the median with 95 %.
 LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
 _FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
@@ -49,8 +67,9 @@ def with_devices(count: int, flags: str = "") -> Condition:
     return Condition(f"{count} devices", {"jax_num_cpu_devices": count}, environ)
 
 
+@on_fresh_stack
 def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
-    """(median, low, high) of a call and the wait for its result, in seconds.
+    """(median, low, high) of a call and the wait for its result, in seconds, whoever asks (`measuring/fresh_stack.py`).
 
     Args:
         enough_s: no further reading after so many seconds in calls, but for the fewest that give an interval.
@@ -62,3 +81,163 @@ def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[fl
         readings.append((perf_counter_ns() - begun) / 1e9)
     low, high = median_interval(readings) or (None, None)
     return quantile(sorted(readings), 0.5), low, high
+
+
+# ---- recordings ---------------------------------------------------------------------------------------------------
+
+PROFILES, LEAST_PROFILES = 7, 3
+"""Recordings of one call each, and how many of them have to be whole."""
+
+SPOILS = (
+    "no-operations",
+    "events-dropped",
+    "open-calls",
+    "no-programs",
+    "no-communication",
+    "half-communications",
+    "exposed-unknown",
+)
+"""Remarks on a trace whose shares are not to be told."""
+
+
+class RecordingReading(Protocol):
+    """What one recording says. Readings have an order, of which the middle is told."""
+
+    @property
+    def operations(self) -> int: ...
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+R = TypeVar("R", bound=RecordingReading)
+
+
+def record_readings(
+    call: Callable[[], Any], devices: Sequence[Any], read: Callable[[bytes, Sequence[str]], R]
+) -> tuple[list[R], str]:
+    """(what `read` says of each recording, why it says nothing of the others). Waits for the results of `call`.
+
+    Args:
+        read: given a trace, and the names that `devices` have there.
+    """
+    names = [device_name(device) for device in devices]
+    found, why = list[R](), ""
+    for _ in range(PROFILES):
+        try:
+            with session() as recording:
+                jax.block_until_ready(call())
+            found.append(read(recording.xspace, names))
+        except (NotMeasured, NotAvailable, UsageError, FormatError) as error:
+            why = error.problem
+    return found, why
+
+
+def middle(found: Sequence[R], why: str) -> R:
+    """The middle one of those that are whole.
+
+    Raises:
+        NotMeasured: there are too few; `why` the others cannot be read.
+    """
+    most = max((each.operations for each in found), default=0)
+    whole = sorted(each for each in found if each.operations == most)
+    if len(whole) < LEAST_PROFILES:
+        raise NotMeasured(why or "the recordings differ in the number of operations")
+    return whole[len(whole) // 2]
+
+
+class Idle(NamedTuple):
+    """What one recording of one run says."""
+
+    span_s: float
+    """From the first operation on any device to the end of the last."""
+    shares: tuple[float, ...]
+    """Of that, in the order of the devices: no operation was under way."""
+    operations: int
+
+
+def seen_idle(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
+    """How idle devices are during `call`, which is recorded, and waited for, several times."""
+    return describe_idle(*record_readings(call, devices, idle_of))
+
+
+def describe_idle(found: Sequence[Idle], why: str) -> Facts:
+    """What the recording of median length says.
+
+    Args:
+        why: the others, if any, cannot be read.
+    """
+    try:
+        shares = middle(found, why).shares
+    except NotMeasured as error:
+        return (("idle, not measured:", error.problem),)
+    each = ", ".join(map(percent, shares))
+    return (("idle in a profile:", f"{percent(sum(shares) / len(shares))} (by device {each})"),)
+
+
+def idle_of(xspace: bytes, devices: Sequence[str]) -> Idle:
+    """Reads a trace.
+
+    Raises:
+        NotMeasured: it lacks operations of a device, or the end of one.
+    """
+    space = read(xspace, KEEP)
+    found = operations(space, programs(space))
+    if missing := [name for name in devices if name not in found.devices]:
+        raise NotMeasured(f"the trace has no operations of {', '.join(missing)}")
+    if found.is_open.any():
+        raise NotMeasured("the trace does not say when some operations ended")
+    order = np.argsort(found.start_ps, kind="stable")
+    start, end, device = (column[order] for column in (found.start_ps, found.end_ps, found.device))
+    busy = unions(device.tolist(), start.tolist(), end.tolist())
+    span = int(end.max() - start.min())
+    shares = tuple(1 - busy[found.devices.index(name)][1] / span for name in devices)
+    return Idle(span / 1e12, shares, len(found))
+
+
+class Shares(NamedTuple):
+    """What one recording of one call says; both are parts of the time in which a device was busy, over all devices."""
+
+    communication: float
+    exposed: float
+    operations: int
+
+
+def seen_communication(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
+    """What part of `call` is communication; it is recorded, and waited for, several times."""
+    return describe_shares(*record_readings(call, devices, shares_of))
+
+
+def describe_shares(found: Sequence[Shares], why: str) -> Facts:
+    """What the recording with the median share says.
+
+    Args:
+        why: the others, if any, cannot be read.
+    """
+    try:
+        communication, exposed, _ = middle(found, why)
+    except NotMeasured as error:
+        return (("communication, not measured:", error.problem),)
+    return (("communication:", f"{percent(communication)} of the device time, {percent(exposed)} exposed"),)
+
+
+def shares_of(xspace: bytes, devices: Sequence[str]) -> Shares:
+    """Reads a trace of a program that communicates.
+
+    Raises:
+        NotMeasured: it lacks operations of a device, or what would say which of them communicate.
+    """
+    p = profile_of(xspace)
+    for remark in p.remarks:
+        if remark.code in SPOILS:
+            raise NotMeasured(remark.message)
+    found = {device.name: device for device in p.devices}
+    if missing := [name for name in devices if name not in found]:
+        raise NotMeasured(f"the trace has no operations of {', '.join(missing)}")
+    return _shares([found[name] for name in devices], sum(op.calls for op in p.ops))
+
+
+def _shares(devices: Sequence[Device], operations: int) -> Shares:
+    busy_s = sum(device.busy_s for device in devices)
+    communication_s = sum(device.communication_s or 0.0 for device in devices)
+    if not communication_s:
+        raise NotMeasured("the trace holds none of the collectives that the program has")
+    return Shares(communication_s / busy_s, sum(device.exposed_s or 0.0 for device in devices) / busy_s, operations)

@@ -20,10 +20,10 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
-from benchax.experiments.base import ChangedCase, Tell
-from benchax.experiments.lab import BASELINE, Lab, WorkerLab, judge_variants, quiet
+from benchax.experiments.lab import BASELINE, Lab, Tell, WorkerLab, quiet
 from benchax.experiments.study import Study, StudySide
-from benchax.experiments.variant import AnyVariant, ChangingVariant, Measure, Variant
+from benchax.experiments.variant import AnyVariant, ChangedCase, ChangingVariant, Measure, Variant
+from benchax.experiments.variant_rows import judge_variants
 from benchax.experiments.variants import VARIANTS
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark
@@ -109,6 +109,7 @@ def run_experiment(
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
     looked = lab.study([StudySide(BASELINE, case), *_sides(ready.changed), *_baselines(case, ready.changed)])
+    # Also where the function fails as it is: a variant such as static may be what helps.
     own = [_measure_by_itself(variants[name], measure, lab) for name, measure in ready.plans.items()]
     if BASELINE in looked.failures or BASELINE not in looked.seen:
         return _without_baseline(case, looked, ready.refused, own)
@@ -152,6 +153,7 @@ def _prepare_variants(
         except (NotAvailable, NotMeasured) as error:
             if was_asked:
                 ready.refused[name] = variant_rows.refused_row(name, variant.title, "not_available", error.problem)
+        # A mistake in what was asked for, which is no finding about the function.
         except UsageError:
             raise
         except Exception as error:  # of the user's function, mostly: a row says it, and the others go on
@@ -183,7 +185,7 @@ def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRo
 
 
 def _measure_by_itself(variant: Variant, measure: Measure, lab: Lab) -> Own:
-    """Of a variant that measures by itself."""
+    """What a variant says that measures by itself."""
     try:
         found = measure(lab)
     except (NotAvailable, NotMeasured) as error:

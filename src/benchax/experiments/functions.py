@@ -19,7 +19,9 @@ from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.prepare import prepare
 from benchax.measuring.state import is_stateful
 
-InputsOf = Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]]
+CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""(args, kwargs) of one call."""
+InputsOf = Callable[[], CallArguments]
 
 
 def plain(case: Case, seed: int = 0) -> Case:
@@ -33,6 +35,7 @@ def plain(case: Case, seed: int = 0) -> Case:
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
         return case
     under = getattr(fn, "__wrapped__", None)
+    # Under a bound method stands the function without its object, which would be called with one argument too few.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
         raise NotAvailable(f"the function under {type(fn).__name__} {case.id.label!r} cannot be reached")
     prepared = prepare(replace(case, jit=True), seed)
@@ -71,23 +74,53 @@ def _is_donated(tree: Any) -> bool:
 
 @dataclass(frozen=True)
 class Converted:
-    """An input factory: the inputs of `case`, float arrays (and complex ones) in another precision."""
+    """An input factory: the inputs of `case`, float arrays in another precision; complex ones stay as they are."""
 
     case: Case
     seed: int
     dtype: str
 
-    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def __call__(self) -> CallArguments:
         made = make_inputs(self.case, self.seed)
-        args = tuple(v if i in made.static else self._tree(v) for i, v in enumerate(made.args))
-        return args, {k: v if k in made.static else self._tree(v) for k, v in made.kwargs.items()}
+        return change_arrays(made, lambda _, leaf: leaf.astype(self.dtype) if is_float(leaf) else leaf)
 
-    def _tree(self, tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf.astype(self.dtype) if is_float(leaf) else leaf, tree)
+
+def change_arrays(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> CallArguments:
+    """The call with `change(argument, array)` in place of each array; what is static stays."""
+
+    def each(key: int | str, tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: change(key, leaf) if isinstance(leaf, jax.Array) else leaf, tree)
+
+    args = tuple(value if i in inputs.static else each(i, value) for i, value in enumerate(inputs.args))
+    return args, {k: value if k in inputs.static else each(k, value) for k, value in inputs.kwargs.items()}
+
+
+def count_rows(tree: Any) -> int | None:
+    """Rows in front of every leaf, as a batch has them; None where there are none, or they differ."""
+    leaves = jax.tree.leaves(tree)
+    rows = {leaf.shape[0] if getattr(leaf, "shape", ()) else None for leaf in leaves}
+    return rows.pop() if len(rows) == 1 else None
 
 
 def is_float(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+
+
+def as_function_of_arrays(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """(`fn` as a function of the arrays among its arguments, these arrays). Static arguments and other objects, which
+    can pass through no transformation, are closed over."""
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
+    is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
+
+    def call(*arrays: Any) -> Any:
+        given = iter(arrays)
+        whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
+        args, kwargs = jax.tree.unflatten(tree, whole)
+        return fn(*args, **kwargs)
+
+    return call, [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
 
 
 @dataclass(frozen=True)
@@ -113,7 +146,7 @@ class Both:
     one: InputsOf
     other: InputsOf
 
-    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def __call__(self) -> CallArguments:
         (args, kwargs), (more, named) = self.one(), self.other()
         return (*args, *kwargs.values(), *more, *named.values()), {}
 
@@ -126,11 +159,12 @@ def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
     """
     if one.inputs is other.inputs:
         return one, other
+    # Not one set of inputs, converted inside: that would time the conversion.
     one, other = plain(one, seed), plain(other, seed)
     first, second = make_inputs(one, seed), make_inputs(other, seed)
     start = len(first.args) + len(first.kwargs)
     both = Both(one.inputs, other.inputs)
-    static = (*_flat(one, first, one.static, 0), *_flat(other, second, other.static, start))
+    static = (*positions_among(one, first, one.static, 0), *positions_among(other, second, other.static, start))
     return (
         _part(one, first, 0, both, static),
         _part(other, second, start, both, static),
@@ -140,11 +174,11 @@ def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
 def _part(case: Case, inputs: Inputs, start: int, both: Both, static: Positions) -> Case:
     names = tuple(inputs.kwargs)
     fn = SharedArguments(case.fn, start, len(inputs.args) + len(names), names)
-    return replace(case, fn=fn, inputs=both, static=static, donate=_flat(case, inputs, case.donate, start))
+    return replace(case, fn=fn, inputs=both, static=static, donate=positions_among(case, inputs, case.donate, start))
 
 
-def _flat(case: Case, inputs: Inputs, arguments: Positions, start: int) -> Positions:
-    """Positions among the arguments of two."""
+def positions_among(case: Case, inputs: Inputs, arguments: Positions, start: int) -> Positions:
+    """Arguments that may be named, as positions among all; those of the case begin at `start`."""
     found = static_arguments(replace(case, static=arguments), inputs.args, inputs.kwargs)
     names = tuple(inputs.kwargs)
     own = [

@@ -6,7 +6,7 @@ argument that consists of floats, as `jax.grad` takes the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable
-from benchax.experiments.functions import argument_name, is_float, plain
+from benchax.experiments.functions import argument_name, as_function_of_arrays, is_float, plain
 from benchax.measuring.inputs import Inputs, make_inputs
 
 
@@ -68,7 +68,7 @@ def differentiate(case: Case, seed: int) -> Differentiated:
     unjitted = replace(plain(case, seed), jit=True, donate=())
     inputs = make_inputs(unjitted, seed)
     argument = _argument(inputs)
-    call, arrays = of_arrays(unjitted.fn, inputs.args, inputs.kwargs)
+    call, arrays = as_function_of_arrays(unjitted.fn, inputs.args, inputs.kwargs)
     _check_loss(jax.eval_shape(call, *arrays))
     gradient = Gradient(unjitted.fn, argument)
     names = tuple(argument_name(unjitted.fn, i) for i in range(len(inputs.args)))
@@ -83,23 +83,6 @@ def _argument(inputs: Inputs) -> int:
     raise NotAvailable(
         "no argument by position consists of float arrays that a gradient could be taken with respect to"
     )
-
-
-def of_arrays(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Callable[..., Any], list[Any]]:
-    """(`fn` as a function of the arrays among its arguments, these arrays). Static arguments and other objects, which
-    can pass through no transformation, are closed over."""
-    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
-    is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
-
-    def call(*arrays: Any) -> Any:
-        given = iter(arrays)
-        whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
-        args, kwargs = jax.tree.unflatten(tree, whole)
-        return fn(*args, **kwargs)
-
-    return call, [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
 
 
 def _check_loss(returned: Any) -> None:

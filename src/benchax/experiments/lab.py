@@ -1,14 +1,14 @@
-"""Where variants are measured, and how they are judged beside a baseline.
+"""Where variants are measured.
 
 A `Lab` has all that measures: the worker that looks at each side once (`study.py`), pairs of cases (`pair_timing.py`),
 programs that are counted (`counting.py`), and pairs of fresh processes (`processes.py`). A variant is handed one, and
-so is whatever else compares; tests hand in one with results made by hand. Knows no variant by name, so that variants
-may import it.
+so is whatever else compares; tests hand in one with results made by hand. How what was measured is judged says
+`variant_rows.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -18,19 +18,17 @@ from benchax.executors.call_limits import limits_of
 from benchax.executors.isolated import Isolated
 from benchax.executors.pool import Pool, shared_pool, spawned_pool
 from benchax.executors.task import A, R, Task
-from benchax.experiments import pair_timing, processes, study, variant_rows
-from benchax.experiments.base import ChangedCase, Tell
+from benchax.experiments import pair_timing, processes, study
 from benchax.experiments.counting import Counted, count_ways
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.processes import Condition
 from benchax.experiments.study import Study, StudySide
-from benchax.model import Absent, Comparison, Failure, Measurement, Options
-from benchax.results.experiment import VariantRow
+from benchax.model import Comparison, Failure, Measurement, Options
 
 BASELINE = "baseline"
-BASELINE_OF_GROUP = "the others are compared with it"
 USUAL = Condition("as usual")
-LOOPS_COUNT_ONCE = Absent("flops", "XLA counts the body of a loop once")
+Tell = Callable[[str], None]
+"""Told what is being done, for a progress display."""
 
 
 def quiet(text: str) -> None:
@@ -137,81 +135,3 @@ class WorkerLab:
 
 def _pool_under(condition: Condition) -> Pool:
     return spawned_pool(condition.environ, condition.settings)
-
-
-def judge_variants(
-    case: Case,
-    titles: Mapping[str, str],
-    changed: Mapping[str, ChangedCase],
-    looked: Study,
-    baseline: VariantRow,
-    lab: Lab,
-) -> dict[str, VariantRow]:
-    """Rows of what was looked at; timed are those that are another program with right results."""
-    rows: dict[str, VariantRow] = {}
-    own = looked.seen[BASELINE]
-    for name, one in changed.items():
-        title = titles[name]
-        if name in looked.failures:
-            rows[name] = variant_rows.failed_row(name, title, looked.failures[name])
-            continue
-        seen = looked.seen[name]
-        row = variant_rows.seen_row(name, title, seen)
-        if why := variant_rows.wrongness(one.tolerance, seen, own):
-            row = variant_rows.wrong(row, why)
-        elif seen.digest and (seen.digest, seen.signature) == (own.digest, own.signature):
-            row = variant_rows.same_program(row)
-        rows[name] = row
-    due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
-    pairs = [Pair(name, BASELINE, case, name, changed[name].case, changed[name].settings) for name in due]
-    for name, comparison in lab.time_pairs(pairs).items():
-        rows[name] = variant_rows.add_comparison(rows[name], comparison, baseline)
-    return {name: _with_facts(row, changed[name], looked) for name, row in rows.items()}
-
-
-def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> VariantRow:
-    if row.name not in looked.seen:
-        return row
-    own, facts = looked.seen[BASELINE], list(row.facts)
-    if changed.facts is not None:
-        facts += changed.facts(own, looked.seen[row.name], row.comparison)
-    beside = looked.seen.get(f"{BASELINE} beside {row.name}")
-    if beside is not None and beside.digest != own.digest:
-        listed = ", ".join(f"{name}={value}" for name, value in changed.settings.items())
-        facts.append(("timed beside", f"the baseline under {listed}, which makes another program of it"))
-    return replace(row, facts=tuple(facts))
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A case that is compared with the baseline of its group."""
-
-    name: str
-    title: str
-    changed: ChangedCase
-    has_loop: bool = False
-    """Of its own making: then XLA's count of operations is none."""
-
-
-def measure_baseline_group(
-    name: str, title: str, case: Case, candidates: Sequence[Candidate], lab: Lab
-) -> tuple[VariantRow, ...]:
-    """A row of `case`, which is the baseline here, and one of each candidate, compared with it."""
-    changed = {one.name: one.changed for one in candidates}
-    found = lab.study([StudySide(BASELINE, case), *(StudySide(key, one.case) for key, one in changed.items())])
-    if BASELINE in found.failures:
-        return (variant_rows.failed_row(name, title, found.failures[BASELINE]),)
-    baseline = as_baseline_row(variant_rows.seen_row(name, title, found.seen[BASELINE]), title)
-    rows = judge_variants(case, {one.name: one.title for one in candidates}, changed, found, baseline, lab)
-    return (baseline, *(without_flops(rows[one.name]) if one.has_loop else rows[one.name] for one in candidates))
-
-
-def as_baseline_row(row: VariantRow, sentence: str) -> VariantRow:
-    """The row that the others of a group are compared with: it has no comparison of its own, and says why."""
-    absent = (*row.absent, Absent("comparison", BASELINE_OF_GROUP))
-    return replace(row, reason=BASELINE_OF_GROUP, sentence=sentence, absent=absent)
-
-
-def without_flops(row: VariantRow) -> VariantRow:
-    """The row of a program with a loop: XLA counts the body once, so that the rows could not be compared."""
-    return row if row.flops is None else replace(row, flops=None, absent=(*row.absent, LOOPS_COUNT_ONCE))

@@ -32,19 +32,20 @@ class Pair:
 
 
 def time_pairs(
-    duels: Sequence[Pair], options: Options, effort: Effort, tell: Callable[[str], None]
+    pairs: Sequence[Pair], options: Options, effort: Effort, tell: Callable[[str], None]
 ) -> dict[str, Comparison]:
-    """The comparison of run times of each duel, by its name."""
+    """The comparison of run times of each pair, by its name."""
     found: dict[str, Comparison] = {}
     paired_runs: dict[tuple[tuple[str, Any], ...], dict[str, PairedRun]] = {}
-    for duel in duels:
+    for pair in pairs:
         try:
-            with under(duel.settings):
-                paired_run = _contest(duel, options)
+            with under(pair.settings):
+                paired_run = _as_paired_run(pair, options)
         except Exception as error:  # its inputs cannot be laid beside the others: a row says so
-            found[duel.name] = _fail(duel, error)
+            found[pair.name] = _fail(pair, error)
         else:
-            paired_runs.setdefault(tuple(sorted(duel.settings.items())), {})[duel.name] = paired_run
+            # Settings of JAX hold for a process, which all pairs of a session share.
+            paired_runs.setdefault(tuple(sorted(pair.settings.items())), {})[pair.name] = paired_run
     for settings, group in paired_runs.items():
         with session.fresh_processes(dict(settings)) as start:
             settled = session.compare_runs(list(group.values()), effort, _steps(tell), start)
@@ -53,22 +54,22 @@ def time_pairs(
     return found
 
 
-def _contest(duel: Pair, options: Options) -> PairedRun:
-    one, other = side_by_side(duel.one, duel.other, options.seed)
-    sides = (Side(duel.one_label, one), Side(duel.other_label, other))
-    return PairedRun(_pair_id(duel), sides, (Version(duel.one_label), Version(duel.other_label)), options)
+def _as_paired_run(pair: Pair, options: Options) -> PairedRun:
+    one, other = side_by_side(pair.one, pair.other, options.seed)
+    sides = (Side(pair.one_label, one), Side(pair.other_label, other))
+    return PairedRun(_pair_id(pair), sides, (Version(pair.one_label), Version(pair.other_label)), options)
 
 
-def _pair_id(duel: Pair) -> CaseId:
+def _pair_id(pair: Pair) -> CaseId:
     """With the variant in its name, which progress shows."""
-    return CaseId(duel.one.id.name, duel.one.id.params, duel.name, duel.one.id.tag)
+    return CaseId(pair.one.id.name, pair.one.id.params, pair.name, pair.one.id.tag)
 
 
-def _fail(duel: Pair, error: BaseException) -> Comparison:
+def _fail(pair: Pair, error: BaseException) -> Comparison:
     failure = diagnose(error, "preparing")
-    versions = Version(duel.one_label), Version(duel.other_label)
+    versions = Version(pair.one_label), Version(pair.other_label)
     problem = error.problem if isinstance(error, BenchaxError) else failure.message
-    return Comparison(_pair_id(duel), "run", *versions, "unclear", problem, failure=failure)
+    return Comparison(_pair_id(pair), "run", *versions, "unclear", problem, failure=failure)
 
 
 def _steps(tell: Callable[[str], None]) -> Callable[[SessionStep], None]:

@@ -140,6 +140,7 @@ def _axis(variant: str, word: str, permitted: Mapping[str, int | str], inputs: I
     key = find_argument(variant, name, permitted)
     if not number.isdecimal():
         raise UsageError(f"{variant} is given {word!r}", "an argument, or one with the number of an axis: x.1")
+    # No array has as many axes; and Python refuses to read numbers of thousands of digits.
     axis = int(number) if len(number) < 4 else 1000
     leaves = array_leaves(value_of(inputs, key))
     if not leaves or any(leaf.ndim <= axis for leaf in leaves):

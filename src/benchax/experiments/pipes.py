@@ -24,10 +24,9 @@ from benchax.codec import Json
 from benchax.environment import count_cores, jax_facts
 from benchax.errors import NotAvailable
 from benchax.executors.task import Say, task
-from benchax.experiments.devices import DeviceReading, time_calls
+from benchax.experiments.devices import DeviceReading, seen_idle, time_calls
+from benchax.experiments.functions import count_rows
 from benchax.experiments.parsing import value_of
-from benchax.experiments.recordings import seen_idle
-from benchax.experiments.variants.sharding import front
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.paired import without_cache
@@ -69,7 +68,7 @@ class Piped:
 
 @dataclass(frozen=True)
 class PipelineReadings:
-    """Of all numbers of micro-batches, in their order."""
+    """What was seen with all numbers of micro-batches, in their order."""
 
     environment: Json
     """As `environment.jax_facts` has it."""
@@ -126,6 +125,7 @@ class Pipe:
         """Enqueues all of it: in each tick every stage takes the part that the stage before it had in the last one."""
         values, last = list(parts), len(self.stages) - 1
         for tick in range(len(values) + last):
+            # Any order gives the same values; from the back, the part that came in first is enqueued first.
             for stage in range(last, -1, -1):
                 part = tick - stage
                 if 0 <= part < len(values):
@@ -194,7 +194,7 @@ def bubble(stages: int, micro_batches: int) -> float:
 
 def _split_batch(batch: Any, count: int) -> list[Any]:
     """Parts of equal length, ready on the first device."""
-    rows = front(batch)
+    rows = count_rows(batch)
     if rows is None:
         raise NotAvailable("x is no batch: an array, or a tree of arrays with as many rows")
     if rows % count:

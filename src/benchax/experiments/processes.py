@@ -11,16 +11,15 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchax.case import Benchmark, Case, Positions
+from benchax.case import Benchmark, Case
 from benchax.checkouts.boot import Launch, Selection
 from benchax.executors import pickling
-from benchax.experiments.base import Tell
-from benchax.experiments.functions import plain
-from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
+from benchax.experiments.functions import SharedArguments, plain, positions_among
+from benchax.measuring.inputs import make_inputs
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
 from benchax.paired_runs.process_pairs import compare_launches
@@ -46,18 +45,6 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class ByPosition:
-    """A function whose last arguments, given by name, are taken by position: a benchmark has either."""
-
-    fn: Callable[..., Any]
-    names: tuple[str, ...]
-
-    def __call__(self, *args: Any) -> Any:
-        first = len(args) - len(self.names)
-        return self.fn(*args[:first], **dict(zip(self.names, args[first:], strict=True)))
-
-
-@dataclass(frozen=True)
 class Flat:
     """An input factory: all arguments by position."""
 
@@ -69,9 +56,13 @@ class Flat:
 
 
 def pairs(
-    case: Case, conditions: tuple[Condition, Condition], seed: int, max_time_s: float | None, tell: Tell,
+    case: Case,
+    conditions: tuple[Condition, Condition],
+    seed: int,
+    max_time_s: float | None,
+    tell: Callable[[str], None],
     judge: Judge = compare_launches,
-) -> list[Comparison]:  # fmt: skip
+) -> list[Comparison]:
     """The comparisons of the second condition with the first: run times, times to compile, what the compiler counts.
 
     Raises:
@@ -89,24 +80,16 @@ def _as_benchmark(case: Case, seed: int) -> Benchmark:
     inputs = make_inputs(bare, seed)
     names = tuple(inputs.kwargs)
     return Benchmark(
-        ByPosition(bare.fn, names) if names else bare.fn,
+        SharedArguments(bare.fn, 0, len(inputs.args) + len(names), names) if names else bare.fn,
         Flat(bare),
         case.id.name,
         {},
         case.id.tag,
-        _by_position(bare, inputs, bare.static),
-        _by_position(bare, inputs, bare.donate),
+        positions_among(bare, inputs, bare.static, 0),
+        positions_among(bare, inputs, bare.donate, 0),
         bare.jit,
         {**case.options, "seed": seed},
     )
-
-
-def _by_position(case: Case, inputs: Inputs, arguments: Positions) -> Positions:
-    """Arguments that were named, as positions among all."""
-    names = list(inputs.kwargs)
-    found = static_arguments(replace(case, static=arguments), inputs.args, inputs.kwargs)
-    own = [len(inputs.args) + names.index(p) if p in names else p for p in found]
-    return tuple(dict.fromkeys(p for p in own if isinstance(p, int)))
 
 
 def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
@@ -126,6 +109,7 @@ def _launch(folder: Path, condition: Condition, content: bytes) -> Launch:
 def revive(folder: Path) -> Benchmark:
     """In the process of a pair, before its backend starts: sets the condition, and gives the benchmark."""
     told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    # First of all: XLA reads its flags once, when the backend starts.
     os.environ.update(told["environ"])
     content = (folder / "benchmark.pickle").read_bytes()
     os.chdir(told["folder"])  # where relative paths of the user's function start
@@ -134,7 +118,7 @@ def revive(folder: Path) -> Benchmark:
     return pickling.loads(content)
 
 
-def _steps(tell: Tell) -> Callable[[SessionStep], None]:
+def _steps(tell: Callable[[str], None]) -> Callable[[SessionStep], None]:
     last = [-1]
 
     def step(now: SessionStep) -> None:

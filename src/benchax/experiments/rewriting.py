@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 from jax.extend import core
 
+from benchax.experiments.functions import as_function_of_arrays
+
 Evaluate = Callable[[Any], list[Any]]
 """The results of an equation, as JAX has them."""
 Change = Callable[[Any, list[Any], Evaluate], list[Any]]
@@ -49,22 +51,9 @@ class Rewritten:
     change: Change
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        # Static arguments and other objects are no inputs of a jaxpr.
-        is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
-        built: list[Any] = []
-
-        def flat(*arrays: Any) -> Any:
-            given = iter(arrays)
-            whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
-            args, kwargs = jax.tree.unflatten(tree, whole)
-            outputs, out_tree = jax.tree.flatten(self.fn(*args, **kwargs))
-            built.append(out_tree)
-            return outputs
-
-        arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
-        closed = jax.make_jaxpr(flat)(*arrays)
-        return jax.tree.unflatten(built[0], self._run(closed.jaxpr, closed.consts, arrays))
+        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
+        closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
+        return jax.tree.unflatten(jax.tree.structure(shapes), self._run(closed.jaxpr, closed.consts, arrays))
 
     def _run(self, jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
         values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
@@ -73,6 +62,7 @@ class Rewritten:
             """Lets JAX bind one equation, for every version knows how."""
             operands = list(dict.fromkeys(v for v in equation.invars if not isinstance(v, core.Literal)))
             alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(equation.outvars), eqns=[equation])
+            # `bind` takes parameters in other forms than equations hold them, and differs between versions.
             return eval_jaxpr(alone, (), *(values[v] for v in operands))
 
         for equation in jaxpr.eqns:

@@ -27,8 +27,7 @@ from benchax.errors import BenchaxError, NotMeasured
 from benchax.executors.call_limits import limits_of
 from benchax.executors.pool import Pool
 from benchax.executors.task import Say, task
-from benchax.experiments import errors as error_of
-from benchax.experiments.base import Observation
+from benchax.experiments import output_errors
 from benchax.experiments.functions import Converted, plain
 from benchax.measuring import memory
 from benchax.measuring.diagnosis import diagnose
@@ -54,6 +53,32 @@ class StudySide:
 
 
 @dataclass(frozen=True)
+class Observation:
+    """One side, as the worker that built it saw it. Plain data: it has come from another process."""
+
+    signature: str
+    """The inputs as specs."""
+    build_s: float | None
+    """Trace, lower and compile; None for what is not compiled."""
+    digest: str
+    """Equal for equal programs; empty where there is none."""
+    plan: Memory
+    """The compiler's."""
+    flops: float | None
+    outputs: str
+    """As specs: f32[8]."""
+    errors: Errors | None
+    bound: float
+    """Relative error that the type of the outputs permits (`numerics.tolerance`)."""
+    observed_bytes: int | None
+    absent: tuple[Absent, ...] = ()
+
+    def is_same_program(self, other: Observation) -> bool:
+        """Was it compiled to the same program, for the same inputs? False where there is none to compare."""
+        return bool(self.digest) and (self.digest, self.signature) == (other.digest, other.signature)
+
+
+@dataclass(frozen=True)
 class Study:
     """What came of it: of each side either what was seen or its failure."""
 
@@ -76,9 +101,11 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
         if not isinstance(found, Failure):
             environment = replace(capture(with_jax=False), **found.jax)
             return Study(found.seen, failures | found.failures, environment)
+        # The run in float64 took the worker with it: the sides are looked at again, without it.
         if found.stage == REFERENCE:
             no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
             continue
+        # A worker that dies outside of any look, as at its start, is laid to the baseline: that ends the loop.
         guilty = next((side for side in left if found.stage == f"look of {side.name}"), sides[0])
         failures[guilty.name] = found
         left.remove(guilty)
@@ -103,6 +130,7 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
     seen, failures = dict[str, Observation](), dict[str, Failure]()
+    # `build_s` is a compilation, not a reading of what the persistent cache has kept.
     with warnings.catch_warnings(), without_cache():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # told by the plan
         reference = _Reference(no_reference)
@@ -139,6 +167,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
     built, subject, hlo = prepared.built, prepared.call_first().subject, prepared.hlo
     absent: list[Absent] = []
     counted = cost(built.compiled, hlo) if built.compiled else None
+    # XLA's text shows large constants as {...}: by it alone, programs that differ in their values would be one.
     stablehlo = built.lowered.as_text() if built.lowered and normalized.elides_constants(hlo) else ""
     return Observation(
         signature=subject.inputs.signature,
@@ -148,7 +177,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
         flops=counted.flops if counted else None,
         outputs=signature((subject.outputs,), {}, ()),
         errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs)),
-        bound=max((tolerance(leaf.dtype) for leaf in error_of.leaves(subject.outputs).values()), default=0.0),
+        bound=max((tolerance(leaf.dtype) for leaf in output_errors.leaves(subject.outputs).values()), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed_bytes(subject)),
         absent=tuple(absent),
     )
@@ -189,10 +218,10 @@ class _Reference:
     def errors(self, outputs: Any) -> Errors:
         """The first call is about the baseline. Raises `NotMeasured` where there is nothing to compare with."""
         if self.float64 is not None:
-            return error_of.errors(outputs, self.float64, "float64")
+            return output_errors.measure_errors(outputs, self.float64, "float64")
         if self.baseline is not None:
-            return error_of.errors(outputs, self.baseline, "baseline")
-        self.baseline = error_of.on_host(outputs)
+            return output_errors.measure_errors(outputs, self.baseline, "baseline")
+        self.baseline = output_errors.to_host(outputs)
         raise NotMeasured(self.why)
 
     def make(self, case: Case, seed: int) -> None:
@@ -211,4 +240,4 @@ def _in_float64(case: Case, seed: int) -> list[np.ndarray]:
     with under({"jax_enable_x64": True}):
         wide = replace(fixed, inputs=Converted(fixed, seed, "float64"))
         given = prepare(wide, seed)
-        return error_of.on_host(given.program.call(*given.inputs.args, **given.inputs.kwargs))
+        return output_errors.to_host(given.program.call(*given.inputs.args, **given.inputs.kwargs))

@@ -1,4 +1,4 @@
-"""What a variant is: a way to change a case, or to measure around it, under a name.
+"""What a variant is: a way to change a case, or to measure around it, under a name; and what a changed case is.
 
 A `ChangingVariant` gives another case, which does the same in another way; `experiments/experiment.py` compares the
 two. A `MeasuringVariant` is no comparison of two functions (a sweep, starts of fresh processes): it says what it will
@@ -9,16 +9,36 @@ A new variant is one class in a file of `experiments/variants/`, and one line th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from benchax.case import Case
-from benchax.experiments.base import ChangedCase
 from benchax.experiments.lab import Lab
-from benchax.results.experiment import Curve, VariantRow
+from benchax.experiments.study import Observation
+from benchax.model import Comparison
+from benchax.results.experiment import Curve, Facts, VariantRow
 
 Measure: TypeAlias = Callable[[Lab], tuple[VariantRow | Curve, ...]]
 """Measures in a lab. Raises `NotAvailable` where that shows it cannot work here."""
+
+
+@dataclass(frozen=True)
+class ChangedCase:
+    """What a variant makes of a case: it does the same in another way."""
+
+    case: Case
+    """With the inputs of the original (the same `inputs` object), or its own."""
+    tolerance: float | None = None
+    """Permitted relative error; None: that of the outputs' own dtype (`numerics.tolerance`)."""
+    facts: Callable[[Observation, Observation, Comparison | None], Facts] | None = None
+    """Extra facts, given the baseline, this variant, and the comparison of their run times where there is one."""
+    family: str = ""
+    """Of one family only one can be on in a combination."""
+    combines: bool = True
+    """False: it is never part of a combination."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of JAX under which both sides run, as jax_enable_x64."""
 
 
 class Variant(Protocol):

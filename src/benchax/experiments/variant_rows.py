@@ -1,15 +1,26 @@
-"""From what was seen of a variant, and its comparison, to a row with a sentence."""
+"""From what was seen of a variant, and its comparison, to a row with a sentence; and which are compared at all.
+
+What failed, is wrong, or is the same program as the baseline is not timed: its row says so. Knows no variant by name,
+so that variants may import it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from benchax.experiments.base import Observation
+from benchax.case import Case
+from benchax.experiments.lab import BASELINE, Lab
+from benchax.experiments.pair_timing import Pair
+from benchax.experiments.study import Observation, Study, StudySide
+from benchax.experiments.variant import ChangedCase
 from benchax.model import Absent, Comparison, Failure
-from benchax.results.experiment import Contribution, Errors, Status, VariantRow
-from benchax.units import number, percent, seconds, seconds_range, size
+from benchax.results.experiment import Errors, Status, VariantRow
+from benchax.units import number, percent, seconds, size
 
 SAME_PROGRAM = "does nothing here: the compiled program is the same"
+BASELINE_OF_GROUP = "the others are compared with it"
+LOOPS_COUNT_ONCE = Absent("flops", "XLA counts the body of a loop once")
 COMPARED_ELSEWHERE = ("outputs-differ",)
 """Remarks of a comparison that say, by other rules, what the errors say."""
 
@@ -56,18 +67,19 @@ def wrongness(tolerance: float | None, seen: Observation, baseline: Observation)
     if found.nans > own.nans:
         return f"{found.nans} values{leaf} are NaN where {where} has numbers"
     permitted = seen.bound if tolerance is None else tolerance
+    # A function that is off by 1 % itself does not become wrong in bf16.
     if found.max_rel is not None and found.max_rel > max(permitted, own.max_rel or 0.0):
         share = f"off by {percent(found.max_rel)} of the largest value{leaf} in {where}"
         return f"{share}; permitted is {percent(permitted)}"
     return ""
 
 
-def wrong(row: VariantRow, why: str) -> VariantRow:
+def wrong_row(row: VariantRow, why: str) -> VariantRow:
     absent = Absent("comparison", "a wrong result is not timed")
     return replace(row, status="wrong_result", reason=why, sentence=why, absent=(*row.absent, absent))
 
 
-def same_program(row: VariantRow) -> VariantRow:
+def same_program_row(row: VariantRow) -> VariantRow:
     absent = Absent("comparison", "the compiled program is that of the baseline")
     return replace(row, reason="same program", sentence=SAME_PROGRAM, absent=(*row.absent, absent))
 
@@ -85,7 +97,7 @@ def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow
 
 def sentence(row: VariantRow, baseline: VariantRow) -> str:
     """saves 64.0 MiB and 3.8 ms (1.31×, 1.28 – 1.35); equal results"""
-    memory = _memory(row.peak_bytes, baseline.peak_bytes)
+    memory = memory_change(row.peak_bytes, baseline.peak_bytes)
     time, is_plain = _time(row.comparison)
     gained = [text for text in (memory, time) if text.startswith("saves")]
     lost = [text for text in (memory, time) if text.startswith("costs")]
@@ -95,7 +107,7 @@ def sentence(row: VariantRow, baseline: VariantRow) -> str:
     return "; ".join(filter(None, (*parts, _results(row.errors, baseline.errors))))
 
 
-def _memory(now: int | None, before: int | None) -> str:
+def memory_change(now: int | None, before: int | None) -> str:
     if now is None or before is None or now == before:
         return ""
     return f"saves {size(before - now)}" if now < before else f"costs {size(now - before)}"
@@ -136,48 +148,83 @@ def scientific(value: float) -> str:
     return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e+") if value else "0"
 
 
-def contribution(name: str, comparison: Comparison | None, everything: VariantRow, without: VariantRow) -> Contribution:
-    """What is lost without one variant. `comparison`: the others against all."""
-    both = None not in (everything.peak_bytes, without.peak_bytes)
-    saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
-    if comparison is None or comparison.ratio is None:
-        why = comparison.why if comparison else without.reason or without.sentence
-        memory = _memory(everything.peak_bytes, without.peak_bytes)
-        return Contribution(
-            name, comparison, None, saved_bytes=saved_bytes, sentence="; ".join(filter(None, (memory, why)))
-        )
-    middle, low, high = (
-        None if ratio is None else -saved_s(comparison, ratio)
-        for ratio in (comparison.ratio, comparison.low, comparison.high)
-    )
-    return Contribution(
-        name,
-        comparison,
-        middle,
-        low,
-        high,
-        saved_bytes,
-        _describe_contribution(comparison, middle, low, high, saved_bytes),
-    )
+# ---- several rows ---------------------------------------------------------------------------------------------------
 
 
-def _in_order(a: float, b: float) -> tuple[float, float]:
-    return min(a, b), max(a, b)
+def judge_variants(
+    case: Case,
+    titles: Mapping[str, str],
+    changed: Mapping[str, ChangedCase],
+    looked: Study,
+    baseline: VariantRow,
+    lab: Lab,
+) -> dict[str, VariantRow]:
+    """Rows of what was looked at; timed are those that are another program with right results."""
+    rows: dict[str, VariantRow] = {}
+    own = looked.seen[BASELINE]
+    for name, one in changed.items():
+        title = titles[name]
+        if name in looked.failures:
+            rows[name] = failed_row(name, title, looked.failures[name])
+            continue
+        seen = looked.seen[name]
+        row = seen_row(name, title, seen)
+        if why := wrongness(one.tolerance, seen, own):
+            row = wrong_row(row, why)
+        elif seen.is_same_program(own):
+            row = same_program_row(row)
+        rows[name] = row
+    # A wrong result is the fastest one, and the same program takes the same time: neither is timed.
+    due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
+    pairs = [Pair(name, BASELINE, case, name, changed[name].case, changed[name].settings) for name in due]
+    for name, comparison in lab.time_pairs(pairs).items():
+        rows[name] = add_comparison(rows[name], comparison, baseline)
+    return {name: _with_facts(row, changed[name], looked) for name, row in rows.items()}
 
 
-def _describe_contribution(
-    c: Comparison, saved: float | None, low: float | None, high: float | None, saved_bytes: int | None
-) -> str:
-    words = {"slower": "saves", "faster": "costs", "same": "makes no difference", "unclear": "unclear"}
-    text = words[c.verdict]
-    if c.verdict in ("slower", "faster") and saved is not None:
-        sign = 1 if c.verdict == "slower" else -1
-        around = ""
-        if low is not None and high is not None:
-            around = f" ({seconds_range(*_in_order(sign * low, sign * high))})"
-        text = f"{text} {seconds(sign * saved)}{around}"
-    elif c.why:
-        text = f"{text}: {c.why}" if c.verdict == "unclear" else f"{text} ({c.why})"
-    if saved_bytes:
-        text += f"; {'saves' if saved_bytes > 0 else 'costs'} {size(abs(saved_bytes))}"
-    return text
+def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> VariantRow:
+    if row.name not in looked.seen:
+        return row
+    own, facts = looked.seen[BASELINE], list(row.facts)
+    if changed.facts is not None:
+        facts += changed.facts(own, looked.seen[row.name], row.comparison)
+    beside = looked.seen.get(f"{BASELINE} beside {row.name}")
+    if beside is not None and beside.digest != own.digest:
+        listed = ", ".join(f"{name}={value}" for name, value in changed.settings.items())
+        facts.append(("timed beside", f"the baseline under {listed}, which makes another program of it"))
+    return replace(row, facts=tuple(facts))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A case that is compared with the baseline of its group."""
+
+    name: str
+    title: str
+    changed: ChangedCase
+    has_loop: bool = False
+    """Of its own making: then XLA's count of operations is none."""
+
+
+def measure_baseline_group(
+    name: str, title: str, case: Case, candidates: Sequence[Candidate], lab: Lab
+) -> tuple[VariantRow, ...]:
+    """A row of `case`, which is the baseline here, and one of each candidate, compared with it."""
+    changed = {one.name: one.changed for one in candidates}
+    found = lab.study([StudySide(BASELINE, case), *(StudySide(key, one.case) for key, one in changed.items())])
+    if BASELINE in found.failures:
+        return (failed_row(name, title, found.failures[BASELINE]),)
+    baseline = as_baseline_row(seen_row(name, title, found.seen[BASELINE]), title)
+    rows = judge_variants(case, {one.name: one.title for one in candidates}, changed, found, baseline, lab)
+    return (baseline, *(without_flops(rows[one.name]) if one.has_loop else rows[one.name] for one in candidates))
+
+
+def as_baseline_row(row: VariantRow, sentence: str) -> VariantRow:
+    """The row that the others of a group are compared with: it has no comparison of its own, and says why."""
+    absent = (*row.absent, Absent("comparison", BASELINE_OF_GROUP))
+    return replace(row, reason=BASELINE_OF_GROUP, sentence=sentence, absent=absent)
+
+
+def without_flops(row: VariantRow) -> VariantRow:
+    """The row of a program with a loop: XLA counts the body once, so that the rows could not be compared."""
+    return row if row.flops is None else replace(row, flops=None, absent=(*row.absent, LOOPS_COUNT_ONCE))

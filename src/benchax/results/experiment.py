@@ -19,6 +19,8 @@ from benchax.model import Absent, Comparison, Environment, Remark
 from benchax.results import Displayed
 
 Status = Literal["ok", "failed", "not_available", "wrong_result"]
+Facts = tuple[tuple[str, str], ...]
+"""(label, text)"""
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class VariantRow:
     """How far resident memory rose during a call above what was there before it."""
     flops: float | None = None
     errors: Errors | None = None
-    facts: tuple[tuple[str, str], ...] = ()
-    """(label, text): whatever else this variant shows."""
+    facts: Facts = ()
+    """Whatever else this variant shows."""
     sentence: str = ""
     """The row in one line."""
     absent: tuple[Absent, ...] = ()
@@ -77,7 +79,7 @@ class Point:
     low: float | None = None
     high: float | None = None
     """The ends of the 95 % interval of the median."""
-    facts: tuple[tuple[str, str], ...] = ()
+    facts: Facts = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules import rules
 from benchax.case import Case, make_case
 from benchax.measuring.inputs import make_inputs
@@ -59,7 +59,7 @@ def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
     """`ratio`: of every comparison; None: there is no time for any. `parts` of the evidence are given, not measured.
     Measurements are as short as can be."""
     quick = {"store": "off", "max_time_s": 0.02, "max_warmup_s": 0.02, "memory": False}
-    monkeypatch.setattr("benchax.auditing.live.SHORT", quick)
+    monkeypatch.setattr("benchax.auditing.live_evidence.SHORT", quick)
 
     def about(
         rule: str,

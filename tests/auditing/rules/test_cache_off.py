@@ -14,7 +14,7 @@ from evidence_by_hand import ScriptedEvidence
 import benchax
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.cache_off import cache_off
 from benchax.case import make_case
 from benchax.model import Measurement, Stages

@@ -16,8 +16,8 @@ jax.config.update("jax_num_cpu_devices", 8)
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from benchax.auditing.audit import ask
-from benchax.auditing import live as module
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing import live_evidence as module
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules import rules
 from benchax.case import make_case
 

@@ -1,12 +1,13 @@
-"""Operations that a program sends one at a time. Real programs are in tests/auditing/test_program.py."""
+"""Operations that a program sends one at a time. Real programs are in tests/auditing/test_audited_program.py."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.eager_operations import eager_operations
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
@@ -22,7 +23,7 @@ def test_a_line_with_many_operations_is_a_warning() -> None:
     (finding,), _ = asked(jitted=10, eager=120, eager_lines=[("train.py:7", 110), ("train.py:3", 10)])
 
     assert finding.severity == "warning"
-    assert finding.where == ("train.py", 7)
+    assert finding.where == (str(Path("train.py").absolute()), 7)
     assert finding.seen[:2] == (
         "110 from train.py:7",
         "120 operations in the 20.0 s in which calls were counted, and calls of jitted functions: 10",

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.host_callback import host_callback
 from benchax.case import make_case
 

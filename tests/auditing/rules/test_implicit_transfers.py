@@ -76,7 +76,7 @@ def test_a_program_that_reads_once_at_its_end_is_fine_and_one_that_reads_often_i
     transfers.add(ObservedTransfer("device to host", "train.py:7", "f32[]", "__float__", 100, 400, 0.2))
     finding = ask_about_program(ID, transfers).one
 
-    assert finding.where == ("train.py", 7)
+    assert finding.where == (str(Path("train.py").absolute()), 7)
     assert finding.gain is None
 
 

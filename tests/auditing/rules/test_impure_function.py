@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.impure_function import impure_function
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding

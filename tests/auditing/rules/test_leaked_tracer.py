@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.leaked_tracer import leaked_tracer
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding

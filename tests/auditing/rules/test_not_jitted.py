@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from evidence_by_hand import evidence, judged
 
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules.not_jitted import not_jitted
 from benchax.case import make_case

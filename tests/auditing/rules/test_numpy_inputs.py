@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -65,7 +66,7 @@ def test_of_a_program_the_lines_that_send_arrays_often_are_named(ask_about_progr
 
     finding = ask_about_program(ID, transfers).one
 
-    assert finding.where == ("train.py", 7)
+    assert finding.where == (str(Path("train.py").absolute()), 7)
     assert finding.title == "step takes NumPy arrays in each call: 1.56 MiB"
     assert finding.seen == ("NumPy f32[64,64]: 100 times, 1.56 MiB",)
     assert finding.severity == "warning"

@@ -15,7 +15,7 @@ import pytest
 import benchax
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules import profile_missing
 from benchax.case import make_case
 from benchax.model import Remark

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.python_loop_vmap import python_loop_vmap
 from benchax.auditing.rules.unrolled_loop import unrolled_loop
 from benchax.case import make_case

@@ -12,7 +12,7 @@ import numpy as np
 import benchax
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.recompile_hot_spot import recompile_hot_spot
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.unrolled_loop import unrolled_loop
 from benchax.auditing.unrolled import find_unrolled
 from benchax.case import make_case
@@ -105,7 +105,7 @@ def test_turns_are_counted_also_where_one_line_does_the_same_twice() -> None:
 
     (loop,) = find_unrolled(jax.jit(twice).trace(X).jaxpr)
 
-    assert (loop.turns, loop.size, loop.kind) == (7, 14, "comprehension")
+    assert (loop.iterations, loop.size, loop.kind) == (7, 14, "comprehension")
 
 
 def test_a_loop_around_the_audit_is_none_of_the_function() -> None:

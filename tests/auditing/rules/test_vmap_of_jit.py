@@ -12,7 +12,7 @@ import pytest
 from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.vmap_of_jit import is_vmap, vmap_of_jit
 from benchax.case import make_case
 from benchax.model import CaseId, Comparison, Version

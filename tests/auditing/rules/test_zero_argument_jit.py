@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live import LiveEvidence
+from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.zero_argument_jit import zero_argument_jit
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding

@@ -9,7 +9,7 @@ import pytest
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable
-from benchax.experiments.variants.accumulation import Accumulated
+from benchax.experiments.variants.precision import Accumulated
 from benchax.measuring.inputs import make_inputs
 
 

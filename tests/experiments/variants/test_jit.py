@@ -7,7 +7,7 @@ from comparisons_by_hand import compared
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.experiments.base import Observation
+from benchax.experiments.study import Observation
 from benchax.experiments.variants.jit import Eager, Jit
 from benchax.model import Memory
 

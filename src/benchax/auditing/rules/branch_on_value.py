@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable, rule
-from benchax.auditing.syntax import holds, place, tree_of
+from benchax.auditing.syntax import holds, tree_of, where_of
 from benchax.measuring.diagnosis import user_line
 from benchax.results.audit import Finding, Where
 
@@ -24,7 +24,7 @@ def branch_on_value(e: Evidence) -> Iterable[Finding]:
     # The sentence of measuring/diagnosis.py for every kind of this error.
     if e.error is None or "not known while tracing" not in e.failure.advice:
         raise NotApplicable(f"it does not {e.failure.stage}, for another reason: {e.failure.message}")
-    where = place(user_line(e.error)) or e.def_where
+    where = where_of(user_line(e.error)) or e.def_where
     named = _ARGUMENT.search(str(e.error))
     argument = f"argument {named[1]}" if named else "an argument"
     node = _statement(where)

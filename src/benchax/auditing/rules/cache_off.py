@@ -53,6 +53,7 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
     seen = [f"compiling takes {seconds(stages.compile_s)} (measured once), in each process again"]
     least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
     if stages.cache == "off":
+        # JAX keeps only what took longer than this to compile (1 s by default): the folder alone would stay empty.
         too_quick = least_s > stages.compile_s
         setting = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"
         advice = f"{TURN_ON} {KEEP.format(setting=setting, least=seconds(least_s))}" if too_quick else TURN_ON

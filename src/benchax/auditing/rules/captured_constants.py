@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import rule
+from benchax.auditing.rule import list_some, rule
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
@@ -24,9 +24,8 @@ def captured_constants(e: Evidence) -> Iterable[Finding]:
     if not large:
         return
     total = sum(c.size_bytes for c in large)
-    seen = [f"{c.spec}, {size(c.size_bytes)}{f', first used at {c.where}' if c.where else ''}" for c in large[:5]]
-    if len(large) > len(seen):
-        seen.append(f"and {len(large) - len(seen)} more")
+    used = [f"{c.spec}, {size(c.size_bytes)}{f', first used at {c.where}' if c.where else ''}" for c in large]
+    seen = list_some(used)
     if e.inspection.stablehlo is not None:
         seen.append(f"the text that XLA is given is {size(len(e.inspection.stablehlo))} long")
     kept = constants.baked_in_bytes if constants else None

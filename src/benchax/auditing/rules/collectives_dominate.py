@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, rule
+from benchax.auditing.rule import MOST_LISTED, NotApplicable, rule
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.results.inspection import Collectives
@@ -14,7 +14,6 @@ from benchax.units import percent, size
 
 SHARE = 0.25
 """Of the bytes that the program reads and writes on each device."""
-MOST_LISTED = 5
 
 
 @rule("collectives-dominate", "do its devices mostly talk to one another?", "warning")

@@ -41,6 +41,7 @@ def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
         f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
         seen,
         AGAIN if is_mostly_again else ONCE,
+        # A good loop of 1000 steps spent 85 % of its 4 s on compiling three functions once each: true, and no fault.
         severity="warning" if is_mostly_again else "info",
     )
 

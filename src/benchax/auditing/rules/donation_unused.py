@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, rule
+from benchax.auditing.rule import NotApplicable, list_some, rule
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
-
-MOST_LISTED = 5
 
 
 @rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
@@ -27,8 +25,7 @@ def donation_unused(e: Evidence) -> Iterable[Finding]:
             raise NotMeasured(unknown[0].why_not or "it is not told which donated arguments were used")
         return
     lost = sum(a.size_bytes for a in unused)
-    seen = [f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused[:MOST_LISTED]]
-    seen += [f"and {len(unused) - MOST_LISTED} more"] if len(unused) > MOST_LISTED else []
+    seen = list_some([f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused])
     seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
     yield donation_unused.finding(
         f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",

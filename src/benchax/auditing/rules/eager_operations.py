@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import rule
-from benchax.auditing.traced import where_of
+from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import seconds
@@ -32,6 +32,7 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
     within = f"in the {seconds(calls['seen_s'])} in which calls were counted"
     seen.append(f"{calls['eager']} operations {within}, and calls of jitted functions: {calls['jitted']}")
     seen.append(f"programs for them: {len(compiled)}, compiled in {seconds(sum(c.total_s for c in compiled))}")
+    # By number and not by time: counting keeps calls off JAX's fast path, and each takes ten times as long meanwhile.
     yield eager_operations.finding(
         f"sends operations one at a time: {lines[0][1]} from one line",
         seen,

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, rule
-from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, loops_and_all, where_of
+from benchax.auditing.rule import NotApplicable, list_some, rule
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, loops_and_all
 from benchax.results.audit import Finding
 from benchax.units import size
 
 WIDE = ("float64", "complex128")
-MOST_LISTED = 5
 
 
 @rule("float64-promotion", "does it compute in float64 without being asked?", "warning")
@@ -23,6 +23,7 @@ def float64_promotion(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable("jax_enable_x64 is off, so that nothing is float64")
     closed = closed_jaxpr(e)
     inputs = [aval for aval in closed.in_avals if hasattr(aval, "dtype")]
+    # In x64 mode every Python float is a weakly typed float64: nobody has asked for float64 by passing one.
     if any(str(aval.dtype) in WIDE and not getattr(aval, "weak_type", False) for aval in inputs):
         raise NotApplicable("its inputs are float64: it was asked for")
     steps = list(loops_and_all(closed))
@@ -33,8 +34,7 @@ def float64_promotion(e: Evidence) -> Iterable[Finding]:
     # Where the first wide array of each chain comes from: nothing that the step reads is a wide array.
     begins = [step for step in arrays if not any(_is_wide(v) and v.shape for v in step.reads)] or arrays[:1]
     total = sum(v.size_bytes for step in arrays for v in step.makes if _is_wide(v))
-    seen = [_describe(step) for step in begins[:MOST_LISTED]]
-    seen += [f"and {len(begins) - MOST_LISTED} more"] if len(begins) > MOST_LISTED else []
+    seen = list_some([_describe(step) for step in begins])
     seen.append(f"{len(arrays)} of {len(steps)} equations make float64 arrays, {size(total)} as traced")
     narrow = sorted({str(aval.dtype) for aval in inputs if jnp.issubdtype(aval.dtype, jnp.inexact)})
     yield float64_promotion.finding(
@@ -52,5 +52,4 @@ def _is_wide(value: TracedValue) -> bool:
 
 def _describe(step: TracedEquation) -> str:
     made = next(v for v in step.makes if _is_wide(v))
-    at = f" at {step.line}" if step.line else ""
-    return f"{step.name} makes {made.spec}{at}"
+    return f"{step.name} makes {made.spec}{step.at}"

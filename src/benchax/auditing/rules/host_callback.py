@@ -8,10 +8,9 @@ from typing import Any
 
 from benchax.artifacts.jaxpr import nested_in
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import try_variant
-from benchax.auditing.rule import rule
-from benchax.auditing.traced import closed_jaxpr, flow, where_of
-from benchax.errors import NotMeasured
+from benchax.auditing.rule import rule, try_variant
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import closed_jaxpr, flow, jaxpr_facts
 from benchax.experiments.rewriting import Rewritten, Without
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
@@ -22,9 +21,7 @@ CALLBACKS = (*DEBUGGING, "pure_callback", "io_callback")
 
 @rule("host-callback", "does compiled code call Python?", "warning")
 def host_callback(e: Evidence) -> Iterable[Finding]:
-    jaxpr = e.inspection.jaxpr
-    if jaxpr is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    jaxpr = jaxpr_facts(e)
     callbacks = [p for p in jaxpr.primitives if p.name in CALLBACKS]
     if not callbacks:
         return
@@ -61,6 +58,7 @@ def _always(jaxpr: Any) -> int:
     count = 0
     for equation in jaxpr.eqns:
         count += equation.primitive.name in CALLBACKS
+        # equinox's error_if stands in a branch that only an error takes: to warn of diffrax for it was a false alarm.
         if equation.primitive.name != "cond":
             count += sum(map(_always, nested_in(equation)))
     return count

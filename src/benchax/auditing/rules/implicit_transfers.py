@@ -9,7 +9,7 @@ import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
-from benchax.auditing.traced import where_of
+from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
 from benchax.measuring.diagnosis import diagnose
 from benchax.results.audit import Finding
@@ -70,7 +70,7 @@ def _finding(t: ObservedTransfer, title: str, advice: str, of_what: str) -> Find
         seen.append(f"the host spent {seconds(t.elapsed_s)} in them, waiting for results included")
         if t.direction == "device to host" and of_what == "in one call":
             gain = Gain(f"estimated: at most {seconds(t.elapsed_s)} per call", t.elapsed_s)
-    return implicit_transfers.finding(title, seen, advice, where=where_of(t.where or ""), gain=gain)
+    return implicit_transfers.finding(title, seen, advice, where=where_of(t.where), gain=gain)
 
 
 def _call_once(call: Callable[..., Any], e: Evidence) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchax.api import run
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.live import SHORT
+from benchax.auditing.live_evidence import SHORT
 from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured
@@ -43,6 +43,7 @@ def inline_cliff(e: Evidence) -> Iterable[Finding]:
         raise NotMeasured("its run time was not measured")
     inline, handed = _plus_one(CLIFF_FLOPS - 1), _plus_one(CLIFF_FLOPS)
     extra = handed - inline
+    # A difference of two medians. Beside busy neighbours it came out longer than the call that it is a part of.
     share = extra / summary.median_s
     if share > 1:
         longer = f"the hand-over took {seconds(extra)}, more than the call itself ({seconds(summary.median_s)})"

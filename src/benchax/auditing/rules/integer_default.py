@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import try_variant
-from benchax.auditing.rule import NotApplicable, rule
-from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow, where_of
+from benchax.auditing.rule import NotApplicable, rule, try_variant
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow
 from benchax.case import Case
+from benchax.experiments.functions import CallArguments, change_arrays
 from benchax.measuring.inputs import make_inputs
 from benchax.results.audit import Finding
 from benchax.units import size
@@ -28,7 +29,7 @@ def integer_default(e: Evidence) -> Iterable[Finding]:
     program = flow(closed_jaxpr(e))
     facts = e.inspection.jaxpr
     paths = [i.path for i in facts.inputs] if facts else []
-    integers = [v for v in program.inputs if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS]
+    integers = [v for v in program.inputs if _is_large_integer(v)]
     if not integers:
         raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
     converted = _find_conversions(program.inputs, program.steps)
@@ -37,9 +38,10 @@ def integer_default(e: Evidence) -> Iterable[Finding]:
     seen = [
         f"{paths[i] if i < len(paths) else f'input {i}'} {program.inputs[i].spec}, "
         f"{size(program.inputs[i].size_bytes)}, is converted to {step.makes[0].dtype}"
-        f"{f' at {step.line}' if step.line else ''}"
+        f"{step.at}"
         for i, step in converted.items()
     ]
+    # All large integers at once. Where one of them is an index as well, that fails, and the gain is not measured.
     result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
     yield integer_default.finding(
         f"{len(converted)} of {len(program.inputs)} inputs are integers that become floats",
@@ -51,16 +53,13 @@ def integer_default(e: Evidence) -> Iterable[Finding]:
     )
 
 
-def _elements(value: TracedValue) -> int:
-    product = 1
-    for n in value.shape:
-        product *= n
-    return product
+def _is_large_integer(value: TracedValue) -> bool:
+    return value.is_of(jnp.integer) and math.prod(value.shape) >= LARGE_ELEMENTS
 
 
 def _find_conversions(inputs: tuple[TracedValue, ...], steps: tuple[TracedEquation, ...]) -> dict[int, TracedEquation]:
-    """Of each integer input that ends in a conversion to floats, the conversion."""
-    come_from = {id(v): i for i, v in enumerate(inputs) if v.is_of(jnp.integer) and _elements(v) >= LARGE_ELEMENTS}
+    """The integer inputs that end in a conversion to floats, each with that conversion."""
+    come_from = {id(v): i for i, v in enumerate(inputs) if _is_large_integer(v)}
     found: dict[int, TracedEquation] = {}
     for step in steps:
         origin = next((come_from[id(v)] for v in step.reads if id(v) in come_from), None)
@@ -80,12 +79,11 @@ class _Floats:
     case: Case
     seed: int
 
-    def __call__(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def __call__(self) -> CallArguments:
         made = make_inputs(self.case, self.seed)
-        args = tuple(v if i in made.static else jax.tree.map(_as_float, v) for i, v in enumerate(made.args))
-        return args, {k: v if k in made.static else jax.tree.map(_as_float, v) for k, v in made.kwargs.items()}
+        return change_arrays(made, lambda _, leaf: _as_float(leaf))
 
 
 def _as_float(leaf: Any) -> Any:
-    is_large = isinstance(leaf, jax.Array) and leaf.size >= LARGE_ELEMENTS
-    return leaf.astype(jnp.float32) if is_large and jnp.issubdtype(leaf.dtype, jnp.integer) else leaf
+    is_large_integer = leaf.size >= LARGE_ELEMENTS and jnp.issubdtype(leaf.dtype, jnp.integer)
+    return leaf.astype(jnp.float32) if is_large_integer else leaf

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
-from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_functions, kind_of, place, tree_of
+from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_functions, kind_of, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
@@ -44,7 +44,7 @@ def _seen_running(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
     for (function, _), compiles in by_place.items():
         if len(compiles) >= OFTEN:
             lost_s = sum(c.total_s for c in compiles)
-            where, how = _made_at(place(compiles[-1].where))
+            where, how = _made_at(where_of(compiles[-1].where))
             first = f"{len(compiles) + 1} function objects called {function}, compiled one by one"
             yield jit_in_loop.finding(
                 f"{function} is made and jitted anew, and compiled each time",

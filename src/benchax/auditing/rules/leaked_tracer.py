@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import jax
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, rule
+from benchax.auditing.rule import refuse_failed, rule
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import diagnose
@@ -28,8 +28,7 @@ def leaked_tracer(e: Evidence) -> Iterable[Finding]:
     if (used := _find_use(e)) is not None:
         yield leaked_tracer.finding("uses a value of a trace that is over", [used], ADVICE, where=e.def_where)
         return
-    if e.failure is not None:
-        raise NotApplicable(f"it does not {e.failure.stage}: {e.failure.message}")
+    refuse_failed(e.failure)
     leak = _leak(e)
     if leak is None:
         return

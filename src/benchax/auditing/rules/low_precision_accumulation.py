@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import probe
-from benchax.auditing.rule import Gain, NotApplicable, rule
+from benchax.auditing.rule import Gain, NotApplicable, probe, rule
 from benchax.auditing.traced import closed_jaxpr, loops_and_all
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variant_rows import scientific
-from benchax.experiments.variants.accumulation import LOW, Accumulated
+from benchax.experiments.variants.precision import LOW, Accumulated
 from benchax.results.audit import Finding
 
 LEAST_GAIN = 2.0
@@ -29,6 +28,7 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
     now, wide = (seen.errors for seen in probe(e, "accumulated in float32", variant))
     if now is None or wide is None or now.max_rel is None or wide.max_rel is None:
         raise NotMeasured("the errors against a run in float64 could not be taken")
+    # Errors against the function itself say nothing of how exact it is.
     if now.reference != "float64":
         raise NotMeasured("the run in float64 failed, so that errors cannot be told")
     if now.max_rel < LEAST_GAIN * wide.max_rel and not now.overflows > wide.overflows:

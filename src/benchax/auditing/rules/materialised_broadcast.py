@@ -11,14 +11,13 @@ import numpy as np
 from benchax.artifacts.hlo import Instruction
 from benchax.artifacts.hlo_module import Module, attributes, parse
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, rule
-from benchax.auditing.traced import where_of
+from benchax.auditing.rule import Gain, list_some, rule
+from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
 
 LARGE_BYTES = 1 << 20
-MOST_LISTED = 5
 
 
 @rule("materialised-broadcast", "does it keep copies of one array side by side?", "info")
@@ -61,12 +60,11 @@ def _findings(e: Evidence) -> Iterable[Finding]:
     held.sort(key=lambda value: -value.size_bytes)
     seen = [
         f"{value.name} {value.spec}, {size(value.size_bytes)}{f', at {value.source}' if value.source else ''}"
-        for value in held[:MOST_LISTED]
+        for value in held
     ]
-    seen += [f"and {len(held) - MOST_LISTED} more"] if len(held) > MOST_LISTED else []
     yield materialised_broadcast.finding(
         f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
-        seen,
+        list_some(seen),
         "What reads it cannot be fused with it: a sort, a scatter, a call of a library, an output. Give that the "
         "smaller array where it can take one, or return the small array and broadcast where it is used.",
         where=where_of(held[0].source) or e.def_where,
@@ -82,6 +80,7 @@ def _is_large(leaf: Any) -> bool:
 def _repeats(array: np.ndarray) -> bool:
     """All rows equal the first, and a row is no constant: zeros and ones are no copies of anything."""
     first = array[0]
+    # The second row is looked at first: in most arrays it differs, and the rest, a pass over all of it, is spared.
     return bool((array[1] == first).all() and (first != first.flat[0]).any() and (array == first).all())
 
 

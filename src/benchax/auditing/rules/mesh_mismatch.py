@@ -21,6 +21,7 @@ LARGE_BYTES = 1 << 20
 def mesh_mismatch(e: Evidence) -> Iterable[Finding]:
     if len(e.devices) == 1:
         raise NotApplicable("there is one device")
+    # A ValueError like many others: only its words tell it apart.
     if e.failure is not None and "incompatible devices" in e.failure.message:
         yield mesh_mismatch.finding(
             "its arguments are on different sets of devices",

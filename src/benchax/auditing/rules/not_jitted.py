@@ -18,6 +18,7 @@ def not_jitted(e: Evidence) -> Iterable[Finding]:
     if e.is_jitted:
         raise NotApplicable("it is jitted")
     pays = break_even(e.eager, e.measurement)
+    # The two medians are of different moments: enough to ask by, since a comparison takes 5 to 20 s, not to say by.
     if pays.speedup < WORTH_ASKING:
         return
     c = e.compare("jax.jit", e.case, e.eager_case)

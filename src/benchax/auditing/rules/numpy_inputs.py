@@ -10,9 +10,8 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.probing import try_variant
-from benchax.auditing.rule import NotApplicable, rule
-from benchax.auditing.traced import where_of
+from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant
+from benchax.auditing.syntax import where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import make_inputs, static_arguments
@@ -26,7 +25,6 @@ ADVICE = (
     "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the "
     "device works on this one."
 )
-MOST_LISTED = 5
 OFTEN = 5
 """A program has to send its data once, and may do so in pieces."""
 LARGE_BYTES = 1 << 20
@@ -50,12 +48,12 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
         return
     closed_over = e.failure is None and not e.plain_case.donate
     result = try_variant(e, "inputs on the device", *_hold_inputs(e)) if closed_over else None
-    seen = [f"{path} is a NumPy {_spec(a)}, {size(a.nbytes)}" for path, a in list(arrays.items())[:MOST_LISTED]]
-    seen += [f"and {len(arrays) - MOST_LISTED} more"] if len(arrays) > MOST_LISTED else []
+    seen = list_some([f"{path} is a NumPy {_spec(a)}, {size(a.nbytes)}" for path, a in arrays.items()])
     wide = [path for path, a in arrays.items() if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
-    seen += [f"converted to 32 bits in each call: {', '.join(wide[:MOST_LISTED])}"] if wide else []
+    seen += [f"converted to 32 bits in each call: {', '.join(list_some(wide))}"] if wide else []
     seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
     total = sum(a.nbytes for a in arrays.values())
+    # On CPU an array that begins at a multiple of 64 bytes is taken over without a copy: then nothing is to be gained.
     is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
     yield numpy_inputs.finding(
         f"{count(len(arrays), 'NumPy array')} of {size(total)} among its inputs",
@@ -80,13 +78,12 @@ def _of_program(transfers: Transfers | None) -> Iterable[Finding]:
 
 def _of_line(by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding:
     total = sum(t.size_bytes for t in sent)
-    seen = [f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent[:MOST_LISTED]]
-    seen += [f"and {len(sent) - MOST_LISTED} more shapes"] if len(sent) > MOST_LISTED else []
+    seen = list_some([f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent], what="shapes")
     return numpy_inputs.finding(
         f"{by} takes NumPy arrays in each call: {size(total)}",
         seen,
         ADVICE,
-        where=where_of(where or ""),
+        where=where_of(where),
         severity="info" if total < LARGE_BYTES else None,
     )
 
@@ -106,6 +103,7 @@ def _spec(array: np.ndarray) -> str:
 
 def _hold_inputs(e: Evidence) -> tuple[Case, Case]:
     """(on the device, as they were given): calls without arguments, which make theirs before the first."""
+    # Inputs of a case are on the device before any clock starts; what the function holds itself crosses in each call.
     inputs = _nothing
     device, host = (
         replace(e.case, fn=_Held(e.case, e.seed, on_device), inputs=inputs, static=(), donate=(), jit=False)

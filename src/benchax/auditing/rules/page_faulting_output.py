@@ -33,13 +33,16 @@ def page_faulting_output(e: Evidence) -> Iterable[Finding]:
     memory = e.inspection.memory
     if memory is None or memory.output_bytes is None:
         raise NotMeasured("the compiler does not tell the size of the outputs")
+    # Temporaries are as new as outputs. What an output takes over from a donated argument has its pages already.
     fresh = memory.output_bytes - (memory.alias_bytes or 0) + (memory.temp_bytes or 0)
     if fresh < LARGE_BYTES:
         return
     faults = _faults_per_call(e)
     expected = fresh / mmap.PAGESIZE
+    # The size alone proves nothing, since the allocator's threshold moves: counted faults do.
     if faults < SHARE * expected:
         return
+    # From one thread, where XLA may touch from several: so the gain is an estimate, and "up to".
     touching = _touching_s(fresh)
     run = e.measurement.summary()
     whole = "" if run is None else f", of {seconds(run.median_s)} that a call takes"

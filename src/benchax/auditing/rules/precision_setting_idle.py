@@ -8,9 +8,9 @@ from dataclasses import replace
 import jax
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.probing import probe
-from benchax.auditing.rule import NotApplicable, rule
-from benchax.auditing.traced import TracedEquation, closed_jaxpr, flow, loops_and_all, where_of
+from benchax.auditing.rule import NotApplicable, probe, rule
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, closed_jaxpr, flow, loops_and_all
 from benchax.errors import NotMeasured
 from benchax.experiments.rewriting import Rewritten, WithParameters
 from benchax.results.audit import Finding

@@ -58,6 +58,8 @@ def _folders(top: Path) -> Iterator[Path]:
 
 def _shows(e: Evidence, trace: Path) -> bool:
     """Does it name the function and its file, and is it newer than that?"""
+    # Not by age alone, by which a profile of any other function silences the rule; nor by the file alone, by which one
+    # of `mlp` did so for `fft` beside it.
     file, code = Path(e.source.file) if e.source else None, code_of(e.fn)
     names = [f"jit({e.case.id.name})".encode(errors="replace")]
     if code and len(inlined := code.co_qualname.encode()) < 128:  # function_names of XLA's StackFrameIndexProto

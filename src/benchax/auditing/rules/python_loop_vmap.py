@@ -6,29 +6,28 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import rule
+from benchax.auditing.traced import jaxpr_facts
 from benchax.auditing.unrolled import loops_of
-from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 
 FEW = 4
-"""Turns; below that a loop costs little."""
+"""Iterations; below that a loop costs little."""
 
 
 @rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning")
 def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
-    total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
-    if total is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    total = jaxpr_facts(e).equations
     for loop in loops_of(e):
         slices = loop.slices
-        if slices is None or loop.turns < FEW or not loop.is_batch:
+        if slices is None or loop.iterations < FEW or not loop.is_batch:
             continue
+        # in_axes=0 is what vmap takes without being told.
         axes = "" if slices.axis == 0 else f", in_axes={slices.axis}"
         yield python_loop_vmap.finding(
-            f"the {loop.kind} takes an array apart and does the same with each of {loop.turns} parts",
+            f"the {loop.kind} takes an array apart and does the same with each of {loop.iterations} parts",
             [
                 f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
-                f"{loop.size} of the program's {total} operations are {loop.turns} copies of its body",
+                f"{loop.size} of the program's {total} operations are {loop.iterations} copies of its body",
                 "no iteration needs another's result, sums apart",
             ],
             f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rule import Gain, rule
-from benchax.auditing.syntax import place
+from benchax.auditing.rule import Gain, list_some, rule
+from benchax.auditing.syntax import where_of
 from benchax.results.audit import Finding
 from benchax.results.watch import Compile
 from benchax.units import percent, seconds
@@ -17,7 +17,6 @@ EACH_CALL = 2
 """Of one function with the same shapes each time, which is called three times."""
 LARGE_SHARE, LONG_S = 0.1, 0.5
 """Fewer count as well, where they take this share of a program's time and so many seconds."""
-SHOWN = 5
 OTHERS = frozenset({"new function", "static"})
 """Reasons that jit-in-loop and static-churn tell of."""
 
@@ -32,6 +31,7 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             by_function.setdefault((c.function, c.defined), []).append(c)
     for (function, defined), compiles in by_function.items():
         lost_s = sum(c.total_s for c in compiles)
+        # Two compilations of a minute each matter more than ten of a millisecond.
         is_long = wall_s is not None and lost_s >= max(LONG_S, LARGE_SHARE * wall_s)
         if len(compiles) >= (OFTEN if is_program else EACH_CALL) or is_long:
             yield _finding(function, defined, compiles, wall_s)
@@ -41,14 +41,13 @@ def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s
     lost_s = sum(c.total_s for c in compiles)
     of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
     seen = [f"{len(compiles)} recompile{'s' * (len(compiles) > 1)} took {seconds(lost_s)}{of_run}, by JAX's own clock"]
-    seen += [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles[:SHOWN]]
-    seen += [f"and {len(compiles) - SHOWN} more"] if len(compiles) > SHOWN else []
+    seen += list_some([f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles])
     kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
     return recompile_hot_spot.finding(
         f"{function} was compiled again {len(compiles)} time{'s' * (len(compiles) > 1)}",
         seen,
         " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
-        where=place(defined) or place(compiles[0].where),
+        where=where_of(defined) or where_of(compiles[0].where),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
     )
 

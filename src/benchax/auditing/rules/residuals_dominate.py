@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, NotApplicable, rule
+from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, flow
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
 
 LARGE_BYTES = 1 << 20
-MOST_LISTED = 5
 SHARE = 0.5
 """Of the memory that the program needs beside its arguments."""
 
@@ -20,6 +19,7 @@ SHARE = 0.5
 @rule("residuals-dominate", "is most of its memory kept for the backward pass?", "info")
 def residuals_dominate(e: Evidence) -> Iterable[Finding]:
     steps = flow(closed_jaxpr(e)).steps
+    # JAX puts "transpose(jvp(…))" around the names of what it makes for the backward pass.
     if not any("transpose(" in step.scope for step in steps):
         raise NotApplicable("it takes no gradient in reverse mode, as far as JAX tells (0.6 does not)")
     memory = e.inspection.memory
@@ -31,8 +31,7 @@ def residuals_dominate(e: Evidence) -> Iterable[Finding]:
     # Of what is traced, XLA makes some again instead of keeping it: then the plan has no room for it.
     if total < LARGE_BYTES or temp < SHARE * total:
         return
-    seen = [f"{v.spec}, {size(v.size_bytes)}, of {step.name}{_at(step)}" for v, step in kept[:MOST_LISTED]]
-    seen += [f"and {len(kept) - MOST_LISTED} more"] if len(kept) > MOST_LISTED else []
+    seen = list_some([f"{v.spec}, {size(v.size_bytes)}, of {step.name}{step.at}" for v, step in kept])
     seen.append(f"as traced, {size(total)} are kept from the forward to the backward pass")
     seen.append(f"the compiled program has {size(temp)} of temporaries; it may keep less and compute some again")
     most = min(total, temp)
@@ -52,7 +51,3 @@ def residuals(steps: tuple[TracedEquation, ...]) -> list[tuple[TracedValue, Trac
     forward = [step for step in steps if "transpose(" not in step.scope]
     kept = [(value, step) for step in forward for value in step.makes if id(value) in backward]
     return sorted(kept, key=lambda pair: -pair[0].size_bytes)
-
-
-def _at(step: TracedEquation) -> str:
-    return f" at {step.line}" if step.line else ""

@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rule import Gain, rule
-from benchax.auditing.syntax import place
+from benchax.auditing.rule import Gain, list_some, rule
+from benchax.auditing.syntax import where_of
 from benchax.results.audit import Finding
 from benchax.results.watch import Compile
 from benchax.units import seconds
 
 MANY = 3
 """Values; "a limited set of static values" is what static arguments are for."""
-SHOWN = 5
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
+# The words of watching/reasons.py for a class whose instances are equal only to themselves.
 _NO_EQUALITY = "has no __eq__"
 
 
@@ -36,13 +36,12 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
     is_same = any(_NO_EQUALITY in text for _, text in recompiles)
     values = len(recompiles) + 1
     seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
-    seen += [f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles[:SHOWN]]
-    seen += [f"and {len(recompiles) - SHOWN} more"] if len(recompiles) > SHOWN else []
+    seen += list_some([f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles])
     return static_churn.finding(
         f"static argument {argument} of {function} took {values} values",
         seen,
         _EQUALITY if is_same else _AS_ARRAY.format(argument=argument),
-        where=place(defined) or place(recompiles[0][0].where),
+        where=where_of(defined) or where_of(recompiles[0][0].where),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
     )
 

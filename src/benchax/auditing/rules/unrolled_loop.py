@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
+from benchax.auditing.traced import jaxpr_facts
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import percent, seconds
 
-MANY_TURNS = 8
+MANY_ITERATIONS = 8
 LARGE = 40
 """Operations; a smaller program is compiled at once."""
 LARGE_SHARE = 0.5
@@ -20,11 +21,10 @@ LARGE_SHARE = 0.5
 
 @rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning")
 def unrolled_loop(e: Evidence) -> Iterable[Finding]:
-    total = e.inspection.jaxpr.equations if e.inspection.jaxpr else None
-    if total is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    total = jaxpr_facts(e).equations
     for loop in loops_of(e):
-        is_large = loop.turns >= MANY_TURNS and loop.size >= max(LARGE, LARGE_SHARE * total)
+        is_large = loop.iterations >= MANY_ITERATIONS and loop.size >= max(LARGE, LARGE_SHARE * total)
+        # scan takes no iterations of different shapes; and what vmap could do is another rule's: python-loop-vmap.
         if is_large and loop.is_uniform and not loop.is_batch:
             yield _finding(e, loop, total)
 
@@ -33,24 +33,24 @@ def _finding(e: Evidence, loop: Unrolled, total: int) -> Finding:
     build_s = _build_s(e)
     share = loop.size / total
     part = f"{loop.size} of the program's {total} operations ({percent(share)})"
-    seen = [f"its body was traced {loop.turns} times: {part}"]
+    seen = [f"its body was traced {loop.iterations} times: {part}"]
     if build_s is not None:
         seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")
     return unrolled_loop.finding(
-        f"the {loop.kind} is unrolled {loop.turns} times",
+        f"the {loop.kind} is unrolled {loop.iterations} times",
         seen,
         "Use jax.lax.fori_loop, or jax.lax.scan where each iteration has its own data (stack the layers' "
         "parameters along a new first axis). The program is then as long as one iteration. An unrolled loop may "
         "run faster: scan has unroll= to write out a few iterations; compare both before you decide.",
         where=loop.where,
-        gain=_shorter(build_s, share, loop.turns),
+        gain=_shorter(build_s, share, loop.iterations),
     )
 
 
-def _shorter(build_s: float | None, share: float, turns: int) -> Gain | None:
+def _shorter(build_s: float | None, share: float, iterations: int) -> Gain | None:
     if build_s is None:
         return None
-    then_s = build_s * (1 - share * (1 - 1 / turns))
+    then_s = build_s * (1 - share * (1 - 1 / iterations))
     text = f"estimated: building takes {seconds(then_s, 2)} in place of {seconds(build_s, 2)}"
     return Gain(f"{text}, if it goes by the number of operations")
 

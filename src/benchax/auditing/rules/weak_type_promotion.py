@@ -7,14 +7,13 @@ from collections.abc import Iterable
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import rule
-from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, is_asked_for, loops_and_all, where_of
-from benchax.errors import NotMeasured
+from benchax.auditing.rule import list_some, rule
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, is_asked_for, jaxpr_facts, loops_and_all
 from benchax.results.audit import Finding
 from benchax.units import size
 
 LOW = ("bfloat16", "float16")
-MOST_LISTED = 5
 SCALAR_PASSES = ("broadcast_in_dim", "convert_element_type", "reshape")
 """What a scalar goes through before it meets an array."""
 
@@ -31,11 +30,11 @@ def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
 def _describe_widened(e: Evidence, widened: list[tuple[TracedEquation, TracedEquation]]) -> Finding:
     seen = [
         f"{converts.reads[0].spec} becomes {converts.makes[0].spec} for {meets.name} with a strongly typed scalar"
-        f"{f' at {meets.line}' if meets.line else ''}"
-        for converts, meets in widened[:MOST_LISTED]
+        f"{meets.at}"
+        for converts, meets in widened
     ]
     added = sum(c.makes[0].size_bytes - c.reads[0].size_bytes for c, _ in widened)
-    seen.append(f"{size(added)} more are computed with, as traced")
+    seen = [*list_some(seen), f"{size(added)} more are computed with, as traced"]
     return weak_type_promotion.finding(
         f"a scalar widens {widened[0][0].reads[0].spec} to {widened[0][0].makes[0].dtype}",
         seen,
@@ -46,16 +45,15 @@ def _describe_widened(e: Evidence, widened: list[tuple[TracedEquation, TracedEqu
 
 
 def _fed_back(e: Evidence) -> Iterable[Finding]:
-    facts = e.inspection.jaxpr
-    if facts is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    facts = jaxpr_facts(e)
     strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
+    # Only what looks like an input can be meant to be fed back.
     weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
     if weak:
         seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
         yield weak_type_promotion.finding(
             f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
-            seen[:MOST_LISTED],
+            list_some(seen),
             "Fed back into the next call, it compiles the function a second time. Give it a dtype: "
             "jnp.asarray(value, dtype), jnp.full(shape, value, dtype).",
             where=e.def_where,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import rule
-from benchax.errors import NotMeasured
+from benchax.auditing.traced import jaxpr_facts
 from benchax.results.audit import Finding
 from benchax.results.inspection import Inspection
 from benchax.units import size
@@ -17,9 +17,7 @@ TRIVIAL = ("constant", "parameter", "tuple", "copy", "bitcast", "get-tuple-eleme
 
 @rule("zero-argument-jit", "does it compute from arguments?", "warning")
 def zero_argument_jit(e: Evidence) -> Iterable[Finding]:
-    jaxpr = e.inspection.jaxpr
-    if jaxpr is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
+    jaxpr = jaxpr_facts(e)
     if jaxpr.inputs or not jaxpr.equations:
         return
     yield zero_argument_jit.finding(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from benchax.experiments.variant import AnyVariant
 from benchax.experiments.variants import (
-    accumulation,
     alignment,
     broadcast,
     dispatch,
@@ -29,7 +28,6 @@ from benchax.experiments.variants import (
 FAMILIES: tuple[tuple[AnyVariant, ...], ...] = (
     jit.MEMBERS,
     precision.MEMBERS,
-    accumulation.MEMBERS,
     static_arguments.MEMBERS,
     shapes.MEMBERS,
     alignment.MEMBERS,

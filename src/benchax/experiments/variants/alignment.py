@@ -16,8 +16,7 @@ from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import CommonAxis, arguments, array_leaves, axes, halves, sizes, value_of
-from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import LOOKS, Half, Reading, failure, ratio, reading
+from benchax.experiments.sweeping import LOOKS, Half, Reading, Resized, failure, ratio, reading
 from benchax.experiments.variant import Measure
 from benchax.experiments.variants.shapes import bucket
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -107,7 +106,7 @@ class _AlignmentSweep:
         return Point(size, label, *taken, facts=(("per useful entry:", each),))
 
     def _sentence(self, found: Mapping[str, Comparison]) -> str:
-        """Of padding, which does the same work for the user: as the paired comparisons say."""
+        """What padding does, which is the same work for the user: as the paired comparisons say."""
         pairs = ((size, found.get(str(size))) for size in targets(self.size))
         said = [f"padded to {size}: {c.verdict}" for size, c in pairs if c and not c.failure]
         return f"beside {self.size}, {'; '.join(said)}; padding itself is not in the times" if said else ""

@@ -11,15 +11,14 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts, Observation
-from benchax.experiments.batching import Batching, Vmapped, batching
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
-from benchax.experiments.study import StudySide
+from benchax.experiments.study import Observation, StudySide
 from benchax.experiments.sweeping import LOOKS
 from benchax.experiments.variant import Measure
+from benchax.experiments.variants.vectorize import Batching, Vmapped, parse_batching
 from benchax.model import Absent
-from benchax.results.experiment import VariantRow
+from benchax.results.experiment import Facts, VariantRow
 from benchax.units import size as bytes_text
 
 COPIED, SHARED = "in_axes: copied", "in_axes"
@@ -35,7 +34,7 @@ class InAxes:
     def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
         if given is None:
             raise NotMeasured("it has to be told which arguments have a batch axis, and its size: in_axes=x=64")
-        asked = batching(self.name, case, given, seed)
+        asked = parse_batching(self.name, case, given, seed)
         if not asked.words or len(asked.sizes) != 1:
             raise UsageError(
                 f"in_axes is given {len(asked.sizes)} sizes"
@@ -75,7 +74,7 @@ class _Pair:
             return tuple(rows.values())
         seen = looked.seen
         if why := variant_rows.wrongness(None, seen[SHARED], seen[COPIED]):
-            return (rows[COPIED], variant_rows.wrong(rows[SHARED], why))
+            return (rows[COPIED], variant_rows.wrong_row(rows[SHARED], why))
         pair = Pair("in_axes", COPIED, self.copied, SHARED, self.shared)
         row = variant_rows.add_comparison(rows[SHARED], lab.time_pairs([pair], LOOKS)[pair.name], rows[COPIED])
         absent = (*rows[COPIED].absent, Absent("comparison", f"the row {SHARED!r} is compared with it"))

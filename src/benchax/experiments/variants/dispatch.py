@@ -12,13 +12,12 @@ from typing import Any
 
 from benchax.case import Case
 from benchax.errors import NotAvailable
-from benchax.experiments.base import Facts
 from benchax.experiments.lab import Lab
 from benchax.experiments.processes import Condition
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import add_comparison, failed_row
 from benchax.model import Measurement
-from benchax.results.experiment import VariantRow
+from benchax.results.experiment import Facts, VariantRow
 from benchax.units import seconds
 
 SETTING = "jax_cpu_enable_async_dispatch"
@@ -37,6 +36,7 @@ class Synchronous:
         return lambda lab: (self._row(case, lab),)
 
     def _row(self, case: Case, lab: Lab) -> VariantRow:
+        # Only when a call returns and when its result is there is asked for.
         options = replace(lab.options, memory=False, verify="off", timer="wall")
         lab.tell("dispatch in processes of their own")
         one, other = (lab.measure_alone(case, condition, options) for condition in (ASYNC, SYNC))

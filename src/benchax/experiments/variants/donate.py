@@ -14,13 +14,15 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import argument_name, plain
+from benchax.experiments.study import Observation
+from benchax.experiments.variant import ChangedCase
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Comparison
+from benchax.results.experiment import Facts
 from benchax.units import size
 
 
@@ -36,6 +38,7 @@ class Donate:
         unjitted = plain(case, seed)
         if unjitted.donate:
             raise NotMeasured("it donates arguments as it is")
+        # Shapes are all that it takes: nothing is allocated to choose.
         inputs = abstract_inputs(unjitted)
         chosen = _donatable(unjitted, inputs) if given is None else _parse_positions(given, inputs)
         names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)
@@ -76,6 +79,7 @@ def _takes(tree: Any, free: Counter[Any]) -> bool:
         (leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)) for leaf in arrays
     )
     taken = wanted & free
+    # An output takes over one array only.
     free -= taken
     return bool(taken)
 

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.base import ChangedCase
+from benchax.experiments.functions import count_rows
 from benchax.experiments.gradients import Differentiated, Gradient, differentiate
-from benchax.experiments.lab import Candidate, Lab, measure_baseline_group
-from benchax.experiments.variant import Measure
-from benchax.experiments.variant_rows import refused_row
+from benchax.experiments.lab import Lab
+from benchax.experiments.variant import ChangedCase, Measure
+from benchax.experiments.variant_rows import Candidate, measure_baseline_group, refused_row
 from benchax.results.experiment import VariantRow
 
 USUAL = (4,)
@@ -54,19 +54,13 @@ def _batch(whole: Differentiated) -> tuple[int, tuple[int, ...]]:
     fronts = {
         i: front
         for i, tree in enumerate(inputs.args)
-        if i not in (*inputs.static, whole.gradient.argument) and (front := _front(tree)) is not None
+        if i not in (*inputs.static, whole.gradient.argument) and (front := count_rows(tree)) is not None
     }
     if not fronts:
         raise NotAvailable(f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows")
     # Of several numbers of rows the most frequent, of these the largest.
     rows = max(Counter(fronts.values()).items(), key=lambda item: (item[1], item[0]))[0]
     return rows, tuple(i for i, front in fronts.items() if front == rows)
-
-
-def _front(tree: Any) -> int | None:
-    leaves = jax.tree.leaves(tree)
-    fronts = {leaf.shape[0] if isinstance(leaf, jax.Array) and leaf.ndim else None for leaf in leaves}
-    return fronts.pop() if len(fronts) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from typing import Any
 from benchax.case import Case
 from benchax.comparing.break_even import of_comparison
 from benchax.errors import NotMeasured
-from benchax.experiments.base import ChangedCase, Facts
 from benchax.experiments.functions import plain
+from benchax.experiments.variant import ChangedCase
 from benchax.model import Comparison
+from benchax.results.experiment import Facts
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Eager:
         return ChangedCase(
             replace(plain(case, seed), jit=False, donate=()),
             facts=lambda jitted, eager, c: _break_even(jitted.build_s, c, is_eager_first=False),
+            # Among others it would take away the program that they change.
             combines=False,
         )
 

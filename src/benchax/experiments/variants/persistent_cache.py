@@ -24,7 +24,7 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import Measure
-from benchax.experiments.variant_rows import failed_row, speedup
+from benchax.experiments.variant_rows import failed_row, saved_s, speedup
 from benchax.measuring.prepare import prepare
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Block, Comparison, Failure, Version
@@ -71,6 +71,7 @@ def _parse_count(text: Any) -> int:
 def _row(variant: PersistentCache, case: Case, pairs: int, lab: Lab) -> VariantRow:
     try:
         first = _pairs(case, pairs, lab)
+        # Called a change only twice, by new processes: once is the luck of a few pairs.
         is_change = _judge_starts(case, first).verdict in ("faster", "slower")
         again = _pairs(case, pairs, lab) if is_change else []
     except Unfinished as ended:
@@ -157,8 +158,7 @@ def _sentence(c: Comparison, pairs: Sequence[Pair]) -> str:
     if c.verdict not in ("faster", "slower") or c.baseline_value is None or not c.ratio:
         return f"a start with a filled cache: {c.verdict}{f', {c.why}' if c.why else ''}"
     word = "saves" if c.verdict == "faster" else "costs"
-    saved_s = abs(c.baseline_value * (1 - c.ratio))
-    return f"a start with a filled cache {word} {seconds(saved_s)} of building ({speedup(c)})"
+    return f"a start with a filled cache {word} {seconds(abs(saved_s(c, c.ratio)))} of building ({speedup(c)})"
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------
@@ -179,6 +179,7 @@ def start(argument: tuple[Case, int, str], say: Say) -> dict[str, float]:
     say("build")
     with watch_cache() as watched:
         seconds_of = prepared.built.seconds
+    # JAX names its entries so; XLA's own caches beside them are not counted.
     files = [file.stat().st_size for file in Path(folder).glob("*-cache")]
     return {
         "build_s": sum(seconds_of.values()),

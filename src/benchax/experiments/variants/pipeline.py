@@ -63,10 +63,10 @@ class Pipeline:
             names, numbers = _halves(raw)
             counts = MICRO_BATCHES if numbers is None else literal(f"({numbers},)")
             stages = _flat(parsing.named_objects(self.name, _names(names), case))
-            return checked_stages(f"{said} names {_kinds(stages)}", stages), checked_numbers(said, counts)
+            return check_stages(f"{said} names {_kinds(stages)}", stages), check_numbers(said, counts)
         is_both = isinstance(raw, Sequence) and len(raw) == 2 and isinstance(raw[0], Sequence)
         stages, counts = raw if is_both else (raw, MICRO_BATCHES)
-        return checked_stages(said, stages), checked_numbers(said, counts)
+        return check_stages(said, stages), check_numbers(said, counts)
 
     def _curve(self, piped: Piped, lab: Lab) -> Curve | VariantRow:
         told = try_in_worker(piped, lab)
@@ -125,7 +125,7 @@ def _batch(case: Case, inputs: Inputs) -> int | str:
     return next(iter(found.values()))
 
 
-def checked_stages(said: str, stages: Any) -> tuple[Stage, ...]:
+def check_stages(said: str, stages: Any) -> tuple[Stage, ...]:
     """Raises `UsageError`, which begins with `said`, for what are no stages."""
     listed = tuple(stages) if isinstance(stages, Sequence) else ()
     if not 2 <= len(listed) <= MOST_DEVICES or not all(map(callable, listed)):
@@ -133,7 +133,7 @@ def checked_stages(said: str, stages: Any) -> tuple[Stage, ...]:
     return listed
 
 
-def checked_numbers(said: str, numbers: Any) -> tuple[int, ...]:
+def check_numbers(said: str, numbers: Any) -> tuple[int, ...]:
     """Raises `UsageError`, which begins with `said`, for what are no numbers of micro-batches."""
     listed = tuple(dict.fromkeys(numbers)) if isinstance(numbers, Iterable) else ()
     if not listed or not all(type(each) is int and each > 0 for each in listed):
@@ -192,8 +192,8 @@ def pipeline(
     Raises:
         UsageError: `stages` are not several functions, or `micro_batches` no numbers.
     """
-    stages = checked_stages(f"stages={stages!r}", stages)
-    numbers = checked_numbers(f"micro_batches={micro_batches!r}", micro_batches)
+    stages = check_stages(f"stages={stages!r}", stages)
+    numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(Chain(stages), (x,), name=name or f"pipeline of {len(stages)} stages")
     piped = Piped(case, 0, stages, numbers)

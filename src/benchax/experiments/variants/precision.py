@@ -1,8 +1,12 @@
-"""Other precisions: of the float inputs, or of matrix products.
+"""Other precisions: of the float inputs, of matrix products, of the sums in which low precision is accumulated.
 
 bf16, f16, f32, f64 convert the float arrays among the inputs before anything is timed, so that the function computes
-in that precision as far as it does not promote to another by itself. The others ask XLA for a way to multiply matrices,
-which devices without such ways ignore; then the compiled program is the same, and the row says so.
+in that precision as far as it does not promote to another by itself. default, tf32, high and highest ask XLA for a way
+to multiply matrices, which devices without such ways ignore; then the program is the same, and the row says so.
+
+accumulate-f32 traces the function and runs it again operation by operation: products of bf16 or f16 are asked for in
+float32 (`preferred_element_type`) and rounded once, and sums are made of float32. Bodies of loops and branches stay as
+they are, which the row says. Whether it changes anything is measured: some backends accumulate so anyway.
 """
 
 from __future__ import annotations
@@ -12,15 +16,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from benchax.artifacts.jaxpr import nested_in
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.base import ChangedCase, Facts, Observation
 from benchax.experiments.functions import Converted, is_float, plain
+from benchax.experiments.rewriting import Evaluate, Rewritten, inner_program
+from benchax.experiments.study import Observation
+from benchax.experiments.variant import ChangedCase
 from benchax.measuring.inputs import make_inputs
+from benchax.measuring.prepare import prepare
 from benchax.model import Comparison
 from benchax.numerics import tolerance
+from benchax.results.experiment import Facts
 from benchax.specs import long_dtype
+from benchax.units import number
+
+LOW = ("bfloat16", "float16")
+PRODUCTS = ("dot_general", "conv_general_dilated")
+SUMS = ("reduce_sum", "cumsum")
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,64 @@ class _With:
             return self.fn(*args, **kwargs)
 
 
+@dataclass(frozen=True)
+class Accumulated:
+    name: str = "accumulate-f32"
+    title: str = "products and sums of bf16 and f16 accumulated in float32"
+    needs: str = ""
+
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
+        unjitted = plain(case, seed)
+        traced = prepare(replace(unjitted, jit=True), seed).trace().reach_trace()
+        reached, others = _count_widened(traced.jaxpr.jaxpr)
+        if not reached:
+            where = f"; {others} stand in loops and branches, which are left as they are" if others else ""
+            raise NotAvailable(f"it has no product and no sum of bf16 or f16{where}")
+        return ChangedCase(
+            replace(unjitted, fn=Rewritten(unjitted.fn, _widen)),
+            facts=lambda before, now, c: _describe_widening(reached, others, before, now),
+        )
+
+
+def _widen(eqn: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+    return _widen_operands(eqn, operands) if _is_low(eqn) else evaluate(eqn)
+
+
+def _is_low(eqn: Any) -> bool:
+    name, out = eqn.primitive.name, eqn.outvars[0].aval if eqn.outvars else None
+    return name in (*PRODUCTS, *SUMS) and str(getattr(out, "dtype", "")) in LOW
+
+
+def _widen_operands(eqn: Any, operands: list[Any]) -> list[Any]:
+    dtype = eqn.outvars[0].aval.dtype
+    if eqn.primitive.name in SUMS:
+        # Sums have no parameter for the type they are accumulated in, as products have.
+        return [eqn.primitive.bind(operands[0].astype(jnp.float32), **eqn.params).astype(dtype)]
+    params = {**eqn.params, "preferred_element_type": jnp.dtype(jnp.float32)}
+    return [eqn.primitive.bind(*operands, **params).astype(dtype)]
+
+
+def _count_widened(jaxpr: Any, is_reached: bool = True) -> tuple[int, int]:
+    """(operations of low precision that are reached, those in loops and branches)"""
+    reached = others = 0
+    for eqn in jaxpr.eqns:
+        inner = [(inside, is_reached and inner_program(eqn) is not None) for inside in nested_in(eqn)]
+        own = int(_is_low(eqn))
+        reached, others = reached + own * is_reached, others + own * (not is_reached)
+        for one, two in (_count_widened(inside, still) for inside, still in inner):
+            reached, others = reached + one, others + two
+    return reached, others
+
+
+def _describe_widening(reached: int, others: int, before: Observation, now: Observation) -> Facts:
+    left = f"; {others} more in loops and branches are as they were" if others else ""
+    facts = [("changed", f"{reached} products and sums{left}")]
+    if before.errors and now.errors and None not in (before.errors.median_rel, now.errors.median_rel):
+        one, other = (number(e.median_rel or 0.0, 2) for e in (before.errors, now.errors))
+        facts.append(("median error", f"{one} before, {other} now"))
+    return tuple(facts)
+
+
 MEMBERS = (
     InputPrecision("bf16", "float inputs in bfloat16"),
     InputPrecision("f16", "float inputs in float16"),
@@ -94,4 +167,5 @@ MEMBERS = (
     Multiplied("tf32", "matrix products in tensorfloat32, where the device has it", "tensorfloat32"),
     Multiplied("high", "matrix products in high precision (3 passes on a TPU)", "high"),
     Multiplied("highest", "matrix products in the precision of their inputs", "highest", dtype="float32"),
+    Accumulated(),
 )

@@ -28,12 +28,12 @@ from jax.extend import core
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.base import ChangedCase, Facts
-from benchax.experiments.gradients import Differentiated, differentiate, of_arrays
-from benchax.experiments.lab import Candidate, Lab, measure_baseline_group
-from benchax.experiments.variant import Measure
-from benchax.experiments.variant_rows import refused_row
-from benchax.results.experiment import VariantRow
+from benchax.experiments.functions import as_function_of_arrays
+from benchax.experiments.gradients import Differentiated, differentiate
+from benchax.experiments.lab import Lab
+from benchax.experiments.variant import ChangedCase, Measure
+from benchax.experiments.variant_rows import Candidate, measure_baseline_group, refused_row
+from benchax.results.experiment import Facts, VariantRow
 from benchax.units import size
 
 POLICIES = (
@@ -82,7 +82,7 @@ class Checkpointed:
     policy: str
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, arrays = of_arrays(self.fn, args, kwargs)
+        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
         return jax.checkpoint(call, policy=getattr(jax.checkpoint_policies, self.policy))(*arrays)
 
 
@@ -120,7 +120,8 @@ def saved_residuals(loss: Callable[..., Any], plain: Differentiated) -> Facts:
     """
     listed = io.StringIO()
     with contextlib.redirect_stdout(listed):
-        call, arrays = of_arrays(loss, plain.inputs.args, plain.inputs.kwargs)
+        call, arrays = as_function_of_arrays(loss, plain.inputs.args, plain.inputs.kwargs)
+        # The documented function prints; the one that returns a list is private.
         jax.ad_checkpoint.print_saved_residuals(call, *arrays)
     found = [_KEPT.match(line) for line in listed.getvalue().splitlines()]
     kept = [match for match in found if match and not match["origin"].startswith("from the argument")]
@@ -153,7 +154,7 @@ class Segmented:
     fn: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, arrays = of_arrays(self.fn, args, kwargs)
+        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
         closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
         return jax.tree.unflatten(jax.tree.structure(shapes), _run(closed, arrays))
 

@@ -14,18 +14,16 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import CommonAxis, axes, halves, sizes
-from benchax.experiments.resized import Resized
-from benchax.experiments.sweeping import LOOKS, in_words, ladder, points
+from benchax.experiments.sweeping import LOOKS, Resized, in_words, ladder, points
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
-from benchax.results.experiment import Curve, VariantRow
+from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import count, percent, seconds
 
 EXACT, PADDED, BUCKETED = "exact", "padded", "bucketed"
@@ -87,7 +85,7 @@ class Sweep:
         return replace(self.case, inputs=Resized(self.case, self.seed, self.axes, size, padded))
 
     def _pairs(self, ways: Mapping[str, Sequence[Case]], found: Mapping[str, Counted]) -> list[Pair]:
-        """Of the two ways to pad with the exact size, where they do pad and are right."""
+        """The two ways to pad beside the exact size, where they do pad and are right."""
         if found[EXACT].failure is not None:
             return []
         pairs: list[Pair] = []
@@ -110,7 +108,7 @@ class Sweep:
         row = VariantRow(name, TITLES[way])
         if one.disagreement:
             why = f"zeros at the end change the useful part, so it needs a mask: {one.disagreement}"
-            return variant_rows.wrong(row, why)
+            return variant_rows.wrong_row(row, why)
         own = {size: times[f"{way} {size}"] for size in self.sizes if f"{way} {size}" in times}
         wasted = self._describe_waste(way, found)
         lost = f"which cost {seconds(one.lost_s)} in first calls"
@@ -146,6 +144,7 @@ class Sweep:
         }
         needed = [exact[size] for size in self.sizes]
         spent = [programs.get(self._padded_size(way, size)) for size in self.sizes]
+        # A program with loops has no estimate here: XLA counts their bodies once, however long the padding makes them.
         if None in needed or None in spent or not sum(n or 0 for n in needed):
             return "wasted operations not known: XLA gives no estimate, or counts bodies of loops once"
         more = sum(s or 0 for s in spent) / sum(n or 0 for n in needed) - 1

@@ -10,7 +10,7 @@ programs are those of the real thing, times are not, and are not told. Results a
 
 Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
 over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other:
-that a short profile says on real devices (`recordings.py`; not tried on several accelerators).
+that a short profile says on real devices (`devices.py`; not tried on several accelerators).
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ from benchax.case import Case
 from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
 from benchax.executors.task import Say, task
-from benchax.experiments.base import Facts
-from benchax.experiments.devices import MOST_DEVICES, DeviceReading, time_calls, with_devices
-from benchax.experiments.functions import argument_name, is_float, plain
+from benchax.experiments.devices import MOST_DEVICES, DeviceReading, seen_communication, time_calls, with_devices
+from benchax.experiments.functions import argument_name, count_rows, is_float, plain
 from benchax.experiments.lab import Lab
-from benchax.experiments.recordings import seen_communication
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row
 from benchax.measuring.diagnosis import diagnose
@@ -46,7 +44,7 @@ from benchax.measuring.paired import without_cache
 from benchax.measuring.program import program_of
 from benchax.model import Failure
 from benchax.numerics import compare
-from benchax.results.experiment import Curve, VariantRow
+from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import count, size
 
 AXES = ("data", "model")
@@ -56,7 +54,7 @@ NOTHING = ("exchanged:", "nothing")
 
 @dataclass(frozen=True)
 class MeshReadings:
-    """Of all meshes, in their order."""
+    """What was seen of all meshes, in their order."""
 
     readings: tuple[DeviceReading, ...]
     is_fake: bool
@@ -131,20 +129,13 @@ def plan_sharding(case: Case, inputs: Inputs) -> ShardingPlan:
     """Raises `NotAvailable` where no argument is an array."""
     arguments: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
     dynamic = {key: value for key, value in arguments.items() if key not in inputs.static}
-    fronts = {key: front(tree) for key, tree in dynamic.items()}
+    fronts = {key: count_rows(tree) for key, tree in dynamic.items()}
     rows = next((count for count in reversed(fronts.values()) if count), None)
     if rows is None:
         raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
     batched = tuple(key for key, count in fronts.items() if count == rows)
     names = tuple(argument_name(case.fn, key) for key in batched)
     return ShardingPlan(rows, batched, names, tuple(key for key in dynamic if key not in batched))
-
-
-def front(tree: Any) -> int | None:
-    """Rows in front of every leaf; None where there are none, or they differ."""
-    leaves = jax.tree.leaves(tree)
-    fronts = {leaf.shape[0] if isinstance(leaf, jax.Array) and leaf.ndim else None for leaf in leaves}
-    return fronts.pop() if len(fronts) == 1 else None
 
 
 def _sentence(plan: ShardingPlan, told: MeshReadings) -> str:
@@ -204,6 +195,7 @@ def _mesh(shape: Shape, plan: ShardingPlan) -> Mesh:
         raise NotAvailable(f"the mesh has {wanted} places, and there are {there} devices")
     if plan.rows % shape[0]:
         raise NotAvailable(f"the {plan.rows} rows of {', '.join(plan.names)} do not divide among {shape[0]} devices")
+    # Said outright: XLA is to insert the communication, whatever kind of axes is the default of a JAX.
     automatic = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(shape, AXES, axis_types=automatic, devices=jax.devices()[:wanted])
 

@@ -14,18 +14,16 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts
 from benchax.experiments.counting import Counted
 from benchax.experiments.functions import argument_name, plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.parsing import find_argument, halves, values
-from benchax.experiments.resized import With
-from benchax.experiments.sweeping import LOOKS, in_words
+from benchax.experiments.sweeping import LOOKS, With, in_words
 from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Absent, Comparison
-from benchax.results.experiment import VariantRow
+from benchax.results.experiment import Facts, VariantRow
 from benchax.units import count, seconds
 
 TRACED, STATIC = "traced", "static"
@@ -82,6 +80,7 @@ class _StaticSweep:
 
     def _pair(self, value: Any) -> tuple[Case, Case]:
         """Traced and static, fed by one factory."""
+        # It may have been declared by its position or by its name.
         others = tuple(one for one in self.case.static if one not in (self.key, self.label))
         inputs = With(self.case, self.key, value)
         traced = replace(self.case, inputs=inputs, static=others)
@@ -93,7 +92,7 @@ class _StaticSweep:
             return replace(row, facts=(("what to do", one.failure.advice),) if one.failure.advice else ())
         row = VariantRow(name, title, facts=self._facts(one, times))
         if one.disagreement:
-            return variant_rows.wrong(row, one.disagreement)
+            return variant_rows.wrong_row(row, one.disagreement)
         sentence = "; ".join(filter(None, (_programs(one), self._verdicts(times))))
         reason = why or ("value by value, below" if times else f"the row {STATIC!r} is compared with it")
         absent = Absent("comparison", reason)
@@ -122,7 +121,7 @@ def _programs(one: Counted) -> str:
 
 
 def _pays_off(one: Counted, c: Comparison) -> str:
-    """Of a program that is compiled for one value, by what it saves in a call."""
+    """From how many calls on a program for one value pays, by what it saves in a call."""
     if c.verdict != "faster" or not c.ratio or not c.baseline_value or not one.programs:
         return ""
     calls = math.ceil(one.lost_s / one.programs / variant_rows.saved_s(c, c.ratio))

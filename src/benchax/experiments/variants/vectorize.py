@@ -5,12 +5,15 @@ runs at every size, each beside the one before it.
 
 The knee is the smallest batch size from which no larger one raises the throughput by more than 10 %. Where throughput
 still grows by more at the last step, there is none.
+
+Which arguments get a batch axis, and of which size, is told as x+w=1..256, here and in `broadcast.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -19,15 +22,15 @@ import jax.numpy as jnp
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Facts
-from benchax.experiments.batching import Batching, Vmapped, batching
+from benchax.experiments.functions import plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.pair_timing import Pair
-from benchax.experiments.resized import Batched
-from benchax.experiments.sweeping import LOOKS, in_words, ladder, points, ratio
+from benchax.experiments.parsing import arguments, find_argument, halves, sizes
+from benchax.experiments.sweeping import LOOKS, Batched, close_over_static, in_words, ladder, points, ratio
 from benchax.experiments.variant import Measure
+from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
-from benchax.results.experiment import Curve, VariantRow
+from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import percent, rate
 
 LOOP = "vmap: loop"
@@ -39,6 +42,67 @@ TITLES = {
 }
 ORDER = "vmap(jit) beside jit(vmap)"
 LEAST_GAIN = 1.1
+
+
+@dataclass(frozen=True, eq=False)
+class Vmapped:
+    """`jax.vmap` of a function, made once; `is_mapped` says of each argument whether it has a batch axis, in front."""
+
+    fn: Callable[..., Any]
+    is_mapped: tuple[bool, ...]
+    is_inner_jitted: bool = False
+
+    def __call__(self, *args: Any) -> Any:
+        return self._mapped(*args)
+
+    @cached_property
+    def _mapped(self) -> Callable[..., Any]:
+        fn = jax.jit(self.fn) if self.is_inner_jitted else self.fn
+        return jax.vmap(fn, in_axes=tuple(0 if mapped else None for mapped in self.is_mapped))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is jitted does not travel: the other process jits its own.
+        return {key: value for key, value in vars(self).items() if key != "_mapped"}
+
+
+@dataclass(frozen=True)
+class Batching:
+    given: Case
+    """Not jitted."""
+    alone: Case
+    """A function of the dynamic arguments alone, by position."""
+    seed: int
+    permitted: tuple[str, ...]
+    """What the arguments of `alone` are called."""
+    words: tuple[str, ...]
+    """Those that were named; empty without any."""
+    batched: tuple[int | str, ...]
+    """Those that get a batch axis: the named ones, or all."""
+    is_mapped: tuple[bool, ...]
+    """Of each argument of `alone`."""
+    sizes: tuple[int, ...]
+
+    def inputs(self, size: int, *, is_spread: bool = False) -> Batched:
+        return Batched(self.given, self.seed, self.batched, size, is_spread)
+
+
+def parse_batching(variant: str, case: Case, given: Any, seed: int) -> Batching:
+    """What was `given` to a variant, of `case`.
+
+    Raises:
+        UsageError: an argument that is not there, or what is no size.
+        NotAvailable: the function under the jit cannot be reached.
+    """
+    unjitted = plain(case, seed)
+    inputs = make_inputs(unjitted, seed)
+    permitted = arguments(unjitted, inputs)
+    text, listed = halves(variant, given)
+    chosen = sizes(variant, listed)
+    words = tuple(text.split("+")) if text else ()
+    batched = tuple(dict.fromkeys(find_argument(variant, word, permitted) for word in words or permitted))
+    is_mapped = tuple(key in batched for key in permitted.values())
+    alone = replace(unjitted, fn=close_over_static(unjitted, inputs), static=(), donate=())
+    return Batching(unjitted, alone, seed, tuple(permitted), words, batched, is_mapped, chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +132,7 @@ class Vectorize:
     def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
         if given is None:
             raise NotMeasured("it has to be told the batch sizes: vmap=x=1..256, where x is what gets a batch axis")
-        return _BatchSweep(batching(self.name, case, given, seed)).measure
+        return _BatchSweep(parse_batching(self.name, case, given, seed)).measure
 
 
 @dataclass(frozen=True)
@@ -109,7 +173,7 @@ class _BatchSweep:
         }
 
     def _rows(self, beside: Sequence[int], found: Mapping[str, Comparison]) -> list[VariantRow]:
-        """Of the largest size; the other sizes are facts."""
+        """The rows are about the largest size; the other sizes are facts."""
         absent = Absent("comparison", "the others are compared with it")
         rows = [VariantRow(LOOP, TITLES[LOOP], reason=absent.why, sentence=absent.why, absent=(absent,))]
         for name in list(TITLES)[1:]:
@@ -155,7 +219,7 @@ def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
     """Beside the loop. Outputs of a pair are compared wherever both have run."""
     row = VariantRow(name, TITLES[name])
     if c.numerics is not None and not c.numerics.agrees:
-        return variant_rows.wrong(row, f"unlike the loop: {c.numerics.why}")
+        return variant_rows.wrong_row(row, f"unlike the loop: {c.numerics.why}")
     row = variant_rows.add_comparison(row, c, VariantRow(LOOP, TITLES[LOOP]))
     return replace(row, sentence=f"batch {size}, beside the loop: {row.sentence}") if row.status == "ok" else row
 
@@ -184,6 +248,7 @@ def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
     for i, size in enumerate(sizes[:-1]):
         total, most = 1.0, 1.0
         for gain in gains[i:]:
+            # Small gains of several steps may make a large one.
             total *= gain or 0.0
             most = max(most, total)
         if most <= LEAST_GAIN:

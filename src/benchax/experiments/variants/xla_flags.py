@@ -15,10 +15,9 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
 from benchax.experiments import variant_rows
-from benchax.experiments.base import Observation
 from benchax.experiments.lab import Lab
 from benchax.experiments.processes import Condition
-from benchax.experiments.study import StudySide
+from benchax.experiments.study import Observation, StudySide
 from benchax.experiments.variant import Measure
 from benchax.model import Failure
 from benchax.results.experiment import VariantRow
@@ -53,7 +52,7 @@ class Flags:
             return variant_rows.failed_row(self.name, flags, before)
         row = variant_rows.seen_row(self.name, flags, after)
         if why := variant_rows.wrongness(None, after, before):
-            return variant_rows.wrong(row, why)
+            return variant_rows.wrong_row(row, why)
         run = lab.time_processes(case, (as_it_is, changed))
         row = variant_rows.add_comparison(row, run, variant_rows.seen_row("baseline", "as it is", before))
         return _with_flags(row, flags, before, after)

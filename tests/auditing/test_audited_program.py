@@ -1,4 +1,4 @@
-"""`auditing/program.py`: real programs with the real JAX, run as their users start them."""
+"""`auditing/audited_program.py`: real programs with the real JAX, run as their users start them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jax_versions import shows_calls
 
-from benchax.auditing.program import Audited, audit_program
+from benchax.auditing.audited_program import Audited, audit_program
 from benchax.errors import UsageError
 from benchax.results.audit import Checked, Finding
 
@@ -58,7 +58,7 @@ for _ in range(150):
     x = x + 1
 """
 START = (
-    "import sys; from benchax.auditing.program import audit_program; "
+    "import sys; from benchax.auditing.audited_program import audit_program; "
     "sys.exit(audit_program(sys.argv[1:]).ended.exit_code)"
 )
 
@@ -109,7 +109,7 @@ def test_output_is_the_programs_alone(tmp_path: Path) -> None:
 def test_the_line_that_sends_operations_one_by_one_is_found(training: tuple[Audited, Path]) -> None:
     (finding,) = findings(training[0], "eager-operations")
 
-    assert finding.where == ("train.py", 13)
+    assert finding.where == (str(training[1] / "train.py"), 13)
     assert finding.seen[0] == "120 from train.py:13"
 
 
@@ -165,7 +165,7 @@ def test_each_process_is_looked_at_and_named(tmp_path: Path) -> None:
     found = audited_in(tmp_path, PARENT)
 
     (finding,) = findings(found, "eager-operations")
-    assert finding.where == ("child.py", 5)
+    assert finding.where == (str(tmp_path / "child.py"), 5)
     assert finding.seen[-1].startswith("in process ")
     assert finding.seen[-1].endswith("child.py")
 

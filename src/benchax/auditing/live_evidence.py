@@ -14,7 +14,7 @@ from uuid import uuid4
 import jax
 
 from benchax.api import run
-from benchax.auditing.compiled import CompiledEvidence
+from benchax.auditing.compiled_evidence import CompiledEvidence
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, HOW, TrialCall, Way, try_case
 from benchax.case import Case
 from benchax.comparing.sequential import Effort
@@ -47,7 +47,7 @@ _DONE = {
 
 
 class LiveEvidence(CompiledEvidence):
-    """Of a function that may be called.
+    """What is found out of a function that may be called.
 
     Args:
         max_time_s: comparisons are begun only in its first three quarters.
@@ -185,6 +185,7 @@ class LiveEvidence(CompiledEvidence):
 
     def _compare(self, pair: Pair) -> Comparison:
         name = pair.name
+        # A change is confirmed whatever the hour: what is begun late would end long after the time that was asked for.
         if self.budget_s <= RESERVED_SHARE * self.max_time_s:
             raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
         self.tell(f"comparing with {name}")
@@ -199,6 +200,7 @@ class LiveEvidence(CompiledEvidence):
 
     def _watch(self) -> Watch:
         self.tell("calling it")
+        # A copy for each call, for a function that donates takes its arguments away.
         calls = [self._inputs.renewed() for _ in range(WATCHED_CALLS)]
         with watch() as seen:
             for args, kwargs in calls:

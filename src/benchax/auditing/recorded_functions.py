@@ -22,6 +22,7 @@ from benchax.watching.frames import JaxCall
 from benchax.watching.functions import FunctionLocation, place_of
 
 MOST_KEPT = 3
+"""Functions; each is kept alive, and compiled once more when the program has ended."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,21 @@ class RecordedFunction:
 
     @property
     def case(self) -> Case:
-        static = (*self._static_names("static_argnums"), *self._static_names("static_argnames"))
-        donate = (*self._static_names("donate_argnums"), *self._static_names("donate_argnames"))
+        static = (*self._setting("static_argnums"), *self._setting("static_argnames"))
+        donate = (*self._setting("donate_argnums"), *self._setting("donate_argnames"))
         return make_case(self.fun, self.args, self.kwargs, name=self.place.name, static=static, donate=donate)
 
     @property
     def why_not(self) -> str:
         """Why it cannot be looked at; empty: it can."""
-        given = (*self._static_names("in_shardings_leaves"), *self._static_names("out_shardings_leaves"))
+        given = (*self._setting("in_shardings_leaves"), *self._setting("out_shardings_leaves"))
+        # By its name, for the class is private: what says that the caller has left the sharding to JAX.
         if any(type(one).__name__ != "UnspecifiedValue" for one in given):
             return "its jax.jit was given shardings"
-        return "its jax.jit was given options of the compiler" if self._static_names("compiler_options_kvs") else ""
+        return "its jax.jit was given options of the compiler" if self._setting("compiler_options_kvs") else ""
 
-    def _static_names(self, setting: str) -> tuple[Any, ...]:
-        return tuple(self.settings.get(setting) or ())
+    def _setting(self, name: str) -> tuple[Any, ...]:
+        return tuple(self.settings.get(name) or ())
 
 
 class FunctionRecorder:
@@ -61,28 +63,29 @@ class FunctionRecorder:
         self._kept: dict[FunctionLocation, RecordedFunction] = {}
         """By place: the lambdas that one line makes anew in each iteration are one function here."""
         self._lock = threading.Lock()
-        jax.monitoring.register_event_duration_secs_listener(self._hear)
+        jax.monitoring.register_event_duration_secs_listener(self._on_event)
 
     def close(self) -> list[RecordedFunction]:
         """No more is kept; those that were, longest first."""
-        unregister("event_duration", self._hear)
+        unregister("event_duration", self._on_event)
         with self._lock:
             kept, self._kept = self._kept, {}
-        return sorted(kept.values(), key=lambda met: -met.compile_s)
+        return sorted(kept.values(), key=lambda function: -function.compile_s)
 
-    def _hear(self, event: str, duration_secs: float, **_: Any) -> None:
+    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
         if KINDS.get(event) != "compile":
             return
         try:
-            self._meet(frames.calling(frozenset()), duration_secs)
+            self._remember(frames.calling(frozenset()), duration_secs)
         except Exception:  # it would surface in the user's call; then this one is not looked at
             return
 
-    def _meet(self, call: JaxCall, compile_s: float) -> None:
+    def _remember(self, call: JaxCall, compile_s: float) -> None:
         if call.fun is None or call.is_nested or frames.is_of_jax(call.fun):
             return
         place = place_of(call, None)
         with self._lock:
+            # Of several programs of one function the one that took longest, which is the one to be looked at.
             known = self._kept.get(place)
             if known is None or known.compile_s < compile_s:
                 self._kept[place] = _record(call, place, compile_s)

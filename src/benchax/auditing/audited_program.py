@@ -2,7 +2,7 @@
 
 The program keeps its output and its exit code (`wrapping/command.py`); `recording.py` notes inside of it what it
 compiles, calls and transfers. Rules that need one function are asked about those of its functions that took longest to
-compile (`reading.py`). Of a program of several processes each is looked at, and a finding says which it is about.
+compile (`read_evidence.py`). Of a program of several processes each is looked at, and a finding says which it is about.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from benchax.auditing import audit as audits
-from benchax.auditing import reading
+from benchax.auditing import read_evidence
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recording import HOOK
 from benchax.auditing.rule import Rule
@@ -66,12 +66,12 @@ def audit_program(
 
 
 def _of_process(report: Report, asked: Mapping[str, Rule], progress: audits.Tell) -> Audit:
-    found = audits.run_rules(program_of(report), asked, shlex.join(report.argv), progress=progress)
+    found = audits.run_rules(evidence_of(report), asked, shlex.join(report.argv), progress=progress)
     found = replace(found, environment=_environment(report.result["environment"]))
-    return reading.join_audits(found, report.result["read"])
+    return read_evidence.join_audits(found, report.result["read"])
 
 
-def program_of(report: Report) -> ProgramEvidence:
+def evidence_of(report: Report) -> ProgramEvidence:
     """What the hook left in one process."""
     found = report.result
     return ProgramEvidence(
@@ -105,7 +105,7 @@ def _with_name(finding: Finding, report: Report) -> Finding:
 
 
 def _best(answers: Iterable[Checked]) -> Checked:
-    return min(answers, key=lambda checked: reading.RANKS.index(checked.outcome))
+    return min(answers, key=lambda checked: read_evidence.RANKS.index(checked.outcome))
 
 
 # ---- what was seen, and what was not ----------------------------------------------------------------------------

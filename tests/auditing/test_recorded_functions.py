@@ -1,4 +1,4 @@
-"""`auditing/recorder.py`: real compilations, heard as JAX tells of them."""
+"""`auditing/recording.py`: real compilations, heard as JAX tells of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.auditing.recorder import MOST_KEPT, FunctionRecorder, RecordedFunction
+from benchax.auditing.recorded_functions import MOST_KEPT, FunctionRecorder, RecordedFunction
 
 
 @pytest.fixture

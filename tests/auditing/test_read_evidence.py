@@ -1,4 +1,4 @@
-"""`auditing/reading.py`: functions of a program, looked at and not called."""
+"""`auditing/read_evidence.py`: functions of a program, looked at and not called."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing import reading
-from benchax.auditing.reading import join_audits, read
-from benchax.auditing.recorder import FunctionRecorder, RecordedFunction
+from benchax.auditing import read_evidence
+from benchax.auditing.read_evidence import join_audits, read
+from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.auditing.rules import rules
 from benchax.results.audit import Audit, Checked
 
@@ -97,7 +97,7 @@ def test_a_function_of_numbers_is_not_called_either() -> None:
 
 
 def test_a_function_that_takes_long_to_compile_is_left_and_the_others_are_read(shift: list[RecordedFunction]) -> None:
-    slow = replace(shift[0], compile_s=reading.READ_S, place=replace(shift[0].place, name="slow"))
+    slow = replace(shift[0], compile_s=read_evidence.READ_S, place=replace(shift[0].place, name="slow"))
 
     told = read([slow, *shift], [DONATION])
 
@@ -120,7 +120,7 @@ def test_rules_without_an_answer_for_the_program_have_that_of_its_functions(shif
     }
     (finding,) = found.findings
     assert finding.where is not None
-    assert finding.where[0].endswith("test_reading.py")
+    assert finding.where[0].endswith("test_read_evidence.py")
     assert finding.seen[-1] == f"of shifted(f32[{N},{N}]), as the program called it"
     assert "shifted was traced and compiled once more, to look at, and not called (500 ms)" in found.remarks[0].message
 

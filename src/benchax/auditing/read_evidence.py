@@ -1,4 +1,4 @@
-"""What rules say of the functions of a program: asked inside of its process when it has ended, told by `program.py`.
+"""What rules say of the functions of a program: asked inside of its process when it has ended.
 
 The functions are read, not called: their inputs are shapes, so nothing of what they do is done twice. Rules that need
 a time or a value say that they did not get it; what of the compiler's plan, the jaxpr or the source they need is there.
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchax.auditing import audit as audits
-from benchax.auditing.compiled import CompiledEvidence
-from benchax.auditing.recorder import RecordedFunction
+from benchax.auditing.compiled_evidence import CompiledEvidence
+from benchax.auditing.recorded_functions import RecordedFunction
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.inspecting.inspect import abstract_inputs
@@ -36,7 +36,7 @@ RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
 
 
 class ReadEvidence(CompiledEvidence):
-    """Of one jitted function that may be traced and compiled, and not called."""
+    """What is found out of one jitted function that may be traced and compiled, and not called."""
 
     is_timed = False
     why_not_called = WHY_NOT
@@ -83,11 +83,11 @@ class ReadEvidence(CompiledEvidence):
         """Nothing speaks against it: the program has traced the function itself."""
 
 
-def read(met: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
+def read(functions: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
     """In the program's process: the answers of each function, and what was not looked at, in plain data."""
     asked, found, left = audits.choose_rules(rules), list[dict[str, Any]](), list[str]()
     rest_s = READ_S
-    for one in met:
+    for one in functions:
         need_s = BUILDS * one.compile_s
         if why := one.why_not or (f"compiling it again takes {seconds(one.compile_s, 2)}" if need_s > rest_s else ""):
             left.append(f"{one.place.name}: {why}")

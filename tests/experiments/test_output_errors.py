@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchax.errors import NotMeasured
-from benchax.experiments.errors import errors
+from benchax.experiments.output_errors import measure_errors
 
 ANY_FLOAT = st.floats(width=32)
 
@@ -19,48 +19,49 @@ ANY_FLOAT = st.floats(width=32)
 def test_the_largest_error_is_by_the_largest_value_and_the_median_by_each_value() -> None:
     reference = [np.array([100.0, 1.0, 2.0])]
 
-    found = errors(jnp.array([100.0, 1.5, 2.0]), reference, "float64")
+    found = measure_errors(jnp.array([100.0, 1.5, 2.0]), reference, "float64")
 
     assert (found.max_rel, found.median_rel) == (0.005, 0.0)
 
 
 def test_a_median_is_of_elements_that_are_not_zero() -> None:
-    found = errors(jnp.array([1.0, 1.1, 0.5, 0.5]), [np.array([1.0, 1.0, 0.0, 0.0])], "float64")
+    found = measure_errors(jnp.array([1.0, 1.1, 0.5, 0.5]), [np.array([1.0, 1.0, 0.0, 0.0])], "float64")
 
     assert found.median_rel == pytest.approx(0.05, rel=1e-5)
 
 
 def test_overflows_and_nans_are_counted_and_do_not_enter_the_errors() -> None:
-    found = errors(jnp.array([jnp.inf, jnp.nan, 3.0]), [np.array([1e9, 2.0, 3.0])], "float64")
+    found = measure_errors(jnp.array([jnp.inf, jnp.nan, 3.0]), [np.array([1e9, 2.0, 3.0])], "float64")
 
     assert (found.overflows, found.nans, found.max_rel) == (1, 1, 0.0)
 
 
 def test_an_infinity_that_the_reference_has_too_is_none_of_ours() -> None:
-    found = errors(jnp.array([jnp.inf, 3.0]), [np.array([np.inf, 3.0])], "float64")
+    found = measure_errors(jnp.array([jnp.inf, 3.0]), [np.array([np.inf, 3.0])], "float64")
 
     assert (found.overflows, found.nans, found.max_rel) == (0, 0, 0.0)
 
 
 def test_where_nothing_is_finite_there_is_no_error() -> None:
-    assert errors(jnp.array([jnp.nan]), [np.array([1.0])], "float64").max_rel is None
+    assert measure_errors(jnp.array([jnp.nan]), [np.array([1.0])], "float64").max_rel is None
 
 
 def test_of_a_reference_of_zeros_all_of_the_output_is_error() -> None:
-    assert errors(jnp.array([0.0, 1e-3]), [np.zeros(2)], "float64").max_rel == 1.0
+    assert measure_errors(jnp.array([0.0, 1e-3]), [np.zeros(2)], "float64").max_rel == 1.0
 
 
 def test_the_worst_leaf_is_named_and_one_that_is_not_finite_is_worse_than_all() -> None:
     ours = {"a": jnp.array([1.0]), "b": jnp.array([2.0])}
 
-    assert errors(ours, [np.array([1.0]), np.array([4.0])], "float64").worst == "['b']"
-    assert errors(ours | {"a": jnp.array([jnp.nan])}, [np.array([1.0]), np.array([4.0])], "float64").worst == "['a']"
+    assert measure_errors(ours, [np.array([1.0]), np.array([4.0])], "float64").worst == "['b']"
+    with_nan = ours | {"a": jnp.array([jnp.nan])}
+    assert measure_errors(with_nan, [np.array([1.0]), np.array([4.0])], "float64").worst == "['a']"
 
 
 @pytest.mark.parametrize(("outputs", "reference"), [(jnp.ones(3), [np.ones(2)]), ((), [])])
 def test_what_cannot_be_compared_says_why(outputs, reference) -> None:
     with pytest.raises(NotMeasured):
-        errors(outputs, reference, "float64")
+        measure_errors(outputs, reference, "float64")
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,7 +69,7 @@ def test_what_cannot_be_compared_says_why(outputs, reference) -> None:
 def test_no_input_gives_a_number_that_is_none(pairs) -> None:
     ours, theirs = (np.array(column, np.float32) for column in zip(*pairs, strict=True))
 
-    found = errors(jnp.asarray(ours), [theirs.astype(np.float64)], "float64")
+    found = measure_errors(jnp.asarray(ours), [theirs.astype(np.float64)], "float64")
 
     for value in (found.max_rel, found.median_rel):
         assert value is None or (math.isfinite(value) and value >= 0)

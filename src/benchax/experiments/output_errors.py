@@ -28,17 +28,18 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
-def on_host(tree: Any) -> list[np.ndarray]:
+def to_host(tree: Any) -> list[np.ndarray]:
+    """The leaves, computed and copied."""
     return [np.asarray(leaf) for leaf in leaves(jax.block_until_ready(tree)).values()]
 
 
-def errors(outputs: Any, reference: list[np.ndarray], against: Literal["float64", "baseline"]) -> Errors:
-    """Of `outputs`, over all leaves.
+def measure_errors(outputs: Any, reference: list[np.ndarray], against: Literal["float64", "baseline"]) -> Errors:
+    """How far `outputs` are from `reference`, over all leaves.
 
     Raises:
         NotMeasured: there is nothing to compare, or the outputs are built differently.
     """
-    ours = on_host(outputs)
+    ours = to_host(outputs)
     if [a.shape for a in ours] != [b.shape for b in reference]:
         raise NotMeasured(f"its outputs have other shapes than those in {against}")
     if not ours:
@@ -68,6 +69,7 @@ def _leaf(a: np.ndarray, b: np.ndarray) -> tuple[float | None, np.ndarray, int, 
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
     worst = float(distance.max(initial=0.0))
     scale = scale or worst  # a reference of zeros: all of the output is error
+    # Where nothing is finite on both sides there is no number, not one of zero.
     largest = None if b.size and not finite.any() else worst / scale if worst else 0.0
     step = max(1, a.size // MOST_IN_MEDIAN)
     counted = finite[::step] & (b[::step] != 0)

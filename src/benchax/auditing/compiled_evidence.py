@@ -1,7 +1,7 @@
 """What can be found out of a function without a call: its source, whether it traces, what the compiler makes of it.
 
-Both kinds of evidence of a function (`live.py`, `reading.py`) begin here. They say how its inputs are made, and what
-may be called and timed; nothing that stands here is said again there.
+Both kinds of evidence of a function (`live_evidence.py`, `read_evidence.py`) begin here. They say how its inputs are
+made, and what may be called and timed; nothing that stands here is said again there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from benchax.auditing.rule import NotApplicable
+from benchax.auditing.rule import NotApplicable, refuse_failed
 from benchax.auditing.syntax import Source, source_of
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotAvailable
@@ -50,7 +50,7 @@ class CompiledEvidence(ABC):
 
     @abstractmethod
     def _make_inputs(self) -> Inputs:
-        """Of `case`, once."""
+        """Makes those of `case`, once."""
 
     @abstractmethod
     def _refuse_tracing(self) -> None:
@@ -104,8 +104,7 @@ class CompiledEvidence(ABC):
 
     def _check_compiles(self) -> None:
         """Raises `NotApplicable` for what does not trace or compile."""
-        if self.failure is not None:
-            raise NotApplicable(f"it does not {self.failure.stage}: {self.failure.message}")
+        refuse_failed(self.failure)
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         """Also an exception is the same each time."""
@@ -144,7 +143,8 @@ class CompiledEvidence(ABC):
         self.tell("tracing and compiling")
         try:
             self._once("inspection", lambda: inspect_prepared(self.case, prepared))
-        except BenchaxError as error:  # of the user's function, most often: the evidence of a rule
+        except BenchaxError as error:
+            # `inspect` says it in its own words; the rules explain what XLA or the user's function raised.
             return self._fail(error.__cause__ or error, "trace" if prepared.step == "trace" else "compile")
         return None
 
