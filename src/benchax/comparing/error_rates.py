@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from benchax.model import Comparison, Noise
-from benchax.stats.ratios import Ratio, ratio_of
-from benchax.stats.shares import share_interval, upper_limit
-from benchax.stats.verdicts import Verdict
+from benchax.stats.intervals import share_interval, upper_limit
+from benchax.stats.verdicts import Ratio, Verdict, ratio_of
 
 UNCHANGED = 0.0
 EFFECT_ALPHA = 0.05

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from benchax.case import Case, make_case, name_of
-from benchax.comparing.judging import ComparisonEvidence, confirm, judge
+from benchax.comparing.judging import ComparisonEvidence, confirm, judge, resolution_of
 from benchax.comparing.ranking import Comparisons, Rank, names, ranked, without_place
-from benchax.comparing.resolution import resolution_of
 from benchax.comparing.sequential import Effort, SequentialTest, effort_for
 from benchax.errors import UsageError
 from benchax.executors import pickling

@@ -8,8 +8,8 @@ from dataclasses import replace
 from rich.cells import cell_len, set_cell_size
 
 from benchax.comparing.gate import amount
+from benchax.comparing.judging import blind_spot
 from benchax.comparing.ranking import Comparisons, Rank
-from benchax.comparing.resolution import blind_spot
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting.document import (
     Block,
@@ -22,7 +22,7 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.tables import CASE, VERDICT
-from benchax.stats.ratios import grade
+from benchax.stats.verdicts import grade
 from benchax.units import number, percent
 
 STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
@@ -81,7 +81,7 @@ def heading(found: Comparisons) -> str:
 
 
 def sight(found: Comparisons) -> str:
-    """How small a change would have been found, and the grades of that (`stats.ratios.grade`)."""
+    """How small a change would have been found, and the grades of that (`stats.verdicts.grade`)."""
     effects = sorted(c.smallest_effect for c in found.of("run") if c.smallest_effect is not None)
     if not effects:
         return ""

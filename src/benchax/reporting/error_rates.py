@@ -10,8 +10,7 @@ from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_
 from benchax.model import Environment
 from benchax.reporting.document import Document, Table, list_lines, tabulate
 from benchax.reporting.tables import CASE
-from benchax.stats.ratios import Ratio
-from benchax.stats.verdicts import Verdict
+from benchax.stats.verdicts import Ratio, Verdict
 from benchax.units import number, percent, seconds
 
 WORDS: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
