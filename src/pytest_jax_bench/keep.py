@@ -20,14 +20,15 @@ import jax
 
 from benchax import codec
 from benchax.model import Environment, Measurement
-from pytest_jax_bench import baseline, drawers, graphs, measure
+from pytest_jax_bench import baseline, graphs, measure
 from pytest_jax_bench.baseline import MetricVerdict
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import complete
 from pytest_jax_bench.csv.text import encode_parameters
+from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds, StepResults
-from pytest_jax_bench.result import BenchData
+from pytest_jax_bench.plots import custom
 
 if TYPE_CHECKING:
     from pytest_jax_bench import fail_slower
@@ -119,7 +120,7 @@ def _make_record(
         "gate": asdict(gated) if gated else None,
         "notes": notes,
         "only_last": bool(context.marker.get("only_last")),
-        "plots": drawers.list_addresses(context.marker),
+        "plots": custom.list_addresses(context.marker),
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
     }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -174,3 +175,11 @@ def _value(config: pytest.Config, option: Option) -> Any:
         import pytest
 
         raise pytest.UsageError(f"{option.ini} in {config.inipath} cannot be {written!r}\nexpected {error}") from None
+
+
+def is_match(label: str, pattern: str) -> bool:
+    """Is `pattern` a part of `label`, or, with * or ?, does it match all of it?"""
+    if "*" not in pattern and "?" not in pattern:
+        return pattern in label
+    # Brackets hold the parameters of a test; fnmatch would take them for a set of characters.
+    return fnmatchcase(label, pattern.replace("[", "[[]"))

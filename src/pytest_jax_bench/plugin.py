@@ -143,6 +143,6 @@ class SessionReporter:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         values = self.config.stash[VALUES]
         if self.records or "json" in values or "disable" in values:
-            from pytest_jax_bench import summary
+            from pytest_jax_bench import session_summary
 
-            summary.report(self.config, terminalreporter, self.records)
+            session_summary.report(self.config, terminalreporter, self.records)
