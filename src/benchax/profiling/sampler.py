@@ -27,7 +27,7 @@ import jax
 import psutil
 
 from benchax.errors import UsageError
-from benchax.results.timeline import Column, Kind, Timeline
+from benchax.results.profile import Column, Kind, Timeline
 
 INTERVAL_S = 0.01
 MOST_SHARE = 0.02

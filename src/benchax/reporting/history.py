@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from benchax.comparing.gate import amount
 from benchax.comparing.history import Change, History
 from benchax.model import Comparison, Metric
-from benchax.reporting.bars import draw_bars
-from benchax.reporting.comparisons import COUNTED, STYLES, interval
-from benchax.reporting.document import Chart, Document, Heading, List, Paragraph, Style, Table, tabulate
-from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN
+from benchax.reporting.comparisons import COUNTED, interval
+from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, tabulate
+from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, VERDICT_STYLES, WHEN, one_line
 from benchax.stats.changepoints import P
-from benchax.units import number, percent
+from benchax.units import number, percent, plural
 
 NAMES: dict[Metric, str] = {
     "run": "run time",
@@ -34,17 +33,12 @@ def document(h: History) -> Document:
     sentences = [Paragraph(sentence, style) for sentence, style in describe_changes(h)]
     sentences += [] if h.is_counted else [Paragraph(NO_TIMES, "faint")]
     title = Heading(one_line(h.case.label), 1, (heading(h),))
-    return Document((title, Chart(values, span(h), breaks), grid(h), List(tuple(sentences))))
+    return Document((title, Sparkline(values, span(h), breaks), grid(h), List(tuple(sentences))))
 
 
 def heading(h: History) -> str:
     """run time against v1.2 · 42 comparisons"""
-    count = len(h.points)
-    return f"{NAMES[h.metric]} against {one_line(h.baseline)} · {count} comparison{'s' if count != 1 else ''}"
-
-
-def one_line(label: str) -> str:
-    return " ".join(label.splitlines())
+    return f"{NAMES[h.metric]} against {one_line(h.baseline)} · {plural(len(h.points), 'comparison')}"
 
 
 # ---- bars -------------------------------------------------------------------------------------------------------
@@ -52,7 +46,8 @@ def one_line(label: str) -> str:
 
 def sparkline(h: History, longest: int = LONGEST_LINE) -> str:
     """A bar for each of the newest points."""
-    return draw_bars(*_newest(h, longest))
+    values, breaks = _newest(h, longest)
+    return Sparkline(values, breaks=breaks).bars
 
 
 def _newest(h: History, longest: int) -> tuple[tuple[float | None, ...], tuple[int, ...]]:
@@ -115,7 +110,7 @@ def _remarks(h: History) -> list[list[str]]:
 def overview(histories: Sequence[History]) -> Table:
     """A line for each history."""
     columns = (CASE, "baseline", "history", "newest", VERDICT, COMMIT, REMARKS)
-    return tabulate(columns, map(_overview_line, histories), [STYLES[h.points[-1].verdict] for h in histories])
+    return tabulate(columns, map(_overview_line, histories), [VERDICT_STYLES[h.points[-1].verdict] for h in histories])
 
 
 def _overview_line(h: History) -> tuple[str, ...]:
@@ -152,7 +147,7 @@ def _nothing_found(h: History) -> str:
         return "no comparison has a number: the remarks say why"
     if h.is_counted or points >= FEW:
         return "no change point"
-    return f"no change point: {points} point{'s' if points != 1 else ''} can show great changes only"
+    return f"no change point: {plural(points, 'point')} can show great changes only"
 
 
 def sentence(change: Change, h: History) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 from benchax.comparing.gate import amount
 from benchax.comparing.history import History, Stretch
 from benchax.errors import require
-from benchax.reporting.history import NAMES, commit, one_line, size_of
+from benchax.reporting.history import NAMES, commit, size_of
+from benchax.reporting.tables import one_line
 
 # Told apart by all kinds of eyes (Okabe & Ito 2008).
 POINT, WORSE, BETTER, OTHER = "#0072b2", "#d55e00", "#009e73", "#777777"

@@ -14,7 +14,7 @@ from benchax.reporting.document import Section, Table, TableColumn, TextRow, tab
 from benchax.reporting.tables import LINE, WHERE
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
-from benchax.units import count, percent, rate, seconds, seconds_range, size
+from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
 MOST_NAMED = 8
 """Primitives or operations that one line names."""
@@ -30,8 +30,11 @@ Line = tuple[str, ...]
 def heading(found: Inspection) -> tuple[str, str]:
     """(the call, what it was built by)"""
     place = found.place
-    devices = f"{place.device_count} devices" if place.device_count != 1 else "1 device"
-    parts = [place.device_kind or place.backend, devices, f"jax {place.jax}" if place.jax else None]
+    parts = [
+        place.device_kind or place.backend,
+        plural(place.device_count, "device"),
+        f"jax {place.jax}" if place.jax else None,
+    ]
     return f"{found.name}({found.signature})", " · ".join(part for part in parts if part)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from benchax.units import plural
 from pytest_jax_bench.plots.labels import (
     LONGEST,
     LONGEST_COMMIT,
@@ -55,12 +56,12 @@ def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", mo
     rows = rows[np.argsort(rows["run_id"], kind="stable")]
     runs = np.unique(rows["run_id"])
     rows = rows[np.isin(rows["run_id"], runs[-most:])]
-    count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+    count = plural(len(runs), "run")
     if len(runs) > most:
         count = f"The last {most} of {count}"
     axis = along_commits(rows) if x_axis == "commit" else along_runs(rows)
     known = set(commits(rows)) - {UNKNOWN}
-    extent = f"{count}, {len(known)} commit{'s' * (len(known) != 1)}" if known else f"{count}, commit unknown"
+    extent = f"{count}, {plural(len(known), 'commit')}" if known else f"{count}, commit unknown"
     tags = texts(rows, "tag")
     if len(set(tags)) > 1:
         return _picture(rows, title, axis, group_into_panels(rows, tags), extent, tags)
@@ -108,7 +109,7 @@ def summary(tests: Sequence[tuple[str, Rows]]) -> list[Picture]:
         for i, tag in enumerate(tags):
             entries.append((f"{name} · {short(tag, 24)}" if len(tags) > 1 else name, last[i : i + 1]))
     pages = [entries[i : i + PAGE] for i in range(0, len(entries), PAGE)]
-    count = f"{len(tests)} test{'s' * (len(tests) != 1)}"
+    count = plural(len(tests), "test")
     return [_page(page, count, f", page {i} of {len(pages)}" * (len(pages) > 1)) for i, page in enumerate(pages, 1)]
 
 
