@@ -1,21 +1,20 @@
-"""A history as a figure: ratios with their intervals, commit by commit, the levels between changes, and what broke it.
-
-Needs matplotlib, and no display.
-"""
+"""A history as a chart: ratios with their intervals by commit, the levels between changes, and what broke them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 from benchax.comparing.gate import amount
-from benchax.comparing.history import History, Stretch
-from benchax.errors import require
+from benchax.comparing.history import Change, History, Stretch
+from benchax.model import METRICS
+from benchax.reporting import figures
+from benchax.reporting.chart import Axis, Chart, Line, Mark, Points, Quantity, Rule, Tick
+from benchax.reporting.document import Style
 from benchax.reporting.history import NAMES, commit, size_of
 from benchax.reporting.tables import one_line
 
-# Told apart by all kinds of eyes (Okabe & Ito 2008).
-POINT, WORSE, BETTER, OTHER = "#0072b2", "#d55e00", "#009e73", "#777777"
 MOST_NAMES = 34
 """Commits that are named on the axis, besides those where something changed."""
 MOST_COUNTS = 6
@@ -25,125 +24,79 @@ LEAST_SPAN = 0.06
 """The axis shows at least this share, so that noise does not fill it."""
 LONGEST_NAME = 16
 LONGEST_TITLE = 70
-DOING = "drawing a history"
 
 
 def figure(h: History) -> Any:
-    """A matplotlib Figure. Made without pyplot: it opens no window, and nothing has to be closed.
-
-    Raises:
-        MissingPackage: matplotlib is not installed.
-    """
-    require("matplotlib", extra="plot", doing=DOING)
-    drawing = require("matplotlib.figure", extra="plot", doing=DOING)
-    wide = min(14.0, max(6.5, 0.11 * len(h.points) + 2.5))
-    canvas = drawing.Figure(figsize=(wide, 4.4), layout="constrained", dpi=130)
-    axes = canvas.add_subplot()
-    _points(axes, h)
-    for stretch in h.stretches:
-        _level(axes, stretch)
-    _changes(axes, h)
-    _breaks(axes, h)
-    _axes(axes, h)
-    _title(axes, h)
-    return canvas
+    """A matplotlib Figure. Raises `MissingPackage` without matplotlib."""
+    return figures.draw(chart(h))
 
 
-def _points(axes: Any, h: History) -> None:
-    known = [(i, c, v) for i, (c, v) in enumerate(zip(h.points, h.values, strict=True)) if v is not None]
-    for i, c, _ in known:
-        if c.low is not None and c.high is not None:
-            axes.plot([i, i], [c.low, c.high], color=POINT, alpha=0.35, linewidth=1.6, solid_capstyle="butt")
-    looks = {
-        "clear": {"facecolor": POINT},
-        "unclear by itself": {"facecolor": "white", "edgecolor": POINT},
-    }
-    for (label, look), is_unclear in zip(looks.items(), (False, True), strict=True):
-        if shown := [(i, v) for i, c, v in known if (c.verdict == "unclear") == is_unclear]:
-            axes.scatter(*zip(*shown, strict=True), s=15, zorder=3, linewidth=0.9, label=label, **look)
-    if missing := [i for i, v in enumerate(h.values) if v is None]:
-        heights = [0.02] * len(missing)
-        look = {"transform": axes.get_xaxis_transform(), "marker": "x", "s": 14, "linewidth": 0.9, "color": OTHER}
-        axes.scatter(missing, heights, label="not measured", **look)
-    handles, labels = axes.get_legend_handles_labels()
-    if labels and labels != ["clear"]:
-        axes.legend(handles, labels, ncols=3, loc="lower right", bbox_to_anchor=(1, 1), fontsize=7.5, frameon=False,
-                    handletextpad=0.1, columnspacing=1.0)  # fmt: skip
+def chart(h: History) -> Chart:
+    points = list(_points(h))
+    rules = [Rule("y", 1.0, style="faint")] if not h.is_counted else []
+    levels = [line for stretch in h.stretches for line in _levels(stretch)]
+    marks: tuple[Mark, ...] = (*points, *levels, *rules, *_changes(h), *_breaks(h))
+    title = f"{_truncate(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {_truncate(h.baseline, LONGEST_WHY)}"
+    # A legend of one word that says nothing is none.
+    return Chart(_commits(h), _values(h), marks, title, has_legend=[p.label for p in points] != ["clear"])
 
 
-def _level(axes: Any, stretch: Stretch) -> None:
+def _points(h: History) -> Iterator[Points]:
+    """Those that are clear, those that are not, and those without a value."""
+    listed = list(enumerate(zip(h.points, h.values, strict=True)))
+    for label, is_unclear in (("clear", False), ("unclear by itself", True)):
+        chosen = [(i, c, v) for i, (c, v) in listed if v is not None and (c.verdict == "unclear") == is_unclear]
+        if chosen:
+            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c, _ in chosen)
+            places, values = tuple(i for i, _, _ in chosen), tuple(v for _, _, v in chosen)
+            yield Points(places, values, ends, label=label, is_hollow=is_unclear)
+    if missing := tuple(i for i, (_, v) in listed if v is None):
+        yield Points(missing, (None,) * len(missing), label="not measured", style="faint")
+
+
+def _levels(stretch: Stretch) -> Iterator[Line]:
     """One line for each run of neighbours: it leaves out what lies between on another machine."""
     ends = [0, *(i for i, (a, b) in enumerate(pairwise(stretch.places), 1) if b != a + 1), len(stretch.places)]
     for a, b in pairwise(ends):
         first, last = stretch.places[a], stretch.places[b - 1]
-        axes.plot([first - 0.4, last + 0.4], [stretch.level] * 2, color="black", linewidth=1.1, alpha=0.75, zorder=2)
+        yield Line((first - 0.4, last + 0.4), (stretch.level, stretch.level), style="title")
 
 
-def _changes(axes: Any, h: History) -> None:
-    for nth, change in enumerate(h.changes):
-        color = WORSE if change.after > change.before else BETTER
-        axes.axvline(change.at - 0.5, color=color, linewidth=1.1, linestyle=(0, (4, 2)))
+def _changes(h: History) -> Iterable[Rule]:
+    for change in h.changes:
         text = f"{_truncate(commit(h.points[change.at]), LONGEST_NAME)}\n{size_of(change, h)}"
-        # In turn on two heights: changes may be neighbours.
-        _beside(axes, change.at, 0.985 - 0.105 * (nth % 2), text, color, h)
+        yield Rule("x", change.at - 0.5, "change", text, _style(change))
 
 
-def _beside(axes: Any, at: int, height: float, text: str, color: str, h: History) -> None:
-    """To the right of the line before `at`, or to the left where the figure ends."""
-    is_late = at > 0.8 * len(h.points)
-    axes.annotate(
-        text, (at - 0.5, height), (-4 if is_late else 4, 0), xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points", ha="right" if is_late else "left", va="top", fontsize=7.5, color=color,
-        parse_math=False,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}, zorder=5,
-    )  # fmt: skip
+def _style(change: Change) -> Style:
+    return "bad" if change.after > change.before else "good"
 
 
-def _breaks(axes: Any, h: History) -> None:
+def _breaks(h: History) -> Iterable[Rule]:
     """Words only where there is room for them: where two machines take turns, the first break says it."""
     free = 0.0
     for found in h.breaks:
-        axes.axvline(found.at - 0.5, color=OTHER, linewidth=3, alpha=0.3)
-        if found.at >= free:
-            _beside(axes, found.at, 0.07, _truncate(found.why, LONGEST_WHY), OTHER, h)
-            free = found.at + 0.3 * len(h.points)
+        has_room = found.at >= free
+        yield Rule("x", found.at - 0.5, "break", _truncate(found.why, LONGEST_WHY) if has_room else "", "faint")
+        free = found.at + 0.3 * len(h.points) if has_room else free
 
 
-def _axes(axes: Any, h: History) -> None:
-    ticker = require("matplotlib.ticker", extra="plot", doing=DOING)
+def _commits(h: History) -> Axis:
+    changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
+    ticks = (Tick(i, _truncate(commit(h.points[i]), LONGEST_NAME), changed.get(i, "")) for i in _labelled_positions(h))
+    return Axis(ends=(-1, len(h.points)), ticks=tuple(ticks), are_names=True)
 
-    def named_value(value: float, position: int) -> str:
-        return amount(value, h.metric) if h.is_counted else f"{_share(value)} %"
 
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(named_value))
+def _values(h: History) -> Axis:
+    if not h.is_counted:
+        return Axis(f"time against {_truncate(h.baseline, LONGEST_WHY)}", "change", ends=_span(h))
     counts = sorted({v for v in h.values if v is not None})
-    if h.is_counted and len(counts) <= MOST_COUNTS:
-        axes.set_yticks(counts)
-    elif not h.is_counted:
-        axes.axhline(1, color=OTHER, linewidth=0.8)
-        axes.set_ylabel(f"time against {_truncate(h.baseline, LONGEST_WHY)}", fontsize=8.5, parse_math=False)
-    _span(axes, h)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(labelsize=8)
-    named = _labelled_positions(h)
-    names = [_truncate(commit(h.points[i]), LONGEST_NAME) for i in named]
-    axes.set_xticks(named, names, rotation=90, fontsize=7, family="monospace", parse_math=False)
-    axes.set_xlim(-1, len(h.points))
-    changed = {change.at: WORSE if change.after > change.before else BETTER for change in h.changes}
-    for place, label in zip(named, axes.get_xticklabels(), strict=True):
-        label.set_color(changed.get(place, "black"))
+    named = counts if len(counts) <= MOST_COUNTS else []
+    quantity: Quantity = "bytes" if METRICS[h.metric] == "B" else "flop"
+    return Axis(quantity=quantity, ends=_span(h), ticks=tuple(Tick(v, amount(v, h.metric)) for v in named))
 
 
-def _share(ratio: float) -> str:
-    """+5 of 1.05"""
-    share = round(100 * (ratio - 1), 3)
-    return f"{'+' if share > 0 else ''}{share:g}"
-
-
-def _span(axes: Any, h: History) -> None:
+def _span(h: History) -> tuple[float, float]:
     """Room above for the words; intervals that reach far beyond all ratios are cut off."""
     values = [v for v in h.values if v is not None] or [1.0]
     middle = max(abs(v) for v in values) or 1.0
@@ -153,7 +106,7 @@ def _span(axes: Any, h: History) -> None:
     high = min(max([*values, *ends]), max(values) + reach)
     rest = max(0.0, LEAST_SPAN * middle - (high - low)) / 2
     height = high - low + 2 * rest
-    axes.set_ylim(low - rest - 0.18 * height, high + rest + 0.3 * height)
+    return low - rest - 0.18 * height, high + rest + 0.3 * height
 
 
 def _labelled_positions(h: History) -> list[int]:
@@ -162,11 +115,6 @@ def _labelled_positions(h: History) -> list[int]:
     needed = sorted({0, len(h.points) - 1, *(change.at for change in h.changes)})
     others = [i for i in range(0, len(h.points), every) if all(abs(i - place) >= every for place in needed)]
     return sorted([*needed, *others])
-
-
-def _title(axes: Any, h: History) -> None:
-    title = f"{_truncate(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {_truncate(h.baseline, LONGEST_WHY)}"
-    axes.set_title(title, fontsize=9.5, loc="left", parse_math=False)
 
 
 def _truncate(text: str, longest: int) -> str:
