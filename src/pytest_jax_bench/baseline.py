@@ -166,6 +166,7 @@ def _not_comparable(old: Row, new: Row) -> str | None:
 
 
 def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
+    # Timers have different costs inside their intervals; eager runs are always timed by wall.
     if kind == "jit" and old["timer"] != new["timer"]:
         return MetricVerdict("unclear", f"one was timed by {old['timer'] or 'an unknown timer'}, one by {new['timer']}")
     ratios = [_ratio(old[f"{kind}_{name}_ms"], new[f"{kind}_{name}_ms"]) for name in ("min", "median")]

@@ -130,6 +130,7 @@ def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def _fits(value: Any) -> bool:
+    # A column with gaps is one of floats, which hold no greater integer exactly.
     return type(value) is not int or abs(value) <= 2**53
 
 
@@ -165,6 +166,7 @@ class BenchData:
         columns = self.__dict__.get("columns", {})  # not there yet while being unpickled
         if name in columns:
             return columns[name]
+        # pickle and copy ask for methods that an object may have, and go by this error.
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(f"no column {name!r}\nexpected {one_of(columns, name)}")

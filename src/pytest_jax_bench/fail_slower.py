@@ -112,6 +112,7 @@ def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, c
     if pairing.without:
         raise NotMeasured(pairing.without[0].why)
     (paired_run,) = pairing.paired_runs
+    # The test's own inputs for both sides: how long a program takes may depend on the values that it is given.
     leaves = _leaves(case, new.options.seed)
     return replace(
         paired_run,

@@ -129,6 +129,7 @@ def add(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         text = option.help.replace("%", "%%")
         if option.read is None:
+            # Not False: what nobody has said on the command line, the configuration may say.
             group.addoption(option.flag, action="store_true", default=None, help=text)
             parser.addini(option.ini, f"Default of {option.flag}", type="bool", default=False)
         else:

@@ -51,6 +51,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         reporter.write_line(
             f"ptjb: {workers} workers measured one at a time; other tests ran beside them and may have disturbed them"
         )
+    # Also with -q: these lines are why the session fails.
     for line in gate_lines(records, verbosity):
         reporter.write_line(line)
     if settings.json is not None:

@@ -68,6 +68,7 @@ class Gate:
     def limits_of(self, case: CaseId) -> dict[Metric, Limit]:
         found = dict(self.limits)
         for pattern, limits in self.cases:
+            # Labels have brackets around their parameters; fnmatch would take them for a set of letters.
             if fnmatchcase(case.label, pattern.replace("[", "[[]")) or pattern == case.name:
                 found |= limits
         return found

@@ -186,6 +186,7 @@ def _unlike(one: Environment, other: Environment) -> Iterable[tuple[str, object,
     for f in dataclasses.fields(Environment):
         a: Any = getattr(one, f.name)
         b: Any = getattr(other, f.name)
+        # Asked of the fingerprint itself: a second list of what enters it would differ from it some day.
         if replace(one, **{f.name: b}).fingerprint == one.fingerprint:
             continue
         if f.name == "memory_bytes":
@@ -214,6 +215,7 @@ def _steps(counts: Sequence[float]) -> dict[int, float | None]:
 
 
 def _change_points(ratios: Sequence[float]) -> dict[int, float | None]:
+    # Of logarithms the noise is alike at every level, and twice as fast is as far from 1 as half as fast.
     logs = [math.log(ratio) for ratio in ratios]
     return {c.index: c.p for c in changepoints.change_points(logs, least_change=math.log(1 + LEAST_CHANGE))}
 

@@ -69,6 +69,7 @@ def judge_times(
     least = least_change(within) if metric == "run" else BUILD_LEAST_CHANGE
     ratio = ratio_of([block.log_ratios for block in blocks], alpha)
     found = verdict(ratio, least_change=least, same_within=within)
+    # The candidate has no median of its own: two medians of one comparison could contradict its ratio.
     baseline_s = median([s for block in blocks for s in block.baseline_s])
     comparison = replace(
         context.comparison(metric, found, _why(ratio, found, within)),

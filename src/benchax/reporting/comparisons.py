@@ -257,6 +257,7 @@ def remarks(found: Iterable[Comparison]) -> list[Remark]:
         for c in listed
         for r in (*c.remarks, *_advice(c))
     ]
+    # Sides and metrics of a case share what was found of it: each of them has the remark.
     return list({(r.code, r.message): r for r in named}.values())
 
 

@@ -130,6 +130,7 @@ def _false_alarms(tally: Tally) -> str:
 
 def _caught(tally: Tally) -> str:
     slower = tally.verdicts["slower"]
+    # The lower end of 90 % on two sides is the limit of 95 % on one side.
     low, _ = tally.interval("slower", 0.90)
     return (
         f"Of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted it called {slower} "

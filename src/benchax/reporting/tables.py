@@ -127,6 +127,7 @@ def spread(median_s: float, low_s: float | None, high_s: float | None) -> str:
     if is_unstable(low_s, high_s):
         return f"unstable, {seconds_range(low_s, high_s)}"
     half = (high_s - low_s) / 2 / median_s
+    # Times are skewed: an interval may lie on one side of its median almost entirely, and ± would move it.
     shorter, longer = sorted((median_s - low_s, high_s - median_s))
     if half > WIDEST or (half > MATTERS and longer > LOPSIDED * shorter):
         return seconds_range(low_s, high_s)

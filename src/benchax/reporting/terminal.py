@@ -87,6 +87,7 @@ def _print_block(block: Block, is_below: bool, width: int) -> str:
     if isinstance(block, Code):  # as it is: a console would expand its tabs
         return f"{block.title}\n{block.text}" if block.title else block.text
     printed = io.StringIO()
+    # All of it said: FORCE_COLOR would make rich believe in a terminal, and escape codes end up in a file.
     console = Console(file=printed, width=width, no_color=True, force_terminal=False, highlight=False)
     console.print(_render_block(block, is_below))
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())

@@ -12,6 +12,7 @@ class Displayed:
     """Shown by what `benchax.reporting.display` has put into `RENDERERS`."""
 
     def __str__(self) -> str:
+        # Empty where no public name was imported: then nothing has taught results to show themselves.
         return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
 
     def _repr_html_(self) -> str | None:

@@ -87,6 +87,7 @@ def _log_median_variance(values: Sequence[float]) -> float | None:
     interval = median_interval(values)
     if interval is None or interval[0] <= 0:
         return None
+    # As if it were normal: half of a 95 % interval is 1.96 standard errors.
     return (math.log(interval[1] / interval[0]) / 2 / 1.96) ** 2
 
 
@@ -108,6 +109,7 @@ def effective_size(values: Sequence[float], centre: float | None = None) -> floa
     if n < 20 or not variance:
         return n
     tau, lag = -1.0, 0
+    # Farther apart few pairs of values are left, and the sum over them is noise.
     while lag + 1 < n // 2:
         pair = sum(_autocovariance(above, n, mean, k) for k in (lag, lag + 1)) / variance
         if pair <= 0:
@@ -131,6 +133,7 @@ def interval_rank(n: int, level: float) -> int | None:
     Counted from 0. None if not even the extremes reach `level`.
     """
     tail = (1 - level) / 2
+    # In logarithms: from n = 1024 on, 2**n is no float.
     log_total = n * math.log(2)
     below, rank = 0.0, None
     for k in range((n + 1) // 2):

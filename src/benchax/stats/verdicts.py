@@ -140,6 +140,7 @@ def verdict(ratio: Ratio, *, least_change: float = LEAST_CHANGE, same_within: fl
     1 / (1 + same_within) and 1 + same_within. Else unclear, which is not "no change"."""
     if ratio.low is None or ratio.high is None:
         return "unclear"
+    # Both: with enough pairs any interval leaves out 1, by what buffers and executables alone make.
     if ratio.low > 1 and ratio.ratio > 1 + least_change:
         return "slower"
     if ratio.high < 1 and ratio.ratio < 1 / (1 + least_change):

@@ -68,6 +68,7 @@ def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
     """
     for found in (_by_name, _last, _by_run, _by_commit):
         if rows := found(store, reference):
+            # Rows come oldest first: the newest of each case stays.
             return list({m.case: m for m in rows}.values())
     names = [baseline.name for baseline in listed(store)]
     known = f" (here: {', '.join(names)})" if names else ""
@@ -90,6 +91,7 @@ def _last(store: DatabaseStore, reference: str) -> list[Measurement]:
 
 def _by_run(store: DatabaseStore, reference: str) -> list[Measurement]:
     statement = select(measurements.c.run_id).where(measurements.c.run_id.startswith(reference, autoescape=True))
+    # since=1: an old database has runs, if no baselines; asking it must not need a newer one.
     runs = store.read(lambda c: c.execute(statement.order_by(measurements.c.id)).scalars().all(), [], since=1)
     return store.query(run=runs[-1]) if runs and reference else []
 

@@ -78,6 +78,7 @@ def _measurement(bare: Measurement, benchmark: Any, index: int, version: str) ->
     given = cast("dict[str, Any]", benchmark)
     stats = _table(given, "stats", where)
     iterations = stats.get("iterations", 1)
+    # Not isinstance: `true` of JSON would be 1.
     if type(iterations) is not int or iterations < 1:
         raise FormatError(f"{where}.stats.iterations is {iterations!r:.80}", "a whole number from 1 up")
     elapsed_s = _readings(stats, iterations, where)

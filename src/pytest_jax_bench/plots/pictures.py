@@ -27,7 +27,7 @@ from pytest_jax_bench.plots.labels import (
     natural,
     short,
 )
-from pytest_jax_bench.plots.model import Band, Floats, Panel, Picture, PictureAxis
+from pytest_jax_bench.plots.panels import Band, Floats, Panel, Picture, PictureAxis
 from pytest_jax_bench.plots.readings import (
     FAR,
     UNKNOWN,
@@ -48,7 +48,7 @@ MOST_TICKS = 10
 """Values of a parameter that can themselves be the ticks."""
 
 SYMBOLS = ("●", "■", "◆", "▲", "▼")
-"""The markers of `drawing`, for use in a sentence."""
+"""The markers of `draw.py`, for use in a sentence."""
 
 
 def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", most: int = MOST_RUNS) -> Picture:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_jax_bench.plots.labels import distinct
-from pytest_jax_bench.plots.model import Floats, Indices, Panel, PictureSeries
+from pytest_jax_bench.plots.panels import Floats, Indices, Panel, PictureSeries
 
 Rows = np.ndarray[Any, Any]
 """A structured array, as `load_bench_data` gives it; columns of ours may be missing."""

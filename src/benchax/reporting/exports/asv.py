@@ -145,6 +145,7 @@ def _by_file(found: Sequence[ExportedCase]) -> dict[tuple[str, str], list[Export
     groups: dict[tuple[str, str], list[ExportedCase]] = {}
     for entry in found:
         env = entry.m.environment
+        # asv looks for results under the first eight digits of a commit.
         stem = f"{(env.commit or '')[:8]}-{_environment(env)}"
         groups.setdefault((_machine_name(env), stem), []).append(entry)
     return groups

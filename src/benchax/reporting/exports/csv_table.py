@@ -31,6 +31,7 @@ def text(found: Sequence[ExportedCase]) -> str:
 def _field(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
+    # By repr, with all digits: who reads it again has the same float.
     return "" if value is None else repr(value) if isinstance(value, float) else value
 
 
