@@ -11,7 +11,7 @@ from comparisons_by_hand import compared, series
 from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons
 from benchax.reporting import comparison_figure, figures, heatmap, history_figure
-from benchax.reporting.chart import Axis, Chart, Line, Points, Quantity, Rule, Tick, describe_value
+from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Points, Quantity, ReferenceLine, describe_value
 from benchax.reporting.heatmap import Square
 
 HISTORY = history([*series([1.0, 1.1]), compared(2, None)])
@@ -45,9 +45,9 @@ def test_an_interval_that_goes_on_beyond_the_axis_ends_in_an_arrow() -> None:
 def test_a_series_over_sizes_has_logarithmic_axes_in_words_and_a_limit() -> None:
     """Of a log-log chart: its ticks read as times, not as powers of ten."""
     chart = Chart(
-        Axis("n", is_log=True, ticks=(Tick(128, "128"), Tick(1024, "1024"))),
+        Axis("n", is_log=True, ticks=(AxisTick(128, "128"), AxisTick(1024, "1024"))),
         Axis("time per call", "seconds", is_log=True),
-        (Line((128, 1024), (2e-6, 90e-6)), Rule("y", 1e-3, style="faint")),
+        (Line((128, 1024), (2e-6, 90e-6)), ReferenceLine("y", 1e-3, style="faint")),
     )
 
     axes = figures.draw(chart).axes[0]

@@ -4,11 +4,12 @@ A module of this folder says what stands where and what it means; `figures.py` d
 can draw the same. Numbers are seconds, bytes, counts and ratios, as everywhere. A style says what is meant (good, bad,
 faint), as in a `Document`; each renderer has its own colours.
 
-    Points   values with their intervals: of samples, of commits, of comparisons one below the other
-    Line     straight from one place to the next: a level, a series over sizes
-    Rule     across the whole chart: no change, a limit, a change, a break
-    Note     a word where no mark can stand
-    Cells    a heat map
+    Points         values with their intervals: of samples, of commits, of comparisons one below the other
+    Line           straight from one place to the next: a level, a series over sizes
+    ReferenceLine  across the whole chart: no change, a limit, a change, a break
+    Shade          a stretch of an axis: what is called the same
+    Note           a word where no mark can stand
+    Cells          a heat map
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Symbol = Literal["circle", "diamond", "left", "right"]
 
 
 @dataclass(frozen=True)
-class Tick:
+class AxisTick:
     at: float
     text: str
     style: Style = ""
@@ -38,7 +39,7 @@ class Axis:
     is_log: bool = False
     ends: tuple[float, float] | None = None
     """What lies beyond is cut off. None: as far as the marks reach."""
-    ticks: tuple[Tick, ...] = ()
+    ticks: tuple[AxisTick, ...] = ()
     """Empty: chosen by who draws it."""
     are_names: bool = False
     """Ticks are names of the places 0, 1, 2, … from the left, or from the top; where they are many, of some."""
@@ -69,7 +70,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ReferenceLine:
     """A line across the chart at a place of one axis."""
 
     axis: Literal["x", "y"]
@@ -77,6 +78,15 @@ class Rule:
     kind: Literal["line", "change", "break"] = "line"
     label: str = ""
     style: Style = ""
+
+
+@dataclass(frozen=True)
+class Shade:
+    """A stretch of one axis, across the chart and behind all else."""
+
+    axis: Literal["x", "y"]
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ class Cells:
     styles: tuple[tuple[Style, ...], ...]
 
 
-Mark = Points | Line | Rule | Note | Cells
+Mark = Points | Line | ReferenceLine | Shade | Note | Cells
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Chart:
     y: Axis
     marks: tuple[Mark, ...]
     title: str = ""
-    beside: tuple[Tick, ...] = ()
+    beside: tuple[AxisTick, ...] = ()
     """Numbers at the right of each name, where there is room for them."""
     has_legend: bool = False
     """Words for what the marks mean, where nothing else says it."""

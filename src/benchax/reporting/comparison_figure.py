@@ -13,7 +13,7 @@ from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 from benchax.model import Comparison
 from benchax.reporting import figures
-from benchax.reporting.chart import Axis, Chart, Mark, Note, Points, Rule, Symbol, Tick
+from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol
 from benchax.reporting.comparisons import interval
 from benchax.reporting.document import Style
 from benchax.reporting.tables import one_line
@@ -52,17 +52,23 @@ def chart(found: Comparisons) -> Chart:
         raise UsageError("there is nothing to draw", "comparisons of run times")
     low, high = _span(runs)
     has_words = len(runs) <= MOST_WORDS
-    beside = [Tick(i, words(c), LOOKS[c.verdict][0]) for i, c in enumerate(runs)]
+    beside = [AxisTick(i, words(c), LOOKS[c.verdict][0]) for i, c in enumerate(runs)]
     return Chart(
         Axis(
             _title(runs), "change", is_log=True, ends=(low, high),
-            ticks=tuple(Tick(place, change_name(place)) for place in ticks(low, high)),
+            ticks=tuple(AxisTick(place, change_name(place)) for place in ticks(low, high)),
         ),
-        Axis(are_names=True, ticks=tuple(Tick(i, name) for i, name in enumerate(names(runs)))),
-        (Rule("x", 1.0, style="title"), *_marks(runs)),
+        Axis(are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names(runs)))),
+        (*_shade_same(runs), ReferenceLine("x", 1.0, style="title"), *_marks(runs)),
         beside=tuple(beside) if has_words else (),
         has_legend=not has_words,
     )  # fmt: skip
+
+
+def _shade_same(runs: Sequence[Comparison]) -> list[Shade]:
+    """What "same" means within, where that is one thing for all."""
+    resolutions = {c.resolution for c in runs}
+    return [Shade("x", 1 / (1 + within), 1 + within) for within in resolutions if len(resolutions) == 1]
 
 
 def _marks(runs: Sequence[Comparison]) -> list[Mark]:

@@ -8,7 +8,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from benchax.reporting.chart import Axis, Cells, Chart, Line, Note, Points, Rule, Symbol, describe_value
+from benchax.reporting.chart import (
+    Axis,
+    Cells,
+    Chart,
+    Line,
+    Mark,
+    Note,
+    Points,
+    ReferenceLine,
+    Shade,
+    Symbol,
+    describe_value,
+)
 from benchax.reporting.document import Style
 from benchax.reporting.figure_cells import LONGEST_NAME, draw_cells, need
 
@@ -17,6 +29,7 @@ COLORS: dict[Style, str] = {
     "": "#0072b2", "good": "#009e73", "bad": "#d55e00", "warning": "#b77400", "info": "#56b4e9", "faint": "#777777",
     "title": "#000000",
 }  # fmt: skip
+SHADE = "#f0f0f0"
 SYMBOLS: dict[Symbol, str] = {"circle": "o", "diamond": "D", "left": "<", "right": ">"}
 ARROWS = {"x": ("$←$", "$→$"), "y": ("$↓$", "$↑$")}
 """Where an interval is cut off."""
@@ -35,23 +48,31 @@ def draw(chart: Chart) -> Any:
         draw_cells(canvas, axes, chart, cells)
         return canvas
     for mark in chart.marks:
-        match mark:
-            case Points():
-                _draw_points(axes, mark, chart)
-            case Line():
-                axes.plot(mark.x, mark.y, color=COLORS[mark.style], linewidth=1.1, alpha=0.75, zorder=2)
-            case Note():
-                axes.annotate(
-                    mark.text, (mark.x, mark.y), (6, 0), textcoords="offset points", va="center", fontsize=7.5,
-                    color=COLORS[mark.style], parse_math=False,
-                )  # fmt: skip
-            case _:
-                pass
-    _draw_rules(axes, chart)
+        _draw_mark(axes, mark, chart)
+    # Last, because their words go to the side on which there is room.
+    _draw_reference_lines(axes, chart)
     _draw_axes(axes, chart)
     if chart.has_legend:
         _draw_legend(axes)
     return canvas
+
+
+def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
+    match mark:
+        case Points():
+            _draw_points(axes, mark, chart)
+        case Line():
+            axes.plot(mark.x, mark.y, color=COLORS[mark.style], linewidth=1.1, alpha=0.75, zorder=2)
+        case Note():
+            axes.annotate(
+                mark.text, (mark.x, mark.y), (6, 0), textcoords="offset points", va="center", fontsize=7.5,
+                color=COLORS[mark.style], parse_math=False,
+            )  # fmt: skip
+        case Shade():
+            span = axes.axvspan if mark.axis == "x" else axes.axhspan
+            span(mark.low, mark.high, color=SHADE, linewidth=0, zorder=0)
+        case ReferenceLine() | Cells():
+            pass  # drawn apart
 
 
 def _size(chart: Chart) -> tuple[float, float]:
@@ -105,31 +126,31 @@ def _draw_interval(
             axes.plot(*([v] for v in at), marker=arrow, color=color, markersize=8, clip_on=False, linestyle="none")
 
 
-def _draw_rules(axes: Any, chart: Chart) -> None:
+def _draw_reference_lines(axes: Any, chart: Chart) -> None:
     looks: dict[str, dict[str, Any]] = {
         "line": {"linewidth": 0.9, "zorder": 1},
         "change": {"linewidth": 1.1, "linestyle": (0, (4, 2))},
         "break": {"linewidth": 3, "alpha": 0.3},
     }
     nth = 0
-    for rule in (mark for mark in chart.marks if isinstance(mark, Rule)):
-        across = axes.axvline if rule.axis == "x" else axes.axhline
-        across(rule.at, color=COLORS[rule.style], **looks[rule.kind])
-        if rule.label:
+    for line in (mark for mark in chart.marks if isinstance(mark, ReferenceLine)):
+        across = axes.axvline if line.axis == "x" else axes.axhline
+        across(line.at, color=COLORS[line.style], **looks[line.kind])
+        if line.label:
             # In turn on two heights: changes may be neighbours.
-            height = 0.07 if rule.kind == "break" else 0.985 - 0.105 * (nth % 2)
-            nth += rule.kind == "change"
-            _label_rule(axes, rule, height, chart)
+            height = 0.07 if line.kind == "break" else 0.985 - 0.105 * (nth % 2)
+            nth += line.kind == "change"
+            _label_reference_line(axes, line, height, chart)
 
 
-def _label_rule(axes: Any, rule: Rule, height: float, chart: Chart) -> None:
+def _label_reference_line(axes: Any, line: ReferenceLine, height: float, chart: Chart) -> None:
     """To the right of the line, or to the left where the chart ends."""
     low, high = chart.x.ends or axes.get_xlim()
-    is_late = rule.at > low + 0.8 * (high - low)
+    is_late = line.at > low + 0.8 * (high - low)
     axes.annotate(
-        rule.label, (rule.at, height), (-4 if is_late else 4, 0), xycoords=axes.get_xaxis_transform(),
+        line.label, (line.at, height), (-4 if is_late else 4, 0), xycoords=axes.get_xaxis_transform(),
         textcoords="offset points", ha="right" if is_late else "left", va="top", fontsize=7.5,
-        color=COLORS[rule.style], parse_math=False,
+        color=COLORS[line.style], parse_math=False,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}, zorder=5,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchax.reporting import figures
-from benchax.reporting.chart import Axis, Cells, Chart, Tick
+from benchax.reporting.chart import Axis, AxisTick, Cells, Chart
 from benchax.reporting.document import Style
 
 STYLES: dict[str, Style] = {
@@ -53,4 +53,4 @@ def _word(square: Square) -> str:
 
 
 def _name(names: Sequence[str], title: str = "") -> Axis:
-    return Axis(title, are_names=True, ticks=tuple(Tick(i, name) for i, name in enumerate(names)))
+    return Axis(title, are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names)))

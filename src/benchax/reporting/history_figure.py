@@ -10,7 +10,7 @@ from benchax.comparing.gate import amount
 from benchax.comparing.history import Change, History, Stretch
 from benchax.model import METRICS
 from benchax.reporting import figures
-from benchax.reporting.chart import Axis, Chart, Line, Mark, Points, Quantity, Rule, Tick
+from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Quantity, ReferenceLine
 from benchax.reporting.document import Style
 from benchax.reporting.history import NAMES, commit, size_of
 from benchax.reporting.tables import one_line
@@ -33,7 +33,7 @@ def figure(h: History) -> Any:
 
 def chart(h: History) -> Chart:
     points = list(_points(h))
-    rules = [Rule("y", 1.0, style="faint")] if not h.is_counted else []
+    rules = [ReferenceLine("y", 1.0, style="faint")] if not h.is_counted else []
     levels = [line for stretch in h.stretches for line in _levels(stretch)]
     marks: tuple[Mark, ...] = (*points, *levels, *rules, *_changes(h), *_breaks(h))
     title = f"{_truncate(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {_truncate(h.baseline, LONGEST_WHY)}"
@@ -62,28 +62,32 @@ def _levels(stretch: Stretch) -> Iterator[Line]:
         yield Line((first - 0.4, last + 0.4), (stretch.level, stretch.level), style="title")
 
 
-def _changes(h: History) -> Iterable[Rule]:
+def _changes(h: History) -> Iterable[ReferenceLine]:
     for change in h.changes:
         text = f"{_truncate(commit(h.points[change.at]), LONGEST_NAME)}\n{size_of(change, h)}"
-        yield Rule("x", change.at - 0.5, "change", text, _style(change))
+        yield ReferenceLine("x", change.at - 0.5, "change", text, _style(change))
 
 
 def _style(change: Change) -> Style:
     return "bad" if change.after > change.before else "good"
 
 
-def _breaks(h: History) -> Iterable[Rule]:
+def _breaks(h: History) -> Iterable[ReferenceLine]:
     """Words only where there is room for them: where two machines take turns, the first break says it."""
     free = 0.0
     for found in h.breaks:
         has_room = found.at >= free
-        yield Rule("x", found.at - 0.5, "break", _truncate(found.why, LONGEST_WHY) if has_room else "", "faint")
+        yield ReferenceLine(
+            "x", found.at - 0.5, "break", _truncate(found.why, LONGEST_WHY) if has_room else "", "faint"
+        )
         free = found.at + 0.3 * len(h.points) if has_room else free
 
 
 def _commits(h: History) -> Axis:
     changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
-    ticks = (Tick(i, _truncate(commit(h.points[i]), LONGEST_NAME), changed.get(i, "")) for i in _labelled_positions(h))
+    ticks = (
+        AxisTick(i, _truncate(commit(h.points[i]), LONGEST_NAME), changed.get(i, "")) for i in _labelled_positions(h)
+    )
     return Axis(ends=(-1, len(h.points)), ticks=tuple(ticks), are_names=True)
 
 
@@ -93,7 +97,7 @@ def _values(h: History) -> Axis:
     counts = sorted({v for v in h.values if v is not None})
     named = counts if len(counts) <= MOST_COUNTS else []
     quantity: Quantity = "bytes" if METRICS[h.metric] == "B" else "flop"
-    return Axis(quantity=quantity, ends=_span(h), ticks=tuple(Tick(v, amount(v, h.metric)) for v in named))
+    return Axis(quantity=quantity, ends=_span(h), ticks=tuple(AxisTick(v, amount(v, h.metric)) for v in named))
 
 
 def _span(h: History) -> tuple[float, float]:
