@@ -76,7 +76,7 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     alarms = gate.Gate(limits).alarms(found)
     text = f"{interval(run)} {verdict(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
-    return GateResult(labels[0], run.verdict, text, tuple(gate.described(c, limit) for c, limit in alarms), notes)
+    return GateResult(labels[0], run.verdict, text, tuple(gate.describe_alarm(c, limit) for c, limit in alarms), notes)
 
 
 def label(row: Row) -> str:

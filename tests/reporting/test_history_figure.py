@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from benchax.comparing.history import history
 from benchax.model import CaseId, Comparison, Version
 from benchax.reporting.figures import COLORS
-from benchax.reporting.history_figure import MOST_NAMES, figure
+from benchax.reporting.history import MOST_NAMES, figure
 
 ODD = "$\\frac$ <b>\n" * 9
 ELSEWHERE = replace(HOST, host="node-18")

@@ -108,7 +108,7 @@ class Gate:
         return next((code for code in (ERROR, SLOWER, UNCLEAR) if code in codes), FINE)
 
 
-def described(comparison: Comparison, limit: Limit) -> str:
+def describe_alarm(comparison: Comparison, limit: Limit) -> str:
     """run +12 % (limit 5 %)"""
     before, after = comparison.baseline_value or 0.0, comparison.candidate_value or 0.0
     if comparison.method != "counted" and comparison.ratio:

@@ -91,15 +91,15 @@ def _by_witness(unclear: Comparison, heard: Testimony) -> Comparison:
     """`unclear` with what the processor time says; decided by it where it may decide."""
     cpu = heard.ratio
     found = replace(unclear, cpu_ratio=cpu.ratio, cpu_low=cpu.low, cpu_high=cpu.high)
-    around = f" ({_signed(cpu.low)} to {_signed(cpu.high)})" if cpu.low and cpu.high else ""
-    seen = f"CPU time, {_signed(cpu.ratio)}{around}"
+    around = f" ({_describe_change(cpu.low)} to {_describe_change(cpu.high)})" if cpu.low and cpu.high else ""
+    seen = f"CPU time, {_describe_change(cpu.ratio)}{around}"
     if heard.verdict == "unclear":
         return replace(found, why=f"{found.why}; the {seen}, does not decide")
     within = f"within {percent(found.resolution)} " if heard.verdict == "same" else ""
     return replace(found, verdict=heard.verdict, why=f"{within}by {seen}", is_by_cpu_time=True)
 
 
-def _signed(ratio: float) -> str:
+def _describe_change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2g} %"
 
 
@@ -149,7 +149,7 @@ def confirm(first: Comparison, second: Comparison) -> Comparison:
 
 def change(comparison: Comparison) -> str:
     """+3.2 %"""
-    return "no ratio" if comparison.ratio is None else _signed(comparison.ratio)
+    return "no ratio" if comparison.ratio is None else _describe_change(comparison.ratio)
 
 
 # ---- the processor time as a second witness --------------------------------------------------------------------

@@ -149,7 +149,7 @@ def without_place(comparison: Comparison) -> str:
     return ""
 
 
-def ranked(times: dict[str, float], against: dict[tuple[str, str], Comparison]) -> tuple[Rank, ...]:
+def rank_versions(times: dict[str, float], against: dict[tuple[str, str], Comparison]) -> tuple[Rank, ...]:
     """Places by time.
 
     Args:
