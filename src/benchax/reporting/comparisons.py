@@ -91,7 +91,7 @@ def function_grid(found: Comparisons) -> Table:
     baseline, *candidates = found.labels
     columns = (CASE, "time", f"against {truncate(baseline, COLUMN)}", "result", "compile", "peak", VERDICT)
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
-    verdicts = {c.candidate.label: c.verdict for c in found.of("run")}
+    verdicts: dict[str, Verdict] = {c.candidate.label: c.verdict for c in found.of("run")}
     styles: list[Style] = ["", *(_style(found, label, verdicts[label]) for label in candidates)]
     return tabulate(columns, lines, styles).without_empty_columns()
 

@@ -76,6 +76,7 @@ def speedup(row: VariantRow) -> str:
     c = row.comparison
     if c is None or not c.ratio:
         return ""
+    # Of a speedup the ends change places: it is one over the ratio.
     return f"{number(1 / c.ratio)}×" + (f" ({number(1 / c.high)} – {number(1 / c.low)})" if c.low and c.high else "")
 
 

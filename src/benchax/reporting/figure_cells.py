@@ -130,7 +130,11 @@ def _draw_scale(canvas: Any, axes: Any, image: Any) -> None:
     bar = canvas.colorbar(image, ax=axes, fraction=0.04, pad=0.02, aspect=30)
     is_narrow = image.norm.vmax < 1000 * image.norm.vmin
     bar.ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if is_narrow else (1,)))
-    bar.ax.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: describe_value(value, "seconds", 1)))
+    bar.ax.yaxis.set_major_formatter(ticker.FuncFormatter(_describe_tick))
     bar.ax.yaxis.set_minor_formatter(ticker.NullFormatter())
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)
+
+
+def _describe_tick(value_s: float, position: int) -> str:
+    return describe_value(value_s, "seconds", 1)

@@ -195,7 +195,11 @@ def _draw_axis(axes: Any, drawn: Any, axis: Axis, scale_to: Any, limit: Any) -> 
         for label, tick in zip(drawn.get_ticklabels(), axis.ticks, strict=True):
             label.set_color(COLORS[tick.style or "title"])
     elif axis.quantity:
-        drawn.set_major_formatter(ticker.FuncFormatter(lambda value, _: describe_value(value, axis.quantity)))
+
+        def describe(value: float, position: int) -> str:
+            return describe_value(value, axis.quantity)
+
+        drawn.set_major_formatter(ticker.FuncFormatter(describe))
 
 
 def _draw_legend(axes: Any) -> None:

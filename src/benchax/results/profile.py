@@ -6,10 +6,10 @@ Plain data. Times are seconds and sums over the whole recording unless a name sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from benchax.model import Remark
 from benchax.results import Displayed
@@ -168,10 +168,6 @@ class Profile(Displayed):
         """As text."""
         return str(self)
 
-    def asdict(self) -> dict[str, Any]:
-        """Plain containers, ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class OpChange:
@@ -204,10 +200,6 @@ class ProfileChange(Displayed):
     ops: tuple[OpChange, ...]
     """What takes longer first, what takes less last."""
     remarks: tuple[Remark, ...] = ()
-
-    def asdict(self) -> dict[str, Any]:
-        """Plain containers, ready for JSON."""
-        return asdict(self)
 
 
 # ---- memory over time ------------------------------------------------------------------------------------------
