@@ -64,7 +64,7 @@ def _read_newest(csv: Path, count: int) -> list[dict[str, Any]]:
 
 
 def _is_earlier(row: Row, new: Row) -> bool:
-    """Of the same tag, in an earlier session, and successful."""
+    """Has `row` the same tag, is it of an earlier session, and was it successful?"""
     return row["tag"] == new["tag"] and row["run_id"] < new["run_id"] and row["status"] in ("ok", "")
 
 
@@ -117,7 +117,7 @@ def has(row: Row, metric: str) -> bool:
 
 
 def column_of(metric: str) -> str:
-    """Of the number that stands for `metric`; rows of 0.5.0 have no medians."""
+    """The column whose number stands for `metric`; rows of 0.5.0 have no medians."""
     return metric if metric in BYTES else "compile_ms" if metric == "compile" else f"{metric}_median_ms"
 
 

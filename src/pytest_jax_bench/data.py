@@ -75,7 +75,7 @@ def load_bench_data(
 
 
 def last_entries_with(data: np.ndarray, keys: Iterable[str] = ("tag",)) -> np.ndarray:
-    """Of the rows that agree in `keys` the last one each, ordered by `keys`."""
+    """The last one of all rows that agree in `keys`, ordered by `keys`."""
     columns = [data[key].tolist() for key in keys]
     last = {values: i for i, values in enumerate(zip(*columns, strict=True))}
     return data[[last[values] for values in sorted(last, key=_sortable)]]

@@ -177,7 +177,7 @@ def other_timers(measured: StepResults) -> list[str]:
 
 
 def _time_columns(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
-    """Of the first timer that could serve."""
+    """The times of the first timer that could serve."""
     samples = m.headline if m else None
     summary = samples.summary if samples else None
     per_call_s: Sequence[float] = samples.per_call_s if samples else ()

@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Of xdist, in the controller, for each worker."""
+    """A hook of xdist: called in the controller for each worker."""
     node.workerinput["ptjb_session"] = node.config.stash[SESSION]
 
 

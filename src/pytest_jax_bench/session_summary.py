@@ -127,7 +127,7 @@ def _name(record: Record) -> str:
 
 
 def _workers(config: pytest.Config) -> int:
-    """Of xdist; 0 without."""
+    """How many workers xdist has; 0 without it."""
     session = config.pluginmanager.get_plugin("dsession")
     return int(config.getoption("numprocesses", 0) or 0) if session is not None else 0
 

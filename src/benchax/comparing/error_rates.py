@@ -37,7 +37,7 @@ class Tally:
         return self.verdicts.total()
 
     def interval(self, verdict: Verdict, level: float = 0.95) -> tuple[float, float]:
-        """Of the share of `verdict`, as if comparisons erred independently of one another."""
+        """The interval of the share of `verdict`, as if comparisons erred independently of one another."""
         return share_interval(self.verdicts[verdict], self.judged, level)
 
     def at_most(self, verdict: Verdict, level: float = 0.95) -> float:

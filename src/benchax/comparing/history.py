@@ -109,7 +109,7 @@ def value(c: Comparison) -> float | None:
 
 
 def history(comparisons: Sequence[Comparison]) -> History:
-    """Of comparisons of one case with one baseline by one metric, at least one, oldest first."""
+    """The history that comparisons of one case with one baseline by one metric make: at least one, oldest first."""
     newest = comparisons[-1]
     groups = _groups(comparisons)
     found = _Found()
@@ -225,7 +225,7 @@ def _level(values: Sequence[float], metric: Metric) -> float:
 
 
 def _jump(comparisons: Sequence[Comparison], stretches: Iterable[Stretch]) -> float | None:
-    """Of the newest comparison, beside the others since the last change."""
+    """How far the newest comparison is above the others since the last change."""
     places = next((stretch.places for stretch in stretches if stretch.places[-1] == len(comparisons) - 1), ())
     if not places or is_counted(comparisons[0].metric):
         return None

@@ -65,7 +65,7 @@ class Comparisons(Sequence[Comparison]):
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """Of the run times, by the label of the candidate where there is one case, else of the case."""
+        """The verdicts on run times, by the label of the candidate where there is one case, else of the case."""
         runs = self.of("run")
         is_one_case = len({c.case for c in runs}) == 1
         return {c.candidate.label if is_one_case else c.case.label: c.verdict for c in runs}

@@ -56,7 +56,7 @@ def document(found: Comparisons, has_asides: bool = True) -> Document:
 
 
 def grids(found: Comparisons) -> list[Table]:
-    """Of functions each beside the baseline, and their places; of several cases one line for each."""
+    """The tables: of functions each beside the baseline, and their places; of several cases one line for each."""
     if not found.labels:
         return [case_grid(found)]
     return [function_grid(found), *([ranking_grid(found)] if len(found.ranking) > 1 else [])]

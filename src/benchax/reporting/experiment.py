@@ -64,7 +64,7 @@ def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
 
 
 def times(row: VariantRow) -> str:
-    """Of the baseline, and of the variant beside it: each pair saw moments of its own."""
+    """The time of the baseline, and of the variant beside it: each pair saw moments of its own."""
     c = row.comparison
     if c is None or c.baseline_value is None or c.candidate_value is None:
         return ""

@@ -249,7 +249,7 @@ class Timeline:
 
     @property
     def share(self) -> float | None:
-        """Of the time from the first reading to the last, the part that readings took."""
+        """The part that readings took of the time from the first one to the last."""
         span = self.times_s[-1] - self.times_s[0] if self.times_s else 0.0
         return sum(self.reading_s[:-1]) / span if span > 0 else None
 

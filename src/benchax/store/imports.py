@@ -94,7 +94,7 @@ def _measurement(bare: Measurement, benchmark: Any, index: int, version: str) ->
 
 
 def _readings(stats: Mapping[str, Any], iterations: int, where: str) -> tuple[float, ...]:
-    """Of all calls of a round together; the file has them per call."""
+    """Readings of all calls of a round together; the file has them per call."""
     data: Any = stats.get("data") or []
     readings: list[float] = []
     for value in cast("list[Any]", data) if isinstance(data, list) else [data]:

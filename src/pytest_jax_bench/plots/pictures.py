@@ -139,7 +139,7 @@ def _picture(
 
 
 def _which(rows: Rows) -> str:
-    """Of which commit the newest runs are: not all need be of the same."""
+    """Says of which commit the newest runs are: not all need be of the same."""
     names = [short(c, LONGEST_COMMIT) for c in dict.fromkeys(commits(rows))]
     if len(names) == 1:
         return f"The newest run of each, commit {names[0]}"

@@ -102,7 +102,7 @@ def group_into_panels(rows: Rows, names: list[str], *, together: bool = False) -
 
 
 def _color(number: int, count: int) -> str:
-    """Of `count` colors this one; no two are the same, though of dozens neighbours are hard to tell."""
+    """The color of one of `count` series; no two are the same, though of dozens neighbours are hard to tell."""
     if count <= len(PALETTE):
         return PALETTE[number]
     red, green, blue = colorsys.hls_to_rgb(number / count, (0.3, 0.45, 0.6)[number % 3], 0.75)

@@ -189,7 +189,7 @@ def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms
 
 
 def _columns(group: Sequence[ExportedCase], grid: AsvGrid) -> list[Any]:
-    """Of one benchmark, in the order of COLUMNS."""
+    """What asv keeps of one benchmark, in the order of COLUMNS."""
     there = {grid.cell(entry.m.case): entry for entry in group}
     found = [there.get(cell) for cell in grid.cells]
     stats = [_stats(entry) if entry else {} for entry in found]

@@ -71,7 +71,7 @@ def _numbers(entry: ExportedCase) -> dict[str, Any]:
 
 
 def _comparison(entry: ExportedCase) -> dict[str, Any]:
-    """Of run times."""
+    """The comparison of run times."""
     c = entry.run
     if c is None:
         return {}
