@@ -45,13 +45,13 @@ from report import busy_neighbour, header, load, note, table
 
 from benchax import api
 from benchax.case import Case
-from benchax.comparing.resolution import resolution_of
+from benchax.comparing.judging import resolution_of
 from benchax.comparing.sequential import Effort, effort_for
 from benchax.environment import capture
 from benchax.model import CaseId, Comparison
 from benchax.paired_runs import stored
 from benchax.paired_runs.session import compare_runs
-from benchax.stats.shares import share_interval
+from benchax.stats.intervals import share_interval
 from benchax.stats.verdicts import SAME_WITHIN
 from benchax.store.baselines import by_case
 from benchax.store.database import open_store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pytest_jax_bench.baseline import judge_metrics
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import complete
-from pytest_jax_bench.history import judge_metrics
 
 
 def a_row(**values: Any) -> dict[str, Any]:

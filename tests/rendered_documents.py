@@ -12,7 +12,6 @@ from html_reader import Reader
 from benchax.reporting import html, markdown, terminal
 from benchax.reporting.document import (
     Block,
-    Chart,
     Code,
     Document,
     Facts,
@@ -20,6 +19,7 @@ from benchax.reporting.document import (
     List,
     Paragraph,
     Remarks,
+    Sparkline,
     Table,
     TextRow,
 )
@@ -72,7 +72,7 @@ def texts_of(block: Block) -> Iterator[str]:
             yield from (remark.message for remark in block.remarks)
         case Code():
             yield from (block.title, block.text)
-        case Chart():
+        case Sparkline():
             yield block.caption
 
 

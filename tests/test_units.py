@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchax import units
 from benchax.errors import UsageError
-from benchax.units import BYTES, SECONDS, count, number, parse_seconds, parse_size, percent, rate, seconds, size
+from benchax.units import BYTES, SECONDS, count, number, parse_seconds, parse_size, percent, plural, rate, seconds, size
 
 TIMES = st.floats(1e-15, 1e6)
 DIGITS = st.integers(1, 9)
@@ -349,3 +349,8 @@ def test_a_narrow_range_gets_the_digits_that_tell_its_ends_apart() -> None:
     assert units.seconds_range(112.13e-6, 112.41e-6) == "112.1 – 112.4 µs"
     assert units.seconds_range(57.2e-6, 59.3e-6) == "57.2 – 59.3 µs"
     assert units.seconds_range(1e-4, 1e-4) == "100 – 100 µs"
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0 programs"), (1, "1 program"), (2, "2 programs")])
+def test_things_are_counted_in_words(n: int, text: str) -> None:
+    assert plural(n, "program") == text

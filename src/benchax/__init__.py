@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from benchax.results.watch import Watch
     from benchax.settings import Settings
     from benchax.stats.summary import Summary
-    from benchax.store.reading import Rows, load
+    from benchax.store.load import Rows, load
     from benchax.watching.assertions import RecompileError, max_compiles, no_recompile
     from benchax.watching.cache import watch_cache
     from benchax.watching.transfers import watch_transfers
@@ -93,8 +93,8 @@ _HOME = {
     "Profile": "benchax.results.profile",
     "profile": "benchax.profiling.profile",
     "Summary": "benchax.stats.summary",
-    "Rows": "benchax.store.reading",
-    "load": "benchax.store.reading",
+    "Rows": "benchax.store.load",
+    "load": "benchax.store.load",
     "CacheUse": "benchax.results.cache",
     "Transfers": "benchax.results.transfers",
     "Watch": "benchax.results.watch",

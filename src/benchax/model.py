@@ -406,6 +406,11 @@ class Absent:
     """Something else beside it answers the same question: said where a row is shown in full only."""
 
 
+def find_why(absent: tuple[Absent, ...], what: str) -> str | None:
+    """Why `what`, or the group that it is in, is not there; None where nobody says so."""
+    return next((a.why for a in absent if what == a.what or what.startswith(f"{a.what}.")), None)
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why a case has no numbers."""
@@ -490,7 +495,7 @@ class Measurement:
 
     def why_absent(self, what: str) -> str | None:
         """Why the number at path `what` (or the group that it is in) is not there."""
-        return next((a.why for a in self.not_measured if what == a.what or what.startswith(a.what + ".")), None)
+        return find_why(self.not_measured, what)
 
     def asdict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -60,6 +60,11 @@ def count(value: float, what: str = "", digits: int = 3) -> str:
     return f"{text} {prefix}{what}".rstrip()
 
 
+def plural(n: int, what: str) -> str:
+    """1 program; 3 programs."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def rate(value: float, what: str, digits: int = 3) -> str:
     """2.51 GB/s; 41.0 GFLOP/s."""
     return f"{count(value, what, digits)}/s"

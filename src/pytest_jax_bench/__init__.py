@@ -10,13 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_jax_bench.data import last_entries_with, load_bench_data
+    from pytest_jax_bench.data import BenchData, last_entries_with, load_bench_data
     from pytest_jax_bench.fixture import JaxBench
     from pytest_jax_bench.measure import BenchmarkFailed
-    from pytest_jax_bench.result import BenchData
 
 _HOME = {
-    "BenchData": "pytest_jax_bench.result",
+    "BenchData": "pytest_jax_bench.data",
     "BenchmarkFailed": "pytest_jax_bench.measure",
     "JaxBench": "pytest_jax_bench.fixture",
     "last_entries_with": "pytest_jax_bench.data",

@@ -65,6 +65,7 @@ def from_request(request: pytest.FixtureRequest) -> BenchContext:
     return BenchContext(
         session=config.stash[stash.SESSION],
         nodeid=item.nodeid,
+        # Of the items of other plugins: an id need not end in the name, and then nothing can be cut off it.
         name=name if item.nodeid.endswith(item.name) else item.nodeid,
         params=params,
         folder=item.path.parent,
@@ -109,6 +110,7 @@ def from_path(path: str | os.PathLike[str] | None) -> BenchContext:
 def hold_lock(folder: Path) -> Iterator[None]:
     """Waits until no other process is inside, for as long as that takes."""
     folder.mkdir(parents=True, exist_ok=True)
+    # Not to write in it: so it is made where it is missing, and not emptied while another process holds it.
     with (folder / LOCK).open("a") as file:
         flock(file, LOCK_EX)
         try:

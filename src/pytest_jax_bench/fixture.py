@@ -16,14 +16,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
 from pytest_jax_bench import context, keep, measure
 from pytest_jax_bench.context import BenchContext
+from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds
-from pytest_jax_bench.result import BenchData
+from pytest_jax_bench.options import is_match
 
 if TYPE_CHECKING:
     import pytest
@@ -173,12 +173,6 @@ def _takes(fn: Any, name: str) -> bool:
 
 def is_wanted(context: BenchContext, tag: str) -> bool:
     settings, label = context.settings, f"{context.nodeid}#{tag}"
-    if settings.disable or (settings.skip is not None and matches(label, settings.skip)):
+    if settings.disable or (settings.skip is not None and is_match(label, settings.skip)):
         return False
-    return settings.only is None or matches(label, settings.only)
-
-
-def matches(label: str, pattern: str) -> bool:
-    if "*" not in pattern and "?" not in pattern:
-        return pattern in label
-    return fnmatchcase(label, pattern.replace("[", "[[]"))
+    return settings.only is None or is_match(label, settings.only)

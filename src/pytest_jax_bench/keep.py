@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from benchax import codec
-from benchax.comparing.stored import Judged
 from benchax.model import Environment, Measurement
-from pytest_jax_bench import drawers, graphs, history, measure
+from pytest_jax_bench import baseline, graphs, measure
+from pytest_jax_bench.baseline import MetricVerdict
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import complete
 from pytest_jax_bench.csv.text import encode_parameters
+from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds, StepResults
-from pytest_jax_bench.result import BenchData
+from pytest_jax_bench.plots import custom
 
 if TYPE_CHECKING:
-    from pytest_jax_bench import gate
+    from pytest_jax_bench import fail_slower
 
 
 NONE = -1
@@ -52,8 +53,8 @@ def keep_measurement(
     notes = [text for text in (*measured.notes, wrong_results(measured), *other_timers(measured)) if text]
     if write and context.csv is not None and jax.process_index() == 0:
         row = _append(context.csv, row, context.nodeid, notes)
-        old = history.find_reference(row, context.csv, context.settings)
-        verdicts = history.judge_metrics(old, row) if old else {}
+        old = baseline.find_reference(row, context.csv, context.settings)
+        verdicts = baseline.judge_metrics(old, row) if old else {}
         notes += graphs.save_if_wanted(call, measured, overrides, context, row)
         gated = _run_gate(call, measured, context, old, row)
         notes += gated.notes if gated else ()
@@ -87,23 +88,23 @@ def _append(csv: Path, row: dict[str, Any], nodeid: str, notes: list[str]) -> di
 
 def _run_gate(
     call: MeasureCall, measured: StepResults, context: BenchContext, old: dict[str, Any] | None, new: dict[str, Any]
-) -> gate.GateResult | None:
+) -> fail_slower.GateResult | None:
     """None where nobody asked, or there is nothing to compare with."""
     limits = context.settings.fail_slower
     if limits is None or old is None or new["status"] != "ok":
         return None
     # Here, because comparing needs more than measuring does, and few sessions compare.
-    from pytest_jax_bench import gate
+    from pytest_jax_bench import fail_slower
 
     case = None if call.fn_jit is None else measure.make_case_of(call, call.fn_jit, context, jit=True)
-    return gate.check(old, new, measured.jit, case, limits)
+    return fail_slower.check(old, new, measured.jit, case, limits)
 
 
 def _make_record(
     row: dict[str, Any],
     old: dict[str, Any] | None,
-    verdicts: dict[str, Judged],
-    gated: gate.GateResult | None,
+    verdicts: dict[str, MetricVerdict],
+    gated: fail_slower.GateResult | None,
     notes: list[str],
     measured: StepResults,
     context: BenchContext,
@@ -119,7 +120,7 @@ def _make_record(
         "gate": asdict(gated) if gated else None,
         "notes": notes,
         "only_last": bool(context.marker.get("only_last")),
-        "plots": drawers.list_addresses(context.marker),
+        "plots": custom.list_addresses(context.marker),
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
     }
 
@@ -176,7 +177,7 @@ def other_timers(measured: StepResults) -> list[str]:
 
 
 def _time_columns(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
-    """Of the first timer that could serve."""
+    """The times of the first timer that could serve."""
     samples = m.headline if m else None
     summary = samples.summary if samples else None
     per_call_s: Sequence[float] = samples.per_call_s if samples else ()

@@ -30,8 +30,8 @@ WARMUP_S = 0.02
 SAMPLING_S = 0.01
 """All rounds together take at least this long: a shorter look cannot see the machine change its pace."""
 LEAST_SAMPLE_S = 150e-6
-NO_WARMUP_S = 1e-9
-NO_LIMIT_S = 1e9
+NO_TIME_S, NO_LIMIT_S = 1e-9, 1e9
+"""Options know neither 0 nor infinity."""
 NEVER_PRECISE = 1e-9
 """All rounds are taken, however well the median is known before."""
 INSIDE = "in_graph,loop,wall"
@@ -161,10 +161,12 @@ def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str,
         "timer": overrides.timer or marker.get("timer") or settings.timer,
         "verify": overrides.verify or marker.get("verify") or settings.verify,
         "timeout_s": timeout_s,
+        # The number of rounds ends the sampling: neither precision nor a least time does.
         "relative_width": NEVER_PRECISE,
-        "min_time_s": NO_WARMUP_S,
+        "min_time_s": NO_TIME_S,
         # Beyond the limit of a stage, sampling may take as long as this.
         "max_time_s": timeout_s or NO_LIMIT_S,
+        # Each process of a JAX cluster runs the test: rows of all of them would be one measurement several times.
         "store": None if store and jax.process_index() == 0 else "off",
     }
 
@@ -177,6 +179,7 @@ def _eager_options(rounds: Rounds) -> dict[str, Any]:
 def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
     reach = "samples" if rounds.jit_rounds else "first_run" if rounds.jit_warmup else "build"
     inside = {"timer": base["timer"] or INSIDE} if rounds.jit_loops > 1 else {}
+    # The columns hold the plan of the compiler, which takes no further run.
     return {"memory": False, **inside} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
 
 
@@ -185,7 +188,7 @@ def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:
         "stages": reach,
         "max_samples": max(1, rounds),
         "sample_time_s": max(LEAST_SAMPLE_S, SAMPLING_S / max(1, rounds)),
-        "max_warmup_s": WARMUP_S * warmup or NO_WARMUP_S,
+        "max_warmup_s": WARMUP_S * warmup or NO_TIME_S,
     }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,6 +129,7 @@ def add(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         text = option.help.replace("%", "%%")
         if option.read is None:
+            # Not False: what nobody has said on the command line, the configuration may say.
             group.addoption(option.flag, action="store_true", default=None, help=text)
             parser.addini(option.ini, f"Default of {option.flag}", type="bool", default=False)
         else:
@@ -174,3 +176,11 @@ def _value(config: pytest.Config, option: Option) -> Any:
         import pytest
 
         raise pytest.UsageError(f"{option.ini} in {config.inipath} cannot be {written!r}\nexpected {error}") from None
+
+
+def is_match(label: str, pattern: str) -> bool:
+    """Is `pattern` a part of `label`, or, with * or ?, does it match all of it?"""
+    if "*" not in pattern and "?" not in pattern:
+        return pattern in label
+    # Brackets hold the parameters of a test; fnmatch would take them for a set of characters.
+    return fnmatchcase(label, pattern.replace("[", "[[]"))

@@ -10,7 +10,6 @@ The files that were written go to stdout, one per line, everything else to stder
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import io
 import itertools
 import sys
@@ -21,6 +20,7 @@ from benchax.cli.console import line, note
 from benchax.errors import BenchaxError, UsageError
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import facts_of
+from pytest_jax_bench.options import is_match
 from pytest_jax_bench.plots.draw_all import KINDS, PlotRequest, draw_all
 from pytest_jax_bench.plots.labels import natural
 from pytest_jax_bench.plots.pictures import MOST_RUNS
@@ -82,17 +82,10 @@ def requests_in(folder: Path, pattern: str = "") -> list[PlotRequest]:
     found = [PlotRequest(_nodeid(csv, folder), csv) for csv in folder.rglob("*.csv") if csv_files.is_ours(csv)]
     if not found:
         raise UsageError(f"no CSV file of a benchmark is in {str(folder)!r}", hint="run pytest with benchmarks first")
-    wanted = [request for request in found if _matches(request.nodeid, pattern)]
+    wanted = [request for request in found if is_match(request.nodeid, pattern)]
     if not wanted:
         raise UsageError(f"no test in {str(folder)!r} matches {pattern!r}", f"part of a name such as {found[0].nodeid}")
     return sorted(wanted, key=lambda request: natural(request.nodeid))
-
-
-def _matches(nodeid: str, pattern: str) -> bool:
-    if not set(pattern) & {"*", "?"}:
-        return pattern in nodeid
-    # Brackets hold the parameters of a test; fnmatch would take them for a set of characters.
-    return fnmatch.fnmatchcase(nodeid, pattern.replace("[", "[[]"))
 
 
 def _nodeid(csv: Path, folder: Path) -> str:

@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Of xdist, in the controller, for each worker."""
+    """A hook of xdist: called in the controller for each worker."""
     node.workerinput["ptjb_session"] = node.config.stash[SESSION]
 
 
@@ -103,11 +103,13 @@ def jax_bench(request: pytest.FixtureRequest) -> Factory:
     return Factory(request)
 
 
+# The outermost wrapper: what follows its yield comes after all others have changed the report.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
     report = yield
     if records := item.stash.get(MEASURED, []):
         setattr(report, ATTRIBUTE, json.dumps(records))
+        # Setup, call and teardown have a report each; a record travels with one of them.
         records.clear()
     if item.config.getoption("forked", False):
         from pytest_jax_bench import forks
@@ -125,6 +127,7 @@ class SessionReporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # First of all, because the terminal writes the name of the test when it hears of the report.
         if isinstance(report.__dict__.get("_id"), str):  # by forks.make_portable
             report.nodeid = report.__dict__["_id"]
         self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
@@ -143,6 +146,6 @@ class SessionReporter:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         values = self.config.stash[VALUES]
         if self.records or "json" in values or "disable" in values:
-            from pytest_jax_bench import summary
+            from pytest_jax_bench import session_summary
 
-            summary.report(self.config, terminalreporter, self.records)
+            session_summary.report(self.config, terminalreporter, self.records)

@@ -53,5 +53,6 @@ def settings_of(config: pytest.Config) -> PluginSettings:
 
     said: dict[str, Any] = dict(config.stash[stash.VALUES])
     if "pin" in said:
+        # A pair until now: `options.py` makes no dataclass.
         said["pin"] = Pin(*said["pin"])
     return PluginSettings(**said)

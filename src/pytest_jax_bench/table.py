@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchax import units
-from benchax.comparing.stored import TIMES
 from benchax.reporting.document import Style, Table, TableCell, TableColumn
-from pytest_jax_bench.history import number_of
+from pytest_jax_bench.baseline import TIMES, number_of
 
 Record = Mapping[str, Any]
 

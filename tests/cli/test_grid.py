@@ -15,7 +15,7 @@ import pytest
 from command_line import Done, runner
 from source_tree import PACKAGE
 
-from benchax.store.reading import load
+from benchax.store.load import load
 
 EXAMPLE = PACKAGE.parents[1] / "examples" / "grid_of_functions.py"
 FILE = """

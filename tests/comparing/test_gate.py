@@ -17,7 +17,7 @@ from benchax.comparing.gate import (
     UNCLEAR,
     Gate,
     Limit,
-    described,
+    describe_alarm,
     gate_of,
     limit_of,
     limit_text,
@@ -226,10 +226,10 @@ def test_metrics_without_a_limit_are_free() -> None:
 
 
 def test_an_alarm_in_words() -> None:
-    assert described(compared(ratio=1.123), Limit(0.05)) == "run +12 % (limit 5 %)"
-    assert described(compared(ratio=1.123), Limit(0.05, 20e-6)) == "run +12 % (limit 5 % + 20.0 µs)"
-    assert described(in_bytes(1024, 2048), Limit(None, 0.0)) == "peak 1.00 KiB to 2.00 KiB (limit 0 B)"
-    assert described(in_bytes(0, 5, "flops"), Limit(0.025)) == "flops 0 FLOP to 5 FLOP (limit 2.5 %)"
+    assert describe_alarm(compared(ratio=1.123), Limit(0.05)) == "run +12 % (limit 5 %)"
+    assert describe_alarm(compared(ratio=1.123), Limit(0.05, 20e-6)) == "run +12 % (limit 5 % + 20.0 µs)"
+    assert describe_alarm(in_bytes(1024, 2048), Limit(None, 0.0)) == "peak 1.00 KiB to 2.00 KiB (limit 0 B)"
+    assert describe_alarm(in_bytes(0, 5, "flops"), Limit(0.025)) == "flops 0 FLOP to 5 FLOP (limit 2.5 %)"
     assert limit_text(Limit(0.05, 65536.0), "peak") == "5 % + 64.0 KiB"
 
 

@@ -9,7 +9,7 @@ from itertools import permutations
 import pytest
 
 from benchax import codec
-from benchax.comparing.ranking import Comparisons, Rank, ranked
+from benchax.comparing.ranking import Comparisons, Rank, rank_versions
 from benchax.model import CaseId, Comparison, Failure, Numerics, Version
 from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.stats.verdicts import Verdict
@@ -33,7 +33,7 @@ def among(times: dict[str, float], told_apart_at: float) -> dict[tuple[str, str]
 
 
 def places(times: dict[str, float], told_apart_at: float = 0.05) -> list[tuple[int, str]]:
-    return [(rank.place, rank.label) for rank in ranked(times, among(times, told_apart_at))]
+    return [(rank.place, rank.label) for rank in rank_versions(times, among(times, told_apart_at))]
 
 
 def test_the_fastest_is_first() -> None:
@@ -62,25 +62,25 @@ def test_the_order_is_that_of_the_pairs_of_each_two_and_no_ratio_contradicts_it(
         ("c", "b"): versus("c", "b", "same", 1.02),
     }
 
-    found = ranked(times, against)
+    found = rank_versions(times, against)
 
     assert [(rank.place, rank.label) for rank in found] == [(1, "c"), (1, "b"), (3, "a")]
     assert found[1].ratio == 1.02
 
 
 def test_what_was_not_compared_is_not_told_apart_and_has_no_ratio() -> None:
-    assert [(rank.place, rank.ratio) for rank in ranked({"a": 1.0, "b": 2.0}, {})] == [(1, 1.0), (1, None)]
+    assert [(rank.place, rank.ratio) for rank in rank_versions({"a": 1.0, "b": 2.0}, {})] == [(1, 1.0), (1, None)]
 
 
 def test_a_rank_has_its_ratio_to_the_fastest_with_the_interval() -> None:
-    first, second = ranked({"a": 2.0, "b": 1.0}, among({"a": 2.0, "b": 1.0}, 0.05))
+    first, second = rank_versions({"a": 2.0, "b": 1.0}, among({"a": 2.0, "b": 1.0}, 0.05))
 
     assert first == Rank(1, "b", 1.0, 1.0, None, None)
     assert second == Rank(2, "a", 2.0, 2.0, 1.99, 2.01)
 
 
 def test_nothing_has_no_ranks() -> None:
-    assert ranked({}, {}) == ()
+    assert rank_versions({}, {}) == ()
 
 
 # ---- without a place ---------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_who_is_at_fault_says_the_stage(stage: str, is_at_fault: bool) -> None:
 
 def test_where_others_ran_a_failure_is_nobody_elses() -> None:
     failure = failing("c", "warm-up")
-    found = Comparisons((versus("a", "b", "same", 1.0), failure), ranked({"a": 1.0}, {}), ("a", "b", "c"))
+    found = Comparisons((versus("a", "b", "same", 1.0), failure), rank_versions({"a": 1.0}, {}), ("a", "b", "c"))
 
     assert found.is_at_fault(failure)
     assert found.unranked == {"c": "failed: crashed in warm-up"}
@@ -134,7 +134,9 @@ def test_comparisons_of_cases_rank_nobody() -> None:
 
 def test_all_of_it_is_json() -> None:
     compared = versus("a", "b", "slower", 2.0)
-    found = Comparisons((compared, failing("c", "build of c")), ranked({"a": 1.0, "b": 2.0}, {}), ("a", "b", "c"))
+    found = Comparisons(
+        (compared, failing("c", "build of c")), rank_versions({"a": 1.0, "b": 2.0}, {}), ("a", "b", "c")
+    )
 
     document = json.loads(json.dumps(found.asdict()))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from comparisons_by_hand import compared
 
-from benchax.comparing.resolution import blind_spot, resolution_of
+from benchax.comparing.judging import blind_spot, resolution_of
 from benchax.errors import UsageError
 from benchax.stats.verdicts import LEAST_CHANGE, SAME_WITHIN, least_change
 

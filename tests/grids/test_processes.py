@@ -18,7 +18,7 @@ import pytest
 
 import benchax
 from benchax.executors.pool import shared_pool
-from benchax.store.reading import load
+from benchax.store.load import load
 
 
 @pytest.fixture(autouse=True)

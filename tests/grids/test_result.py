@@ -240,7 +240,7 @@ def test_the_figure_has_a_square_per_cell() -> None:
 
     axes = figure.axes[0]
     words = [text.get_text() for text in axes.texts]
-    assert words.count("time\nout") == 2
+    assert words.count("timeout") == 2
     assert len(words) == 6
     assert [text.get_text() for text in axes.get_yticklabels()] == ["f1", "f2", "f3"]
     assert axes.get_xlabel() == "n_x"

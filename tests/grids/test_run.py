@@ -20,7 +20,7 @@ from benchax.grids.cell import CellRequest
 from benchax.grids.result import STATUSES
 from benchax.model import Absent, Failure
 from benchax.store.database import open_store
-from benchax.store.reading import load
+from benchax.store.load import load
 
 
 def double(x):

@@ -23,7 +23,7 @@ import benchax
 from benchax.errors import FormatError, UsageError
 from benchax.profiling import files, memory
 from benchax.profiling.memory import MOST_SHARE, Sampler
-from benchax.results.timeline import Column, Timeline
+from benchax.results.profile import Column, Timeline
 
 MIB = 2**20
 FAST_S = 1e-4

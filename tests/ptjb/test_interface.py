@@ -251,7 +251,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_measured(project) ->
 
 
 def test_an_unknown_column_names_the_nearest(project) -> None:
-    from pytest_jax_bench.result import BenchData
+    from pytest_jax_bench.data import BenchData
 
     with pytest.raises(AttributeError, match="'jit_mean_ms'"):
         BenchData({"jit_mean_ms": 1.0}).jit_mean  # noqa: B018

@@ -51,6 +51,7 @@ def test_any_parameter_and_any_tag_keeps_its_own_history(ptjb) -> None:
     """2, 6, 7, 12, 13, 14: shifted columns, mixed and cut texts, lost rows, files outside of the folder."""
     ptjb.write(test_odd=ODD)
     count = 39
+    above = set(ptjb.path.parent.rglob("*escaped*"))  # of tests before this one, which share the folder above
 
     for run in range(2):
         session = ptjb.run()
@@ -72,7 +73,8 @@ def test_any_parameter_and_any_tag_keeps_its_own_history(ptjb) -> None:
     found = [row["tag"] for row in rows_in(tags)]
     assert len(found) == 2 * len(set(found)) == 30
     assert max(map(len, found)) == 40
-    assert [p for p in ptjb.path.parent.rglob("*escaped*") if ptjb.output not in p.parents] == []
+    escaped = set(ptjb.path.parent.rglob("*escaped*")) - above
+    assert [p for p in escaped if ptjb.output not in p.parents] == []
 
 
 def test_a_microsecond_keeps_all_its_digits(project) -> None:

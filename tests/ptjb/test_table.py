@@ -8,7 +8,7 @@ import pytest
 from csv_rows_by_hand import a_record, a_row
 
 from benchax.reporting.document import TableCell
-from pytest_jax_bench import summary, table
+from pytest_jax_bench import session_summary, table
 from pytest_jax_bench.settings import Pin, PluginSettings
 
 
@@ -63,7 +63,7 @@ def test_only_what_the_comparison_supports_is_coloured(jit: float, verdict: str,
     found = cell("Jit-Run", a_record(a_row(jit=jit), a_row()))
 
     assert found.text.endswith(f" {verdict}")
-    assert summary.MARKUP[found.style] == markup
+    assert session_summary.MARKUP[found.style] == markup
 
 
 def test_a_first_run_has_no_colour() -> None:
@@ -103,7 +103,7 @@ def test_texts_stay_on_one_line_and_within_bounds() -> None:
 def test_each_reason_is_given_once() -> None:
     records = [a_record(a_row(jit=1.2), a_row()), a_record(a_row(jit=1.3), a_row())]
 
-    reasons = summary.reasons(records)
+    reasons = session_summary.reasons(records)
 
     assert len(reasons) == 2  # of run times, and of compilation
     assert all(line.startswith("unclear (2): ") for line in reasons)
@@ -112,6 +112,6 @@ def test_each_reason_is_given_once() -> None:
 def test_a_pin_that_matches_nothing_is_said() -> None:
     settings = PluginSettings(pin=Pin("abc", None))
 
-    assert summary.notes([a_record(a_row())], settings, 0) == [
+    assert session_summary.notes([a_record(a_row())], settings, 0) == [
         "ptjb: no run abc to compare with (--ptjb-pin): 1 of 1 measurements"
     ]

@@ -15,7 +15,9 @@ from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.reporting import display  # noqa: F401  # what plot needs
-from benchax.reporting.comparison_figure import LOOKS, MOST_WORDS, change_name, figure, ticks
+from benchax.reporting.chart import Shade
+from benchax.reporting.comparison_figure import LOOKS, MOST_WORDS, change_name, chart, figure, ticks
+from benchax.reporting.figures import SYMBOLS
 
 
 def version(label: str, ratio: float | None, **changed: Any) -> Comparison:
@@ -43,7 +45,7 @@ def words(drawn: Any) -> list[str]:
 
 
 def markers(drawn: Any) -> list[Any]:
-    return [line for line in drawn.axes[0].lines if line.get_marker() in {mark for _, mark in LOOKS.values()}]
+    return [line for line in drawn.axes[0].lines if line.get_marker() in {SYMBOLS[mark] for _, mark in LOOKS.values()}]
 
 
 def test_versions_of_one_case_are_named_by_their_labels() -> None:
@@ -76,7 +78,15 @@ def test_each_verdict_has_a_mark_of_its_own() -> None:
 
     drawn = figure(Comparisons(tuple(version(v, 1.1, verdict=v) for v in LOOKS)))
 
-    assert [m.get_marker() for m in markers(drawn)] == [mark for _, mark in LOOKS.values()]
+    assert [m.get_marker() for m in markers(drawn)] == [SYMBOLS[mark] for _, mark in LOOKS.values()]
+
+
+def test_what_counts_as_the_same_is_shaded_where_that_is_one_thing() -> None:
+    one, finer = version("a", 1.0), replace(version("b", 1.0), resolution=0.01)
+
+    shaded = [[m for m in chart(Comparisons(runs)).marks if isinstance(m, Shade)] for runs in ((one,), (one, finer))]
+
+    assert shaded == [[Shade("x", 1 / 1.05, 1.05)], []]
 
 
 def test_what_was_not_measured_has_no_mark() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from source_tree import PACKAGE
 
-from benchax.reporting.estimates import estimate, spread
+from benchax.reporting.tables import estimate, spread
 from benchax.stats.summary import Summary, summarize, summarize_processes
 
 
@@ -66,4 +66,4 @@ def test_this_is_the_one_place_that_writes_plus_or_minus() -> None:
         if any("±" in line and "±{" in line.replace(" ", "") for line in path.read_text(encoding="utf-8").splitlines())
     ]
 
-    assert writers == ["reporting/estimates.py"]
+    assert writers == ["reporting/tables.py"]

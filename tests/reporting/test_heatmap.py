@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchax.reporting.heatmap import MOST_NUMBERS, Square, figure
+from benchax.reporting.figure_cells import MOST_NUMBERS
+from benchax.reporting.heatmap import Square, figure
 
 
 def words(drawn: Any) -> list[str]:

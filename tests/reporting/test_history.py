@@ -10,7 +10,7 @@ from comparisons_by_hand import BASELINE, CASE, HOST, commit_of, compared, count
 from benchax.comparing.history import History, history
 from benchax.model import Comparison, Numerics, Version
 from benchax.reporting import terminal
-from benchax.reporting.bars import BARS
+from benchax.reporting.document import BARS
 from benchax.reporting.history import describe_changes, document, grid, overview, span, sparkline
 
 ELSEWHERE = replace(HOST, host="node-18")

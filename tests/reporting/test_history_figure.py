@@ -13,7 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from benchax.comparing.history import history
 from benchax.model import CaseId, Comparison, Version
-from benchax.reporting.history_figure import BETTER, MOST_NAMES, WORSE, figure
+from benchax.reporting.figures import COLORS
+from benchax.reporting.history import MOST_NAMES, figure
 
 ODD = "$\\frac$ <b>\n" * 9
 ELSEWHERE = replace(HOST, host="node-18")
@@ -42,7 +43,7 @@ def test_changes_are_named_by_commit_and_coloured_by_their_direction() -> None:
     drawn = figure(history(series(stepping([(20, 1.0), (20, 1.12), (20, 0.9)], sd=0.001))))
 
     assert words(drawn) == [f"{commit_of(20)[:8]}\n12 % slower", f"{commit_of(40)[:8]}\n20 % less time"]
-    assert [text.get_color() for text in drawn.axes[0].texts] == [WORSE, BETTER]
+    assert [text.get_color() for text in drawn.axes[0].texts] == [COLORS["bad"], COLORS["good"]]
     assert {commit_of(20)[:8], commit_of(40)[:8]} <= set(names(drawn))
     assert is_drawn(drawn)
 

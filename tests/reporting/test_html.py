@@ -18,7 +18,6 @@ from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Samples
 from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
 from benchax.reporting.document import (
     Block,
-    Chart,
     Code,
     Document,
     Facts,
@@ -27,6 +26,7 @@ from benchax.reporting.document import (
     Paragraph,
     Remarks,
     Section,
+    Sparkline,
     Style,
     Table,
     TableCell,
@@ -34,8 +34,7 @@ from benchax.reporting.document import (
     TextRow,
 )
 from benchax.reporting.html import fragment, page
-from benchax.reporting.measurement import document
-from benchax.reporting.tables import sections
+from benchax.reporting.measurement import document, sections
 
 ATTACK = '<script>alert(1)</script>\' onmouseover="x" &amp;'
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -117,7 +116,7 @@ EVERY: tuple[Block, ...] = (
     Facts((Section(ATTACK, (TextRow(ATTACK, ATTACK, ATTACK),)),), "words"),
     Remarks((Remark("x", "info", ATTACK),)),
     Code("hlo", ATTACK, ATTACK),
-    Chart((1.0, None, 2.0), ATTACK, breaks=(2,)),
+    Sparkline((1.0, None, 2.0), ATTACK, breaks=(2,)),
 )
 
 

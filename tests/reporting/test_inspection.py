@@ -134,6 +134,13 @@ def test_a_share_is_shown_only_where_there_is_one(change: dict[str, object], exp
     assert expected in text
 
 
+def test_a_number_of_devices_that_is_not_known_is_left_out() -> None:
+    unknown = dataclasses.replace(FOUND, place=dataclasses.replace(FOUND.place, device_count=None))
+
+    assert "device" in said(FOUND).splitlines()[1]
+    assert "device" not in said(unknown).splitlines()[1]
+
+
 def test_each_part_can_be_shown_alone() -> None:
     assert "f32[4,4] 64 B dot at m.py:1" in said(FOUND, "constants")
     assert "baked into the program\n none" in said(FOUND, "constants")

@@ -7,7 +7,6 @@ import pytest
 from benchax.model import Remark
 from benchax.reporting.document import (
     Block,
-    Chart,
     Code,
     Document,
     Facts,
@@ -15,6 +14,7 @@ from benchax.reporting.document import (
     Paragraph,
     Remarks,
     Section,
+    Sparkline,
     TableColumn,
     TextRow,
     list_lines,
@@ -57,7 +57,7 @@ def test_a_program_stands_in_a_fence_that_it_cannot_close() -> None:
 
 
 def test_a_chart_is_a_line_of_bars() -> None:
-    assert text(Chart((1.0, 2.0), "1 to 2")) == "▁█ 1 to 2\n"
+    assert text(Sparkline((1.0, 2.0), "1 to 2")) == "▁█ 1 to 2\n"
 
 
 @pytest.mark.parametrize(

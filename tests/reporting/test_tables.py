@@ -25,8 +25,9 @@ from benchax.model import (
     Stages,
     Transfer,
 )
-from benchax.reporting.document import TextRow
-from benchax.reporting.tables import environment, heading, overview, sections, stored_grid
+from benchax.reporting.document import Heading, TextRow
+from benchax.reporting.measurement import document, overview, sections
+from benchax.reporting.tables import environment, stored_grid
 from benchax.store.base import row_of
 
 MIB = 2**20
@@ -304,7 +305,7 @@ def test_the_result_is_judged(numerics: Numerics, row: TextRow) -> None:
 def test_the_heading_says_what_it_ran_on(facts: dict[str, Any], where: str) -> None:
     m = replace(measured("fft", n=8), environment=replace(HOST, **facts))
 
-    assert heading(m) == ("fft[n=8]", where)
+    assert document(m).blocks[0] == Heading("fft[n=8]", 1, (where,))
 
 
 # ---- many measurements ------------------------------------------------------------------------------------------
@@ -414,7 +415,9 @@ def test_parameters_of_any_kind_have_a_label() -> None:
         measured(), case=CaseId("f", (("shape", (3, (4,))), ("to", Opaque("Sharding", "P('x')"))), "eager", "a b")
     )
 
-    assert heading(m)[0] == "f[shape=(3, (4,)), to=P('x')] eager #a b"
+    title = document(m).blocks[0]
+    assert isinstance(title, Heading)
+    assert title.text == "f[shape=(3, (4,)), to=P('x')] eager #a b"
 
 
 def test_reporting_works_where_there_is_no_jax() -> None:

@@ -18,7 +18,6 @@ from benchax.reporting import (
 )
 from benchax.reporting.document import (
     Block,
-    Chart,
     Code,
     Document,
     Facts,
@@ -26,13 +25,14 @@ from benchax.reporting.document import (
     List,
     Paragraph,
     Section,
+    Sparkline,
     Style,
     TableColumn,
     TextRow,
     tabulate,
 )
-from benchax.reporting.measurement import document, list_measurements
-from benchax.reporting.tables import CASE, REMARKS, heading, overview, sections
+from benchax.reporting.measurement import document, list_measurements, overview, sections
+from benchax.reporting.tables import CASE, REMARKS, describe_machine
 
 ESCAPE = "\x1b["
 RED = "\x1b[1;31m"
@@ -68,7 +68,7 @@ def line_with(word: str, text: str) -> str:
 def test_no_window_is_too_narrow_for_the_text(width: int) -> None:
     text = terminal.to_text(document(PLAIN), width)
 
-    said = [*heading(PLAIN), PLAIN.signature, *(r.message for r in PLAIN.remarks)]
+    said = [PLAIN.case.label, describe_machine(PLAIN.environment), PLAIN.signature, *(r.message for r in PLAIN.remarks)]
     said += [part for s in sections(PLAIN) for row in s.rows for part in (s.title, row.label, row.value, row.detail)]
     assert [part for part in said if solid(part) not in solid(text)] == []
     assert max(map(cell_len, text.splitlines())) <= width
@@ -316,7 +316,7 @@ def test_a_program_keeps_its_lines_tabs_and_spaces() -> None:
 
 
 def test_a_chart_is_a_line_of_bars_with_what_they_span() -> None:
-    assert said_by(Chart((1.0, 2.0, None, 1.0), "1 to 2", breaks=(3,))) == ["▁█·┊▁  1 to 2"]
+    assert said_by(Sparkline((1.0, 2.0, None, 1.0), "1 to 2", breaks=(3,))) == ["▁█·┊▁  1 to 2"]
 
 
 def test_nothing_takes_no_line() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from html_reader import Reader
 
 from benchax.reporting import display  # noqa: F401  # what print needs
-from benchax.reporting.timeline import bars
-from benchax.results.profile import Profile
-from benchax.results.timeline import Column, Timeline
+from benchax.reporting.profile import draw_memory
+from benchax.results.profile import Column, Profile, Timeline
 
 MIB = 2**20
 STEPS = (0, 0, 8 * MIB, 8 * MIB, 24 * MIB, 24 * MIB, 0, 0)
@@ -53,18 +52,18 @@ def test_an_allocator_that_speaks_is_shown_and_no_reason_is_made_up() -> None:
 
 
 def test_a_piece_of_time_without_a_reading_is_no_bar() -> None:
-    assert bars((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 5.0, 5.1), (0, 0, 0, 0, 0, 0, 9, 9)) == "▁··█"
+    assert draw_memory((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 5.0, 5.1), (0, 0, 0, 0, 0, 0, 9, 9)) == "▁··█"
 
 
 def test_a_peak_of_one_reading_is_not_lost_among_many() -> None:
     sizes = [0] * 1000
     sizes[777] = 9
 
-    assert bars(range(1000), sizes).count("█") == 1
+    assert draw_memory(range(1000), sizes).count("█") == 1
 
 
 def test_noise_does_not_look_like_mountains() -> None:
-    assert set(bars(range(100), [10_000 + i % 3 for i in range(100)])) == {"▁"}
+    assert set(draw_memory(range(100), [10_000 + i % 3 for i in range(100)])) == {"▁"}
 
 
 def test_no_reading_at_all_is_not_measured() -> None:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.stats import ratios
-from benchax.stats.ratios import Ratio, design_effect, ratio_of
-from benchax.stats.verdicts import ALPHA, verdict
+from benchax.stats import verdicts
+from benchax.stats.verdicts import ALPHA, Ratio, design_effect, ratio_of, verdict
 
 BLOCKS = st.lists(st.lists(st.floats(-2, 2), min_size=1, max_size=30), min_size=1, max_size=24)
 
@@ -130,4 +129,4 @@ def test_the_words(low: float | None, middle: float, high: float | None, word: s
 
 @pytest.mark.parametrize(("effect", "grade"), [(0.01, "A"), (0.015, "B"), (0.05, "C"), (0.07, "D"), (0.3, "F")])
 def test_the_grade_says_what_could_have_been_seen(effect: float, grade: str) -> None:
-    assert ratios.grade(effect) == grade
+    assert verdicts.grade(effect) == grade

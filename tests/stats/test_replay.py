@@ -24,8 +24,7 @@ from benchax.comparing.judging import ComparisonContext, judge_times
 from benchax.comparing.sequential import CONFIRMING, Effort, confirming, effort_for
 from benchax.environment import capture
 from benchax.model import Block, CaseId, Comparison, Version
-from benchax.stats.ratios import ratio_of
-from benchax.stats.verdicts import verdict
+from benchax.stats.verdicts import ratio_of, verdict
 
 KERNELS = ("k2", "k20", "k200", "k2m", "kal", "k20m")
 REC = {"A/A": 1, "+5 %": 2, "+10 %": 3}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from benchax.stats.shares import share_interval, upper_limit
+from benchax.stats.intervals import share_interval, upper_limit
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, create_engine
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Measurement, Program
 from benchax.store import baselines, comparisons
-from benchax.store.baselines import by_case, listed, program, remove, rows_of, set_baseline
+from benchax.store.baselines import by_case, list_baselines, program, remove, rows_of, set_baseline
 from benchax.store.database import DatabaseStore, open_store
 from benchax.store.schema import MIGRATIONS, SCHEMA
 
@@ -81,7 +81,7 @@ def test_a_name_means_the_run_that_it_was_given_to(store: DatabaseStore) -> None
     given_name = set_baseline(store, "v1.2", "r2")
 
     assert (given_name.name, given_name.run_id) == ("v1.2", "r2")
-    assert listed(store) == [given_name]
+    assert list_baselines(store) == [given_name]
     assert names(rows_of(store, "v1.2")) == ["of r2"]
 
 
@@ -92,11 +92,11 @@ def test_a_name_may_be_given_again_and_taken_back(store: DatabaseStore) -> None:
     set_baseline(store, "v1", "r1")
 
     set_baseline(store, "main", "r2")
-    assert [(b.name, b.run_id) for b in listed(store)] == [("v1", "r1"), ("main", "r2")]
+    assert [(b.name, b.run_id) for b in list_baselines(store)] == [("v1", "r1"), ("main", "r2")]
     assert names(rows_of(store, "main")) == ["b"]
 
     remove(store, "main")
-    assert [b.name for b in listed(store)] == ["v1"]
+    assert [b.name for b in list_baselines(store)] == ["v1"]
     with pytest.raises(UsageError, match="'main' is no baseline, run or commit"):
         rows_of(store, "main")
 
@@ -112,7 +112,7 @@ def test_names_that_mean_something_else_are_refused(store: DatabaseStore, name: 
         set_baseline(store, name, "run")
 
     assert str(error.value) == f"a baseline cannot be called {name!r}\nexpected a name other than 'last', such as v1.2"
-    assert listed(store) == []
+    assert list_baselines(store) == []
 
 
 def test_a_name_that_is_not_there_cannot_be_removed(store: DatabaseStore) -> None:
@@ -133,11 +133,11 @@ def test_any_name_can_be_given_and_taken_back(store: DatabaseStore, name: str) -
     store.append(measured("named", run="r 1"))
     set_baseline(store, name, "r 1")
 
-    assert name in [b.name for b in listed(store)]
+    assert name in [b.name for b in list_baselines(store)]
     assert names(rows_of(store, name)) == ["named"]
 
     remove(store, name)
-    assert name not in [b.name for b in listed(store)]
+    assert name not in [b.name for b in list_baselines(store)]
 
 
 # ---- what a word refers to --------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_a_word_that_means_nothing_is_told_what_there_is(store: DatabaseStore) -
 
 
 def test_where_nothing_was_ever_stored_that_is_said(file: DatabaseStore) -> None:
-    for ask in (lambda: listed(file), lambda: rows_of(file, "last")):
+    for ask in (lambda: list_baselines(file), lambda: rows_of(file, "last")):
         with pytest.raises(StoreError, match="no database at"):
             ask()
 
@@ -259,7 +259,7 @@ def test_an_old_database_is_read_and_left_as_it_is(old: DatabaseStore) -> None:
     found = old.query()
     assert repr(found) == repr([replace(RICH, program=None), measured("f", run="r1")])
     assert names(rows_of(old, "r1")) == ["f"]
-    assert listed(old) == []
+    assert list_baselines(old) == []
     assert comparisons.history(old, CaseId("f")) == []
     assert [program(old, m) for m in found] == [None, None]
     with pytest.raises(UsageError, match="'v1' is no baseline"):
@@ -304,7 +304,7 @@ def test_an_old_database_that_may_not_be_written_has_no_baselines(old: DatabaseS
     Path(old.where).chmod(0o444)
     Path(old.where).parent.chmod(0o555)
     try:
-        assert baselines.listed(open_store(old.where)) == []
+        assert baselines.list_baselines(open_store(old.where)) == []
         assert names(open_store(old.where).query()) == [RICH.case.name, "f"]
     finally:
         Path(old.where).parent.chmod(0o755)

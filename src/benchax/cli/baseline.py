@@ -38,9 +38,9 @@ def list_names(store: Store = None) -> None:
     """List the names and their runs."""
     from benchax.cli.console import line, note
     from benchax.cli.listing import open_listed_store
-    from benchax.store.baselines import listed
+    from benchax.store.baselines import list_baselines
 
-    found = listed(open_listed_store(store))
+    found = list_baselines(open_listed_store(store))
     for baseline in found:
         line(f"{baseline.name}  run {baseline.run_id[:12]}  set {baseline.set_at[:16].replace('T', ' ')} UTC")
     if not found:

@@ -137,7 +137,7 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     """Shows everything and returns the exit code."""
     from benchax import codec
     from benchax.cli.console import line, note, show
-    from benchax.comparing.gate import described
+    from benchax.comparing.gate import describe_alarm
     from benchax.reporting.comparisons import document
 
     if as_json:
@@ -150,5 +150,5 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     for text in found.unmatched:
         note(text)
     for c, limit in gate.alarms(found):
-        note(f"SLOWER {c.case.label}: {described(c, limit)}")
+        note(f"SLOWER {c.case.label}: {describe_alarm(c, limit)}")
     return gate.exit_code(found, found.new, found.missing)

@@ -64,11 +64,11 @@ def _series(store: DatabaseStore, metric: str) -> list[Series]:
         UsageError: there is no such metric, or nothing was compared by it.
     """
     from benchax.model import METRICS
-    from benchax.store.comparisons import listed
+    from benchax.store.comparisons import list_series
 
     if metric not in METRICS:
         raise UsageError(f"there is no metric {metric!r}", one_of(METRICS, metric))
-    every = listed(store)
+    every = list_series(store)
     if not every:
         raise UsageError(
             f"no comparisons yet in {store.where}",
@@ -131,7 +131,7 @@ def _history(store: DatabaseStore, series: Series) -> History:
 
 def _draw(found: History, plot: Path) -> None:
     from benchax.cli.console import note
-    from benchax.reporting.history_figure import figure
+    from benchax.reporting.history import figure
 
     try:
         figure(found).savefig(plot)

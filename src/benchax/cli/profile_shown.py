@@ -17,8 +17,7 @@ from benchax.errors import FormatError, UsageError
 from benchax.model import Remark
 
 if TYPE_CHECKING:
-    from benchax.results.profile import Profile, ProfileChange
-    from benchax.results.timeline import Timeline
+    from benchax.results.profile import Profile, ProfileChange, Timeline
 
 FOLDER = Path(".benchmarks", "profiles")
 

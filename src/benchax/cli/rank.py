@@ -46,7 +46,7 @@ def rank(
     Exit codes: 0 fine, 1 a function gives another result than the baseline, 2 an error (also a function that failed).
     """
     from benchax.cli.run import printing_to_stderr
-    from benchax.comparing.resolution import resolution_of
+    from benchax.comparing.judging import resolution_of
     from benchax.comparing.sequential import effort_for
     from benchax.options import resolve
     from benchax.paired_runs.compare import side_by_side

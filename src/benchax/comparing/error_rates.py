@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from benchax.model import Comparison, Noise
-from benchax.stats.ratios import Ratio, ratio_of
-from benchax.stats.shares import share_interval, upper_limit
-from benchax.stats.verdicts import Verdict
+from benchax.stats.intervals import share_interval, upper_limit
+from benchax.stats.verdicts import Ratio, Verdict, ratio_of
 
 UNCHANGED = 0.0
 EFFECT_ALPHA = 0.05
@@ -38,7 +37,7 @@ class Tally:
         return self.verdicts.total()
 
     def interval(self, verdict: Verdict, level: float = 0.95) -> tuple[float, float]:
-        """Of the share of `verdict`, as if comparisons erred independently of one another."""
+        """The interval of the share of `verdict`, as if comparisons erred independently of one another."""
         return share_interval(self.verdicts[verdict], self.judged, level)
 
     def at_most(self, verdict: Verdict, level: float = 0.95) -> float:

@@ -68,6 +68,7 @@ class Gate:
     def limits_of(self, case: CaseId) -> dict[Metric, Limit]:
         found = dict(self.limits)
         for pattern, limits in self.cases:
+            # Labels have brackets around their parameters; fnmatch would take them for a set of letters.
             if fnmatchcase(case.label, pattern.replace("[", "[[]")) or pattern == case.name:
                 found |= limits
         return found
@@ -107,7 +108,7 @@ class Gate:
         return next((code for code in (ERROR, SLOWER, UNCLEAR) if code in codes), FINE)
 
 
-def described(comparison: Comparison, limit: Limit) -> str:
+def describe_alarm(comparison: Comparison, limit: Limit) -> str:
     """run +12 % (limit 5 %)"""
     before, after = comparison.baseline_value or 0.0, comparison.candidate_value or 0.0
     if comparison.method != "counted" and comparison.ratio:

@@ -109,7 +109,7 @@ def value(c: Comparison) -> float | None:
 
 
 def history(comparisons: Sequence[Comparison]) -> History:
-    """Of comparisons of one case with one baseline by one metric, at least one, oldest first."""
+    """The history that comparisons of one case with one baseline by one metric make: at least one, oldest first."""
     newest = comparisons[-1]
     groups = _groups(comparisons)
     found = _Found()
@@ -186,6 +186,7 @@ def _unlike(one: Environment, other: Environment) -> Iterable[tuple[str, object,
     for f in dataclasses.fields(Environment):
         a: Any = getattr(one, f.name)
         b: Any = getattr(other, f.name)
+        # Asked of the fingerprint itself: a second list of what enters it would differ from it some day.
         if replace(one, **{f.name: b}).fingerprint == one.fingerprint:
             continue
         if f.name == "memory_bytes":
@@ -214,6 +215,7 @@ def _steps(counts: Sequence[float]) -> dict[int, float | None]:
 
 
 def _change_points(ratios: Sequence[float]) -> dict[int, float | None]:
+    # Of logarithms the noise is alike at every level, and twice as fast is as far from 1 as half as fast.
     logs = [math.log(ratio) for ratio in ratios]
     return {c.index: c.p for c in changepoints.change_points(logs, least_change=math.log(1 + LEAST_CHANGE))}
 
@@ -223,7 +225,7 @@ def _level(values: Sequence[float], metric: Metric) -> float:
 
 
 def _jump(comparisons: Sequence[Comparison], stretches: Iterable[Stretch]) -> float | None:
-    """Of the newest comparison, beside the others since the last change."""
+    """How far the newest comparison is above the others since the last change."""
     places = next((stretch.places for stretch in stretches if stretch.places[-1] == len(comparisons) - 1), ())
     if not places or is_counted(comparisons[0].metric):
         return None

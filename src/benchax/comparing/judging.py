@@ -1,16 +1,20 @@
-"""From samples that were taken in pairs, and from counts, to comparisons."""
+"""From samples that were taken in pairs, and from counts, to comparisons.
+
+How *slower* is decided of one ratio is in `stats/verdicts.py`. Here it is asked of each metric; where the wall time
+leaves it unclear, the processor time is heard as a second witness (`testify`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from benchax.comparing.witness import Testimony, testify
+from benchax.errors import UsageError
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Metric, Numerics, Remark, Version
-from benchax.stats.ratios import Ratio, ratio_of
-from benchax.stats.verdicts import ALPHA, SAME_WITHIN, Verdict, least_change, verdict
+from benchax.stats.verdicts import ALPHA, SAME_WITHIN, Ratio, Verdict, least_change, ratio_of, verdict
 from benchax.units import percent
 
 SAME_PROGRAM = "the same program: nothing was timed"
@@ -65,6 +69,7 @@ def judge_times(
     least = least_change(within) if metric == "run" else BUILD_LEAST_CHANGE
     ratio = ratio_of([block.log_ratios for block in blocks], alpha)
     found = verdict(ratio, least_change=least, same_within=within)
+    # The candidate has no median of its own: two medians of one comparison could contradict its ratio.
     baseline_s = median([s for block in blocks for s in block.baseline_s])
     comparison = replace(
         context.comparison(metric, found, _why(ratio, found, within)),
@@ -86,15 +91,15 @@ def _by_witness(unclear: Comparison, heard: Testimony) -> Comparison:
     """`unclear` with what the processor time says; decided by it where it may decide."""
     cpu = heard.ratio
     found = replace(unclear, cpu_ratio=cpu.ratio, cpu_low=cpu.low, cpu_high=cpu.high)
-    around = f" ({_signed(cpu.low)} to {_signed(cpu.high)})" if cpu.low and cpu.high else ""
-    seen = f"CPU time, {_signed(cpu.ratio)}{around}"
+    around = f" ({_describe_change(cpu.low)} to {_describe_change(cpu.high)})" if cpu.low and cpu.high else ""
+    seen = f"CPU time, {_describe_change(cpu.ratio)}{around}"
     if heard.verdict == "unclear":
         return replace(found, why=f"{found.why}; the {seen}, does not decide")
     within = f"within {percent(found.resolution)} " if heard.verdict == "same" else ""
     return replace(found, verdict=heard.verdict, why=f"{within}by {seen}", is_by_cpu_time=True)
 
 
-def _signed(ratio: float) -> str:
+def _describe_change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2g} %"
 
 
@@ -144,4 +149,118 @@ def confirm(first: Comparison, second: Comparison) -> Comparison:
 
 def change(comparison: Comparison) -> str:
     """+3.2 %"""
-    return "no ratio" if comparison.ratio is None else _signed(comparison.ratio)
+    return "no ratio" if comparison.ratio is None else _describe_change(comparison.ratio)
+
+
+# ---- the processor time as a second witness --------------------------------------------------------------------
+
+
+LONG_S = 0.001
+"""Calls beyond this are preempted as a rule where others compute: the scheduler's turns are 1 to 10 ms."""
+BUSY_SHARE = 0.6
+"""Of the cores, in the best samples: a program that keeps so many busy waits for whoever takes one."""
+SAME_BUSY = 0.10
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """What the processor time says, and whether it decides."""
+
+    ratio: Ratio
+    verdict: Verdict
+    """ "unclear" where it must not, or cannot, decide."""
+
+
+def testify(
+    blocks: Sequence[Block], wall: Ratio, alpha: float, resolution: float, environment: Environment | None
+) -> Testimony | None:
+    """The processor time of the process as a second witness, where the wall time is left unclear.
+
+    A program that uses all cores, or whose calls last longer than the scheduler's turns, waits for cores that others
+    use: its wall times scatter by what the neighbours do, its processor times (of all threads of the process, read
+    around each sample) hardly. But processor time is another quantity. It is blind to waiting, for a device, a lock or
+    memory that is handed out slowly, and to lost parallelism: half of the threads need as much of it for twice the
+    time. So it never decides against the wall time, and only where both sides keep the cores busy alike:
+
+        asked    where the wall time is unclear, the backend is the CPU, and calls keep most cores busy or last over
+                 1 ms
+        heard    where both sides keep about as many cores busy in their best samples (within 10 %)
+        decides  by the same rule as the wall time, where the wall's estimate alone would give the same word, and the
+                 processor's estimate lies in the wall's interval
+
+    None where it is not asked: another backend, short calls on few cores, or nothing was read.
+
+    Args:
+        wall: of the same blocks, unclear by itself.
+        alpha, resolution: as for the wall time.
+    """
+    if environment is None or environment.backend != "cpu" or not all(block.cpu_log_ratios for block in blocks):
+        return None
+    busy = [busy_cores(blocks, half) for half in ("baseline", "candidate")]
+    is_long = median([s for block in blocks for s in block.baseline_s]) > LONG_S
+    if not is_long and min(busy) < max(1.0, BUSY_SHARE * (environment.cores or 1)):
+        return None
+    found = ratio_of([block.cpu_log_ratios for block in blocks], alpha)
+    word = verdict(found, least_change=least_change(resolution), same_within=resolution)
+    is_heard = max(busy) <= (1 + SAME_BUSY) * min(busy) and _agree(word, found, wall, resolution)
+    return Testimony(found, word if is_heard else "unclear")
+
+
+def busy_cores(blocks: Sequence[Block], half: str) -> float:
+    """How many cores a side keeps busy in the best quarter of its samples, where fewest others had taken any."""
+    pairs = [
+        (block.baseline_cpu_s, block.baseline_s) if half == "baseline" else (block.candidate_cpu_s, block.candidate_s)
+        for block in blocks
+    ]
+    shares = sorted(c / s for cpu, wall in pairs for c, s in zip(cpu, wall, strict=True))
+    return median(shares[-max(1, len(shares) // 4) :])
+
+
+def _agree(word: Verdict, processor: Ratio, wall: Ratio, resolution: float) -> bool:
+    """Does the wall's estimate give the same word, and can it be the processor's ratio that it estimates?"""
+    if wall.low is None or wall.high is None or not wall.low <= processor.ratio <= wall.high:
+        return False
+    estimate = Ratio(wall.ratio, wall.ratio, wall.ratio, wall.pairs, wall.blocks, 1.0, 0.0)
+    return word == verdict(estimate, least_change=least_change(resolution), same_within=resolution)
+
+
+# ---- how small a change is to be seen --------------------------------------------------------------------------
+
+
+FINEST, COARSEST = 0.005, 0.20
+"""Below the first, buffers and executables alone differ by as much, however many of them are drawn."""
+_SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(%?)")
+
+
+def resolution_of(given: float | str | None) -> float:
+    """0.01 of 0.01, "0.01" and "1%"; the usual 5 % of None.
+
+    Raises:
+        UsageError: no share, or one that is not between 0.5 % and 20 %.
+    """
+    if given is None:
+        return SAME_WITHIN
+    match = _SHARE.fullmatch(str(given).strip())
+    share = float(match[1]) / (100 if match[2] else 1) if match else None
+    if share is None or not FINEST <= share <= COARSEST:
+        raise UsageError(
+            f"the resolution {given!r} cannot be",
+            f"a share between {100 * FINEST:g} % and {100 * COARSEST:g} %: 1%, or 0.01",
+        )
+    return share
+
+
+def blind_spot(comparisons: Iterable[Comparison]) -> str:
+    """What "same" does not tell from no change: changes up to 2 % are called same, with 5 %.
+
+    Empty where nothing is called the same, or so little that no less can be asked for.
+    """
+    within = [c.resolution for c in comparisons if c.metric == "run" and c.verdict == "same" and c.ratio is not None]
+    coarsest = max(within, default=0.0)
+    missed = least_change(coarsest)
+    if missed / 2 < FINEST:
+        return ""
+    return (
+        f"up to +{100 * missed:.2g} % would be called same (within {100 * coarsest:.2g} %): "
+        f"--resolution {50 * missed:.2g}% tells that from no change"
+    )

@@ -65,7 +65,7 @@ class Comparisons(Sequence[Comparison]):
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """Of the run times, by the label of the candidate where there is one case, else of the case."""
+        """The verdicts on run times, by the label of the candidate where there is one case, else of the case."""
         runs = self.of("run")
         is_one_case = len({c.case for c in runs}) == 1
         return {c.candidate.label if is_one_case else c.case.label: c.verdict for c in runs}
@@ -149,7 +149,7 @@ def without_place(comparison: Comparison) -> str:
     return ""
 
 
-def ranked(times: dict[str, float], against: dict[tuple[str, str], Comparison]) -> tuple[Rank, ...]:
+def rank_versions(times: dict[str, float], against: dict[tuple[str, str], Comparison]) -> tuple[Rank, ...]:
     """Places by time.
 
     Args:
@@ -182,6 +182,8 @@ def in_order(times: dict[str, float], between: Between) -> list[str]:
         excess = 1 / c.ratio - 1 if c is not None and c.ratio else times[one] - times[other]
         return (excess > 0) - (excess < 0)
 
+    # Pairs need not agree with one another (a before b, b before c, c before a). From one order to begin with, the
+    # same data always give the same places.
     return sorted(sorted(times, key=lambda label: times[label]), key=cmp_to_key(which_is_slower))
 
 

@@ -81,11 +81,11 @@ class StageSamples(Protocol):
     """What has been measured of one paired run in one stage."""
 
     def comparisons(self, alpha: float) -> list[Comparison]:
-        """Of all candidates with the baseline, by all metrics; of one that failed, just one that says so."""
+        """All candidates beside the baseline, by all metrics; of one that failed, just one that says so."""
         ...
 
     def rivals(self, alpha: float) -> list[Comparison]:
-        """Of two that are not the baseline, where a place in a ranking rests on them."""
+        """Comparisons of two that are not the baseline, where a place in a ranking rests on them."""
         ...
 
     def start_again(self) -> Self:

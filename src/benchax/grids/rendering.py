@@ -12,7 +12,7 @@ from benchax.model import Absent
 from benchax.reporting import heatmap, terminal
 from benchax.reporting import html as page
 from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
-from benchax.reporting.estimates import estimate
+from benchax.reporting.tables import estimate
 from benchax.units import number
 
 if TYPE_CHECKING:

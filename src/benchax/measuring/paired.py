@@ -4,10 +4,10 @@
 
 What spoils the comparison of two numbers (the machine's speed, neighbours, which core, which buffers) is the same for
 all samples of a round and divides out. What is left, the luck of buffers, executables and processes, is renewed with
-each block and each process, so that it shows in the spread (`stats/ratios.py`).
+each block and each process, so that it shows in the spread (`stats/verdicts.py`).
 
 Beside the wall time of each sample stands the processor time of all threads of the process, read outside of the wall
-interval: a second witness where waiting for a core drowns the first (`comparing/witness.py`).
+interval: a second witness where waiting for a core drowns the first (`comparing/judging.py`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

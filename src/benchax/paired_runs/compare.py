@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from benchax.case import Case, make_case, name_of
-from benchax.comparing.judging import ComparisonEvidence, confirm, judge
-from benchax.comparing.ranking import Comparisons, Rank, names, ranked, without_place
-from benchax.comparing.resolution import resolution_of
+from benchax.comparing.judging import ComparisonEvidence, confirm, judge, resolution_of
+from benchax.comparing.ranking import Comparisons, Rank, names, rank_versions, without_place
 from benchax.comparing.sequential import Effort, SequentialTest, effort_for
 from benchax.errors import UsageError
 from benchax.executors import pickling
@@ -189,7 +188,7 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
     base_s = next((c.baseline_value for c in known if c.baseline_value is not None), None)
     if base_s is None:
         return ()
-    return ranked({labels[0]: base_s} | {c.candidate.label: c.candidate_value or 0.0 for c in known}, against)
+    return rank_versions({labels[0]: base_s} | {c.candidate.label: c.candidate_value or 0.0 for c in known}, against)
 
 
 def _between(samples: PairedSamples, second: PairedSamples | None, one: str, other: str) -> Comparison:

@@ -15,8 +15,8 @@ from dataclasses import replace
 from benchax.checkouts.boot import Selection
 from benchax.checkouts.environments import check_version, launch_jax
 from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
+from benchax.comparing.judging import resolution_of
 from benchax.comparing.ranking import Comparisons
-from benchax.comparing.resolution import resolution_of
 from benchax.comparing.sequential import RUN, TIMES, Effort, effort_for
 from benchax.errors import UsageError, one_of
 from benchax.options import resolve

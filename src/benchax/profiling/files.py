@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import get_args
 
 from benchax.errors import FormatError, UsageError
-from benchax.results.timeline import Column, Kind, Timeline
+from benchax.results.profile import Column, Kind, Timeline
 
 MEMORY = "memory.prof"
 TIMELINE = "memory.csv"

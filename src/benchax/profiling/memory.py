@@ -32,8 +32,7 @@ import jax
 import psutil
 
 from benchax.errors import UsageError
-from benchax.results.profile import LiveBuffers
-from benchax.results.timeline import Column, Kind, Timeline
+from benchax.results.profile import Column, Kind, LiveBuffers, Timeline
 
 Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]
 """(shape, dtype) → (how many, bytes of all of them)."""

@@ -25,8 +25,7 @@ from benchax.model import Remark
 from benchax.profiling import files, memory, trace
 from benchax.profiling.memory import check_interval, sample
 from benchax.profiling.session import Session, check_options, session
-from benchax.results.profile import Profile
-from benchax.results.timeline import Timeline
+from benchax.results.profile import Profile, Timeline
 
 LEAST_S = 0.05
 """What is recorded of a function without `runs`: at least so much, so that rare disturbances weigh little."""

@@ -28,7 +28,7 @@ import jax
 from benchax.profiling import files, preflight
 from benchax.profiling.memory import Sampler
 from benchax.profiling.session import Session, session
-from benchax.results.timeline import Timeline
+from benchax.results.profile import Timeline
 
 HOOK = "benchax.profiling.program_recorder:begin"
 LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"

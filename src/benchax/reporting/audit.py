@@ -21,18 +21,19 @@ from benchax.reporting.document import (
     TextRow,
     list_remarks,
 )
+from benchax.reporting.tables import describe_machine, one_line
 from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Where
-from benchax.units import seconds
+from benchax.units import plural, seconds
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "warning", "info": "info"}
 UNSEEN = ("not applicable", "not checked")
 
 
 def document(a: Audit) -> Document:
-    blocks: list[Block] = [Heading(_line(a.name), 1, (heading(a),)), Paragraph(verdict(a))]
+    blocks: list[Block] = [Heading(one_line(a.name), 1, (heading(a),)), Paragraph(verdict(a))]
     for finding in a.findings:
         place = describe_place(finding.where) if finding.where else ""
-        title = f"{finding.severity}  {_line(finding.title)}"
+        title = f"{finding.severity}  {one_line(finding.title)}"
         blocks += [Heading(title, aside=place, style=STYLES[finding.severity]), _list_facts("", lines(finding))]
     if a.suppressed:
         blocks.append(_list_facts("suppressed", list_suppressed(a)))
@@ -48,13 +49,9 @@ def render_page(audits: Sequence[Audit]) -> str:
 
 def heading(a: Audit) -> str:
     """f32[8] · cpu · AMD EPYC · jax 0.10.2 · 23 rules in 31.2 s"""
-    env = a.environment
+    machine = describe_machine(a.environment) if a.environment else ""
     rules = f"{len(a.checked)} {_rules(len(a.checked))}in {seconds(a.elapsed_s)}"
-    if env is None:
-        return " · ".join(filter(None, (a.signature, rules)))
-    device = env.processor if env.backend == "cpu" else env.device_kind
-    parts = (a.signature, env.backend, device, f"jax {env.jax}" if env.jax else "", rules)
-    return " · ".join(part for part in parts if part)
+    return " · ".join(filter(None, (a.signature, machine, rules)))
 
 
 def _rules(n: int) -> str:
@@ -73,8 +70,7 @@ def verdict(a: Audit) -> str:
         return f"nothing {'found' if is_answered else 'can be said'}{f': {looked}' if looked else ''}"
     graded = [(s, sum(f.severity == s for f in a.findings)) for s in reversed(SEVERITIES)]
     kinds = ", ".join(f"{n} {severity}" for severity, n in graded if n)
-    number = f"{len(a.findings)} finding{'s' * (len(a.findings) > 1)}"
-    return f"{number}: {kinds}" + (f"; {looked}" if looked else "")
+    return f"{plural(len(a.findings), 'finding')}: {kinds}" + (f"; {looked}" if looked else "")
 
 
 def lines(finding: Finding) -> list[tuple[str, str]]:
@@ -114,7 +110,3 @@ def describe_place(where: Where) -> str:
 
 def _list_facts(title: str, rows: Sequence[tuple[str, str]]) -> Facts:
     return Facts((Section(title, tuple(TextRow(label, value) for label, value in rows)),), "words")
-
-
-def _line(said: str) -> str:
-    return " ".join(said.split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchax.model import Remark
 from benchax.reporting.document import Document, Facts, Section, TextRow, list_remarks
 from benchax.results.cache import CacheUse, Fate
-from benchax.units import seconds, size
+from benchax.units import plural, seconds, size
 
 
 def document(found: CacheUse) -> Document:
@@ -61,7 +61,7 @@ def remarks(found: CacheUse) -> list[Remark]:
             Remark(
                 "cache-off",
                 "info",
-                f"{_programs(len(compiled))} took {spent} to compile, and will again in the next process; "
+                f"{plural(len(compiled), 'program')} took {spent} to compile, and will again in the next process; "
                 "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold",
             )
         )
@@ -73,14 +73,10 @@ def remarks(found: CacheUse) -> list[Remark]:
             Remark(
                 "cache-threshold",
                 "warning",
-                f"{_programs(len(found.of('too quick')))} cost {spent} here and will again in the next process: each "
-                f"compiled in less than {_threshold(found)}. To keep them: {found.keeping_setting}",
+                f"{plural(len(found.of('too quick')), 'program')} cost {spent} here and will again in the next "
+                f"process: each compiled in less than {_threshold(found)}. To keep them: {found.keeping_setting}",
             )
         )
     if not found.is_reliable:
         listed.append(Remark("lost-events", "warning", "JAX's listeners were cleared meanwhile: programs are missing"))
     return listed
-
-
-def _programs(count: int) -> str:
-    return "1 program" if count == 1 else f"{count} programs"

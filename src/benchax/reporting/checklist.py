@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchax.reporting.document import Document, Heading, Style, Table, TableCell, TableColumn
+from benchax.reporting.tables import one_line
 from benchax.results.audit import Answer, Checklist, Tick
 from benchax.units import seconds
 
@@ -22,7 +23,7 @@ def document(c: Checklist) -> Document:
     for section in dict.fromkeys(tick.section for tick in c.ticks):
         rows.append((TableCell(""), TableCell(section, "title"), TableCell("")))
         rows += [_list_cells(tick) for tick in c.ticks if tick.section == section]
-    return Document((Heading(" ".join(c.name.split()), 1, (heading(c),)), Table(COLUMNS, tuple(rows))))
+    return Document((Heading(one_line(c.name), 1, (heading(c),)), Table(COLUMNS, tuple(rows))))
 
 
 def _list_cells(tick: Tick) -> tuple[TableCell, ...]:

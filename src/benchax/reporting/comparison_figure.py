@@ -1,6 +1,6 @@
-"""Comparisons as a figure: one line for each, its ratio with the interval, on a logarithmic axis on which 1 is marked.
+"""Comparisons as a chart: one line for each, its ratio with the interval, on a logarithmic axis on which 1 is marked.
 
-A verdict is told by colour, by mark and in words. Needs matplotlib, and no display.
+A verdict is told by colour, by mark and in words.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchax.comparing.ranking import Comparisons
-from benchax.errors import UsageError, require
+from benchax.errors import UsageError
 from benchax.model import Comparison
+from benchax.reporting import figures
+from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol
 from benchax.reporting.comparisons import interval
+from benchax.reporting.document import Style
+from benchax.reporting.tables import one_line
 from benchax.stats.verdicts import Verdict
 from benchax.units import number
 
-# Told apart by all kinds of eyes (Okabe & Ito 2008), and by their marks without any colour.
-LOOKS: dict[Verdict, tuple[str, str]] = {
-    "faster": ("#009e73", "<"),
-    "slower": ("#d55e00", ">"),
-    "same": ("#0072b2", "o"),
-    "unclear": ("#777777", "D"),
+LOOKS: dict[Verdict, tuple[Style, Symbol]] = {
+    "faster": ("good", "left"),
+    "slower": ("bad", "right"),
+    "same": ("", "circle"),
+    "unclear": ("faint", "diamond"),
 }
 LONGEST_NAME = 44
 MOST_WORDS = 60
@@ -30,34 +33,55 @@ LEAST_SPAN = 1.10
 """The axis shows at least this factor to both sides of 1, so that noise does not fill it."""
 MOST_SPAN = 3.0
 """Intervals that reach further than this factor beyond all ratios are cut off, with an arrow."""
-DOING = "drawing comparisons"
 
 
 def figure(found: Comparisons) -> Any:
-    """A matplotlib Figure of the run times. Made without pyplot: it opens no window, and nothing has to be closed.
+    """A matplotlib Figure of the run times.
 
     Raises:
         UsageError: there is no comparison of run times.
         MissingPackage: matplotlib is not installed.
     """
+    return figures.draw(chart(found))
+
+
+def chart(found: Comparisons) -> Chart:
+    """Raises `UsageError` where there is no comparison of run times."""
     runs = found.of("run")
     if not runs:
         raise UsageError("there is nothing to draw", "comparisons of run times")
-    drawing = require("matplotlib.figure", extra="plot", doing=DOING)
-    canvas = drawing.Figure(figsize=_size(runs), layout="constrained", dpi=130)
-    axes = canvas.add_subplot()
     low, high = _span(runs)
-    axes.axvline(1, color="black", linewidth=0.9, zorder=1)
-    for y, c in enumerate(runs):
-        _line(axes, y, c, low, high)
-    _axes(axes, runs, low, high)
-    _legend(axes, runs)
-    return canvas
+    has_words = len(runs) <= MOST_WORDS
+    beside = [AxisTick(i, words(c), LOOKS[c.verdict][0]) for i, c in enumerate(runs)]
+    return Chart(
+        Axis(
+            _title(runs), "change", is_log=True, ends=(low, high),
+            ticks=tuple(AxisTick(place, change_name(place)) for place in ticks(low, high)),
+        ),
+        Axis(are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names(runs)))),
+        (*_shade_same(runs), ReferenceLine("x", 1.0, style="title"), *_marks(runs)),
+        beside=tuple(beside) if has_words else (),
+        has_legend=not has_words,
+    )  # fmt: skip
 
 
-def _size(runs: Sequence[Comparison]) -> tuple[float, float]:
-    # At most 60 inches: beyond that lines come closer.
-    return 8.5, min(60.0, 0.26 * len(runs) + 1.5)
+def _shade_same(runs: Sequence[Comparison]) -> list[Shade]:
+    """What "same" means within, where that is one thing for all."""
+    resolutions = {c.resolution for c in runs}
+    return [Shade("x", 1 / (1 + within), 1 + within) for within in resolutions if len(resolutions) == 1]
+
+
+def _marks(runs: Sequence[Comparison]) -> list[Mark]:
+    """The comparisons of each verdict together, and a word for those without a ratio."""
+    marks: list[Mark] = []
+    for verdict, (style, symbol) in LOOKS.items():
+        known = [(i, c, c.ratio) for i, c in enumerate(runs) if c.verdict == verdict and c.ratio is not None]
+        if known:
+            places, values = tuple(i for i, _, _ in known), tuple(ratio for _, _, ratio in known)
+            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c, _ in known)
+            is_hollow = verdict == "unclear"
+            marks.append(Points(places, values, ends, "x", verdict, style, symbol, is_hollow))
+    return marks + [Note(1, i, "not measured", "faint") for i, c in enumerate(runs) if c.ratio is None]
 
 
 def _span(runs: Sequence[Comparison]) -> tuple[float, float]:
@@ -69,48 +93,6 @@ def _span(runs: Sequence[Comparison]) -> tuple[float, float]:
     high = min(max([*ratios, *ends]), max(ratios) * MOST_SPAN)
     room = (high / low) ** 0.04
     return min(low / room, 1 / LEAST_SPAN), max(high * room, LEAST_SPAN)
-
-
-def _line(axes: Any, y: int, c: Comparison, low: float, high: float) -> None:
-    color, mark = LOOKS[c.verdict]
-    if c.ratio is None:
-        axes.annotate(
-            "not measured", (1, y), (6, 0), textcoords="offset points", va="center", fontsize=7.5, color=color
-        )
-        return
-    if c.low is not None and c.high is not None:
-        axes.plot([max(c.low, low), min(c.high, high)], [y, y], color=color, linewidth=2.2, alpha=0.55, zorder=2)
-        for end, edge, arrow in ((c.low, low, "$←$"), (c.high, high, "$→$")):
-            if not low <= end <= high:
-                axes.plot([edge], [y], marker=arrow, color=color, markersize=8, clip_on=False, linestyle="none")
-    axes.plot([c.ratio], [y], marker=mark, color=color, markersize=6, linestyle="none", zorder=3,
-              markerfacecolor="white" if c.verdict == "unclear" else color)  # fmt: skip
-
-
-def _axes(axes: Any, runs: Sequence[Comparison], low: float, high: float) -> None:
-    ticker = require("matplotlib.ticker", extra="plot", doing=DOING)
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    places = ticks(low, high)
-    axes.xaxis.set_major_locator(ticker.FixedLocator(places))
-    axes.xaxis.set_major_formatter(ticker.FixedFormatter([change_name(place) for place in places]))
-    axes.xaxis.set_minor_locator(ticker.NullLocator())
-    axes.set_ylim(len(runs) - 0.5, -0.5)
-    axes.set_yticks(range(len(runs)), names(runs), fontsize=8)
-    axes.set_xlabel(_title(runs), fontsize=8.5)
-    axes.grid(axis="x", color="#e6e6e6", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
-    axes.tick_params(axis="x", labelsize=8)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    if len(runs) <= MOST_WORDS:
-        beside = axes.secondary_yaxis("right")
-        beside.set_yticks(range(len(runs)), [words(c) for c in runs], fontsize=7.5)
-        beside.tick_params(length=0, pad=8)  # room for the arrows
-        beside.spines["right"].set_visible(False)
-        for label, c in zip(beside.get_yticklabels(), runs, strict=True):
-            label.set_color(LOOKS[c.verdict][0])
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -164,22 +146,7 @@ def _title(runs: Sequence[Comparison]) -> str:
     return f"run time{who} against {_truncate(against)}"
 
 
-def _legend(axes: Any, runs: Sequence[Comparison]) -> None:
-    """Words for the marks, where the lines have none."""
-    if len(runs) <= MOST_WORDS:
-        return
-    lines = require("matplotlib.lines", extra="plot", doing=DOING)
-    found = {c.verdict for c in runs}
-    handles = [
-        lines.Line2D([], [], color=color, marker=mark, linestyle="none", label=verdict)
-        for verdict, (color, mark) in LOOKS.items()
-        if verdict in found
-    ]
-    axes.legend(handles=handles, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, frameon=False)
-
-
 def _truncate(name: str) -> str:
-    """One line; the end is kept, where parameters stand. A dollar would begin a formula."""
-    flat, half = " ".join(name.split()), LONGEST_NAME // 2
-    short = flat if len(flat) <= LONGEST_NAME else f"{flat[: half - 1]}…{flat[-half:]}"
-    return short.replace("$", r"\$")
+    """One line; the end is kept, where parameters stand."""
+    flat, half = one_line(name), LONGEST_NAME // 2
+    return flat if len(flat) <= LONGEST_NAME else f"{flat[: half - 1]}…{flat[-half:]}"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rich.cells import cell_len, set_cell_size
-
 from benchax.comparing.gate import amount
+from benchax.comparing.judging import blind_spot
 from benchax.comparing.ranking import Comparisons, Rank
-from benchax.comparing.resolution import blind_spot
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting.document import (
     Block,
@@ -21,11 +19,10 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import CASE, VERDICT
-from benchax.stats.ratios import grade
+from benchax.reporting.tables import CASE, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
+from benchax.stats.verdicts import Verdict, grade
 from benchax.units import number, percent
 
-STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
     "one process": "wall, paired: the versions in turns in one process",
@@ -34,7 +31,7 @@ TIMERS: dict[Method, str] = {
 OF_A_CASE = ("outputs-differ", ADVICE)
 """Remarks that are about one case."""
 COLUMN = 24
-"""Longest name of a column."""
+"""Longest name of a column, which is never folded: a long one would leave no room for the numbers."""
 COLUMNS: tuple[Metric, ...] = ("run", "compile", "peak")
 """Metrics that have columns, where functions are compared; the others have sentences."""
 NAMES: dict[Metric, str] = {
@@ -59,7 +56,7 @@ def document(found: Comparisons, has_asides: bool = True) -> Document:
 
 
 def grids(found: Comparisons) -> list[Table]:
-    """Of functions each beside the baseline, and their places; of several cases one line for each."""
+    """The tables: of functions each beside the baseline, and their places; of several cases one line for each."""
     if not found.labels:
         return [case_grid(found)]
     return [function_grid(found), *([ranking_grid(found)] if len(found.ranking) > 1 else [])]
@@ -70,9 +67,7 @@ def heading(found: Comparisons) -> str:
     first = next((c for c in found if c.blocks), None)
     if first is None or first.environment is None:
         return ""
-    env = first.environment
-    device = env.processor if env.backend == "cpu" else env.device_kind
-    where = " · ".join(part for part in (env.backend, device, f"jax {env.jax}" if env.jax else "") if part)
+    where = describe_machine(first.environment)
     pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.labels else ""
     # A case has the name of a function, unless another was given: that says nothing where functions are listed.
     name = "" if first.case.name in found.labels else f"{first.case.label}: "
@@ -81,7 +76,7 @@ def heading(found: Comparisons) -> str:
 
 
 def sight(found: Comparisons) -> str:
-    """How small a change would have been found, and the grades of that (`stats.ratios.grade`)."""
+    """How small a change would have been found, and the grades of that (`stats.verdicts.grade`)."""
     effects = sorted(c.smallest_effect for c in found.of("run") if c.smallest_effect is not None)
     if not effects:
         return ""
@@ -94,15 +89,15 @@ def sight(found: Comparisons) -> str:
 def function_grid(found: Comparisons) -> Table:
     """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
     baseline, *candidates = found.labels
-    columns = (CASE, "time", f"against {_column(baseline)}", "result", "compile", "peak", VERDICT)
+    columns = (CASE, "time", f"against {truncate(baseline, COLUMN)}", "result", "compile", "peak", VERDICT)
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
-    verdicts = {c.candidate.label: c.verdict for c in found.of("run")}
+    verdicts: dict[str, Verdict] = {c.candidate.label: c.verdict for c in found.of("run")}
     styles: list[Style] = ["", *(_style(found, label, verdicts[label]) for label in candidates)]
     return tabulate(columns, lines, styles).without_empty_columns()
 
 
-def _style(found: Comparisons, label: str, verdict: str) -> Style:
-    return "bad" if label in found.unranked else STYLES[verdict]
+def _style(found: Comparisons, label: str, verdict: Verdict) -> Style:
+    return "bad" if label in found.unranked else VERDICT_STYLES[verdict]
 
 
 def _baseline_line(found: Comparisons) -> tuple[str, ...]:
@@ -154,7 +149,7 @@ def case_grid(found: Comparisons) -> Table:
     runs = found.of("run")
     lines = [
         (
-            " ".join(c.case.label.splitlines()),
+            one_line(c.case.label),
             "" if c.baseline_value is None else amount(c.baseline_value, c.metric),
             "" if c.candidate_value is None else amount(c.candidate_value, c.metric),
             interval(c),
@@ -164,14 +159,8 @@ def case_grid(found: Comparisons) -> Table:
     ]
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
-    columns = (CASE, _column(one), _column(other), "change", VERDICT)
-    return tabulate(columns, lines, [STYLES[c.verdict] for c in runs])
-
-
-def _column(label: str) -> str:
-    """As the name of a column, which is never folded: a long one would leave no room for the numbers."""
-    line = " ".join(label.split())
-    return line if cell_len(line) <= COLUMN else set_cell_size(line, COLUMN - 1).rstrip() + "…"
+    columns = (CASE, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT)
+    return tabulate(columns, lines, [VERDICT_STYLES[c.verdict] for c in runs])
 
 
 def interval(c: Comparison) -> str:
@@ -268,6 +257,7 @@ def remarks(found: Iterable[Comparison]) -> list[Remark]:
         for c in listed
         for r in (*c.remarks, *_advice(c))
     ]
+    # Sides and metrics of a case share what was found of it: each of them has the remark.
     return list({(r.code, r.message): r for r in named}.values())
 
 

@@ -1,4 +1,4 @@
-"""What a result says, before anybody draws it: headings, sentences, tables, facts, remarks, code and charts.
+"""What a result says, before anybody draws it: headings, sentences, tables, facts, remarks, code and lines of bars.
 
 Plain data. A module of this folder turns one kind of result into a `Document` and knows no renderer; `terminal`, `html`
 and `markdown` each render every block, and know no result. All texts are texts: no renderer takes markup from them, so
@@ -7,7 +7,8 @@ that a name from a stranger stays a name. A style says what is meant (bad, faint
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -131,18 +132,45 @@ class Code:
     """A page shows only this until it is unfolded."""
 
 
+BARS = "▁▂▃▄▅▆▇█"
+BREAK, MISSING = "┊", "·"
+LEAST_SPAN = 1.1
+"""The greatest bar of a sparkline stands for this many times the least, or more: noise must not look like mountains."""
+
+
 @dataclass(frozen=True)
-class Chart:
-    """Positive values in their order, to be drawn as bars on a logarithmic scale."""
+class Sparkline:
+    """Positive values in their order as a line of bars on a logarithmic scale: a terminal, a pipe and a table's cell
+    can hold them."""
 
     values: tuple[float | None, ...]
     """None: not measured."""
-    caption: str
+    caption: str = ""
     breaks: tuple[int, ...] = ()
     """Places from which on values are of another machine."""
 
+    @property
+    def bars(self) -> str:
+        """▁▂▅┊█"""
+        return draw_bars(self.heights, self.breaks)
 
-Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Chart
+    @property
+    def heights(self) -> list[float | None]:
+        """From 0, the least, to 1, the greatest; what is no positive number stands at the bottom."""
+        logs = [math.log(v) for v in self.values if v is not None and v > 0] or [0.0]
+        least, greatest = min(logs), max(logs)
+        missing = max(0.0, math.log(LEAST_SPAN) - (greatest - least)) / 2
+        low, span = least - missing, greatest - least + 2 * missing
+        return [None if v is None else (math.log(v) - low) / span if v > 0 else 0.0 for v in self.values]
+
+
+def draw_bars(heights: Iterable[float | None], breaks: Collection[int] = ()) -> str:
+    """A bar for each, of heights from 0 to 1; ┊ before the places of `breaks`, · where there is no value."""
+    bars = [MISSING if h is None else BARS[min(len(BARS) - 1, int(h * len(BARS)))] for h in heights]
+    return "".join((BREAK if i in breaks and i > 0 else "") + bar for i, bar in enumerate(bars))
+
+
+Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import Any
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
 from benchax.model import Environment
 from benchax.reporting.document import Document, Table, list_lines, tabulate
-from benchax.reporting.tables import CASE
-from benchax.stats.ratios import Ratio
-from benchax.stats.verdicts import Verdict
-from benchax.units import number, percent, seconds
+from benchax.reporting.tables import CASE, name_device
+from benchax.stats.verdicts import Ratio, Verdict
+from benchax.units import number, percent, plural, seconds
 
 WORDS: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
 
@@ -60,9 +59,10 @@ def about(found: ErrorRates) -> Iterator[str]:
 
 
 def _machine(env: Environment) -> list[str]:
-    device = env.processor if env.backend == "cpu" else env.device_kind
     cores = f"{env.cores} cores" if env.cores else None
-    return [part for part in (env.host, env.backend, device, cores, f"jax {env.jax}" if env.jax else None) if part]
+    return [
+        part for part in (env.host, env.backend, name_device(env), cores, f"jax {env.jax}" if env.jax else None) if part
+    ]
 
 
 def verdict_grid(found: ErrorRates) -> Table:
@@ -112,7 +112,8 @@ def sentences(found: ErrorRates) -> Iterator[str]:
         if tally.judged:
             yield _false_alarms(tally) if tally.planted == UNCHANGED else _caught(tally)
         if tally.failed:
-            yield f"{_comparisons(tally.failed)} of {planted_name(tally.planted)} could not be run: not counted."
+            failed = plural(tally.failed, "comparison")
+            yield f"{failed} of {planted_name(tally.planted)} could not be run: not counted."
     if found.per_verdict_s is not None:
         yield f"A verdict took {seconds(found.per_verdict_s, 2)}. The limits hold if comparisons err independently."
 
@@ -121,7 +122,7 @@ def _false_alarms(tally: Tally) -> str:
     """The one that matters most: nobody listens to a tool that cries wolf."""
     slower, faster = tally.verdicts["slower"], tally.verdicts["faster"]
     return (
-        f"In {_comparisons(tally.judged)} of unchanged code benchax said slower {_times(slower)} and faster "
+        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax said slower {_times(slower)} and faster "
         f"{_times(faster)}: on this machine, as it was now, it says slower of at most "
         f"{percent(tally.at_most('slower'))} of unchanged code (at 95 % confidence)."
     )
@@ -129,15 +130,12 @@ def _false_alarms(tally: Tally) -> str:
 
 def _caught(tally: Tally) -> str:
     slower = tally.verdicts["slower"]
+    # The lower end of 90 % on two sides is the limit of 95 % on one side.
     low, _ = tally.interval("slower", 0.90)
     return (
-        f"Of {_comparisons(tally.judged)} with {planted_name(tally.planted)} planted it called {slower} slower: "
-        f"it finds at least {percent(low)} of such changes (at 95 % confidence)."
+        f"Of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted it called {slower} "
+        f"slower: it finds at least {percent(low)} of such changes (at 95 % confidence)."
     )
-
-
-def _comparisons(n: int) -> str:
-    return f"{n} comparison{'s' * (n != 1)}"
 
 
 def _times(n: int) -> str:

@@ -19,12 +19,11 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import REMARKS, VERDICT
+from benchax.reporting.tables import REMARKS, VERDICT, VERDICT_STYLES, describe_machine, one_line
 from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
 from benchax.units import number, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
-VERDICTS: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 COLUMNS = (TableColumn("variant", "names"), "time per call", "speedup", "peak", "compile", "error", VERDICT)
 
 
@@ -42,12 +41,8 @@ def document(e: Experiment) -> Document:
 
 def heading(e: Experiment) -> str:
     """f32[8] · cpu · AMD EPYC · jax 0.10.2"""
-    env = e.environment
-    if env is None:
-        return e.signature
-    device = env.processor if env.backend == "cpu" else env.device_kind
-    parts = (e.signature, env.backend, device, f"jax {env.jax}" if env.jax else "")
-    return " · ".join(part for part in parts if part)
+    machine = describe_machine(e.environment) if e.environment else ""
+    return " · ".join(filter(None, (e.signature, machine)))
 
 
 def table(e: Experiment) -> Table:
@@ -58,7 +53,7 @@ def table(e: Experiment) -> Table:
 
 def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
     return (
-        " ".join(row.name.split()),
+        one_line(row.name),
         times(row),
         speedup(row),
         "" if row.peak_bytes is None else size(row.peak_bytes),
@@ -69,7 +64,7 @@ def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
 
 
 def times(row: VariantRow) -> str:
-    """Of the baseline, and of the variant beside it: each pair saw moments of its own."""
+    """The time of the baseline, and of the variant beside it: each pair saw moments of its own."""
     c = row.comparison
     if c is None or c.baseline_value is None or c.candidate_value is None:
         return ""
@@ -81,6 +76,7 @@ def speedup(row: VariantRow) -> str:
     c = row.comparison
     if c is None or not c.ratio:
         return ""
+    # Of a speedup the ends change places: it is one over the ratio.
     return f"{number(1 / c.ratio)}×" + (f" ({number(1 / c.high)} – {number(1 / c.low)})" if c.low and c.high else "")
 
 
@@ -106,7 +102,7 @@ def verdict(row: VariantRow) -> str:
 def _style(row: VariantRow) -> Style:
     if row.status != "ok":
         return "faint" if row.status == "not_available" else "bad"
-    return VERDICTS[row.comparison.verdict] if row.comparison else ""
+    return VERDICT_STYLES[row.comparison.verdict] if row.comparison else ""
 
 
 def findings(e: Experiment) -> Section:
@@ -135,7 +131,7 @@ def curve_table(curve: Curve) -> Table:
         )
         for point in curve.points
     ]
-    return tabulate((" ".join(curve.x_label.split()), "median", "95 % interval", REMARKS), lines)
+    return tabulate((one_line(curve.x_label), "median", "95 % interval", REMARKS), lines)
 
 
 def remarks(e: Experiment) -> list[Remark]:

@@ -12,11 +12,9 @@ from html import escape
 from itertools import chain
 
 from benchax.model import Remark
-from benchax.reporting.bars import heights
 from benchax.reporting.document import (
     MARKS,
     Block,
-    Chart,
     Code,
     Document,
     Facts,
@@ -25,6 +23,7 @@ from benchax.reporting.document import (
     Paragraph,
     Remarks,
     Section,
+    Sparkline,
     Style,
     Table,
     TableCell,
@@ -106,8 +105,8 @@ def _render_block(block: Block) -> Iterator[Markup]:
             yield from map(_render_remark, block.remarks)
         case Code():
             yield _render_code(block)
-        case Chart():
-            yield _element("div", _draw_chart(block), " ", block.caption, style=_APART)
+        case Sparkline():
+            yield _element("div", _draw_sparkline(block), " ", block.caption, style=_APART)
 
 
 def _render_heading(heading: Heading) -> Iterator[Markup]:
@@ -186,20 +185,20 @@ def _render_cells(row: Sequence[TableCell], styles: Sequence[str]) -> Iterator[M
         yield _element("td", cell.text, style=style + _STYLES[cell.style], title=cell.hint)
 
 
-# ---- charts -----------------------------------------------------------------------------------------------------
+# ---- sparklines -------------------------------------------------------------------------------------------------
 
 
-def _draw_chart(chart: Chart) -> Markup:
+def _draw_sparkline(line: Sparkline) -> Markup:
     """Bars in the colour of the text, a line before those of another machine; the caption says what they span."""
-    width = BAR_WIDTH * len(chart.values)
+    width = BAR_WIDTH * len(line.values)
     shapes: list[Markup] = []
-    for i, height in enumerate(heights(chart.values)):
+    for i, height in enumerate(line.heights):
         left = BAR_WIDTH * i
-        if i in chart.breaks and i > 0:
+        if i in line.breaks and i > 0:
             shapes.append(_draw_box(left - 1.0, 1.0, BAR_HEIGHT, "0.5"))
         if height is not None:
             shapes.append(_draw_box(left + 1.0, BAR_WIDTH - 2.0, 2 + height * (BAR_HEIGHT - 2), "0.8"))
-    named = {"role": "img", "aria_label": chart.caption, "width": str(width), "height": str(BAR_HEIGHT)}
+    named = {"role": "img", "aria_label": line.caption, "width": str(width), "height": str(BAR_HEIGHT)}
     return _element("svg", *shapes, viewBox=f"0 0 {width} {BAR_HEIGHT}", fill="currentColor", **named)
 
 

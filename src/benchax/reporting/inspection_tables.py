@@ -14,7 +14,7 @@ from benchax.reporting.document import Section, Table, TableColumn, TextRow, tab
 from benchax.reporting.tables import LINE, WHERE
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
-from benchax.units import count, percent, rate, seconds, seconds_range, size
+from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
 MOST_NAMED = 8
 """Primitives or operations that one line names."""
@@ -30,7 +30,7 @@ Line = tuple[str, ...]
 def heading(found: Inspection) -> tuple[str, str]:
     """(the call, what it was built by)"""
     place = found.place
-    devices = f"{place.device_count} devices" if place.device_count != 1 else "1 device"
+    devices = None if place.device_count is None else plural(place.device_count, "device")
     parts = [place.device_kind or place.backend, devices, f"jax {place.jax}" if place.jax else None]
     return f"{found.name}({found.signature})", " · ".join(part for part in parts if part)
 
@@ -60,8 +60,8 @@ def _program(found: Inspection) -> Iterable[TextRow]:
     yield TextRow("instructions", str(sum(n for _, n in counts.instructions)), _join_counts(counts.instructions))
     yield TextRow("fusions", str(counts.fusions), "of the optimised program")
     if counts.loops:
-        turns = ", ".join(f"{loop.name} × {'?' if loop.trips is None else loop.trips}" for loop in counts.loops)
-        yield TextRow("loops", str(len(counts.loops)), turns)
+        trips = ", ".join(f"{loop.name} × {'?' if loop.trips is None else loop.trips}" for loop in counts.loops)
+        yield TextRow("loops", str(len(counts.loops)), trips)
     if counts.opaque_calls:
         yield TextRow("custom calls", str(sum(n for _, n in counts.opaque_calls)), _join_counts(counts.opaque_calls))
 
@@ -77,8 +77,8 @@ def _work(found: Inspection) -> Iterable[TextRow]:
     if counts is None:
         yield _not_known(found, "operations", "counts")
         return
-    turns = "; bodies of loops × trip counts" if counts.loops else ""
-    yield _count_row(found, "operations", "counts.flops", counts.flops, f"on one device{turns}", "FLOP")
+    per_loop = "; bodies of loops × trip counts" if counts.loops else ""
+    yield _count_row(found, "operations", "counts.flops", counts.flops, f"on one device{per_loop}", "FLOP")
     yield _count_row(found, "transcendentals", "counts.transcendentals", counts.transcendentals, "exp, log, tanh …")
     bytes_accessed = counts.bytes_accessed
     if bytes_accessed is None:
@@ -250,6 +250,7 @@ def collectives(found: Inspection) -> Table | None:
 def first_rows(table: Table, full: bool) -> Table:
     """Its first rows, and how many more there are."""
     more = len(table.rows) - MOST_ROWS
+    # A line that says "1 more" would spare none.
     if full or more <= 1:
         return table
     return replace(table, rows=table.rows[:MOST_ROWS], note=f"… {more} more; --full shows them")

@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from benchax.reporting.bars import draw_bars
 from benchax.reporting.document import (
     MARKS,
     Block,
-    Chart,
     Code,
     Document,
     Facts,
@@ -22,6 +20,7 @@ from benchax.reporting.document import (
     Paragraph,
     Remarks,
     Section,
+    Sparkline,
     Table,
     TableColumn,
     TextRow,
@@ -58,8 +57,8 @@ def _render_block(block: Block) -> Iterator[str]:
         case Code():
             yield _bold(block.title)
             yield _fence(block)
-        case Chart():
-            yield f"{draw_bars(block.values, block.breaks)} {escape(block.caption)}"
+        case Sparkline():
+            yield f"{block.bars} {escape(block.caption)}"
 
 
 def _join_lines(lines: Iterable[str]) -> str:

@@ -1,20 +1,48 @@
-"""Measurements as documents: one with all its sections, or many side by side with their failures and remarks."""
+"""Measurements as documents: one with all its sections, or many side by side with their failures and remarks.
+
+A number that is not there is "not measured, because …".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from benchax.model import Failure, Measurement
-from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Remarks, list_remarks
-from benchax.reporting.tables import heading, overview, sections
+from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Samples, Transfer
+from benchax.reporting.document import (
+    Block,
+    Document,
+    Facts,
+    Heading,
+    Paragraph,
+    Remarks,
+    Section,
+    Style,
+    Table,
+    TextRow,
+    list_remarks,
+    tabulate,
+)
+from benchax.reporting.tables import CASE, REMARKS, describe_machine, estimate, instability, is_unstable, one_line
+from benchax.stats.intervals import LEAST_PROCESSES
+from benchax.stats.summary import Summary
+from benchax.units import count, rate, seconds, seconds_range, size
+
+CACHES = {
+    "off": "persistent cache off",
+    "hit": "read from the persistent cache",
+    "miss": "persistent cache missed",
+    "warm": "was compiled before in this process",
+}
+COLD = {"process": "a cold process", "function": "a new function in a warm process"}
+_TIMERS = ("in_graph", "loop", "wall")
 
 
 def document(m: Measurement, is_full: bool = False) -> Document:
-    """One measurement. `is_full`: see `tables.sections`."""
-    title, where = heading(m)
+    """One measurement. `is_full`: see `sections`."""
+    where = describe_machine(m.environment)
     below = (where, m.signature) if m.signature else (where,)
     facts = tuple(sections(m, is_full))
-    return Document((Heading(title, 1, below), *([Facts(facts)] if facts else []), *list_remarks(m.remarks)))
+    return Document((Heading(m.case.label, 1, below), *([Facts(facts)] if facts else []), *list_remarks(m.remarks)))
 
 
 def list_measurements(listed: Sequence[Measurement]) -> Document:
@@ -32,3 +60,208 @@ def list_measurements(listed: Sequence[Measurement]) -> Document:
 def _describe_failure(failure: Failure) -> str:
     advice = f"\n{failure.advice}" if failure.advice else ""
     return f"{failure.kind.replace('_', ' ')} in {failure.stage}: {failure.message}{advice}"
+
+
+# ---- many, a line for each --------------------------------------------------------------------------------------
+
+
+def overview(measurements: Sequence[Measurement]) -> Table:
+    """One line per measurement; a column that none of them fills is left out."""
+    columns = (CASE, *_TIMERS, "compile", "memory", REMARKS)
+    styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in measurements]
+    return tabulate(columns, map(_overview_line, measurements), styles).without_empty_columns(kept=(0,))
+
+
+def _is_wrong(m: Measurement) -> bool:
+    return any(remark.severity == "error" for remark in m.remarks)
+
+
+def _overview_line(m: Measurement) -> tuple[str, ...]:
+    if m.failure:
+        kind = m.failure.kind.replace("_", " ")
+        return (one_line(m.case.label), "", "", kind, "", "", f"in {m.failure.stage}")
+    is_eager = m.case.variant == "eager"
+    rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
+    codes = [remark.code for remark in m.remarks if remark.severity != "info"]
+    return (
+        one_line(m.case.label),
+        *(estimate(m.summary(timer)) for timer in _TIMERS),
+        seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
+        f"+{size(rise)}" if rise is not None else "",
+        ", ".join(codes),
+    )
+
+
+# ---- one, section by section ------------------------------------------------------------------------------------
+
+
+def sections(m: Measurement, is_full: bool = False) -> list[Section]:
+    """One measurement, section by section; empty ones are left out.
+
+    Args:
+        is_full: also what is not there because something beside it answers the same question.
+    """
+    parts = [
+        Section("failed", tuple(_failure(m))),
+        Section("once", tuple(_stages(m))),
+        Section("every call", tuple(_samples(m, is_full))),
+        Section("memory", tuple(_memory(m))),
+        Section("work", tuple(_cost(m))),
+        Section("result", tuple(_numerics(m))),
+    ]
+    return [part for part in parts if part.rows]
+
+
+def _failure(m: Measurement) -> Iterable[TextRow]:
+    if m.failure:
+        yield TextRow(m.failure.kind.replace("_", " "), f"in {m.failure.stage}", m.failure.message, "bad")
+        if m.failure.advice:
+            yield TextRow("", "", m.failure.advice)
+
+
+def _stages(m: Measurement) -> Iterable[TextRow]:
+    s = m.stages
+    yield from _transfer(m, "transfer in", "stages.transfer_in", s.transfer_in)
+    cold = f"in {COLD[s.cold]}" if s.cold else ""
+    yield from _time(m, "trace", "stages.trace_s", s.trace_s, cold)
+    yield from _time(m, "lower", "stages.lower_s", s.lower_s)
+    yield from _time(m, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
+    yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
+    yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
+    if s.call_floor_s is not None:
+        yield TextRow("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
+    yield from _transfer(m, "transfer out", "stages.transfer_out", s.transfer_out)
+
+
+def _time(m: Measurement, label: str, what: str, value_s: float | None, detail: str = "") -> Iterable[TextRow]:
+    if value_s is not None:
+        yield TextRow(label, seconds(value_s), detail)
+    else:
+        yield from _absent(m, label, what)
+
+
+def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
+    if transfer is None:
+        yield from _absent(m, label, what)
+        return
+    speed = transfer.bandwidth_bytes_per_s
+    how = "zero-copy: a view, nothing moved" if transfer.is_zero_copy else f"copied at {rate(speed or 0, 'B')}"
+    yield TextRow(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
+
+
+_LABELS = {OTHER_PROCESSES: "in others"}
+
+
+def _samples(m: Measurement, is_full: bool) -> Iterable[TextRow]:
+    for timer in dict.fromkeys(samples.timer for samples in m.samples):
+        if summary := m.summary(timer):
+            yield _timer(m.series_of(timer), summary)
+    absent = [a for a in m.not_measured if a.what.startswith("samples.") and (is_full or not a.is_by_choice)]
+    # What is missing for one reason has one line; two names fit into the column of names.
+    for why in dict.fromkeys(a.why for a in absent):
+        names = [_LABELS.get(a.what, a.what.removeprefix("samples.")) for a in absent if a.why == why]
+        label = ", ".join(names) if len(names) < 3 else f"{len(names)} timers"
+        which = f"{', '.join(names)}: " if len(names) > 2 else ""
+        yield not_measured(label, Absent("samples", which + why))
+
+
+def _timer(series: Sequence[Samples], s: Summary) -> TextRow:
+    samples = series[0]
+    interval = _interval(s)
+    regime = f", {samples.regime}" if samples.regime else ""
+    taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
+    count = sum(each.disturbed_count or 0 for each in series)
+    disturbed = f", {count} disturbed" if count else ""
+    stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
+    answers = f" · {samples.answers}" if samples.answers else ""
+    detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}{_overhead(samples)}"
+    return TextRow(samples.timer, seconds(s.median_s), detail)
+
+
+def _interval(s: Summary) -> str:
+    """95 % 57.2 – 59.3 µs in this process: what the interval speaks for is said beside it."""
+    where = "in this process" if s.processes == 1 else f"between {s.processes} processes"
+    if s.low_s is None or s.high_s is None:
+        if s.processes > 1:
+            return f"no interval {where}: {LEAST_PROCESSES} are needed"
+        return f"no interval: {s.n} samples hold too little independent information"
+    unstable = f"unstable ({instability(s)}): " if is_unstable(s.low_s, s.high_s) else ""
+    return f"{unstable}95 % {seconds_range(s.low_s, s.high_s)} {where}"
+
+
+def _overhead(samples: Samples) -> str:
+    if samples.overhead_s is None:
+        return ""
+    less = seconds(samples.overhead_s / samples.iterations, 2)
+    clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
+    return f", less {less} for each reading{clock}"
+
+
+def _memory(m: Measurement) -> Iterable[TextRow]:
+    mem = m.memory
+    if mem.predicted_peak_bytes is not None:
+        parts = {
+            "arguments": mem.argument_bytes,
+            "outputs": mem.output_bytes,
+            "temporaries": mem.temp_bytes,
+            "reused by donation": mem.alias_bytes or None,
+            "constants": mem.constant_bytes or None,
+        }
+        detail = ", ".join(f"{name} {size(value)}" for name, value in parts.items() if value is not None)
+        theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
+        yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
+    else:
+        yield from _absent(m, "planned peak", "memory.plan")
+    if mem.captured_bytes:
+        yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
+    for label, what, value in (
+        ("compiled call", "memory.compiled_rise_bytes", mem.compiled_rise_bytes),
+        ("eager call", "memory.eager_rise_bytes", mem.eager_rise_bytes),
+    ):
+        if value is not None:
+            yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
+        else:
+            yield from _absent(m, label, what)
+
+
+def _cost(m: Measurement) -> Iterable[TextRow]:
+    if m.cost is None:
+        yield from _absent(m, "operations", "cost")
+        return
+    timer = next((name for name in ("in_graph", "loop", "wall") if m.summary(name)), None)
+    per_call = m.summary(timer) if timer else None
+    if m.cost.flops:
+        # With loops the count is of one trip: a rate made of it would be a wrong number.
+        known = per_call and per_call.median_s > 0 and not m.cost.has_loops
+        speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
+        by = f"by the {timer} timer"
+        yield TextRow("operations", count(m.cost.flops, "FLOP"), f"{speed}{by}" if speed else "XLA's count")
+    if m.cost.transcendentals:
+        yield TextRow("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
+    if m.cost.bytes_accessed:
+        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), "XLA's estimate")
+
+
+def _numerics(m: Measurement) -> Iterable[TextRow]:
+    n = m.numerics
+    if n is None:
+        yield from _absent(m, "checked", "numerics")
+        return
+    reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
+    if not n.agrees:
+        yield TextRow("WRONG", "", n.why, "bad")
+    elif n.max_abs == 0:
+        yield TextRow("checked", "identical", f"to {reference}", "good")
+    else:
+        far = f"largest difference {n.max_rel:.1e} of the largest value" if n.max_rel is not None else ""
+        yield TextRow("checked", "agrees", f"with {reference}; {far}", "good")
+
+
+def _absent(m: Measurement, label: str, what: str) -> Iterable[TextRow]:
+    absent = next((a for a in m.not_measured if a.what == what), None)
+    if absent:
+        yield not_measured(label, absent)
+
+
+def not_measured(label: str, absent: Absent) -> TextRow:
+    return TextRow(label, "not measured", f"because {absent.why}", "faint")

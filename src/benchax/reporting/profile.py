@@ -5,12 +5,9 @@ A profile without operations is not shown as an empty table: its remarks say why
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
-from rich.cells import cell_len, set_cell_size
-
-from benchax.reporting import timeline
 from benchax.reporting.document import (
     Block,
     Document,
@@ -21,12 +18,13 @@ from benchax.reporting.document import (
     TableCell,
     TableColumn,
     TextRow,
+    draw_bars,
     list_lines,
     list_remarks,
 )
-from benchax.reporting.tables import WHERE
-from benchax.results.profile import Device, Op, Profile
-from benchax.units import count, percent, seconds, size
+from benchax.reporting.tables import WHERE, truncate
+from benchax.results.profile import Column, Device, Kind, Op, Profile, Timeline
+from benchax.units import count, percent, plural, seconds, size
 
 COLUMNS = (
     TableColumn("operation", "names"),
@@ -38,6 +36,18 @@ TOP = 15
 PASSES, ARRAYS, GAPS = 5, 5, 3
 SCOPE, NAME, HLO = 44, 24, 96
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
+MOST_BARS = 40
+"""Of memory over time."""
+LEAST_RISE = 0.02
+"""The greatest bar stands for so much more than the least, as a part of it: noise must not look like mountains."""
+MOST_DEVICES = 4
+"""So many are shown; `memory.csv` has all."""
+KINDS: dict[Kind, str] = {
+    "live_arrays": "live arrays",
+    "in_use": "in use",
+    "peak_in_use": "peak in use",
+    "resident": "resident",
+}
 
 
 def document(p: Profile, details: bool = False) -> Document:
@@ -50,13 +60,8 @@ def document(p: Profile, details: bool = False) -> Document:
 
 
 def _where(p: Profile) -> str:
-    runs = f"{_count_text(len(p.runs), 'run')} of programs" if p.runs else ""
-    return " · ".join(part for part in (p.backend, runs, _count_text(p.n_events, "event")) if part)
-
-
-def _count_text(number: int, what: str) -> str:
-    """1 run; 2 runs."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    runs = f"{plural(len(p.runs), 'run')} of programs" if p.runs else ""
+    return " · ".join(part for part in (p.backend, runs, plural(p.n_events, "event")) if part)
 
 
 def grid(p: Profile, details: bool = False) -> Table:
@@ -74,12 +79,12 @@ def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
     name = f"{op.module}: {op.name}" if several and op.module else op.name
     where = " ".join(part for part in (_file(op.source, details), _scope(op, details)) if part)
     return (
-        _truncate(name, NAME, details),
+        truncate(name, None if details else NAME),
         seconds(op.self_s),
         percent(op.share),
         count(op.calls),
         seconds(op.per_call_s),
-        _truncate(where or op.category, SCOPE, details),
+        truncate(where or op.category, None if details else SCOPE),
     )
 
 
@@ -93,12 +98,6 @@ def _file(source: str | None, details: bool) -> str:
     return (source or "") if details else (source or "").replace("\\", "/").rpartition("/")[2]
 
 
-def _truncate(text: str, width: int, details: bool) -> str:
-    """On one line, and not wider than `width`."""
-    line = " ".join(text.split())
-    return line if details or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
-
-
 def _describe_rest(p: Profile, details: bool) -> str:
     """What the operations that are not shown come to."""
     others = () if details else p.ops[TOP:]
@@ -106,13 +105,13 @@ def _describe_rest(p: Profile, details: bool) -> str:
         return ""
     together = sum(op.self_s for op in others)
     share = sum(op.share for op in others)
-    return f"and {_count_text(len(others), 'more operation')}: {seconds(together)}, {percent(share)}"
+    return f"and {plural(len(others), 'more operation')}: {seconds(together)}, {percent(share)}"
 
 
 def _lines(p: Profile, details: bool) -> tuple[Block, ...]:
     """The HLO of the hottest few; of all with `details`."""
     shown = [op for op in (p.ops if details else p.ops[:3]) if op.hlo]
-    listed = list_lines((_truncate(op.hlo or "", HLO, details) for op in shown), "faint")
+    listed = list_lines((truncate(op.hlo or "", None if details else HLO) for op in shown), "faint")
     return (Heading("HLO"), *listed) if listed else ()
 
 
@@ -122,7 +121,7 @@ def sections(p: Profile) -> list[Section]:
         ("devices", [row for device in p.devices for row in _device(device)] + _runs(p)),
         ("compiler", _compiler(p)),
         ("memory", _memory(p)),
-        ("memory over time", timeline.rows(p.timeline) if p.timeline else []),
+        ("memory over time", list_memory(p.timeline) if p.timeline else []),
         ("files", [TextRow(kind, path) for kind, path in p.files.items()]),
     ]
     return [Section(title, tuple(rows)) for title, rows in parts if rows]
@@ -134,7 +133,7 @@ def _device(device: Device) -> list[TextRow]:
         TextRow(
             "gap",
             seconds(gap.length_s),
-            f"between {_truncate(gap.before, NAME, False)} and {_truncate(gap.after, NAME, False)}",
+            f"between {truncate(gap.before, NAME)} and {truncate(gap.after, NAME)}",
         )
         for gap in device.gaps[:GAPS]
     ]
@@ -161,9 +160,9 @@ def _runs(p: Profile) -> list[TextRow]:
         spread = f"{seconds(min(times))} to {seconds(max(times))}, " if len(times) > 1 else ""
         rows.append(
             TextRow(
-                f"a run of {_truncate(program, NAME, False)}",
+                f"a run of {truncate(program, NAME)}",
                 seconds(median(times)),
-                f"{spread}{_count_text(len(times), 'run')}",
+                f"{spread}{plural(len(times), 'run')}",
             )
         )
     return rows
@@ -173,8 +172,7 @@ def _compiler(p: Profile) -> list[TextRow]:
     if p.compile_s is None:
         return []
     passes = [
-        TextRow(_truncate(one.name, NAME, False), seconds(one.self_s), _count_text(one.calls, "call"))
-        for one in p.passes[:PASSES]
+        TextRow(truncate(one.name, NAME), seconds(one.self_s), plural(one.calls, "call")) for one in p.passes[:PASSES]
     ]
     return [TextRow("all passes", seconds(p.compile_s), f"{len(p.passes)} of them"), *passes]
 
@@ -188,11 +186,76 @@ def _memory(p: Profile) -> list[TextRow]:
         for one in p.left_over[:ARRAYS]
     ]
     more = p.left_over[ARRAYS:]
-    rest = (
-        [TextRow("and", _count_text(len(more), "more kind"), size(sum(one.size_bytes for one in more)))] if more else []
-    )
+    rest = [TextRow("and", plural(len(more), "more kind"), size(sum(one.size_bytes for one in more)))] if more else []
     return [alive, *rows, *rest]
 
 
 def _dimensions(shape: Sequence[int]) -> str:
     return f"[{','.join(map(str, shape))}]"
+
+
+# ---- memory over time ------------------------------------------------------------------------------------------
+
+
+def list_memory(t: Timeline) -> list[TextRow]:
+    """How memory rose and fell: a line for each column, how it was read, and what nobody saw."""
+    if not t.times_s:
+        return [TextRow("memory", "not measured", f"because {t.ended_because or 'it was never read'}")]
+    shown = _of_few_devices(t.columns)
+    left_out = len(t.columns) - len(shown)
+    more = [TextRow("and", f"{left_out} more columns", "in memory.csv")] if left_out else []
+    return [*(_row(t, column) for column in shown), *more, *_absent(t), _readings(t), _unseen(t)]
+
+
+def _of_few_devices(columns: Sequence[Column]) -> list[Column]:
+    few = list(dict.fromkeys(column.device for column in columns if column.device))[:MOST_DEVICES]
+    return [column for column in columns if not column.device or column.device in few]
+
+
+def _row(t: Timeline, column: Column) -> TextRow:
+    known = [(value, time_s) for value, time_s in zip(column.sizes_bytes, t.times_s, strict=True) if value is not None]
+    least = min(value for value, _ in known)
+    most, when = max(known, key=lambda one: one[0])
+    spread = size(most) if least == most else f"{size(least)} to {size(most)}, most at {seconds(when)}"
+    since = " since the process began" if column.kind == "peak_in_use" else ""
+    if column.kind == "resident":
+        spread += ", with what the profiler records"
+    return TextRow(
+        f"{KINDS[column.kind]} {column.device}".strip(), draw_memory(t.times_s, column.sizes_bytes), spread + since
+    )
+
+
+def draw_memory(times_s: Sequence[float], sizes: Sequence[int | None], longest: int = MOST_BARS) -> str:
+    """A line of bars: two readings or more for each, as far as they are evenly spaced.
+
+    A bar is the greatest of its piece of time, so that no peak that was read is lost; · where none was read.
+    """
+    pieces = max(1, min(longest, len(times_s) // 2))
+    begin, span = times_s[0], times_s[-1] - times_s[0]
+    greatest: list[int | None] = [None] * pieces
+    for time_s, value in zip(times_s, sizes, strict=True):
+        at = min(pieces - 1, int((time_s - begin) / span * pieces)) if span else 0
+        if value is not None:
+            greatest[at] = max(value, greatest[at] or 0)
+    known = [value for value in sizes if value is not None]
+    low = min(known, default=0)
+    above = max(max(known, default=0) - low, low * LEAST_RISE, 1)
+    return draw_bars(None if value is None else (value - low) / above for value in greatest)
+
+
+def _absent(t: Timeline) -> Iterable[TextRow]:
+    if silent := t.without("in_use"):
+        why = f"because memory_stats() of {', '.join(silent[:MOST_DEVICES])} is empty"
+        yield TextRow(KINDS["in_use"], "not available on this backend", why)
+
+
+def _readings(t: Timeline) -> TextRow:
+    if t.interval_s is None or t.longest_gap_s is None or t.share is None:
+        return TextRow("readings", str(len(t.times_s)))
+    apart = f"{seconds(t.interval_s)} apart, at most {seconds(t.longest_gap_s)}"
+    return TextRow("readings", f"{len(t.times_s)}, {apart}", f"they took {percent(t.share)} of the time")
+
+
+def _unseen(t: Timeline) -> TextRow:
+    where = "resident" if t.without("in_use") else "in use"
+    return TextRow("not seen", "peaks between two readings", f"temporaries of programs are in {where!r} only")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len, set_cell_size
-
 from benchax.reporting.document import Document, Heading, Table, TableColumn, list_remarks, tabulate
-from benchax.reporting.tables import WHERE
+from benchax.reporting.tables import WHERE, truncate
 from benchax.results.profile import OpChange, ProfileChange
 from benchax.units import count, seconds
 
@@ -33,13 +31,8 @@ def _line(op: OpChange) -> tuple[str, ...]:
     more = f"{'+' if op.more_s >= 0 else '-'}{seconds(abs(op.more_s))}" if is_known else ""
     calls = f"{count(op.calls_before)} → {count(op.calls_after)}"
     where = (op.scope or "").partition("/")[2] or op.category
-    return _truncate(op.name), before, after, more, calls, _truncate(f"{where} {op.shape or ''}")
+    return truncate(op.name, WIDTH), before, after, more, calls, truncate(f"{where} {op.shape or ''}", WIDTH)
 
 
 def _time(value: float | None) -> str:
     return "not known" if value is None else seconds(value)
-
-
-def _truncate(text: str) -> str:
-    line = " ".join(text.split())
-    return line if cell_len(line) <= WIDTH else set_cell_size(line, WIDTH - 1).rstrip() + "…"

@@ -54,7 +54,7 @@ def _is_indented(lines: list[str]) -> Iterator[bool]:
 
 
 def _in_inner_computation(lines: list[str]) -> Iterator[bool]:
-    """Of HLO: a line in the body of a computation that is not the entry."""
+    """Is a line of HLO in the body of a computation that is not the entry?"""
     in_entry = False
     for line in lines:
         if line and not line[0].isspace():

@@ -1,21 +1,19 @@
-"""Rows of text out of measurements, shared by all renderers: what is said, in which order, in which words.
-
-Renderers only draw. A number that is not there is "not measured, because …".
-"""
+"""What the tables of several documents share: columns, and texts that stand in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, cast
 
-from benchax.model import OTHER_PROCESSES, Absent, Environment, Measurement, Samples, Transfer
+from rich.cells import cell_len, set_cell_size
+
+from benchax.model import Environment
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
-from benchax.reporting.estimates import estimate, instability, is_unstable, spread
-from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
+from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
-from benchax.units import count, rate, seconds, seconds_range, size
+from benchax.units import percent, seconds, seconds_range, size
 
 CASE = TableColumn("case", "names", 10)
 COMMIT = TableColumn("commit", "words")
@@ -25,229 +23,29 @@ VERDICT = TableColumn("verdict", "words", 20)
 WHEN = TableColumn("when (UTC)", "words")
 WHERE = TableColumn("where", "words")
 """Columns that several tables have."""
-CACHES = {
-    "off": "persistent cache off",
-    "hit": "read from the persistent cache",
-    "miss": "persistent cache missed",
-    "warm": "was compiled before in this process",
-}
-COLD = {"process": "a cold process", "function": "a new function in a warm process"}
+VERDICT_STYLES: dict[Verdict, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 
 
-def sections(m: Measurement, is_full: bool = False) -> list[Section]:
-    """One measurement, section by section; empty ones are left out.
-
-    Args:
-        is_full: also what is not there because something beside it answers the same question.
-    """
-    parts = [
-        Section("failed", tuple(_failure(m))),
-        Section("once", tuple(_stages(m))),
-        Section("every call", tuple(_samples(m, is_full))),
-        Section("memory", tuple(_memory(m))),
-        Section("work", tuple(_cost(m))),
-        Section("result", tuple(_numerics(m))),
-    ]
-    return [part for part in parts if part.rows]
+def one_line(text: str) -> str:
+    """A row of a table is a line, also for `grep`."""
+    return " ".join(text.split())
 
 
-def heading(m: Measurement) -> tuple[str, str]:
-    """(the case, what it ran on)"""
-    env = m.environment
-    # On CPU the device kind is just "cpu"; the processor says more.
-    device = env.processor if env.backend == "cpu" else env.device_kind
+def truncate(text: str, width: int | None) -> str:
+    """On one line, and not wider than `width` columns of a terminal, of which some letters take two; None: uncut."""
+    line = one_line(text)
+    return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+
+
+def describe_machine(env: Environment) -> str:
+    """cpu · AMD EPYC · jax 0.10.2"""
     versions = f"jax {env.jax}" if env.jax else ""
-    return m.case.label, " · ".join(part for part in (env.backend, device, versions) if part)
+    return " · ".join(part for part in (env.backend, name_device(env), versions) if part)
 
 
-def _failure(m: Measurement) -> Iterable[TextRow]:
-    if m.failure:
-        yield TextRow(m.failure.kind.replace("_", " "), f"in {m.failure.stage}", m.failure.message, "bad")
-        if m.failure.advice:
-            yield TextRow("", "", m.failure.advice)
-
-
-def _stages(m: Measurement) -> Iterable[TextRow]:
-    s = m.stages
-    yield from _transfer(m, "transfer in", "stages.transfer_in", s.transfer_in)
-    cold = f"in {COLD[s.cold]}" if s.cold else ""
-    yield from _time(m, "trace", "stages.trace_s", s.trace_s, cold)
-    yield from _time(m, "lower", "stages.lower_s", s.lower_s)
-    yield from _time(m, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
-    yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
-    yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
-    if s.call_floor_s is not None:
-        yield TextRow("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
-    yield from _transfer(m, "transfer out", "stages.transfer_out", s.transfer_out)
-
-
-def _time(m: Measurement, label: str, what: str, value_s: float | None, detail: str = "") -> Iterable[TextRow]:
-    if value_s is not None:
-        yield TextRow(label, seconds(value_s), detail)
-    else:
-        yield from _absent(m, label, what)
-
-
-def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
-    if transfer is None:
-        yield from _absent(m, label, what)
-        return
-    speed = transfer.bandwidth_bytes_per_s
-    how = "zero-copy: a view, nothing moved" if transfer.is_zero_copy else f"copied at {rate(speed or 0, 'B')}"
-    yield TextRow(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
-
-
-_LABELS = {OTHER_PROCESSES: "in others"}
-
-
-def _samples(m: Measurement, is_full: bool) -> Iterable[TextRow]:
-    for timer in dict.fromkeys(samples.timer for samples in m.samples):
-        if summary := m.summary(timer):
-            yield _timer(m.series_of(timer), summary)
-    absent = [a for a in m.not_measured if a.what.startswith("samples.") and (is_full or not a.is_by_choice)]
-    # What is missing for one reason has one line; two names fit into the column of names.
-    for why in dict.fromkeys(a.why for a in absent):
-        names = [_LABELS.get(a.what, a.what.removeprefix("samples.")) for a in absent if a.why == why]
-        label = ", ".join(names) if len(names) < 3 else f"{len(names)} timers"
-        which = f"{', '.join(names)}: " if len(names) > 2 else ""
-        yield not_measured(label, Absent("samples", which + why))
-
-
-def _timer(series: Sequence[Samples], s: Summary) -> TextRow:
-    samples = series[0]
-    interval = _interval(s)
-    regime = f", {samples.regime}" if samples.regime else ""
-    taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
-    count = sum(each.disturbed_count or 0 for each in series)
-    disturbed = f", {count} disturbed" if count else ""
-    stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
-    answers = f" · {samples.answers}" if samples.answers else ""
-    detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}{_overhead(samples)}"
-    return TextRow(samples.timer, seconds(s.median_s), detail)
-
-
-def _interval(s: Summary) -> str:
-    """95 % 57.2 – 59.3 µs in this process: what the interval speaks for is said beside it."""
-    where = "in this process" if s.processes == 1 else f"between {s.processes} processes"
-    if s.low_s is None or s.high_s is None:
-        if s.processes > 1:
-            return f"no interval {where}: {LEAST_PROCESSES} are needed"
-        return f"no interval: {s.n} samples hold too little independent information"
-    unstable = f"unstable ({instability(s)}): " if is_unstable(s.low_s, s.high_s) else ""
-    return f"{unstable}95 % {seconds_range(s.low_s, s.high_s)} {where}"
-
-
-def _overhead(samples: Samples) -> str:
-    if samples.overhead_s is None:
-        return ""
-    less = seconds(samples.overhead_s / samples.iterations, 2)
-    clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
-    return f", less {less} for each reading{clock}"
-
-
-def _memory(m: Measurement) -> Iterable[TextRow]:
-    mem = m.memory
-    if mem.predicted_peak_bytes is not None:
-        parts = {
-            "arguments": mem.argument_bytes,
-            "outputs": mem.output_bytes,
-            "temporaries": mem.temp_bytes,
-            "reused by donation": mem.alias_bytes or None,
-            "constants": mem.constant_bytes or None,
-        }
-        detail = ", ".join(f"{name} {size(value)}" for name, value in parts.items() if value is not None)
-        theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
-        yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
-    else:
-        yield from _absent(m, "planned peak", "memory.plan")
-    if mem.captured_bytes:
-        yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
-    for label, what, value in (
-        ("compiled call", "memory.compiled_rise_bytes", mem.compiled_rise_bytes),
-        ("eager call", "memory.eager_rise_bytes", mem.eager_rise_bytes),
-    ):
-        if value is not None:
-            yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
-        else:
-            yield from _absent(m, label, what)
-
-
-def _cost(m: Measurement) -> Iterable[TextRow]:
-    if m.cost is None:
-        yield from _absent(m, "operations", "cost")
-        return
-    timer = next((name for name in ("in_graph", "loop", "wall") if m.summary(name)), None)
-    per_call = m.summary(timer) if timer else None
-    if m.cost.flops:
-        # With loops the count is of one trip: a rate made of it would be a wrong number.
-        known = per_call and per_call.median_s > 0 and not m.cost.has_loops
-        speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
-        by = f"by the {timer} timer"
-        yield TextRow("operations", count(m.cost.flops, "FLOP"), f"{speed}{by}" if speed else "XLA's count")
-    if m.cost.transcendentals:
-        yield TextRow("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
-    if m.cost.bytes_accessed:
-        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), "XLA's estimate")
-
-
-def _numerics(m: Measurement) -> Iterable[TextRow]:
-    n = m.numerics
-    if n is None:
-        yield from _absent(m, "checked", "numerics")
-        return
-    reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
-    if not n.agrees:
-        yield TextRow("WRONG", "", n.why, "bad")
-    elif n.max_abs == 0:
-        yield TextRow("checked", "identical", f"to {reference}", "good")
-    else:
-        far = f"largest difference {n.max_rel:.1e} of the largest value" if n.max_rel is not None else ""
-        yield TextRow("checked", "agrees", f"with {reference}; {far}", "good")
-
-
-def _absent(m: Measurement, label: str, what: str) -> Iterable[TextRow]:
-    absent = next((a for a in m.not_measured if a.what == what), None)
-    if absent:
-        yield not_measured(label, absent)
-
-
-def not_measured(label: str, absent: Absent) -> TextRow:
-    return TextRow(label, "not measured", f"because {absent.why}", "faint")
-
-
-_TIMERS = ("in_graph", "loop", "wall")
-
-
-def overview(measurements: Sequence[Measurement]) -> Table:
-    """One line per measurement; a column that none of them fills is left out."""
-    columns = (CASE, *_TIMERS, "compile", "memory", REMARKS)
-    styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in measurements]
-    return tabulate(columns, map(_overview_line, measurements), styles).without_empty_columns(kept=(0,))
-
-
-def _is_wrong(m: Measurement) -> bool:
-    return any(remark.severity == "error" for remark in m.remarks)
-
-
-def _overview_line(m: Measurement) -> tuple[str, ...]:
-    if m.failure:
-        kind = m.failure.kind.replace("_", " ")
-        return (_one_line(m.case.label), "", "", kind, "", "", f"in {m.failure.stage}")
-    is_eager = m.case.variant == "eager"
-    rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
-    codes = [remark.code for remark in m.remarks if remark.severity != "info"]
-    return (
-        _one_line(m.case.label),
-        *(estimate(m.summary(timer)) for timer in _TIMERS),
-        seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
-        f"+{size(rise)}" if rise is not None else "",
-        ", ".join(codes),
-    )
-
-
-def _one_line(label: str) -> str:
-    """A row of a grid is a line, also for `grep`."""
-    return " ".join(label.splitlines())
+def name_device(env: Environment) -> str | None:
+    # On CPU the device kind is just "cpu"; the processor says more.
+    return env.processor if env.backend == "cpu" else env.device_kind
 
 
 def stored_grid(rows: Sequence[StoredRow]) -> Table:
@@ -261,7 +59,7 @@ def _stored_line(row: StoredRow) -> tuple[str, ...]:
     return (
         str(row.id),
         row.started_at[:16].replace("T", " "),
-        _one_line(row.case.label),
+        one_line(row.case.label),
         *(_stored_numbers(row) if row.failure_kind is None else (row.failure_kind.replace("_", " "), "", "", "")),
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
     )
@@ -296,3 +94,54 @@ def _fact(name: str, value: Any) -> str:
         settings = cast("Mapping[str, Any]", value)
         return "\n".join(f"{k}={v}" for k, v in sorted(settings.items())) or "none set"
     return ", ".join(map(str, cast("tuple[Any, ...]", value))) if isinstance(value, tuple) else str(value)
+
+
+# ---- a time with its interval ----------------------------------------------------------------------------------
+
+
+WIDEST = 0.5
+"""Of "±", half the interval over the time."""
+LOPSIDED, MATTERS = 3.0, 0.1
+"""One side of the interval is so many times the other; below ± 10 % nobody is misled by that."""
+UNSTABLE = 3.0
+"""High over low."""
+FEW = 20
+"""So few readings are the reason for a wide interval."""
+
+
+def estimate(s: Summary | None) -> str:
+    """58.1 µs ± 1.2 %; 5.10 – 9.80 µs; unstable, 5.10 – 34.0 µs: 7 readings. Without an interval the time alone."""
+    if s is None:
+        return ""
+    beside = spread(s.median_s, s.low_s, s.high_s)
+    if not beside or beside.startswith("±"):
+        return f"{seconds(s.median_s)} {beside}".rstrip()
+    why = f": {instability(s)}" if is_unstable(s.low_s, s.high_s) else ""
+    return beside + why
+
+
+def spread(median_s: float, low_s: float | None, high_s: float | None) -> str:
+    """± 1.2 %; 5.10 – 9.80 µs; unstable, 5.10 – 34.0 µs; empty without an interval."""
+    if low_s is None or high_s is None or median_s <= 0:
+        return ""
+    if is_unstable(low_s, high_s):
+        return f"unstable, {seconds_range(low_s, high_s)}"
+    half = (high_s - low_s) / 2 / median_s
+    # Times are skewed: an interval may lie on one side of its median almost entirely, and ± would move it.
+    shorter, longer = sorted((median_s - low_s, high_s - median_s))
+    if half > WIDEST or (half > MATTERS and longer > LOPSIDED * shorter):
+        return seconds_range(low_s, high_s)
+    return f"± {percent(half)}"
+
+
+def is_unstable(low_s: float | None, high_s: float | None) -> bool:
+    return low_s is not None and high_s is not None and high_s > UNSTABLE * max(low_s, 0.0)
+
+
+def instability(s: Summary) -> str:
+    """Why the interval is that wide, as far as the readings tell."""
+    if s.processes > 1:
+        return f"{s.processes} processes differ"
+    if s.n < FEW:
+        return f"{s.n} readings"
+    return "readings scatter" if s.q75_s > UNSTABLE * s.q25_s else "readings drift, or have two modes"

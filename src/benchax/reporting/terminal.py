@@ -7,6 +7,7 @@ Nothing here knows whether there is a terminal: `cli/console.py` asks that.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -17,11 +18,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from benchax.model import Remark
-from benchax.reporting.bars import draw_bars
 from benchax.reporting.document import (
     MARKS,
     Block,
-    Chart,
     Code,
     Document,
     Facts,
@@ -30,11 +29,11 @@ from benchax.reporting.document import (
     Paragraph,
     Remarks,
     Section,
+    Sparkline,
     Style,
     Table,
     TextRow,
 )
-from benchax.reporting.highlighting import highlight
 
 STYLES: dict[Style, str] = {
     "": "",
@@ -88,6 +87,7 @@ def _print_block(block: Block, is_below: bool, width: int) -> str:
     if isinstance(block, Code):  # as it is: a console would expand its tabs
         return f"{block.title}\n{block.text}" if block.title else block.text
     printed = io.StringIO()
+    # All of it said: FORCE_COLOR would make rich believe in a terminal, and escape codes end up in a file.
     console = Console(file=printed, width=width, no_color=True, force_terminal=False, highlight=False)
     console.print(_render_block(block, is_below))
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
@@ -110,8 +110,8 @@ def _render_block(block: Block, is_below: bool) -> RenderableType:
         case Code():
             title = [Text(block.title, style="bold")] if block.title else []
             return Group(*title, highlight(block.language, block.text))
-        case Chart():
-            return Text(f"{draw_bars(block.values, block.breaks)}  {block.caption}")
+        case Sparkline():
+            return Text(f"{block.bars}  {block.caption}")
 
 
 def _render_heading(heading: Heading) -> RenderableType:
@@ -263,3 +263,37 @@ class _TableLayout:
                     drawn.add_row(Text(name), Text(cell.text, style=STYLES[cell.style]))
             parts += [Text(), drawn] if parts else [drawn]
         return Group(*parts)
+
+
+# ---- texts of programs -----------------------------------------------------------------------------------------
+
+
+# In this order: what comes later wins.
+_COLORS: dict[str, tuple[tuple[str, str], ...]] = {
+    "jaxpr": (
+        (r"\b[a-z]\w*\[[\d,]*\]", "cyan"),
+        (r"(?<== )[\w.\-]+", "bold"),
+        (r"\b(?:lambda|let|in)\b", "dim"),
+    ),
+    "stablehlo": (
+        (r"tensor<[^>]*>", "cyan"),
+        (r"(?<== )\"?[\w.]+\"?", "bold"),
+        (r"@[\w.]+", "green"),
+        (r"loc\(.*?\)$", "dim"),
+    ),
+    "hlo": (
+        (r"\b[a-z]\w*\[[\d,]*\](?:\{[^}]*\})?", "cyan"),
+        (r"(?<= )[a-z][\w\-]*(?=\()", "bold"),
+        (r"^(?:ENTRY )?%[\w.\-]+(?= \()", "green"),
+        (r"(?:metadata|backend_config)=\{.*", "dim"),
+    ),
+    "diff": ((r"^\+.*", "green"), (r"^-.*", "red"), (r"^@@.*", "cyan")),
+}
+
+
+def highlight(language: str, text: str) -> Text:
+    """Lines stay as long as they are: a window breaks them, or a pipe does not."""
+    colored = Text(text, no_wrap=True, overflow="ignore")
+    for pattern, style in _COLORS[language]:
+        colored.highlight_regex(re.compile(pattern, re.MULTILINE), style)
+    return colored

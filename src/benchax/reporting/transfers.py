@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchax.reporting.document import Block, Document, Heading, Table, list_remarks, tabulate
-from benchax.reporting.tables import LINE
+from benchax.reporting.tables import LINE, one_line
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
-from benchax.units import seconds, size
+from benchax.units import plural, seconds, size
 
 LIMIT = 20
 """Lines of a table: of thousands nobody would see the first."""
@@ -30,7 +30,7 @@ def heading(found: Transfers, direction: Direction) -> str:
     if not count:
         return f"{direction}, not asked for: none"
     moved = size(sum(t.size_bytes for t in found.of(direction)))
-    return f"{direction}, not asked for: {count} transfer{'s' if count > 1 else ''}, {moved}"
+    return f"{direction}, not asked for: {plural(count, 'transfer')}, {moved}"
 
 
 def grid(listed: list[ObservedTransfer]) -> Table:
@@ -56,5 +56,5 @@ def _seconds(t: ObservedTransfer) -> str:
 
 def _truncate(text: str) -> str:
     """A name on one line; the end of a long path says more than its beginning."""
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= 80 else f"…{one_line[-79:]}"
+    line = one_line(text)
+    return line if len(line) <= 80 else f"…{line[-79:]}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from benchax.model import Remark
 from benchax.reporting.document import Block, Document, Heading, Table, list_lines, list_remarks, tabulate
-from benchax.reporting.tables import CASE
+from benchax.reporting.tables import CASE, one_line
 from benchax.results.watch import Compile, FunctionCount, Watch
-from benchax.units import percent, seconds
+from benchax.units import percent, plural, seconds
 
 MOST_FUNCTIONS = 20
 MOST_REASONS = 5
@@ -28,8 +28,8 @@ def heading(w: Watch) -> str:
     if not w.compiles:
         return "nothing was compiled" + (f" in {seconds(w.wall_s)}" if w.wall_s is not None else "")
     own = len(w.compiles) - len(w.eager)
-    parts = [_number(own, "program") + " of jitted functions"]
-    parts[0] += f", {_number(len(w.recompiles), 'recompilation')}" if w.recompiles else ""
+    parts = [plural(own, "program") + " of jitted functions"]
+    parts[0] += f", {plural(len(w.recompiles), 'recompilation')}" if w.recompiles else ""
     parts += [f"{len(w.eager)} of eager operations"] if w.eager else []
     if w.wall_s is None:
         return " · ".join([*parts, seconds(w.total_s)])
@@ -50,7 +50,7 @@ def functions(w: Watch) -> Table:
     listed = w.functions[:MOST_FUNCTIONS]
     lines = [
         (
-            _line(_name(f)),
+            one_line(_name(f)),
             str(f.traces),
             str(f.lowerings),
             _compiles(f),
@@ -80,7 +80,7 @@ def explain(w: Watch) -> list[tuple[str, list[str]]]:
         again = [c for c in w.recompiles if (c.function, c.defined) == (f.function, f.defined) and not f.is_eager]
         if again:
             lost = sum(c.total_s for c in again)
-            found.append((f"{_line(_name(f))}: compiled again, {seconds(lost)}", _reasons(again)))
+            found.append((f"{one_line(_name(f))}: compiled again, {seconds(lost)}", _reasons(again)))
     return found
 
 
@@ -91,7 +91,7 @@ def _reasons(again: list[Compile]) -> list[str]:
         alike.setdefault((c.where, c.why), []).append(c)
     ranked = sorted(alike.items(), key=lambda item: -sum(c.total_s for c in item[1]))
     lines = [
-        f"{where or 'at an unknown line'}  {_line(why)}" + (f" ({len(cs)} times)" if len(cs) > 1 else "")
+        f"{where or 'at an unknown line'}  {one_line(why)}" + (f" ({len(cs)} times)" if len(cs) > 1 else "")
         for (where, why), cs in ranked[:MOST_REASONS]
     ]
     return lines + ([f"and {len(ranked) - MOST_REASONS} more reasons"] if len(ranked) > MOST_REASONS else [])
@@ -107,11 +107,3 @@ def remarks(w: Watch) -> list[Remark]:
     if left := len(w.functions) - MOST_FUNCTIONS:
         notes += [Remark("functions", "info", f"{left} more functions are not shown")] if left > 0 else []
     return notes
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _line(name: str) -> str:
-    return " ".join(name.split())

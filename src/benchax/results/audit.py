@@ -11,9 +11,8 @@ A gain says whether it was measured or estimated. `None` means not measured.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from benchax.model import Environment, Remark, Severity
 from benchax.results import Displayed
@@ -98,10 +97,6 @@ class Audit(Displayed):
     def outcomes(self, outcome: Outcome) -> tuple[Checked, ...]:
         return tuple(c for c in self.checked if c.outcome == outcome)
 
-    def asdict(self) -> dict[str, Any]:
-        """For JSON; tuples become lists there."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True)
 class Tick:
@@ -127,7 +122,3 @@ class Checklist(Displayed):
     ticks: tuple[Tick, ...]
     elapsed_s: float = 0.0
     environment: Environment | None = None
-
-    def asdict(self) -> dict[str, Any]:
-        """For JSON; tuples become lists there."""
-        return dataclasses.asdict(self)

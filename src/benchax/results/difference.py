@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from benchax.model import Absent
 from benchax.results import Displayed
@@ -60,7 +59,3 @@ class Difference(Displayed):
     def is_none(self) -> bool:
         """Nothing differs in what both sides know."""
         return not (self.numbers or self.primitives or self.opcodes) and all(text.is_same for text in self.texts)
-
-    def asdict(self) -> dict[str, Any]:
-        """For JSON; tuples become lists there."""
-        return dataclasses.asdict(self)

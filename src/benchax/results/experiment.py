@@ -11,9 +11,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from benchax.model import Absent, Comparison, Environment, Remark
 from benchax.results import Displayed
@@ -133,7 +132,3 @@ class Experiment(Displayed):
             KeyError: it was not tried.
         """
         return {row.name: row for row in self.rows}[name]
-
-    def asdict(self) -> dict[str, Any]:
-        """For JSON; tuples become lists there."""
-        return dataclasses.asdict(self)

@@ -13,11 +13,10 @@ Bytes and counts are of one call on one device. `None` means not known; `Inspect
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from benchax.model import Absent, Cost, Memory, Remark
+from benchax.model import Absent, Cost, Memory, Remark, find_why
 from benchax.results import Displayed
 
 BufferKind = Literal["argument", "output", "temporary", "constant", "other"]
@@ -299,8 +298,4 @@ class Inspection(Displayed):
 
     def why_absent(self, what: str) -> str | None:
         """Why the field `what` (or the group that it is in) is not there."""
-        return next((a.why for a in self.absent if what == a.what or what.startswith(a.what + ".")), None)
-
-    def asdict(self) -> dict[str, Any]:
-        """For JSON; tuples become lists there."""
-        return dataclasses.asdict(self)
+        return find_why(self.absent, what)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchax.model import Absent
+from benchax.model import Absent, find_why
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Roofline:
         return self.roof_s / self.timing.median_s
 
     def why_absent(self, what: str) -> str | None:
-        return next((each.why for each in self.absent if each.what == what), None)
+        return find_why(self.absent, what)
 
 
 @dataclass(frozen=True)
@@ -96,4 +96,4 @@ class Peaks:
         return self.memory_bytes_per_s, self.memory_array_bytes
 
     def why_absent(self, what: str) -> str | None:
-        return next((each.why for each in self.absent if each.what == what), None)
+        return find_why(self.absent, what)

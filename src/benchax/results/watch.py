@@ -153,7 +153,7 @@ class Watch(Displayed):
 
     @property
     def share(self) -> float | None:
-        """Of the block's time, how much went into tracing, lowering and compiling; at most 1.
+        """How much of the block's time went into tracing, lowering and compiling; at most 1.
 
         None: the block has not ended, or all threads were watched, whose times overlap.
         """

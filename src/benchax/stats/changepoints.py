@@ -70,7 +70,7 @@ def change_points(
         p: the greatest that a point may have.
         least_change: points whose means differ by no more are left out.
     """
-    return _merged(values, _weak_points(values, window, WEAK * p), p, least_change)
+    return _merge(values, _weak_points(values, window, WEAK * p), p, least_change)
 
 
 def jump(values: Sequence[float], least_change: float = JUMP_CHANGE) -> float | None:
@@ -92,20 +92,20 @@ def _weak_points(values: Sequence[float], window: int, p: float) -> list[int]:
     on, so that no change is seen only at the edge of one."""
     found, start = set[int](), 0
     while start < len(values):
-        inside = [start + i for i in _divided(values[start : start + window], p)]
+        inside = [start + i for i in _divide(values[start : start + window], p)]
         found.update(inside)
         start = max([start + window // 2, *inside])
     return sorted(found)
 
 
-def _divided(values: Sequence[float], p: float) -> list[int]:
+def _divide(values: Sequence[float], p: float) -> list[int]:
     """Splits where the divergence is greatest, then the parts, for as long as the t test says that a split is one."""
     if len(values) < 2 * LEAST:
         return []
     at, end = _best_split(values)
-    if _tested(values, 0, at, end).p > p:
+    if _test_split(values, 0, at, end).p > p:
         return []
-    return [*_divided(values[:at], p), at, *(at + i for i in _divided(values[at:], p))]
+    return [*_divide(values[:at], p), at, *(at + i for i in _divide(values[at:], p))]
 
 
 def _best_split(values: Sequence[float]) -> tuple[int, int]:
@@ -135,12 +135,12 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
     return int(split[best]), int(end[best])
 
 
-def _merged(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:
+def _merge(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:
     """Leaves out the weakest point, then looks again, since its neighbours now have more values on one side (the
     second pass of Hunter): first by p, then by size."""
     while True:
         ends = [0, *indices, len(values)]
-        points = [_tested(values, a, at, b) for a, at, b in zip(ends, ends[1:], ends[2:], strict=False)]
+        points = [_test_split(values, a, at, b) for a, at, b in zip(ends, ends[1:], ends[2:], strict=False)]
         if not points:
             return ()
         weakest = max(points, key=lambda point: point.p)
@@ -151,7 +151,7 @@ def _merged(values: Sequence[float], indices: list[int], p: float, least_change:
         indices = [i for i in indices if i != weakest.index]
 
 
-def _tested(values: Sequence[float], start: int, at: int, end: int) -> ChangePoint:
+def _test_split(values: Sequence[float], start: int, at: int, end: int) -> ChangePoint:
     before, after = values[start:at], values[at:end]
     means = fmean(before), fmean(after)
     return ChangePoint(at, *means, p=_student(before, after, *means))

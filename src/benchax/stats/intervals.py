@@ -6,6 +6,8 @@ autocorrelation 0.3 to 0.4 at lag 1). So the number of samples is deflated to an
 
 Between processes the data are the processes' medians, one each, however many samples that process has: two processes
 differ by layout, placement and the moment, by far more than the samples of either say.
+
+Of shares (how often something happens, by how often it was seen) they are exact.
 """
 
 from __future__ import annotations
@@ -14,8 +16,6 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import fmean, median, variance
-
-from benchax.stats.student import student_quantile
 
 LEAST_PROCESSES = 3
 """Of two, Student's interval is 9 times as wide as their distance: it says nothing."""
@@ -87,6 +87,7 @@ def _log_median_variance(values: Sequence[float]) -> float | None:
     interval = median_interval(values)
     if interval is None or interval[0] <= 0:
         return None
+    # As if it were normal: half of a 95 % interval is 1.96 standard errors.
     return (math.log(interval[1] / interval[0]) / 2 / 1.96) ** 2
 
 
@@ -108,6 +109,7 @@ def effective_size(values: Sequence[float], centre: float | None = None) -> floa
     if n < 20 or not variance:
         return n
     tau, lag = -1.0, 0
+    # Farther apart few pairs of values are left, and the sum over them is noise.
     while lag + 1 < n // 2:
         pair = sum(_autocovariance(above, n, mean, k) for k in (lag, lag + 1)) / variance
         if pair <= 0:
@@ -131,6 +133,7 @@ def interval_rank(n: int, level: float) -> int | None:
     Counted from 0. None if not even the extremes reach `level`.
     """
     tail = (1 - level) / 2
+    # In logarithms: from n = 1024 on, 2**n is no float.
     log_total = n * math.log(2)
     below, rank = 0.0, None
     for k in range((n + 1) // 2):
@@ -139,3 +142,45 @@ def interval_rank(n: int, level: float) -> int | None:
             break
         rank = k
     return rank
+
+
+@lru_cache(maxsize=1024)
+def student_quantile(level: float, degrees: int) -> float:
+    """The value that a share `level` of Student's distribution with `degrees` degrees of freedom lies below."""
+    # Here, because SciPy takes 0.1 s to import, and few commands need it.
+    from scipy.special import stdtrit  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
+
+    return float(stdtrit(degrees, level))
+
+
+# ---- shares -----------------------------------------------------------------------------------------------------
+
+
+def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact two-sided interval for the probability of what happened `hits` times in `n` independent trials.
+
+    Clopper & Pearson, Biometrika 26 (1934); the true coverage is at least `level`. Without trials it is (0, 1).
+    """
+    tail = (1 - level) / 2
+    return _lower(hits, n, tail), _upper(hits, n, tail)
+
+
+def upper_limit(hits: int, n: int, level: float = 0.95) -> float:
+    """The exact one-sided limit: where the probability is above it, so few hits come in less than 1 - `level`."""
+    return _upper(hits, n, 1 - level)
+
+
+def _lower(hits: int, n: int, tail: float) -> float:
+    return _beta(hits, n - hits + 1, tail) if hits else 0.0
+
+
+def _upper(hits: int, n: int, tail: float) -> float:
+    return _beta(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
+
+
+def _beta(a: int, b: int, probability: float) -> float:
+    """The quantile of the beta distribution."""
+    # Here, because SciPy takes 0.1 s to import, and few commands need a share.
+    from scipy.special import betaincinv  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
+
+    return float(betaincinv(a, b, probability))

@@ -1,10 +1,122 @@
-"""From a ratio with its interval to a word: slower, faster, same, or unclear."""
+"""How *slower* is decided: the ratio of two versions with its interval, and the word for it.
+
+How many times as long one of them takes is read from samples that were taken in pairs. A pair is one sample of each
+version, taken within the same millisecond in random order; its datum is ln(candidate / baseline), in which the speed of
+the machine divides out. Pairs come in blocks: within one, buffers and executables stay the same, and so does whatever
+those two happen to cost. So blocks, not pairs, say how much the next measurement may differ.
+
+The word is slower, faster, same, or unclear, which is not "no change".
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean, median, stdev
 from typing import Literal
 
-from benchax.stats.ratios import Ratio
+from benchax.stats.intervals import student_quantile as _student
+
+MEDIAN_EFFICIENCY = 1.2533
+"""sqrt(pi / 2): the standard error of the median over that of the mean, for normal data."""
+MAD_TO_SD = 1.4826
+"""Of the median absolute deviation, for normal data."""
+PRIOR_BLOCKS = 4
+"""As many blocks as these are taken to have shown no more than their pairs explain: it steadies the first looks."""
+POWER = 2.33 + 0.84
+"""z for 1 % false alarms on one side, and for 80 % of true changes being found."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Candidate over baseline: above 1 the candidate takes longer. A ratio of medians would be 2.3 times as noisy."""
+
+    ratio: float
+    """exp of the median of all logarithms."""
+    low: float | None
+    """The interval's ends; None where there are too few pairs for any."""
+    high: float | None
+    pairs: int
+    blocks: int
+    design_effect: float
+    """By how much differences between blocks reduce the number of pairs that count; 1 is not at all."""
+    smallest_effect: float
+    """A change smaller than this share may well have been missed (found in 80 % at 1 % false alarms)."""
+
+
+def ratio_of(blocks: Sequence[Sequence[float]], alpha: float) -> Ratio:
+    """The ratio that blocks of ln(candidate / baseline) speak for, with an interval of level 1 - alpha.
+
+    As a rule it is the interval of the sign test: order statistics of all logarithms, wherefore no shape is assumed, at
+    the ranks n/2 -+ q n, q = T / (2 sqrt(n / E)) + 1 / (2 n). E is the design effect of the blocks (Kish 1965, Survey
+    Sampling, 5.4), estimated as the variance of the blocks' medians over the one that their pairs explain, and shrunk
+    towards 1 by `PRIOR_BLOCKS`; T is Student's quantile with P + 3 degrees of freedom for P blocks.
+
+    On a quiet machine pairs hardly scatter, and what remains are differences between blocks. Where so many pairs count
+    for fewer than 2 P, the medians of the blocks are the data, and the interval is Student's for their mean, with P - 1
+    degrees of freedom (as in Kalibera & Jones, ISMM 2013).
+
+    Args:
+        blocks: each with at least one logarithm.
+        alpha: the share of intervals that may miss.
+    """
+    ordered = sorted(chain.from_iterable(blocks))
+    n, effect = len(ordered), design_effect(blocks)
+    if n / effect < 2 * len(blocks) and len(blocks) > 1:
+        return _of_blocks(blocks, n, effect, alpha)
+    share = _student(1 - alpha / 2, len(blocks) + 3) * 0.5 * math.sqrt(effect / n) + 0.5 / n
+    low = high = None
+    if share < 0.5:
+        low = math.exp(ordered[math.floor((0.5 - share) * n)])
+        high = math.exp(ordered[math.ceil((0.5 + share) * n) - 1])
+    seen = MEDIAN_EFFICIENCY * MAD_TO_SD * _mad(ordered) * math.sqrt(effect / n) * POWER
+    return Ratio(math.exp(median(ordered)), low, high, n, len(blocks), effect, seen)
+
+
+def _of_blocks(blocks: Sequence[Sequence[float]], n: int, effect: float, alpha: float) -> Ratio:
+    medians = [median(block) for block in blocks]
+    error = stdev(medians) / math.sqrt(len(medians))
+    half = _student(1 - alpha / 2, len(medians) - 1) * error
+    middle = fmean(medians)
+    # Readings that are all the same tell of a coarse clock, not of certainty.
+    ends = (math.exp(middle - half), math.exp(middle + half)) if error else (None, None)
+    return Ratio(math.exp(middle), *ends, n, len(blocks), effect, error * POWER or math.inf)
+
+
+def design_effect(blocks: Sequence[Sequence[float]]) -> float:
+    """At least 1; infinite where blocks differ and the pairs inside them do not.
+
+    Each block is measured by its own scatter where that is above the usual one: a neighbour that spoils half of the
+    pairs of one block has moved its median, and has shown so by its pairs.
+    """
+    if len(blocks) < 2:
+        return 1.0
+    medians = [median(block) for block in blocks]
+    explained = [(MEDIAN_EFFICIENCY * MAD_TO_SD * _mad(block)) ** 2 / len(block) for block in blocks]
+    usual, centre = median(explained), median(medians)
+    between = [(m - centre) ** 2 for m in medians]
+    if not any(between):
+        return 1.0
+    if not usual:
+        return math.inf
+    relative = sum(b / max(e, usual) for b, e in zip(between, explained, strict=True)) / (len(blocks) - 1)
+    return max(1.0, (PRIOR_BLOCKS + (len(blocks) - 1) * relative) / (PRIOR_BLOCKS + len(blocks) - 1))
+
+
+def _mad(values: Sequence[float]) -> float:
+    centre = median(values)
+    return median([abs(v - centre) for v in values])
+
+
+def grade(smallest_effect: float) -> str:
+    """A to F: what a comparison would have missed. 1, 2, 5, 10 % and more."""
+    limits = {"A": 0.01, "B": 0.02, "C": 0.05, "D": 0.10}
+    return next((letter for letter, limit in limits.items() if smallest_effect <= limit), "F")
+
+
+# ---- the word ---------------------------------------------------------------------------------------------------
 
 Verdict = Literal["faster", "slower", "same", "unclear"]
 
@@ -28,6 +140,7 @@ def verdict(ratio: Ratio, *, least_change: float = LEAST_CHANGE, same_within: fl
     1 / (1 + same_within) and 1 + same_within. Else unclear, which is not "no change"."""
     if ratio.low is None or ratio.high is None:
         return "unclear"
+    # Both: with enough pairs any interval leaves out 1, by what buffers and executables alone make.
     if ratio.low > 1 and ratio.ratio > 1 + least_change:
         return "slower"
     if ratio.high < 1 and ratio.ratio < 1 / (1 + least_change):

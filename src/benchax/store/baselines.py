@@ -41,7 +41,7 @@ def set_baseline(store: DatabaseStore, name: str, run_id: str) -> Baseline:
     return found
 
 
-def listed(store: DatabaseStore) -> list[Baseline]:
+def list_baselines(store: DatabaseStore) -> list[Baseline]:
     """The names that hold now, oldest first."""
     newest = select(func.max(baselines.c.id)).group_by(baselines.c.name)
     rows = select(baselines.c.name, baselines.c.run_id, baselines.c.set_at).where(baselines.c.id.in_(newest))
@@ -52,7 +52,7 @@ def listed(store: DatabaseStore) -> list[Baseline]:
 
 def remove(store: DatabaseStore, name: str) -> None:
     """`name` means nothing any more. Raises `UsageError` where it does not now."""
-    names = [baseline.name for baseline in listed(store)]
+    names = [baseline.name for baseline in list_baselines(store)]
     if name not in names:
         raise UsageError(f"there is no baseline {name!r}", one_of(names, name) if names else "a name; there are none")
     now = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -68,8 +68,9 @@ def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
     """
     for found in (_by_name, _last, _by_run, _by_commit):
         if rows := found(store, reference):
+            # Rows come oldest first: the newest of each case stays.
             return list({m.case: m for m in rows}.values())
-    names = [baseline.name for baseline in listed(store)]
+    names = [baseline.name for baseline in list_baselines(store)]
     known = f" (here: {', '.join(names)})" if names else ""
     raise UsageError(
         f"{reference!r} is no baseline, run or commit in {store.where}",
@@ -79,7 +80,7 @@ def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
 
 
 def _by_name(store: DatabaseStore, reference: str) -> list[Measurement]:
-    run = next((b.run_id for b in listed(store) if b.name == reference), None)
+    run = next((b.run_id for b in list_baselines(store) if b.name == reference), None)
     return store.query(run=run) if run else []
 
 
@@ -90,6 +91,7 @@ def _last(store: DatabaseStore, reference: str) -> list[Measurement]:
 
 def _by_run(store: DatabaseStore, reference: str) -> list[Measurement]:
     statement = select(measurements.c.run_id).where(measurements.c.run_id.startswith(reference, autoescape=True))
+    # since=1: an old database has runs, if no baselines; asking it must not need a newer one.
     runs = store.read(lambda c: c.execute(statement.order_by(measurements.c.id)).scalars().all(), [], since=1)
     return store.query(run=runs[-1]) if runs and reference else []
 

@@ -54,7 +54,7 @@ class Series:
     count: int
 
 
-def listed(store: DatabaseStore) -> list[Series]:
+def list_series(store: DatabaseStore) -> list[Series]:
     """All of them; those with the newest comparison last."""
     statement = (
         select(

@@ -217,6 +217,7 @@ def case_id_of(connection: Connection, case: dict[str, str]) -> int:
 
 def _arrays(s: Samples) -> dict[str, bytes | None]:
     return {
+        # In one byte order, so that a file can be copied to another machine.
         "elapsed_s": struct.pack(f"<{len(s.elapsed_s)}d", *s.elapsed_s),
         "disturbed": None if s.disturbed is None else bytes(s.disturbed),
     }

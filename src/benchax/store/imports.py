@@ -78,6 +78,7 @@ def _measurement(bare: Measurement, benchmark: Any, index: int, version: str) ->
     given = cast("dict[str, Any]", benchmark)
     stats = _table(given, "stats", where)
     iterations = stats.get("iterations", 1)
+    # Not isinstance: `true` of JSON would be 1.
     if type(iterations) is not int or iterations < 1:
         raise FormatError(f"{where}.stats.iterations is {iterations!r:.80}", "a whole number from 1 up")
     elapsed_s = _readings(stats, iterations, where)
@@ -86,14 +87,14 @@ def _measurement(bare: Measurement, benchmark: Any, index: int, version: str) ->
     )
     row = replace(bare, case=_case(given, where), options=_options(given), remarks=(said,))
     if not elapsed_s:
-        quoted = Remark("imported-statistics", "info", _quoted(stats))
+        quoted = Remark("imported-statistics", "info", _quote(stats))
         return replace(row, remarks=(said, quoted), not_measured=(Absent(f"samples.{TIMER}", NO_READINGS),))
     samples = Samples(TIMER, iterations, elapsed_s, answers="one call, as the test made it")
     return replace(row, samples=(samples,))
 
 
 def _readings(stats: Mapping[str, Any], iterations: int, where: str) -> tuple[float, ...]:
-    """Of all calls of a round together; the file has them per call."""
+    """Readings of all calls of a round together; the file has them per call."""
     data: Any = stats.get("data") or []
     readings: list[float] = []
     for value in cast("list[Any]", data) if isinstance(data, list) else [data]:
@@ -113,7 +114,7 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _quoted(stats: Mapping[str, Any]) -> str:
+def _quote(stats: Mapping[str, Any]) -> str:
     numbers = {name: _number(stats.get(name)) for name in QUOTED}
     said = ", ".join(f"{name} {seconds(value)}" for name, value in numbers.items() if value is not None)
     return f"in the file, of {stats.get('rounds', 'an unknown number of')!s:.40} rounds: {said or 'no statistics'}"

@@ -34,8 +34,11 @@ class Scatter:
 
 
 def find_scatter(store: Store, m: Measurement) -> Scatter | None:
-    """Of the newest row of the same case, on the same machine under the same settings, of several processes that were
-    timed by the headline of `m`; None where there is none."""
+    """The scatter in the newest row of the same case, of the same machine and settings, of several processes.
+
+    Those were timed by the headline of `m`; None where there is no such row.
+    """
+    # A name with * in it would ask for the rows of other cases.
     if m.headline is None or is_pattern(m.case.name):
         return None
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pytest_jax_bench.plots.labels import plain
-from pytest_jax_bench.plots.model import Band, Panel, Picture, PictureAxis, PictureSeries
+from pytest_jax_bench.plots.panels import Band, Panel, Picture, PictureAxis, PictureSeries
 from pytest_jax_bench.plots.scales import need, scale_values
 
 MARKERS = ("o", "s", "D", "^", "v")
@@ -81,6 +81,7 @@ def _our_style() -> Iterator[None]:
         "legend.frameon": False,
         "legend.fontsize": 8,
         "savefig.dpi": 130,
+        # Else the ids of an SVG are random, and the same rows give another file every time.
         "svg.hashsalt": "benchax",
         "figure.constrained_layout.h_pad": 0.06,
     }

@@ -3,27 +3,33 @@
 History: all runs of one test, along the runs or the commits. The others: only the newest run of each name. Rows of
 different machines, versions or timers are told apart, by their symbol and a note; a line never connects them.
 Below each stands what its dots and bars are, and what its rows do not have in common.
+
+A run stands at its run_id and nowhere else, also where a history has tags or gaps, and so does the name of its commit.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from pytest_jax_bench.plots.axes import along_commits, along_names, along_parameter, along_runs
+from benchax.units import plural
 from pytest_jax_bench.plots.labels import (
     LONGEST,
     LONGEST_COMMIT,
     LONGEST_TEST,
     as_text,
+    distinct,
     list_texts,
     names_of_tests,
+    natural,
     short,
 )
-from pytest_jax_bench.plots.model import Panel, Picture, PictureAxis
+from pytest_jax_bench.plots.panels import Band, Floats, Panel, Picture, PictureAxis
 from pytest_jax_bench.plots.readings import (
+    FAR,
     UNKNOWN,
     Rows,
     commits,
@@ -38,9 +44,11 @@ MOST_RUNS = 1000
 """Of a longer history the newest are shown: a page is not wider than that."""
 PAGE = 60
 """Lines per page of the summary."""
+MOST_TICKS = 10
+"""Values of a parameter that can themselves be the ticks."""
 
 SYMBOLS = ("●", "■", "◆", "▲", "▼")
-"""The markers of `drawing`, for use in a sentence."""
+"""The markers of `draw.py`, for use in a sentence."""
 
 
 def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", most: int = MOST_RUNS) -> Picture:
@@ -48,12 +56,12 @@ def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", mo
     rows = rows[np.argsort(rows["run_id"], kind="stable")]
     runs = np.unique(rows["run_id"])
     rows = rows[np.isin(rows["run_id"], runs[-most:])]
-    count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+    count = plural(len(runs), "run")
     if len(runs) > most:
         count = f"The last {most} of {count}"
     axis = along_commits(rows) if x_axis == "commit" else along_runs(rows)
     known = set(commits(rows)) - {UNKNOWN}
-    extent = f"{count}, {len(known)} commit{'s' * (len(known) != 1)}" if known else f"{count}, commit unknown"
+    extent = f"{count}, {plural(len(known), 'commit')}" if known else f"{count}, commit unknown"
     tags = texts(rows, "tag")
     if len(set(tags)) > 1:
         return _picture(rows, title, axis, group_into_panels(rows, tags), extent, tags)
@@ -101,7 +109,7 @@ def summary(tests: Sequence[tuple[str, Rows]]) -> list[Picture]:
         for i, tag in enumerate(tags):
             entries.append((f"{name} · {short(tag, 24)}" if len(tags) > 1 else name, last[i : i + 1]))
     pages = [entries[i : i + PAGE] for i in range(0, len(entries), PAGE)]
-    count = f"{len(tests)} test{'s' * (len(tests) != 1)}"
+    count = plural(len(tests), "test")
     return [_page(page, count, f", page {i} of {len(pages)}" * (len(pages) > 1)) for i, page in enumerate(pages, 1)]
 
 
@@ -131,7 +139,7 @@ def _picture(
 
 
 def _which(rows: Rows) -> str:
-    """Of which commit the newest runs are: not all need be of the same."""
+    """Says of which commit the newest runs are: not all need be of the same."""
     names = [short(c, LONGEST_COMMIT) for c in dict.fromkeys(commits(rows))]
     if len(names) == 1:
         return f"The newest run of each, commit {names[0]}"
@@ -208,3 +216,70 @@ def _name_instrument(instrument: tuple[str, str, str], differ: Sequence[bool]) -
     known = [f"{word} {short(value, 10)}" for word, value, is_told in zip(words, instrument, differ, strict=True)
              if is_told and value]  # fmt: skip
     return ", ".join(known) or "machine and timer unknown"
+
+
+# ---- where rows stand ------------------------------------------------------------------------------------------
+
+
+def along_runs(rows: Rows) -> PictureAxis:
+    """Runs in a line, with a band for each stretch of runs of one commit. Rows are in the order of their runs."""
+    at = rows["run_id"].astype(np.float64)
+    names = commits(rows)
+    first = [i for i in range(len(rows)) if i == 0 or names[i] != names[i - 1]]
+    borders = [at[0] - 0.5 if i == 0 else (at[i - 1] + at[i]) / 2 for i in first] + [at[-1] + 0.5]
+    bands = [Band(borders[k], borders[k + 1], short(names[i], LONGEST_COMMIT)) for k, i in enumerate(first)]
+    return PictureAxis("run", at, bands=tuple(bands), is_connected=True)
+
+
+def along_commits(rows: Rows) -> PictureAxis:
+    """Commits in the order of their first run; the runs of each side by side, oldest left."""
+    names = commits(rows)
+    unique = list(dict.fromkeys(names))
+    at = np.empty(len(rows))
+    for number, name in enumerate(unique):
+        which = [i for i, n in enumerate(names) if n == name]
+        runs = sorted({int(rows["run_id"][i]) for i in which})
+        step = 0.6 / max(1, len(runs) - 1)
+        for i in which:
+            place = runs.index(int(rows["run_id"][i]))
+            at[i] = number if len(runs) == 1 else number - 0.3 + step * place
+    labels = distinct(unique, LONGEST_COMMIT)
+    bands = [Band(number - 0.5, number + 0.5, label) for number, label in enumerate(labels)]
+    return PictureAxis("commit", at, bands=tuple(bands))
+
+
+def along_names(names: Sequence[str], longest: int) -> PictureAxis:
+    """A line for each row, even for two of one name."""
+    lines = distinct(names, longest)
+    return PictureAxis("", np.arange(len(lines), dtype=np.float64), tuple(enumerate(lines)), are_names=True)
+
+
+def along_parameter(values: Sequence[Any], name: str) -> PictureAxis:
+    """Numbers along a line, logarithmic where they span decades; anything else as names."""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values):
+        return _along_numbers(values, name)
+    unique = sorted({repr(v): v for v in values}.values(), key=natural)
+    shown = [as_text(v) for v in unique]
+    # None and "None", 1 and "1" are different values.
+    shown = [repr(v) if shown.count(s) > 1 else s for v, s in zip(unique, shown, strict=True)]
+    number = {repr(v): i for i, v in enumerate(unique)}
+    at = np.array([number[repr(v)] for v in values], dtype=np.float64)
+    return PictureAxis(short(name), at, tuple(enumerate(distinct(shown))), are_names=True)
+
+
+def _along_numbers(values: Sequence[float], name: str) -> PictureAxis:
+    at = np.array(values, dtype=np.float64)
+    is_log = at.min() > 0 and at.max() > FAR * at.min()
+    texts = {float(v): str(v) for v in values}
+    places = np.log(sorted(texts)) if is_log else np.array(sorted(texts))
+    ticks = [(place, texts[place]) for place in sorted(texts)] if _fit(places, texts) else []
+    return PictureAxis(short(name), at, tuple(ticks), is_log=bool(is_log), is_connected=True)
+
+
+def _fit(places: Floats, texts: dict[float, str]) -> bool:
+    """Whether the values themselves can be the ticks."""
+    longest = max(map(len, texts.values()))
+    if len(places) == 1:
+        return longest <= 20
+    gap = np.diff(places).min() / (places[-1] - places[0])
+    return len(places) <= MOST_TICKS and bool(gap > 0.012 * (longest + 1))

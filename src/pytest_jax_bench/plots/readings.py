@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_jax_bench.plots.labels import distinct
-from pytest_jax_bench.plots.model import Floats, Indices, Panel, PictureSeries
+from pytest_jax_bench.plots.panels import Floats, Indices, Panel, PictureSeries
 
 Rows = np.ndarray[Any, Any]
 """A structured array, as `load_bench_data` gives it; columns of ours may be missing."""
@@ -102,7 +102,7 @@ def group_into_panels(rows: Rows, names: list[str], *, together: bool = False) -
 
 
 def _color(number: int, count: int) -> str:
-    """Of `count` colors this one; no two are the same, though of dozens neighbours are hard to tell."""
+    """The color of one of `count` series; no two are the same, though of dozens neighbours are hard to tell."""
     if count <= len(PALETTE):
         return PALETTE[number]
     red, green, blue = colorsys.hls_to_rgb(number / count, (0.3, 0.45, 0.6)[number % 3], 0.75)

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchax.errors import require
 from benchax.units import BYTES, SECONDS, seconds, seconds_unit, size
-from pytest_jax_bench.plots.model import Floats, Panel
+from pytest_jax_bench.plots.panels import Floats, Panel
 from pytest_jax_bench.plots.readings import spread
 
 
@@ -36,6 +36,7 @@ def scale_values(axes: Any, panel: Panel, to_the_right: bool) -> float:
     low, high = _limits(panel)
     limit(low / scale, high / scale)
     axis.set_major_locator(need("matplotlib.ticker").MaxNLocator(5 if to_the_right else 6))
+    # An offset stands in a corner, where it is overlooked; all ticks are then read wrong.
     axis.get_major_formatter().set_useOffset(False)
     named(f"{panel.title} ({unit})")
     return scale

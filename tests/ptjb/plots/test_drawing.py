@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from ptjb_rows import in_runs, measured, rows
 
 from pytest_jax_bench.plots.draw import figure, save
-from pytest_jax_bench.plots.model import Picture
+from pytest_jax_bench.plots.panels import Picture
 from pytest_jax_bench.plots.pictures import by_parameter, by_tag, history, summary
 
 TEST = "tests/test_x.py::test_full"

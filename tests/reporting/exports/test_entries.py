@@ -73,6 +73,22 @@ def test_readings_that_are_no_times_are_none(samples: Samples, why: str) -> None
 
 
 @pytest.mark.parametrize(
+    "other",
+    [
+        Samples("wall", 1, (), process=1),
+        Samples("wall", 0, (1.0,), process=1),
+        Samples("wall", 1, (float("inf"),), process=1),
+    ],
+)
+def test_one_process_without_times_leaves_the_case_without_any(other: Samples) -> None:
+    """A summary is over all of them: an export crashed, or wrote an infinity."""
+    found = entry(with_samples(Samples("wall", 1, (1.0,) * 9), other))
+
+    assert (found.samples, found.summary) == (None, None)
+    assert found.why == "the readings of wall are no times"
+
+
+@pytest.mark.parametrize(
     ("cache", "expected"), [("off", 0.5), ("miss", 0.5), (None, 0.5), ("hit", None), ("warm", None)]
 )
 def test_what_was_not_compiled_has_no_time_to_compile(cache, expected: float | None) -> None:

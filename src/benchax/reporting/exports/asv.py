@@ -145,6 +145,7 @@ def _by_file(found: Sequence[ExportedCase]) -> dict[tuple[str, str], list[Export
     groups: dict[tuple[str, str], list[ExportedCase]] = {}
     for entry in found:
         env = entry.m.environment
+        # asv looks for results under the first eight digits of a commit.
         stem = f"{(env.commit or '')[:8]}-{_environment(env)}"
         groups.setdefault((_machine_name(env), stem), []).append(entry)
     return groups
@@ -188,7 +189,7 @@ def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms
 
 
 def _columns(group: Sequence[ExportedCase], grid: AsvGrid) -> list[Any]:
-    """Of one benchmark, in the order of COLUMNS."""
+    """What asv keeps of one benchmark, in the order of COLUMNS."""
     there = {grid.cell(entry.m.case): entry for entry in group}
     found = [there.get(cell) for cell in grid.cells]
     stats = [_stats(entry) if entry else {} for entry in found]

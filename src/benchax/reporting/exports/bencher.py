@@ -27,6 +27,7 @@ def name(label: str) -> str:
     if len(raw) <= LONGEST_NAME:
         return label
     digest = f"… ~{hashlib.sha256(raw).hexdigest()[:12]}"
+    # A letter that the cut went through is dropped.
     return raw[: LONGEST_NAME - len(digest.encode())].decode(errors="ignore") + digest
 
 

@@ -31,6 +31,7 @@ def text(found: Sequence[ExportedCase]) -> str:
 def _field(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
+    # By repr, with all digits: who reads it again has the same float.
     return "" if value is None else repr(value) if isinstance(value, float) else value
 
 
@@ -70,7 +71,7 @@ def _numbers(entry: ExportedCase) -> dict[str, Any]:
 
 
 def _comparison(entry: ExportedCase) -> dict[str, Any]:
-    """Of run times."""
+    """The comparison of run times."""
     c = entry.run
     if c is None:
         return {}

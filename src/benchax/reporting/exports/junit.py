@@ -53,6 +53,7 @@ def _count(suite: Element) -> None:
 def _case(entry: ExportedCase) -> Element:
     case = Element("testcase", classname=xml_text(entry.m.case.name), name=xml_text(entry.label))
     if entry.summary:
+        # Without an exponent: `time` is a decimal in the schemas of JUnit.
         case.set("time", f"{entry.summary.median_s:.9f}")
     _properties(case, entry)
     if entry.m.failure:

@@ -79,7 +79,7 @@ def _extra(entry: ExportedCase) -> dict[str, Any]:
 
 
 def _where(m: Measurement) -> dict[str, Any]:
-    """Of this row; `machine_info` holds only what is the same for all."""
+    """Where this row was measured; `machine_info` holds only what is the same for all."""
     return {"host": m.environment.host, "commit": m.environment.commit, "fingerprint": m.environment.fingerprint}
 
 

@@ -13,7 +13,7 @@ from benchax.measuring.paired import Side
 from benchax.model import CaseId, Version
 from benchax.options import resolve
 from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
-from pytest_jax_bench import gate
+from pytest_jax_bench import fail_slower
 
 PLANTED = """
 import os
@@ -118,7 +118,7 @@ def test_a_longer_compilation_counts_when_new_processes_confirm_it(
 ) -> None:
     compiles_in(monkeypatch, 0.2, second_s)
 
-    found = gate.compare_programs(CONTEST, parse("run=5%,compile=50%"))
+    found = fail_slower.compare_programs(CONTEST, parse("run=5%,compile=50%"))
 
     compilation = next(c for c in found if c.metric == "compile")
     assert compilation.confirmed is is_alarm
@@ -128,7 +128,7 @@ def test_a_longer_compilation_counts_when_new_processes_confirm_it(
 def test_without_a_limit_of_compiling_nothing_is_run_again_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     compiles_in(monkeypatch, 0.2)
 
-    found = gate.compare_programs(CONTEST, parse("5%"))
+    found = fail_slower.compare_programs(CONTEST, parse("5%"))
 
     assert {c.metric: c.verdict for c in found} == {"run": "same", "compile": "unclear"}
 
@@ -201,14 +201,14 @@ def test_a_reference_of_pytest_jax_bench_has_no_program(project) -> None:
     f, x = jax.jit(jnp.sin), jnp.ones(3)
     res, _ = JaxBench(path="new", jit_rounds=3).measure(None, f, x)
 
-    found = gate.check(a_row(session=""), res.asdict(), res.jit, make_case(f, (x,)), {})
+    found = fail_slower.check(a_row(session=""), res.asdict(), res.jit, make_case(f, (x,)), {})
 
     assert found.verdict is None
     assert "because the reference was kept by pytest-jax-bench, without its program" in found.text
 
 
 def test_an_error_while_comparing_costs_the_comparison_alone() -> None:
-    found = gate.check(a_row(), a_row(commit_run=1), None, object(), {})  # pyright: ignore[reportArgumentType]
+    found = fail_slower.check(a_row(), a_row(commit_run=1), None, object(), {})  # pyright: ignore[reportArgumentType]
 
     assert (found.verdict, found.alarms) == (None, ())
     assert found.notes == (found.text,)

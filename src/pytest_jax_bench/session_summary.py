@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from pytest_jax_bench import drawers, stash, table
+from pytest_jax_bench import stash, table
 from pytest_jax_bench.settings import PluginSettings, settings_of
 
 Record = Mapping[str, Any]
@@ -51,6 +51,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         reporter.write_line(
             f"ptjb: {workers} workers measured one at a time; other tests ran beside them and may have disturbed them"
         )
+    # Also with -q: these lines are why the session fails.
     for line in gate_lines(records, verbosity):
         reporter.write_line(line)
     if settings.json is not None:
@@ -126,7 +127,7 @@ def _name(record: Record) -> str:
 
 
 def _workers(config: pytest.Config) -> int:
-    """Of xdist; 0 without."""
+    """How many workers xdist has; 0 without it."""
     session = config.pluginmanager.get_plugin("dsession")
     return int(config.getoption("numprocesses", 0) or 0) if session is not None else 0
 
@@ -161,13 +162,15 @@ def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
 
 def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[str]) -> dict[str, Any]:
     """What the test's own marker says of plots."""
+    from pytest_jax_bench.plots import custom  # with NumPy, which a session without plots need not wait for
+
     own = config.stash[stash.MARKED].get(record["nodeid"])
     if own is not None:
-        return {name: own[name] for name in (*drawers.KEYWORDS, "only_last") if own.get(name) is not None}
+        return {name: own[name] for name in (*custom.KEYWORDS, "only_last") if own.get(name) is not None}
     chosen: dict[str, Any] = {"only_last": record["only_last"]}
     for name, address in record["plots"].items():
         try:
-            chosen[name] = drawers.find_function(address)
+            chosen[name] = custom.find_function(address)
         except Exception as error:  # whatever importing a test file raises
             problems.append(f"{record['nodeid']}: {name} was not drawn, because {type(error).__name__}: {error}")
     return chosen

@@ -29,7 +29,7 @@ from benchax.paired_runs.stored import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import case_key
-from pytest_jax_bench.history import Row, has
+from pytest_jax_bench.baseline import Row, has
 
 Limits = Mapping[Metric, gate.Limit]
 SAME_PROGRAM = "same: the program is the same"
@@ -59,7 +59,7 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     """
     labels = (label(old), label(new))
     try:
-        paired_run = _contest(old, labels, measured, case)
+        paired_run = _pair_programs(old, labels, measured, case)
         if is_same_program(*(side.program or b"" for side in paired_run.sides)):
             return GateResult(labels[0], "same", SAME_PROGRAM)
         found = compare_programs(paired_run, limits)
@@ -73,7 +73,7 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     alarms = gate.Gate(limits).alarms(found)
     text = f"{interval(run)} {verdict(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
-    return GateResult(labels[0], run.verdict, text, tuple(gate.described(c, limit) for c, limit in alarms), notes)
+    return GateResult(labels[0], run.verdict, text, tuple(gate.describe_alarm(c, limit) for c, limit in alarms), notes)
 
 
 def label(row: Row) -> str:
@@ -89,7 +89,7 @@ def _refuse(against: str, why: str) -> GateResult:
 # ---- what is compared -------------------------------------------------------------------------------------------
 
 
-def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: Case | None) -> PairedRun:
+def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, case: Case | None) -> PairedRun:
     """Raises `NotMeasured` where there is none, which says why."""
     if new is None or case is None:
         raise NotMeasured("only jitted functions have a program that could run again")
@@ -109,6 +109,7 @@ def _contest(old: Row, labels: tuple[str, str], new: Measurement | None, case: C
     if pairing.without:
         raise NotMeasured(pairing.without[0].why)
     (paired_run,) = pairing.paired_runs
+    # The test's own inputs for both sides: how long a program takes may depend on the values that it is given.
     leaves = _leaves(case, new.options.seed)
     return replace(
         paired_run,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchax.comparing.stored import COMPILE_FACTOR, FACTOR, Judged, judge
 from benchax.errors import UsageError
+from pytest_jax_bench.baseline import COMPILE_FACTOR, FACTOR, MetricVerdict, judge
 
 SESSIONS = Path(__file__).parent.parent / "data" / "sessions.npz"
 """Recordings of unchanged functions; its README entry describes them."""
@@ -50,8 +50,8 @@ def test_a_factor_in_the_least_and_the_median_is_called(kind: str) -> None:
             }
         )
 
-    assert judge(row(), scaled(3, 6), kind) == Judged("slower", "3.00 times the older one, or more")
-    assert judge(row(), scaled(0.125, 0.25), kind) == Judged("faster", "4.00 times as fast, or more")
+    assert judge(row(), scaled(3, 6), kind) == MetricVerdict("slower", "3.00 times the older one, or more")
+    assert judge(row(), scaled(0.125, 0.25), kind) == MetricVerdict("faster", "4.00 times as fast, or more")
     assert judge(row(), scaled(0.99 * FACTOR, 9), kind).verdict == "unclear"
     assert judge(row(), scaled(1.1, 9), kind).verdict == "unclear"
     assert judge(row(), scaled(0.4, 1.1), kind).verdict == "unclear"
@@ -71,24 +71,26 @@ def test_a_factor_in_the_least_and_the_median_is_called(kind: str) -> None:
     ],
 )
 def test_what_is_unclear_has_its_reason(changes: dict[str, Any], why: str) -> None:
-    assert judge(row(**changes), row(), "jit") == Judged("unclear", why)
+    assert judge(row(**changes), row(), "jit") == MetricVerdict("unclear", why)
 
 
 def test_compile_times_are_single_readings_and_need_a_greater_factor() -> None:
     assert judge(row(), row(compile_ms=50 * (COMPILE_FACTOR - 1)), "compile").verdict == "unclear"
     assert judge(row(), row(compile_ms=50 * COMPILE_FACTOR * 1.01), "compile").verdict == "slower"
     assert judge(row(), row(compile_ms=0.99 * 50 / COMPILE_FACTOR), "compile").verdict == "faster"
-    assert judge(row(compile_ms=float("nan")), row(), "compile") == Judged("unclear", "one of them was not measured")
+    assert judge(row(compile_ms=float("nan")), row(), "compile") == MetricVerdict(
+        "unclear", "one of them was not measured"
+    )
 
 
 @pytest.mark.parametrize("metric", ["jit_peak_bytes", "jit_constants_bytes", "jit_temporary_bytes"])
 def test_bytes_that_the_compiler_counts_are_compared_exactly(metric: str) -> None:
     more = row(**{metric: row()[metric] + 1})
 
-    assert judge(row(), row(), metric) == Judged("same", "to the byte")
-    assert judge(row(), more, metric) == Judged("slower", "counted by the compiler")
-    assert judge(more, row(), metric) == Judged("faster", "counted by the compiler")
-    assert judge(row(**{metric: -1}), row(), metric) == Judged("unclear", "one of them was not measured")
+    assert judge(row(), row(), metric) == MetricVerdict("same", "to the byte")
+    assert judge(row(), more, metric) == MetricVerdict("slower", "counted by the compiler")
+    assert judge(more, row(), metric) == MetricVerdict("faster", "counted by the compiler")
+    assert judge(row(**{metric: -1}), row(), metric) == MetricVerdict("unclear", "one of them was not measured")
 
 
 def test_bytes_of_another_machine_are_still_those_of_the_program() -> None:

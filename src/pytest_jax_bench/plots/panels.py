@@ -1,4 +1,4 @@
-"""A picture as data: panels of series along an axis. `pictures` makes them, `drawing` draws them."""
+"""A picture as data: panels of series along an axis. `pictures.py` makes them, `draw.py` draws them."""
 
 from __future__ import annotations
 

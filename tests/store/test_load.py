@@ -16,7 +16,7 @@ from benchax.codec import encode
 from benchax.errors import FormatError, MissingPackage, StoreError
 from benchax.model import Failure
 from benchax.store.database import open_store
-from benchax.store.reading import Rows, load
+from benchax.store.load import Rows, load
 
 FAILED = dataclasses.replace(measured("bad", run="2"), samples=(), failure=Failure("timeout", "compile", "too slow"))
 THREE = (measured("fft", commit="abc1", n=8), FAILED, measured("sum", commit="def1", elapsed_s=(3.0,) * 6))
@@ -122,7 +122,7 @@ def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("benchax.store.reading", ["jax", "numpy", "pandas", "sqlalchemy"]),
+        ("benchax.store.load", ["jax", "numpy", "pandas", "sqlalchemy"]),
         ("benchax.store.database", ["jax", "numpy", "pandas", "psycopg"]),
     ],
 )

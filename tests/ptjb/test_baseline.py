@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from csv_rows_by_hand import a_file, a_row
 
-from pytest_jax_bench import history
+from pytest_jax_bench import baseline
 from pytest_jax_bench.settings import Pin, PluginSettings
 
 PLAIN = PluginSettings()
@@ -23,7 +23,7 @@ def chosen(csv: Path, *commits: str, settings: PluginSettings = PLAIN, **last) -
     """(commit, its run) of what the last of these runs is compared with."""
     rows = [a_row(commit=commit) for commit in commits[:-1]]
     stored = a_file(csv, *rows, a_row(commit=commits[-1], **last))
-    reference = history.find_reference(stored, csv, settings)
+    reference = baseline.find_reference(stored, csv, settings)
     return (reference["commit"], reference["commit_run"]) if reference else None
 
 
@@ -81,33 +81,33 @@ def test_rows_of_the_same_session_are_no_references(csv) -> None:
     stored = a_file(csv, a_row())  # both have the session "s0"
 
     assert stored["run_id"] == 0
-    assert history.find_reference(stored, csv, PluginSettings()) is None
+    assert baseline.find_reference(stored, csv, PluginSettings()) is None
 
 
-@pytest.mark.parametrize("earlier", [1, history.FIRST_LOOK - 1, history.FIRST_LOOK, 9 * history.FIRST_LOOK])
+@pytest.mark.parametrize("earlier", [1, baseline.FIRST_LOOK - 1, baseline.FIRST_LOOK, 9 * baseline.FIRST_LOOK])
 def test_a_long_history_is_searched_up_to_its_beginning(csv, earlier, monkeypatch) -> None:
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
     for commit in (A, B):
         rows = [a_row(commit=commit) for _ in range(earlier)]
         for i, row in enumerate(rows):
             given = {k: v for k, v in row.items() if k not in ("run_id", "commit_run")}
-            stored = history.csv_files.append(
+            stored = baseline.csv_files.append(
                 csv, {**given, "session": f"{commit}{i}"}, nodeid="t", backend="cpu", device="cpu"
             )
 
-    reference = history.find_reference(stored, csv, PluginSettings())
+    reference = baseline.find_reference(stored, csv, PluginSettings())
     assert (reference["commit"], reference["commit_run"]) == ((B, 0) if earlier > 1 else (A, 0))
-    assert history.find_reference(stored, csv, PluginSettings(pin=Pin(A, 0)))["run_id"] == 0
-    assert history.find_reference(stored, csv, PluginSettings(pin=Pin("f", 0))) is None
+    assert baseline.find_reference(stored, csv, PluginSettings(pin=Pin(A, 0)))["run_id"] == 0
+    assert baseline.find_reference(stored, csv, PluginSettings(pin=Pin("f", 0))) is None
 
 
 def test_bytes_of_the_peer_are_not_judged() -> None:
     """Its peak leaves out the temporaries on CPU: a difference would be one of counting."""
     old, new = a_row(environment="", jit_peak_bytes=100), a_row(jit_peak_bytes=200)
 
-    assert history.judge_metrics(old, new)["jit_peak_bytes"].verdict == "unclear"
-    assert history.judge_metrics(a_row(jit_peak_bytes=100), new)["jit_peak_bytes"].verdict == "slower"
+    assert baseline.judge_metrics(old, new)["jit_peak_bytes"].verdict == "unclear"
+    assert baseline.judge_metrics(a_row(jit_peak_bytes=100), new)["jit_peak_bytes"].verdict == "slower"
 
 
 def test_what_neither_has_is_not_judged() -> None:
-    assert set(history.judge_metrics(a_row(), a_row())) == {"jit", "compile", "jit_peak_bytes"}
+    assert set(baseline.judge_metrics(a_row(), a_row())) == {"jit", "compile", "jit_peak_bytes"}

@@ -1,0 +1,139 @@
+"""A figure before anybody draws it: two axes, and the marks between them, as plain data.
+
+A module of this folder says what stands where and what it means; `figures.py` draws that with matplotlib, and a page
+can draw the same. Numbers are seconds, bytes, counts and ratios, as everywhere. A style says what is meant (good, bad,
+faint), as in a `Document`; each renderer has its own colours.
+
+    Points         values with their intervals: of samples, of commits, of comparisons one below the other
+    Line           straight from one place to the next: a level, a series over sizes
+    ReferenceLine  across the whole chart: no change, a limit, a change, a break
+    Shade          a stretch of an axis: what is called the same
+    Note           a word where no mark can stand
+    Cells          a heat map
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from benchax.reporting.document import Style
+from benchax.units import count, seconds, size
+
+Quantity = Literal["seconds", "bytes", "flop", "change", ""]
+"""How a number of an axis reads; a change is a ratio, of which 1.05 is +5 %."""
+Symbol = Literal["circle", "diamond", "left", "right"]
+
+
+@dataclass(frozen=True)
+class AxisTick:
+    at: float
+    text: str
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    title: str = ""
+    quantity: Quantity = ""
+    is_log: bool = False
+    ends: tuple[float, float] | None = None
+    """What lies beyond is cut off. None: as far as the marks reach."""
+    ticks: tuple[AxisTick, ...] = ()
+    """Empty: chosen by who draws it."""
+    are_names: bool = False
+    """Ticks are names of the places 0, 1, 2, … from the left, or from the top; where they are many, of some."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Values at places: along y the values are the heights, along x the places are."""
+
+    places: tuple[float, ...]
+    values: tuple[float | None, ...]
+    """None: not measured. It is marked at the edge of the axis, never at a number."""
+    intervals: tuple[tuple[float, float] | None, ...] = ()
+    along: Literal["x", "y"] = "y"
+    label: str = ""
+    style: Style = ""
+    symbol: Symbol = "circle"
+    is_hollow: bool = False
+    """It cannot be told from its neighbours, or from 1."""
+
+
+@dataclass(frozen=True)
+class Line:
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    label: str = ""
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class ReferenceLine:
+    """A line across the chart at a place of one axis."""
+
+    axis: Literal["x", "y"]
+    at: float
+    kind: Literal["line", "change", "break"] = "line"
+    label: str = ""
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Shade:
+    """A stretch of one axis, across the chart and behind all else."""
+
+    axis: Literal["x", "y"]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Note:
+    x: float
+    y: float
+    text: str
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A square for each row and column, coloured by the logarithm of its value; hatched and named where it has none."""
+
+    values: tuple[tuple[float | None, ...], ...]
+    words: tuple[tuple[str, ...], ...]
+    """Why there is no value; empty where there is one."""
+    styles: tuple[tuple[Style, ...], ...]
+
+
+Mark = Points | Line | ReferenceLine | Shade | Note | Cells
+
+
+@dataclass(frozen=True)
+class Chart:
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
+    title: str = ""
+    beside: tuple[AxisTick, ...] = ()
+    """Numbers at the right of each name, where there is room for them."""
+    has_legend: bool = False
+    """Words for what the marks mean, where nothing else says it."""
+
+    @property
+    def places(self) -> int:
+        """How many values it is to have room for."""
+        return sum(len(mark.places) for mark in self.marks if isinstance(mark, Points))
+
+
+def describe_value(value: float, quantity: Quantity, digits: int = 3) -> str:
+    """As it stands at a tick: 20 µs; 1.00 MiB; +5 %."""
+    if quantity == "seconds":
+        return seconds(value, digits)
+    if quantity == "bytes":
+        return size(value, digits)
+    if quantity == "change":
+        share = round(100 * (value - 1), 3)
+        return f"{'+' if share > 0 else ''}{share:g} %"
+    return count(value, "FLOP" if quantity == "flop" else "", digits)

@@ -1,0 +1,211 @@
+"""Draws a `Chart` with matplotlib: a Figure, which can be saved as PNG, SVG or PDF. Knows no result.
+
+Figures are made without pyplot: no window opens, nothing has to be closed, and no display is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from benchax.reporting.chart import (
+    Axis,
+    Cells,
+    Chart,
+    Line,
+    Mark,
+    Note,
+    Points,
+    ReferenceLine,
+    Shade,
+    Symbol,
+    describe_value,
+)
+from benchax.reporting.document import Style
+from benchax.reporting.figure_cells import LONGEST_NAME, draw_cells, need
+
+# Told apart by all kinds of eyes (Okabe & Ito 2008); what they mean is also said by a mark or in words.
+COLORS: dict[Style, str] = {
+    "": "#0072b2", "good": "#009e73", "bad": "#d55e00", "warning": "#b77400", "info": "#56b4e9", "faint": "#777777",
+    "title": "#000000",
+}  # fmt: skip
+SHADE = "#f0f0f0"
+SYMBOLS: dict[Symbol, str] = {"circle": "o", "diamond": "D", "left": "<", "right": ">"}
+ARROWS = {"x": ("$←$", "$→$"), "y": ("$↓$", "$↑$")}
+"""Where an interval is cut off."""
+
+
+def draw(chart: Chart) -> Any:
+    """A matplotlib Figure.
+
+    Raises:
+        MissingPackage: matplotlib is not installed.
+    """
+    canvas = need("figure").Figure(figsize=_size(chart), layout="constrained", dpi=130)
+    axes = canvas.add_subplot()
+    cells = next((mark for mark in chart.marks if isinstance(mark, Cells)), None)
+    if cells is not None:
+        draw_cells(canvas, axes, chart, cells)
+        return canvas
+    for mark in chart.marks:
+        _draw_mark(axes, mark, chart)
+    # Last, because their words go to the side on which there is room.
+    _draw_reference_lines(axes, chart)
+    _draw_axes(axes, chart)
+    if chart.has_legend:
+        _draw_legend(axes)
+    return canvas
+
+
+def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
+    match mark:
+        case Points():
+            _draw_points(axes, mark, chart)
+        case Line():
+            axes.plot(mark.x, mark.y, color=COLORS[mark.style], linewidth=1.1, alpha=0.75, zorder=2)
+        case Note():
+            axes.annotate(
+                mark.text, (mark.x, mark.y), (6, 0), textcoords="offset points", va="center", fontsize=7.5,
+                color=COLORS[mark.style], parse_math=False,
+            )  # fmt: skip
+        case Shade():
+            span = axes.axvspan if mark.axis == "x" else axes.axhspan
+            span(mark.low, mark.high, color=SHADE, linewidth=0, zorder=0)
+        case ReferenceLine() | Cells():
+            pass  # drawn apart
+
+
+def _size(chart: Chart) -> tuple[float, float]:
+    """In inches. Beyond the limits marks come closer: a figure of 200 inches cannot be looked at, nor drawn quickly."""
+    rows, columns = len(chart.y.ticks), len(chart.x.ticks)
+    if chart.x.are_names and chart.y.are_names:
+        names = min(LONGEST_NAME, max(len(tick.text) for tick in chart.y.ticks)) * 0.085
+        return min(40.0, max(4.0, 0.62 * columns + names + 1.4)), min(30.0, max(2.2, 0.42 * rows + 1.6))
+    if chart.y.are_names:
+        return 8.5, min(60.0, 0.26 * rows + 1.5)
+    return min(14.0, max(6.5, 0.11 * chart.places + 2.5)), 4.4
+
+
+# ---- marks ------------------------------------------------------------------------------------------------------
+
+
+def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
+    color, swap = COLORS[points.style], points.along == "x"
+    known = [i for i, value in enumerate(points.values) if value is not None]
+    for i in known:
+        if i < len(points.intervals) and (interval := points.intervals[i]) is not None:
+            _draw_interval(axes, points, i, interval, chart.x.ends if swap else chart.y.ends)
+    if known:
+        pairs = [points.places[i] for i in known], [points.values[i] for i in known]
+        axes.plot(
+            *(pairs[::-1] if swap else pairs), linestyle="none", marker=SYMBOLS[points.symbol],
+            markersize=6 if swap else 3.9, markerfacecolor="white" if points.is_hollow else color, color=color,
+            markeredgewidth=0.9, zorder=3, label=points.label,
+        )  # fmt: skip
+    missing = [place for place, value in zip(points.places, points.values, strict=True) if value is None]
+    if missing:
+        # At the edge, in shares of the axis: a number of the axis would be one that nobody measured.
+        edge, other = [0.02] * len(missing), axes.get_yaxis_transform() if swap else axes.get_xaxis_transform()
+        where = (edge, missing) if swap else (missing, edge)
+        axes.scatter(*where, transform=other, marker="x", s=14, linewidth=0.9, color=color, label=points.label)
+
+
+def _draw_interval(
+    axes: Any, points: Points, i: int, interval: tuple[float, float], ends: tuple[float, float] | None
+) -> None:
+    """As much as the axis holds, with an arrow where it goes on: one wild interval must not squeeze all others."""
+    color, place, swap = COLORS[points.style], points.places[i], points.along == "x"
+    low, high = ends or (-math.inf, math.inf)
+    shown = [max(interval[0], low), min(interval[1], high)]
+    where = (shown, [place, place]) if swap else ([place, place], shown)
+    width, alpha = (2.2, 0.55) if swap else (1.6, 0.35)
+    axes.plot(*where, color=color, linewidth=width, alpha=alpha, zorder=2, solid_capstyle="butt")
+    for end, edge, arrow in zip(interval, (low, high), ARROWS[points.along], strict=True):
+        if not low <= end <= high:
+            at = (edge, place) if swap else (place, edge)
+            axes.plot(*([v] for v in at), marker=arrow, color=color, markersize=8, clip_on=False, linestyle="none")
+
+
+def _draw_reference_lines(axes: Any, chart: Chart) -> None:
+    looks: dict[str, dict[str, Any]] = {
+        "line": {"linewidth": 0.9, "zorder": 1},
+        "change": {"linewidth": 1.1, "linestyle": (0, (4, 2))},
+        "break": {"linewidth": 3, "alpha": 0.3},
+    }
+    nth = 0
+    for line in (mark for mark in chart.marks if isinstance(mark, ReferenceLine)):
+        across = axes.axvline if line.axis == "x" else axes.axhline
+        across(line.at, color=COLORS[line.style], **looks[line.kind])
+        if line.label:
+            # In turn on two heights: changes may be neighbours.
+            height = 0.07 if line.kind == "break" else 0.985 - 0.105 * (nth % 2)
+            nth += line.kind == "change"
+            _label_reference_line(axes, line, height, chart)
+
+
+def _label_reference_line(axes: Any, line: ReferenceLine, height: float, chart: Chart) -> None:
+    """To the right of the line, or to the left where the chart ends."""
+    low, high = chart.x.ends or axes.get_xlim()
+    is_late = line.at > low + 0.8 * (high - low)
+    axes.annotate(
+        line.label, (line.at, height), (-4 if is_late else 4, 0), xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points", ha="right" if is_late else "left", va="top", fontsize=7.5,
+        color=COLORS[line.style], parse_math=False,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}, zorder=5,
+    )  # fmt: skip
+
+
+# ---- axes -------------------------------------------------------------------------------------------------------
+
+
+def _draw_axes(axes: Any, chart: Chart) -> None:
+    _draw_axis(axes, axes.xaxis, chart.x, axes.set_xscale, axes.set_xlim)
+    _draw_axis(axes, axes.yaxis, chart.y, axes.set_yscale, axes.set_ylim)
+    axes.set_xlabel(chart.x.title, fontsize=8.5, parse_math=False)
+    axes.set_ylabel(chart.y.title, fontsize=8.5, parse_math=False)
+    axes.set_title(chart.title, fontsize=9.5, loc="left", parse_math=False)
+    axes.grid(axis="x" if chart.y.are_names else "y", color="#e6e6e6", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+    for side in ("top", "right", *(["left"] if chart.y.are_names else [])):
+        axes.spines[side].set_visible(False)
+    if chart.x.are_names:
+        axes.tick_params(axis="x", labelrotation=90, labelsize=7, labelfontfamily="monospace")
+    if chart.y.are_names:
+        axes.set_ylim(len(chart.y.ticks) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+    if chart.beside:
+        beside = axes.secondary_yaxis("right")
+        beside.set_yticks([tick.at for tick in chart.beside], [tick.text for tick in chart.beside], fontsize=7.5)
+        beside.tick_params(length=0, pad=8)  # room for the arrows
+        beside.spines["right"].set_visible(False)
+        for label, tick in zip(beside.get_yticklabels(), chart.beside, strict=True):
+            label.set_color(COLORS[tick.style])
+
+
+def _draw_axis(axes: Any, drawn: Any, axis: Axis, scale_to: Any, limit: Any) -> None:
+    ticker = need("ticker")
+    if axis.is_log:
+        scale_to("log")
+    if axis.ends is not None:
+        limit(*axis.ends)
+    if axis.ticks:
+        drawn.set_ticks([tick.at for tick in axis.ticks], [tick.text for tick in axis.ticks], parse_math=False)
+        drawn.set_minor_locator(ticker.NullLocator())
+        for label, tick in zip(drawn.get_ticklabels(), axis.ticks, strict=True):
+            label.set_color(COLORS[tick.style or "title"])
+    elif axis.quantity:
+
+        def describe(value: float, position: int) -> str:
+            return describe_value(value, axis.quantity)
+
+        drawn.set_major_formatter(ticker.FuncFormatter(describe))
+
+
+def _draw_legend(axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    found = dict(zip(labels, handles, strict=True))
+    axes.legend(
+        found.values(), found.keys(), ncols=4, loc="lower right", bbox_to_anchor=(1, 1), fontsize=7.5, frameon=False,
+        handletextpad=0.1, columnspacing=1.0,
+    )  # fmt: skip

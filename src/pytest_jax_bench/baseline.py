@@ -1,0 +1,210 @@
+"""With which earlier row a new one is compared, and what the comparison can say: little.
+
+The first run of the same commit, clean or dirty; where this commit has none, the previous commit, there the newest
+clean run, since a dirty one may hold what was committed next. Or the run that was pinned.
+
+Between sessions the machine changes more than code does. In recordings of unchanged functions (21 processes on a busy
+virtual machine, six functions of 8 µs to 20 ms, 20 rounds each) medians differed by up to a factor of 8, least times by
+up to 3, and a rule of "5 % on the mean" alarmed in 44 % of comparisons. So only a factor that unchanged code reached in
+less than one comparison in a hundred, in the least time *and* in the median, is called slower or faster; all else is
+unclear. Smaller effects need both versions side by side in one session (`fail_slower.py`). What compilers count is
+compared exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchax.errors import UsageError, one_of
+from benchax.stats.verdicts import Verdict
+from benchax.units import number
+from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.settings import Pin, PluginSettings
+
+FACTOR = 2.5
+LEAST_ROUNDS = 20
+"""The recordings hold for this many; with fewer a chance streak is longer."""
+COMPILE_FACTOR = 6.0
+"""Single readings: unchanged functions took up to 9 times as long, 1 in 100 more than 6."""
+
+TIMES = ("jit", "eager")
+BYTES = ("jit_peak_bytes", "jit_constants_bytes", "jit_temporary_bytes", "eager_peak_bytes")
+COUNTED = ("jit_peak_bytes", "jit_constants_bytes", "jit_temporary_bytes")
+"""By the compiler, so that any difference is one of the program. The eager peak is observed."""
+
+METRICS = (*TIMES, "compile", *BYTES)
+FIRST_LOOK = 64
+"""Rows read from the end of the file; eight times as many with each further look."""
+FOREIGN = "its bytes were counted by pytest-jax-bench, whose peak leaves out some of them"
+
+Row = Mapping[str, Any]
+
+
+def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, Any] | None:
+    """The row that `row`, which is in the file already, is compared with; None where there is none."""
+    if settings.no_compare:
+        return None
+    look = FIRST_LOOK
+    while True:
+        rows = _read_newest(csv, look)
+        earlier = [r for r in rows if _is_earlier(r, row)]
+        is_all = len(rows) < look
+        if (found := _choose_reference(row, earlier, settings.pin, is_all)) is not None or is_all:
+            return found
+        look *= 8
+
+
+def _read_newest(csv: Path, count: int) -> list[dict[str, Any]]:
+    data = csv_files.newest(csv, count)
+    return [dict(zip(data.dtype.names or (), one, strict=True)) for one in data.tolist()]
+
+
+def _is_earlier(row: Row, new: Row) -> bool:
+    """Has `row` the same tag, is it of an earlier session, and was it successful?"""
+    return row["tag"] == new["tag"] and row["run_id"] < new["run_id"] and row["status"] in ("ok", "")
+
+
+def _choose_reference(
+    new: Row, earlier: Sequence[dict[str, Any]], pin: Pin | None, is_all: bool
+) -> dict[str, Any] | None:
+    """None where there is none, or an older row, not read yet, might have to be chosen."""
+    if pin is not None:
+        return _find_pinned(new, earlier, pin, is_all)
+    same = [r for r in earlier if _commit(r) == _commit(new)]
+    others = [r for r in earlier if _commit(r) != _commit(new)]
+    if same:
+        # Rows of another commit before them: then the first one has been read.
+        return same[0] if others or is_all or same[0]["commit_run"] == 0 else None
+    previous = [r for r in others if _commit(r) == _commit(others[-1])]
+    clean = [r for r in previous if not r["commit"].endswith("+")]
+    return (clean or previous or [None])[-1]
+
+
+def _find_pinned(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin, is_all: bool) -> dict[str, Any] | None:
+    commit = pin.commit or _commit(new)
+    # 0.5.0 could name a commit after a tag (v0.2, v0.2-3-g6bc9501). Users may give more digits than are stored.
+    rows = [
+        r for r in earlier if (c := _commit(r).rpartition("-g")[2]) and (c.startswith(commit) or commit.startswith(c))
+    ]
+    rows = rows or [r for r in earlier if _commit(r).startswith(commit)]
+    if pin.run is not None:
+        return next((r for r in rows if r["commit_run"] == pin.run), None)
+    return rows[0] if rows and (is_all or rows[0]["commit_run"] == 0) else None
+
+
+def _commit(row: Row) -> str:
+    return row["commit"].removesuffix("+")
+
+
+def judge_metrics(old: Row, new: Row) -> dict[str, MetricVerdict]:
+    """What can be said of each metric that either row has."""
+    return {metric: _judge_metric(old, new, metric) for metric in METRICS if has(old, metric) or has(new, metric)}
+
+
+def _judge_metric(old: Row, new: Row, metric: str) -> MetricVerdict:
+    if metric in BYTES and not old["environment"]:
+        return MetricVerdict("unclear", FOREIGN)
+    return judge(old, new, metric)
+
+
+def has(row: Row, metric: str) -> bool:
+    value = row[column_of(metric)]
+    return value == value and value >= 0  # NaN is unlike itself
+
+
+def column_of(metric: str) -> str:
+    """The column whose number stands for `metric`; rows of 0.5.0 have no medians."""
+    return metric if metric in BYTES else "compile_ms" if metric == "compile" else f"{metric}_median_ms"
+
+
+def number_of(row: Row, metric: str) -> float:
+    """Milliseconds or bytes. The mean where there is no median, as in rows of pytest-jax-bench 0.5.0."""
+    value = row[column_of(metric)]
+    return row[f"{metric}_mean_ms"] if metric in TIMES and value != value else value
+
+
+# ---- what two sessions can say ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MetricVerdict:
+    """What two rows say of one metric, and in a sentence what that rests on."""
+
+    verdict: Verdict
+    why: str
+
+
+def judge(old: Row, new: Row, metric: str) -> MetricVerdict:
+    """Compares two rows of a CSV file (`pytest_jax_bench.csv`) in one metric.
+
+    Args:
+        old, new: baseline and candidate.
+        metric: "jit", "eager", "compile", or one of the columns in bytes. Less is faster, in bytes as well.
+
+    Raises:
+        UsageError: another metric.
+    """
+    if metric in BYTES:
+        return _bytes(old, new, metric)
+    if metric not in (*TIMES, "compile"):
+        raise UsageError(f"cannot judge {metric!r}", one_of([*TIMES, "compile", *BYTES], metric))
+    if (why := _not_comparable(old, new)) is not None:
+        return MetricVerdict("unclear", why)
+    return _compile(old, new) if metric == "compile" else _times(old, new, metric)
+
+
+def _not_comparable(old: Row, new: Row) -> str | None:
+    if "" in (old["environment"], new["environment"]):
+        return "where the older row was measured is not known"
+    if old["environment"] != new["environment"]:
+        return "they were measured in different environments"
+    return None
+
+
+def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
+    # Timers have different costs inside their intervals; eager runs are always timed by wall.
+    if kind == "jit" and old["timer"] != new["timer"]:
+        return MetricVerdict("unclear", f"one was timed by {old['timer'] or 'an unknown timer'}, one by {new['timer']}")
+    ratios = [_ratio(old[f"{kind}_{name}_ms"], new[f"{kind}_{name}_ms"]) for name in ("min", "median")]
+    least, median = ratios
+    if least is None or median is None:
+        return MetricVerdict("unclear", "one of them has no least and median time")
+    if min(old[f"{kind}_rounds"], new[f"{kind}_rounds"]) < LEAST_ROUNDS:
+        return MetricVerdict("unclear", f"fewer than {LEAST_ROUNDS} rounds")
+    return _by_factor(min(least, median), max(least, median), FACTOR)
+
+
+def _compile(old: Row, new: Row) -> MetricVerdict:
+    ratio = _ratio(old["compile_ms"], new["compile_ms"])
+    if ratio is None:
+        return MetricVerdict("unclear", "one of them was not measured")
+    return _by_factor(ratio, ratio, COMPILE_FACTOR)
+
+
+def _by_factor(low: float, high: float, factor: float) -> MetricVerdict:
+    if low >= factor:
+        return MetricVerdict("slower", f"{number(low)} times the older one, or more")
+    if high <= 1 / factor:
+        return MetricVerdict("faster", f"{number(1 / high)} times as fast, or more")
+    return MetricVerdict("unclear", f"times of two sessions tell no difference below a factor of {number(factor)}")
+
+
+def _bytes(old: Row, new: Row, metric: str) -> MetricVerdict:
+    before, after = old[metric], new[metric]
+    if min(before, after) < 0:
+        return MetricVerdict("unclear", "one of them was not measured")
+    if before == after:
+        return MetricVerdict("same", "to the byte")
+    if metric not in COUNTED:
+        return MetricVerdict("unclear", "an observed peak differs from run to run")
+    return MetricVerdict("slower" if after > before else "faster", "counted by the compiler")
+
+
+def _ratio(old: float, new: float) -> float | None:
+    if not (math.isfinite(old) and math.isfinite(new)) or min(old, new) <= 0:
+        return None
+    return new / old
