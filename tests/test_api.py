@@ -203,7 +203,7 @@ def test_eager_and_jitted_together_tell_when_compiling_pays() -> None:
             {"timer": "wall,lop"},
             "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, device, in_graph, loop, pipelined, wall",
         ),
-        ({"max_time_s": "fast"}, "option 'max_time_s' in the call cannot be 'fast'\nexpected a time such as"),
+        ({"max_time_s": "fast"}, "option 'max_time_s' in the call cannot be 'fast'\nexpected a time above 0, such as"),
         ({"max_samples": 0}, "option 'max_samples' in the call cannot be 0\nexpected"),
         ({"verify": "bitwise"}, "option 'verify' in the call cannot be 'bitwise'\nexpected"),
         ({"static": [1.5]}, "static=[1.5] holds 1.5\nexpected positions and names of arguments"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.options import StoreOrOff
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -33,8 +34,10 @@ def demo(
             "them in Perfetto and TensorBoard; watch: loops that compile in each iteration, and why.",
         ),
     ] = "",
-    max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer.")] = None,
-    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")
+    ] = None,
+    store: StoreOrOff = None,
 ) -> None:
     """Measure a multilayer perceptron, then SELU eager against jitted; or one of the other demos."""
     if what:
@@ -74,7 +77,7 @@ def _profile(store: str | None) -> int:
     from benchax import demo as examples
     from benchax.cli.console import note
     from benchax.cli.profile import profile_cases
-    from benchax.cli.profile_shown import Wanted, folder_for, near
+    from benchax.cli.profile_output import Wanted, folder_for, near
     from benchax.profiling.program import ProgramRequest
 
     folder = folder_for("demo", None)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchax.cli.console import line, note
-from benchax.cli.profile_shown import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
+from benchax.cli.profile_output import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
 from benchax.cli.watch import how
 from benchax.errors import BenchaxError
 from benchax.profiling import nsys

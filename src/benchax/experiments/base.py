@@ -11,8 +11,6 @@ from benchax.model import Absent, Comparison, Memory
 from benchax.results.experiment import Errors
 
 Facts = tuple[tuple[str, str], ...]
-Tell = Callable[[str], None]
-"""Told what is being done, for a progress display."""
 
 
 @dataclass(frozen=True)

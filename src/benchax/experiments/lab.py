@@ -19,22 +19,19 @@ from benchax.executors.isolated import Isolated
 from benchax.executors.pool import Pool, shared_pool, spawned_pool
 from benchax.executors.task import A, R, Task
 from benchax.experiments import pair_timing, processes, study, variant_rows
-from benchax.experiments.base import ChangedCase, Tell
+from benchax.experiments.base import ChangedCase
 from benchax.experiments.counting import Counted, count_ways
 from benchax.experiments.pair_timing import Pair
 from benchax.experiments.processes import Condition
 from benchax.experiments.study import Study, StudySide
 from benchax.model import Absent, Comparison, Failure, Measurement, Options
+from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.results.experiment import VariantRow
 
 BASELINE = "baseline"
 BASELINE_OF_GROUP = "the others are compared with it"
 USUAL = Condition("as usual")
 LOOPS_COUNT_ONCE = Absent("flops", "XLA counts the body of a loop once")
-
-
-def quiet(text: str) -> None:
-    """No progress."""
 
 
 class Lab(Protocol):
@@ -50,9 +47,8 @@ class Lab(Protocol):
         """How long to go on with comparisons."""
         ...
 
-    @property
-    def tell(self) -> Tell:
-        """Told in words how far it is."""
+    def tell(self, text: str) -> None:
+        """Is told in words how far it is."""
         ...
 
     def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
@@ -101,7 +97,10 @@ class WorkerLab:
 
     options: Options
     effort: Effort = field(default_factory=Effort)
-    tell: Tell = quiet
+    report: Listener = quiet
+
+    def tell(self, text: str) -> None:
+        self.report(ProgressEvent(text))
 
     def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
         if condition is None:
@@ -111,13 +110,13 @@ class WorkerLab:
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
         effort = self.effort if looks is None else replace(self.effort, looks=looks)
-        return pair_timing.time_pairs(pairs, self.options, effort, self.tell)
+        return pair_timing.time_pairs(pairs, self.options, effort, self.report)
 
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
         return count_ways(shared_pool(), ways, self.options, self.tell)
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
-        found = processes.pairs(case, conditions, self.options.seed, self.effort.max_time_s, self.tell)
+        found = processes.pairs(case, conditions, self.options.seed, self.effort.max_time_s, self.report)
         return next(c for c in found if c.metric == "run")
 
     def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:

@@ -19,10 +19,13 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments import variant_rows
 from benchax.experiments.base import ChangedCase
-from benchax.experiments.lab import BASELINE, Lab, WorkerLab, judge_variants, quiet, without_flops
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab, judge_variants, without_flops
 from benchax.experiments.study import StudySide
+from benchax.keywords import guard_keywords
 from benchax.options import resolve
+from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Experiment, VariantRow
+from benchax.units import read_duration
 
 MOST_UNROLLED = 1000
 LoopBody = Callable[[Any, Any], Any]
@@ -147,16 +150,17 @@ def measure_loop(case: Case, step: LoopBody, n: int | Condition, lab: Lab) -> Ex
     return Experiment(case.id.label, seen.signature, baseline, listed, environment=looked.environment)
 
 
+@guard_keywords()
 def loops(
     step: LoopBody,
     init: Any,
     n: int | Condition,
     *,
     name: str | None = None,
-    max_time_s: float | None = None,
+    max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     seed: int | None = None,
-    progress: Callable[[str], None] = quiet,
+    progress: Progress = None,
 ) -> Experiment:
     """Measures a loop in five ways, each beside the plain Python loop, and compares the results.
 
@@ -172,7 +176,7 @@ def loops(
         max_time_s: begin no further process after this long, but for confirming a change.
         timeout_s: of each stage in the worker processes.
         seed: of the data made from specs.
-        progress: told in words how far it is.
+        progress: as for `bench`.
 
     Raises:
         UsageError: `step` or `n` is none.
@@ -182,4 +186,6 @@ def loops(
     n = check_trip_count(f"n={n!r}", n, TRIP_COUNT)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(InPython(step, n), (init,), name=name or name_of(step), jit=False)
-    return measure_loop(case, step, n, WorkerLab(options, Effort(max_time_s=max_time_s), progress))
+    effort = Effort(max_time_s=read_duration("max_time_s", max_time_s))
+    with show_progress(progress) as report:
+        return measure_loop(case, step, n, WorkerLab(options, effort, report))

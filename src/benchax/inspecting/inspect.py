@@ -27,26 +27,31 @@ from benchax.artifacts.donation import donation
 from benchax.artifacts.jaxpr import jaxpr_facts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, UsageError, refuse_ambiguous, refuse_misspelt
+from benchax.errors import BenchaxError, UsageError
+from benchax.keywords import guard_keywords
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, signature, static_arguments, undeclared_static
 from benchax.measuring.program import program_of
 from benchax.measuring.stages import BuiltProgram
 from benchax.model import Absent, Remark
+from benchax.options import NAMES
+from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
 from benchax.specs import is_spec, parse_spec
 
 COMPILED_PARTS = ("hlo", "counts", "xla_cost", "memory", "buffers", "donation", "collectives")
 
 
+@guard_keywords(NAMES)
 def inspect(
     fn: Callable[..., Any],
     *args: Any,
     name: str | None = None,
     jit: bool = True,
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Inspection:
     """What the compiler makes of `fn(*args, **kwargs)`. Nothing is run.
@@ -57,6 +62,7 @@ def inspect(
         name: default: the function's own.
         jit: False: a call that runs operation by operation has no program, so this is refused.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`.
+        progress: as for `bench`.
 
     Raises:
         UsageError: inputs that cannot be read, or an option that `fn` takes as well.
@@ -64,13 +70,12 @@ def inspect(
 
     An argument of `fn` that is called like one of these is given through `functools.partial`.
     """
-    given = {"name": name, "static": static or None, "donate": donate or None, "jit": None if jit else jit}
-    refuse_ambiguous("inspect", fn, given)
-    refuse_misspelt("inspect", fn, kwargs, given)
-    return inspect_case(make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit))
+    case = make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit)
+    with show_progress(progress) as report:
+        return inspect_case(case, report)
 
 
-def inspect_case(case: Case) -> Inspection:
+def inspect_case(case: Case, report: Listener = quiet) -> Inspection:
     """The same for a case, such as the command line finds in files."""
     if not case.jit:
         raise UsageError(
@@ -78,7 +83,7 @@ def inspect_case(case: Case) -> Inspection:
             "jit=True, which inspects what jax.jit makes of it",
         )
     inputs = abstract_inputs(case)
-    built, refused = _build(case, inputs)
+    built, refused = _build(case, inputs, report)
     hlo_text = (built.compiled.as_text() or None) if built.compiled is not None else None
     reader = _InspectionReader(case, inputs, built, hlo_text)
     return reader.inspection(refused)
@@ -109,20 +114,25 @@ def _abstract(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype)))
 
 
-def _build(case: Case, inputs: Inputs) -> tuple[BuiltProgram, tuple[str, ...]]:
+def _build(case: Case, inputs: Inputs, report: Listener) -> tuple[BuiltProgram, tuple[str, ...]]:
     """The stages of JAX, and what it warned of while it made them.
 
     Raises:
         BenchaxError: one of them failed.
     """
     at = ["trace"]
+
+    def enter(stage: str) -> None:
+        at.append(stage)
+        report(ProgressEvent(case.id.label, stage))
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             # As if plain: a jitted function's own programs are forgotten otherwise, as a measurement needs it.
             program = program_of(case, inputs)
             program = replace(program, kind="plain") if program.kind == "jit" else program
-            built = stages.build(program, inputs, at.append)
+            built = stages.build(program, inputs, enter)
         except Exception as error:
             failure = diagnose(error, at[-1])
             raise BenchaxError(

@@ -26,7 +26,6 @@ from typing import Any
 import jax
 import psutil
 
-from benchax.errors import UsageError
 from benchax.results.timeline import Column, Kind, Timeline
 
 INTERVAL_S = 0.01
@@ -36,17 +35,6 @@ _PATIENCE_S = 5.0
 """Until a thread that does not end, in the middle of a reading, is left alone."""
 _STATS: dict[Kind, str] = {"in_use": "bytes_in_use", "peak_in_use": "peak_bytes_in_use"}
 _Key = tuple[Kind, str]
-
-
-def check_interval(memory_s: float | None) -> None:
-    """Raises UsageError: no length of time."""
-    if memory_s is None:
-        return
-    is_number = isinstance(memory_s, int | float) and not isinstance(memory_s, bool)
-    if not is_number or not (math.isfinite(memory_s) and memory_s > 0):
-        raise UsageError(
-            f"memory_s={memory_s!r}", "seconds between two readings of memory, such as 0.01, or None for no readings"
-        )
 
 
 class Sampler:

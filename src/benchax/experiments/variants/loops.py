@@ -86,7 +86,7 @@ def _check_inputs(case: Case, inputs: Inputs) -> None:
         raise UsageError(
             f"loop cannot take {case.id.label}({inputs.signature}) for one iteration",
             "two inputs by position, as of step(i, state): the number of the iteration, and the state",
-            "benchax try model.py:step 0 f32[1000] --variants loop --set loop=50",
+            "benchax experiment model.py:step 0 f32[1000] --variants loop --given loop=50",
         )
 
 
