@@ -459,7 +459,10 @@ def test_without_a_pair_there_is_no_sentence() -> None:
             ["--timer", "cupti"],
             "unknown timer 'cupti'\nexpected one of: auto, device, in_graph, loop, pipelined, wall\n",
         ),
-        (["--max-time", "soon"], "option 'max_time_s' in the command line cannot be 'soon'\nexpected a time such as"),
+        (
+            ["--max-time", "soon"],
+            "option 'max_time_s' in the command line cannot be 'soon'\nexpected a time above 0, such as",
+        ),
         (["--verify", "bits"], "option 'verify' in the command line cannot be 'bits'\nexpected "),
         (["-p", "n"], "cannot read -p 'n'\nexpected NAME=VALUES, such as -p n=128,256\n"),
         (["-p", "m=4"], "no benchmark has a parameter 'm'\nexpected one of: n\n"),

@@ -46,7 +46,7 @@ def compare(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FUNCTION FUNCTION... [INPUT...] | [BASELINE] [CANDIDATE | PATH... | FUNCTION [INPUT...]]]",
+            metavar="[FUNCTION FUNCTION... [INPUT...] | BASELINE [CANDIDATE | PATH...]]",
             help="Functions as MODULE:FUNCTION or FILE.py:FUNCTION, and the inputs of all, as for `benchax run`. Or a "
             "BASELINE: a name given by `benchax baseline`, a run, a commit, or last; compared with a stored CANDIDATE, "
             "or with the benchmarks of now. With --ref or --jax it is left out.",
@@ -91,7 +91,10 @@ def compare(
     Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error (also a function that failed),
     3 unclear with --fail-unclear.
     """
+    from benchax.comparing.gate import ERROR, gate_of
     from benchax.options import resolve
+    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
+    from benchax.stats.verdicts import SAME_WITHIN
 
     words = what or []
     check_drawable(plot)
@@ -111,10 +114,23 @@ def compare(
         )
     _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
     _check(ref, jax, benchmarks, process_pairs, resolution)
+    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
+    metrics = ["run", "compile"] if gate.has_limit("compile") else ["run"]
     del options["memory_limit_bytes"]
     suite: dict[str, Any] = {"filter": pattern, "params": params or [], "max_time_s": limit_s, **options}
-    call = _choose_call(words, ref, jax, benchmarks, process_pairs=process_pairs)
-    raise typer.Exit(_of_versions(call, suite, resolution, fail_slower, fail_unclear, as_json=as_json, plot=plot))
+    fine = {"resolution": SAME_WITHIN if resolution is None else resolution, "metrics": metrics}
+    if jax is not None:
+        call = partial(compare_jax, jax, words or ".")
+    elif ref is not None:
+        call = partial(compare_ref, ref, words or ".", benchmarks=benchmarks, process_pairs=process_pairs, **fine)
+    elif _is_stored(words):
+        call = partial(compare_stored, *words, **fine)
+    else:
+        call = partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
+    found = _run(partial(call, progress=True, **suite))
+    _draw(found, plot)
+    code = _show(found, gate, as_json=as_json)
+    raise typer.Exit(ERROR if found.broken else code)
 
 
 def _are_functions(words: list[str]) -> bool:
@@ -181,48 +197,9 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
         raise UsageError(f"--jax {jax!r} is not enough", ENOUGH)
 
 
-def _choose_call(
-    words: list[str], ref: str | None, jax: str | None, benchmarks: str, *, process_pairs: bool
-) -> Callable[..., Comparisons]:
-    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
-
-    if jax is not None:
-        return partial(compare_jax, jax, words or ".")
-    if ref is not None:
-        return partial(compare_ref, ref, words or ".", benchmarks=benchmarks, process_pairs=process_pairs)
-    if _is_stored(words):
-        return partial(compare_stored, *words)
-    return partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".")
-
-
 def _is_stored(words: list[str]) -> bool:
     """BASELINE CANDIDATE? The second word would else be a path, or a function."""
     return len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]
-
-
-def _of_versions(
-    call: Callable[..., Comparisons],
-    suite: Mapping[str, Any],
-    resolution: str | None,
-    fail_slower: str | None,
-    fail_unclear: bool,
-    *,
-    as_json: bool,
-    plot: Path | None,
-) -> int:
-    """Compares, shows, and returns the exit code."""
-    from benchax.comparing.gate import ERROR, gate_of
-    from benchax.paired_runs.versions import compare_jax
-    from benchax.stats.verdicts import SAME_WITHIN
-
-    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
-    if getattr(call, "func", call) is not compare_jax:  # whose pairs of processes always judge both, at 5 %
-        metrics = ["run", "compile"] if gate.has_limit("compile") else ["run"]
-        call = partial(call, resolution=SAME_WITHIN if resolution is None else resolution, metrics=metrics)
-    found = _run(partial(call, progress=True, **suite))
-    _draw(found, plot)
-    code = _show(found, gate, as_json=as_json)
-    return ERROR if found.broken else code
 
 
 def _run(compare: Callable[[], Comparisons]) -> Comparisons:

@@ -28,6 +28,7 @@ def show(document: Document) -> None:
 
     console = Console(highlight=False)
     if console.is_terminal:
+        # Not cropped: a table folds as its columns allow, and what is wider still must not lose its end.
         console.print(terminal.render(document), crop=False)
     else:
         print(terminal.to_text(document, console.width if "COLUMNS" in os.environ else None))

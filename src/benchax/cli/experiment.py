@@ -69,7 +69,7 @@ def experiment(
     with show_progress(True) as report:
         lab = WorkerLab(options, effort, report)
         found = printing_to_stderr(lambda: run_experiment(case, names, lab, told, combine=combine, ablation=ablation))
-    plain = json.dumps(found.asdict(), default=str)
+    plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
     if output is not None:
         output.write_text(plain + "\n", encoding="utf-8")
     if as_json:

@@ -145,6 +145,7 @@ def measure(
                     report=report,
                     outcome=outcome,
                 )
+                # The generator measures while it is asked for the next row, so that is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
                     if as_json:

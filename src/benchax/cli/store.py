@@ -12,6 +12,7 @@ from benchax.cli.options import Pattern, Store
 from benchax.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
+    from benchax.store.base import Row
     from benchax.store.database import DatabaseStore
 
 baseline = typer.Typer(help="Names for runs: what `benchax compare NAME` compares with.", no_args_is_help=True)
@@ -39,12 +40,23 @@ def list_rows(
     from benchax.reporting.tables import stored_grid
 
     database = open_listed_store(store)
+    rows = _newest(database, pattern, limit)
     if as_json:
-        print_json(database.query(case=pattern or None, limit=limit))
-    elif rows := database.rows(case=pattern or None, limit=limit):
+        for row in rows:
+            print_json([database.get(row.id)])
+    elif rows:
         show(Document((stored_grid(rows),)))
     else:
         note(f"no row in {database.where} is of a case {pattern!r}")
+
+
+def _newest(database: DatabaseStore, pattern: str, limit: int) -> list[Row]:
+    """--filter means what it means in `run`: a part of a label, parameters included, which no index can answer."""
+    from benchax.discovery import matches
+
+    if not pattern:
+        return database.rows(limit=limit)
+    return [row for row in database.rows() if matches(row.case, pattern)][-limit:]
 
 
 def show_row(

@@ -242,7 +242,7 @@ def _limit(seconds: Any) -> Any:
     Raises:
         UsageError: it is no time that a function could have.
     """
-    expected = "a number of seconds, above 0 and finite"
+    expected = "a number of seconds, above 0 and finite, or a text such as 500ms"
     if isinstance(seconds, Tracer):
         if seconds.shape:
             raise UsageError(f"a limit of shape {seconds.shape}", "one number of seconds, a scalar")
