@@ -276,6 +276,7 @@ def test_parameters_of_a_target_are_filled_in(benchax: Benchax) -> None:
         (["-k", "*n=8*"], ["matmul[n=8]"]),
         (["-k", "n=8", "-p", "n=8,9"], ["matmul[n=8]"]),
         (["--eager", "-k", "add"], ["add eager", "add"]),
+        (["--no-jit", "-k", "add"], ["add eager"]),
     ],
 )
 def test_a_dry_run_lists_the_chosen_cases_and_does_nothing(
