@@ -109,9 +109,13 @@ def show_progress(
 def follow_stages(report: Listener, item: str, done: int = 0, total: int = 1) -> Callable[[str, float], None]:
     """Makes events of what the engine tells of one case: its stage, and the share of that which is done."""
 
+    reached = 0.0
+
     def progress(stage: str, share: float) -> None:
-        part = _BEGINS.get(stage, 0.0) + _SAMPLING * share
-        report(ProgressEvent(item, stage, done + part, total))
+        nonlocal reached
+        # Some stages come twice, as those of a second program do: a bar that went back would look like a loss.
+        reached = max(reached, _BEGINS.get(stage, 0.0) + _SAMPLING * share)
+        report(ProgressEvent(item, stage, done + reached, total))
 
     return progress
 

@@ -23,8 +23,7 @@ from benchax.cli.console import (
     printing_to_stderr,
     show,
 )
-from benchax.cli.options import COMMAND_LINE, JsonFile, Params, Pattern, Seed, WhatOrCommand
-from benchax.cli.profile import COMMAND
+from benchax.cli.options import COMMAND, COMMAND_LINE, JsonFile, Params, Pattern, Seed, WhatOrCommand
 from benchax.errors import UsageError, one_of
 from benchax.results.audit import SEVERITIES
 from benchax.units import read_duration

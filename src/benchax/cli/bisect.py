@@ -55,7 +55,7 @@ def bisect(
         selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
         with show_progress(True) as report:
             judge = judges.make_jax_judge(row[0], selection, max_time_s, report)
-            found = search(row, _telling(judge, lambda version: f"jax {version}", report))
+            found = search(row, _report_each(judge, lambda version: f"jax {version}", report))
         raise typer.Exit(_show(found, lambda version: f"jax {version}"))
     if what is None or len(what) < 2:
         raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
@@ -64,7 +64,7 @@ def bisect(
     selection = Selection(tuple(what[2:] or ["."]), pattern, tuple(params or []))
     effort = Effort(max_time_s=max_time_s)
     with show_progress(True) as report, judges.make_commit_judge(row[0], selection, effort, report) as judge:
-        found = search(row, _telling(judge, judges.describe_commit, report))
+        found = search(row, _report_each(judge, judges.describe_commit, report))
     raise typer.Exit(_show(found, judges.describe_commit))
 
 
@@ -77,16 +77,16 @@ def _versions(text: str) -> list[str]:
     return judges.list_releases(*listed) if len(listed) == 2 else listed
 
 
-def _telling(judge: Judge, name: Callable[[str], str], report: Listener) -> Judge:
+def _report_each(judge: Judge, name: Callable[[str], str], report: Listener) -> Judge:
     """`judge`, with a line that stays for each verdict."""
     from benchax.progress import ProgressEvent
 
-    def telling(one: str) -> Verdict:
+    def judge_and_report(one: str) -> Verdict:
         verdict = judge(one)
         report(ProgressEvent(f"{verdict:8} {name(one)}", is_lasting=True))
         return verdict
 
-    return telling
+    return judge_and_report
 
 
 def _show(found: Bisected, name: Callable[[str], str]) -> int:

@@ -37,6 +37,7 @@ from benchax.cli import (
     watch,
 )
 from benchax.cli.console import line, note
+from benchax.cli.options import WithCommand
 from benchax.errors import BenchaxError
 
 app = typer.Typer(
@@ -54,9 +55,9 @@ app.command("run")(run.run)
 app.command("grid")(grid.grid)
 app.command("compare")(compare.compare)
 app.command("experiment")(experiment.experiment)
-app.command("profile", cls=profile.WithCommand)(profile.profile)
+app.command("profile", cls=WithCommand)(profile.profile)
 app.command("inspect")(inspect.inspect)
-app.command("audit", cls=profile.WithCommand)(audit.audit)
+app.command("audit", cls=WithCommand)(audit.audit)
 app.command("checklist")(checklist.checklist)
 app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
 app.command("bisect")(bisect.bisect)

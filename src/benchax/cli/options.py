@@ -7,12 +7,28 @@ which says what is wrong in the words of the library; typer would have words of 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 COMMAND_LINE = "the command line"
 """As errors name the source of an option."""
+
+COMMAND = "benchax.command"
+"""Key under which a context keeps what follows the two dashes."""
+
+
+class WithCommand(TyperCommand):
+    """A command that knows what came after `--`, which click puts together with the other words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
 
 What = Annotated[
     list[str] | None,

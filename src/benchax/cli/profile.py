@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from benchax.cli.console import collect_cases, note
-from benchax.cli.options import COMMAND_LINE, Params, Pattern, Seed, WhatOrCommand
+from benchax.cli.options import COMMAND, COMMAND_LINE, Params, Pattern, Seed, WhatOrCommand
 from benchax.errors import UsageError
 from benchax.units import parse_seconds, read_duration
 
@@ -30,19 +29,6 @@ if TYPE_CHECKING:
     from benchax.results.profile import Profile
 
 TIMEOUT, DURATION_S = "5min", 5.0
-COMMAND = "benchax.command"
-"""Key under which a context keeps what follows the two dashes."""
-
-
-class WithCommand(TyperCommand):
-    """A command that knows what came after `--`, which click puts together with the other words."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[COMMAND] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
 
 
 def profile(

@@ -48,14 +48,14 @@ def watch(
 
 
 def _tell(command: list[str], ended: EndedCommand) -> None:
-    note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
+    note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for report in ended.reports:
         _tell_process(report, is_one_of_many=len(ended.reports) > 1)
     for remark in ended.remarks:
         note(f"note: {remark}")
 
 
-def how(ended: EndedCommand) -> str:
+def describe_end(ended: EndedCommand) -> str:
     """ended with 0 after 12.3 s"""
     from benchax.units import seconds
 
