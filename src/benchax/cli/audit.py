@@ -25,7 +25,6 @@ from benchax.cli.console import (
 )
 from benchax.cli.options import COMMAND, COMMAND_LINE, JsonFile, Params, Pattern, Seed, WhatOrCommand
 from benchax.errors import UsageError, one_of
-from benchax.results.audit import SEVERITIES
 from benchax.units import read_duration
 
 if TYPE_CHECKING:
@@ -89,8 +88,14 @@ def audit(
         audits, code = _functions(what or ["."], pattern, params or [], ids, given)
     _write(audits, output, sarif, html)
     _show(audits, as_json=as_json, is_stdout_free=not command)
-    failed = any(severity == fail_on and a.reaches(severity) for a in audits for severity in SEVERITIES)
-    raise typer.Exit(code or int(failed))
+    raise typer.Exit(code or int(_reach(audits, fail_on)))
+
+
+def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
+    """Is there a finding of the severity that --fail-on names, or a graver one?"""
+    from benchax.results.audit import SEVERITIES
+
+    return any(severity == fail_on and audit.reaches(severity) for audit in audits for severity in SEVERITIES)
 
 
 def _list() -> None:
@@ -103,6 +108,8 @@ def _list() -> None:
 
 
 def _check(fail_on: str | None, outputs: Sequence[Path | None], checklist: bool) -> None:
+    from benchax.results.audit import SEVERITIES
+
     if fail_on is not None and fail_on not in SEVERITIES:
         raise UsageError(f"--fail-on {fail_on!r} cannot be", one_of(SEVERITIES, fail_on))
     if checklist and (any(outputs) or fail_on):

@@ -19,7 +19,6 @@ import typer
 from benchax.cli.console import check_writable, note, print_json, printing_to_stderr, show
 from benchax.cli.options import COMMAND_LINE, MemoryLimit, Seed, StoreOrOff
 from benchax.errors import UsageError
-from benchax.options import read_seed
 from benchax.units import read_duration
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ def grid(
 
     Exit codes: 0 fine (time limits are results), 1 a wrong result, 2 an error (crashed, raised, out of memory).
     """
+    from benchax.options import read_seed
+
     flags = {
         "timeout_s": read_duration("timeout_s", timeout, COMMAND_LINE),
         "compile_timeout_s": read_duration("compile_timeout_s", compile_timeout, COMMAND_LINE),
