@@ -141,8 +141,6 @@ def test_a_duration_is_a_number_or_has_a_unit(command: str, option: str, given: 
 @pytest.mark.parametrize(("command", "option"), DURATIONS)
 @pytest.mark.parametrize("given", ["soon", "-1s", "1e999"])
 def test_what_is_no_duration_is_refused_in_one_text(command: str, option: str, given: str, benchax: Benchax) -> None:
-    if command == "demo":
-        pytest.skip("its cases read it, which are not measured here")
     words = () if (command, option) == ("doctor", "--duration") else STOPS[command]
 
     done = benchax(command, f"{option}={given}", *words)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.options import StoreOrOff
+from benchax.cli.options import COMMAND_LINE, StoreOrOff
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ def demo(
     store: StoreOrOff = None,
 ) -> None:
     """Measure a multilayer perceptron, then SELU eager against jitted; or one of the other demos."""
+    from benchax.options import check, resolve
+
+    given = {"max_time_s": max_time, "store": store}
+    check(given, COMMAND_LINE)
     if what:
         if what not in DEMOS:
             raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "without a name: a model, measured")
@@ -47,9 +51,7 @@ def demo(
     from benchax import demo as examples
     from benchax.cli.console import note
     from benchax.cli.run import eager_pairs, measure
-    from benchax.options import resolve
 
-    given = {"max_time_s": max_time, "store": store}
     note("1. A multilayer perceptron: where do its time and its bytes go?\n")
     first = measure([examples.mlp_case()], given)
     note("\n2. SELU of a million numbers: eager against jitted, and when compiling pays\n")
