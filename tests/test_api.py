@@ -203,7 +203,7 @@ def test_eager_and_jitted_together_tell_when_compiling_pays() -> None:
             {"timer": "wall,lop"},
             "unknown timer 'lop'\nexpected 'loop'? Permitted is one of: auto, device, in_graph, loop, pipelined, wall",
         ),
-        ({"max_time_s": "fast"}, "option 'max_time_s' in the call cannot be 'fast'\nexpected a time such as"),
+        ({"max_time_s": "fast"}, "option 'max_time_s' in the call cannot be 'fast'\nexpected a time above 0, such as"),
         ({"max_samples": 0}, "option 'max_samples' in the call cannot be 0\nexpected"),
         ({"verify": "bitwise"}, "option 'verify' in the call cannot be 'bitwise'\nexpected"),
         ({"static": [1.5]}, "static=[1.5] holds 1.5\nexpected positions and names of arguments"),
@@ -421,3 +421,13 @@ def test_options_of_a_case_hold_for_that_case() -> None:
     rows = list(run(listed, command_line=SHORT | {"max_samples": 7}))
 
     assert [m.options.max_samples for m in rows] == [5, 6]
+
+
+def test_progress_is_told_each_stage_of_the_case() -> None:
+    told: list[benchax.ProgressEvent] = []
+
+    benchax.bench(double, "f32[8]", name="it", progress=told.append, **QUICK)
+
+    assert {(event.item, event.total) for event in told} == {("it", 1)}
+    assert list(dict.fromkeys(event.doing for event in told))[:4] == ["inputs", "trace", "lower", "compile"]
+    assert [event.done for event in told] == sorted(event.done for event in told)

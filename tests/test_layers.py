@@ -10,8 +10,8 @@ from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors"},
-    {"units", "stats", "specs", "protobuf", "settings", "source_files"},
-    {"model"},
+    {"units", "stats", "specs", "protobuf", "settings", "source_files", "keywords"},
+    {"model", "progress"},
     {"results"},
     {"artifacts"},  # profiling knows collectives by its list
     {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "wrapping"},

@@ -17,7 +17,7 @@ from benchax.errors import UsageError
 from benchax.model import Options
 from benchax.options import DEFAULTS, NAMES, check, resolve
 
-A_TIME = "a time such as 0.5, 500ms, 20us or 2min"
+A_TIME = "a time above 0, such as 0.5, 500ms or 2min"
 A_TIME_ABOVE_0 = "a time above 0, such as 0.5, 500ms or 2min"
 A_SIZE = "a size such as 4096, 64MiB or 2GB"
 A_SIZE_ABOVE_0 = "a size above 0, such as 512MiB or 4GiB"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from benchax.paired_runs.compare import compare
     from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
     from benchax.profiling.profile import profile
+    from benchax.progress import ProgressEvent
     from benchax.results.audit import Audit, Checklist
     from benchax.results.cache import CacheUse
     from benchax.results.experiment import Experiment
@@ -92,6 +93,7 @@ _HOME = {
     "Options": "benchax.model",
     "Profile": "benchax.results.profile",
     "profile": "benchax.profiling.profile",
+    "ProgressEvent": "benchax.progress",
     "Summary": "benchax.stats.summary",
     "Rows": "benchax.store.load",
     "load": "benchax.store.load",
@@ -128,6 +130,7 @@ __all__ = [
     "NotMeasured",
     "Options",
     "Profile",
+    "ProgressEvent",
     "RecompileError",
     "Rows",
     "Settings",

@@ -6,6 +6,7 @@ stored is still returned: the measurement is worth more than its copy on disk.
 
 from __future__ import annotations
 
+import os
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,24 +16,26 @@ from functools import lru_cache
 from typing import Any
 
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, StoreError, refuse_ambiguous, refuse_misspelt
+from benchax.errors import BenchaxError, StoreError
 from benchax.executors import executor_for
+from benchax.keywords import guard_keywords
 from benchax.measuring import timers
-from benchax.measuring.record import Progress, quiet
 from benchax.model import Measurement, Options
-from benchax.options import NAMES, resolve
+from benchax.options import NAMES, check, resolve
+from benchax.progress import Listener, Progress, follow_stages, quiet, show_progress
 from benchax.store.database import open_store
 from benchax.store.scatter import with_scatter
 
 
+@guard_keywords(NAMES, is_set_in_project=True)
 def bench(
     fn: Callable[..., Any],
     *args: Any,
     name: str | None = None,
     tag: str = "",
     jit: bool = True,
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
     timer: str | None = None,
     max_time_s: float | str | None = None,
     min_time_s: float | str | None = None,
@@ -42,12 +45,13 @@ def bench(
     memory: bool | None = None,
     cold_process: bool | None = None,
     seed: int | None = None,
-    store: str | bool | None = None,
+    store: str | os.PathLike[str] | bool | None = None,
     isolate: bool | None = None,
     timeout_s: float | str | None = None,
     memory_limit_bytes: int | str | None = None,
     stages: str | None = None,
     processes: int | str | None = None,
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Measurement:
     """Measures `fn(*args, **kwargs)`: every stage, steady state by several timers, memory, and whether it is right.
@@ -76,6 +80,8 @@ def bench(
         stages: how far to go: "build", "first_run", "samples", or "all", with transfers and dispatch.
         processes: readings of so many processes, whose interval is to hold what a repetition says; "auto": 5 where
             the case is short. By default it is this one, and the interval speaks for this one.
+        progress: a function of `ProgressEvent`s, True (shown on stderr), False (silent), or None: shown where stderr
+            is a terminal and it takes longer than two seconds.
 
     Returns:
         Measurement: one row. A function that fails gives a row with `failure`, not an exception.
@@ -91,21 +97,14 @@ def bench(
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout_s,
         "memory_limit_bytes": memory_limit_bytes, "stages": stages, "processes": processes,
     }  # fmt: skip
-    named = {
-        "name": name,
-        "tag": tag or None,
-        "jit": None if jit else jit,
-        "static": static or None,
-        "donate": donate or None,
-    }
-    otherwise = "; for benchax: set the option in [tool.benchax]"
-    refuse_ambiguous("bench", fn, {**given, **named}, otherwise)
-    refuse_misspelt("bench", fn, kwargs, [*given, *named], [name for name in NAMES if name not in given])
     case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit)
+    check(given, "the call")
     outcome = RunOutcome()
-    (row,) = run([case], call=given, outcome=outcome)
+    with show_progress(progress) as report:
+        (row,) = run([case], call=given, outcome=outcome, report=report)
     for problem in outcome.unstored:
-        warnings.warn(f"the row was measured but not stored: {problem.error}", stacklevel=2)
+        # 3: whoever called `bench`, past its guard
+        warnings.warn(f"the row was measured but not stored: {problem.error}", stacklevel=3)
     return row
 
 
@@ -132,7 +131,7 @@ def run(
     call: Mapping[str, Any] | None = None,
     command_line: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
-    progress: Callable[[Case], Progress] = lambda case: quiet,
+    report: Listener = quiet,
     outcome: RunOutcome | None = None,
     run_id: str | None = None,
     keep: Callable[[Measurement, Options], None] | None = None,
@@ -142,7 +141,7 @@ def run(
     Args:
         call, command_line: options by name, from there.
         defaults: options by name, which everything else overrides.
-        progress: makes the progress reporter of a case.
+        report: told how far it is.
         outcome: told which rows could not be stored, and the ids of those that were.
         run_id: of the invocation that all this belongs to; default: one of its own.
         keep: takes each row in place of the store, for `store_together`.
@@ -157,7 +156,8 @@ def run(
         timers.parse(each.timer or "auto")
     run_id = run_id or uuid.uuid4().hex
     for i, (case, each) in enumerate(zip(listed, options, strict=True)):
-        row = executor_for(each).run(case, each, run_id=run_id, progress=progress(case))
+        progress = follow_stages(report, case.id.label, i, len(listed))
+        row = executor_for(each).run(case, each, run_id=run_id, progress=progress)
         if each.store not in (None, "off"):
             row = with_scatter(opened(each.store), row)
         if keep is not None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchax.errors import UsageError, one_of, takes
+from benchax.errors import UsageError, one_of
+from benchax.keywords import NAMES_OF_JIT, takes
 from benchax.model import CaseId, Opaque
 from benchax.specs import DTYPES, long_dtype
 
@@ -60,14 +61,6 @@ class Case:
         return replace(self, jit=False, id=replace(self.id, variant="eager"))
 
 
-NAMES_OF_JIT = {
-    "static_argnums": "static",
-    "static_argnames": "static",
-    "donate_argnums": "donate",
-    "donate_argnames": "donate",
-}
-
-
 def make_case(
     fn: Callable[..., Any],
     args: tuple[Any, ...] = (),
@@ -75,8 +68,8 @@ def make_case(
     *,
     name: str | None = None,
     tag: str = "",
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
     jit: bool = True,
 ) -> Case:
     """A case out of a function and its arguments.
@@ -96,17 +89,17 @@ def make_case(
     label = _text(name_of(fn) if name is None else name, "name")
     case_id = CaseId(label, variant="" if jit else "eager", tag=_text(tag, "tag"))
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
-    given = (tuple(args), _take_names_of_jit(fn, kwargs or {}, named))
+    given = (tuple(args), take_names_of_jit(fn, kwargs or {}, named))
     return Case(fn, lambda: given, case_id, named["static"], named["donate"], jit)
 
 
-def _take_names_of_jit(
-    fn: Callable[..., Any], kwargs: Mapping[str, Any], named: dict[str, Positions]
+def take_names_of_jit(
+    fn: Callable[..., Any] | None, kwargs: Mapping[str, Any], named: dict[str, Positions]
 ) -> dict[str, Any]:
     """`kwargs` without what `jax.jit` calls static and donated, which is added to `named`."""
     rest = dict(kwargs)
     for theirs, ours in NAMES_OF_JIT.items():
-        if theirs in rest and not takes(fn, theirs):
+        if theirs in rest and not (fn is not None and takes(fn, theirs)):
             named[ours] += positions(rest.pop(theirs), theirs)
     return rest
 
@@ -160,8 +153,8 @@ def benchmark(
     args: Any = (),
     name: str | None = None,
     tag: str = "",
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
     jit: bool = True,
     options: Mapping[str, Any] | None = None,
     **params: Iterable[Any],
@@ -176,7 +169,7 @@ def benchmark(
         args: a tuple of inputs, or a function of the parameters that returns one (or a dict of keyword arguments).
             Inputs may be arrays, pytrees, or specs such as "f32[128,128]".
         name: default: the function's name.
-        static, donate: arguments by position or name, as for `jax.jit`.
+        static, donate: arguments by position or name, as for `jax.jit`, whose names for them are understood too.
         jit: False measures the call as it stands.
         options: options for this benchmark, such as {"max_time_s": 2}.
         params: values of each parameter; every combination is a case. Where a parameter is called `dtype` (or
@@ -196,15 +189,16 @@ def benchmark(
             "settings are given by name: @benchmark(args=...)",
         )
     label = _text(name or name_of(fn), "name")
-    lists = {key: _values(key, given, label) for key, given in params.items()}
+    named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
+    # Not a parameter of that name, even if the function has one: what a benchmark is given, `args` makes.
+    lists = {key: _values(key, given, label) for key, given in take_names_of_jit(None, params, named).items()}
     if lists and not callable(args):
         raise UsageError(
             f"benchmark {label!r} has parameters {', '.join(lists)}, but its inputs do not depend on them",
             "args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)",
         )
     return Benchmark(
-        fn, args, label, lists, _text(tag, "tag"), positions(static, "static"), positions(donate, "donate"), jit,
-        options or {},
+        fn, args, label, lists, _text(tag, "tag"), named["static"], named["donate"], jit, options or {},
     )  # fmt: skip
 
 

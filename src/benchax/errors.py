@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
 
 
 class BenchaxError(Exception):
@@ -89,73 +87,6 @@ def one_of(names: Iterable[str], given: str | None = None) -> str:
     if len(listed) > 30:
         return f"{did_you_mean}one of {len(listed)} names, such as {', '.join(near or listed[:5])}"
     return f"{did_you_mean}one of: {', '.join(listed)}"
-
-
-def refuse_ambiguous(by: str, fn: Callable[..., Any], given: Mapping[str, Any], otherwise: str = "") -> None:
-    """A name that both we and the user's function take would silently go to one of them.
-
-    Args:
-        by: our function.
-        given: its options that could be meant; None was not given.
-        otherwise: what else can be done, behind the advice.
-
-    Raises:
-        UsageError: one of them is a parameter of `fn`.
-    """
-    try:
-        theirs = inspect.signature(fn).parameters
-    except (TypeError, ValueError):  # builtins have no signature, and no such names
-        return
-    for name, value in given.items():
-        if value is not None and name in theirs:
-            raise UsageError(
-                f"{name}={value!r} is both an option of {by} and an argument of the function",
-                "an unambiguous call",
-                f"for the function: functools.partial(f, {name}=...){otherwise}",
-            )
-
-
-def takes(fn: Callable[..., Any], name: str) -> bool:
-    """Has `fn` a parameter of this name? Builtins have no signature, and no parameters then; `**kwargs` is none."""
-    try:
-        return name in inspect.signature(fn).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-NEARLY = 0.75
-"""How alike a name and an option are that one is taken for a slip of the other (max_time and max_time_s: 0.89)."""
-
-
-def refuse_misspelt(
-    by: str, fn: Callable[..., Any], kwargs: Mapping[str, Any], options: Iterable[str], elsewhere: Iterable[str] = ()
-) -> None:
-    """A keyword that is nearly an option would silently go to the user's function.
-
-    Args:
-        by: our function.
-        kwargs: what would be passed on to `fn`.
-        options: of `by`.
-        elsewhere: options that `by` does not take, and [tool.benchax] does.
-
-    Raises:
-        UsageError: one of `kwargs` is no parameter of `fn` by name, and nearly an option.
-    """
-    for name, value in kwargs.items():
-        if takes(fn, name):
-            continue
-        for_function = f"for the function: functools.partial(f, {name}=...)"
-        if name in elsewhere:
-            raise UsageError(
-                f"{name}={value!r} is no option of {by}", "options that are given by name", f"set {name} in "
-                f"[tool.benchax]; {for_function}",
-            )  # fmt: skip
-        if near := difflib.get_close_matches(name, options, 1, NEARLY):
-            raise UsageError(
-                f"{name}={value!r} is no option of {by}, and no argument of the function by that name",
-                f"{near[0]}=",
-                for_function,
-            )
 
 
 def require(package: str, *, extra: str, doing: str) -> ModuleType:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.model import Options
-from benchax.units import parse_seconds, parse_size
+from benchax.units import parse_duration, parse_size
 
 DEFAULTS = Options(
     timer="auto",
@@ -98,6 +98,18 @@ def _value(name: str, value: Any, source: str) -> Any:
         raise UsageError(f"option {name!r} in {source} cannot be {value!r}", error.expected, error.hint) from None
 
 
+def read_seed(given: Any, source: str = "the call") -> int:
+    """The seed that is given, else that of the project; a whole number in either case."""
+    check({"seed": given}, source)
+    return resolve({"seed": given}).seed
+
+
+def split_names(given: Sequence[str] | str | None) -> list[str] | None:
+    """["donate", "bf16"], or "donate,bf16", as a list; None stays None, which is: all."""
+    listed = given.split(",") if isinstance(given, str) else given
+    return None if listed is None else [name.strip() for name in listed if name.strip()]
+
+
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     given = {k: v for k, v in environ.items() if k.startswith(_PREFIX) and k not in _NO_OPTIONS}
     return {k.removeprefix(_PREFIX).lower(): v for k, v in given.items()}
@@ -121,13 +133,6 @@ def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
     if not isinstance(table, dict):
         raise UsageError(f"tool.benchax in {path} is {table!r}", "a table: [tool.benchax]")
     return path, cast("dict[str, Any]", table)
-
-
-def _duration(value: Any) -> float:
-    result = parse_seconds(value)
-    if not 0 < result < float("inf"):
-        raise UsageError("", "a time above 0, such as 0.5, 500ms or 2min")
-    return result
 
 
 def _bytes(value: Any) -> int:
@@ -212,19 +217,19 @@ def _store(value: Any) -> str:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "timer": _text,
-    "max_time_s": _duration,
-    "min_time_s": _duration,
+    "max_time_s": parse_duration,
+    "min_time_s": parse_duration,
     "max_samples": _whole(1),
     "relative_width": _share,
-    "sample_time_s": _duration,
-    "max_warmup_s": _duration,
+    "sample_time_s": parse_duration,
+    "max_warmup_s": parse_duration,
     "verify": _verify,
     "memory": _switch,
     "cold_process": _switch,
     "seed": _whole(0),
     "store": _store,
     "isolate": _switch,
-    "timeout_s": _duration,
+    "timeout_s": parse_duration,
     "memory_limit_bytes": _bytes,
     "stages": _choice("build", "first_run", "samples", "all"),
     "processes": _processes,

@@ -13,6 +13,7 @@ from benchax.errors import UsageError
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+DURATION = "a time above 0, such as 0.5, 500ms or 2min"
 _SI = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 # What people type: us for µs, and both the micro sign and the Greek letter mu.
@@ -94,6 +95,32 @@ def parse_seconds(text: str | float) -> float:
         UsageError: not a number with one of the units s, ms, µs (us), ns, min.
     """
     return _parse(text, _SECONDS_READ, "a time such as 0.5, 500ms, 20us or 2min")
+
+
+def parse_duration(text: str | float) -> float:
+    """As `parse_seconds`, of what must be above 0: a limit of nothing is none.
+
+    Raises:
+        UsageError: not a time, or none that passes.
+    """
+    value = _parse(text, _SECONDS_READ, DURATION)
+    if value <= 0:
+        raise UsageError(f"{text!r} is no length of time", DURATION)
+    return value
+
+
+def read_duration(name: str, given: str | float | None, source: str = "the call") -> float | None:
+    """The option `name` as seconds: 2.5, "500ms", "2min"; None stays None.
+
+    Raises:
+        UsageError: it is no time above 0; names the option and where it was given.
+    """
+    if given is None:
+        return None
+    try:
+        return parse_duration(given)
+    except UsageError:
+        raise UsageError(f"option {name!r} in {source} cannot be {given!r}", DURATION) from None
 
 
 def parse_size(text: str | float) -> int:

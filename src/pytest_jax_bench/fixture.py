@@ -62,7 +62,7 @@ class JaxBench:
         *,
         timer: str | None = None,
         verify: str | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float | str | None = None,
         save_graph: bool | None = None,
     ) -> None:
         if request is not None and path is not None:

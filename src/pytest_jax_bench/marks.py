@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     import pytest
 
 
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+def _is_duration(value: Any) -> bool:
+    from benchax.errors import UsageError
+    from benchax.units import parse_duration
+
+    try:
+        return parse_duration(value) > 0
+    except UsageError:
+        return False
 
 
 def _is_timer(value: Any) -> bool:
@@ -33,7 +39,7 @@ KEYWORDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_compiles": (_is_count, "a whole number from 0 up"),
     "only_last": (lambda value: isinstance(value, bool), "True or False"),
     "save_graph": (lambda value: isinstance(value, bool), "True or False"),
-    "timeout_s": (_is_seconds, "seconds above 0"),
+    "timeout_s": (_is_duration, "a time above 0, such as 0.5, 500ms or 2min"),
     "timer": (_is_timer, f"some of {', '.join(TIMERS)}, separated by commas"),
     "verify": (lambda value: value in ("eager", "float64", "off"), "one of: eager, float64, off"),
 }

@@ -75,7 +75,7 @@ class Overrides:
 
     timer: str | None = None
     verify: str | None = None
-    timeout_s: float | None = None
+    timeout_s: float | str | None = None
     save_graph: bool | None = None
 
 

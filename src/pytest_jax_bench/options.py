@@ -66,11 +66,13 @@ def _pin(text: str) -> tuple[str | None, int | None]:
 
 
 def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(ms|s|min|)", text.strip())
-    value = float(match[1]) * {"ms": 1e-3, "min": 60.0}.get(match[2], 1.0) if match else 0.0
-    if value <= 0:
-        raise ValueError("a time above 0, such as 0.5, 500ms or 2min")
-    return value
+    from benchax.errors import UsageError
+    from benchax.units import DURATION, parse_duration
+
+    try:
+        return parse_duration(text)
+    except UsageError:
+        raise ValueError(DURATION) from None
 
 
 def _limits(text: str) -> Any:
@@ -115,7 +117,7 @@ OPTIONS = (
         _one_of("eager", "float64", "off"),
         "HOW",
     ),
-    Option("timeout", "For each stage; a process of its own is killed then (default: none)", _seconds, "SECONDS"),
+    Option("timeout", "For each stage; a process of its own is killed then (default: none)", _seconds, "TIME"),
     Option("fail_slower", "Exit with 1 beyond 10%, or run=5%,peak=0,compile=20% (default: never)", _limits, "LIMITS"),
     Option("json", "Write all results of this session to this file (default: none)", _path, "FILE"),
     Option("only", "Measure only this part of NODEID#TAG, or pattern with * ? (default: all)", _text, "PATTERN"),

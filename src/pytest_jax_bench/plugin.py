@@ -27,8 +27,8 @@ MARKER_LINE = (
     f"{options.MARKER}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
     "verify=None, max_compiles=None): how a benchmark is measured and drawn. plot: a function of the data of this test"
     "; plot_summary: of the merged data of all its parameters; only_last: these get only the newest run; save_graph: "
-    "save the compiled graph as SVG; timeout_s: seconds for each stage; timer, verify: as --ptjb-timer and "
-    "--ptjb-verify; max_compiles: the test fails where its own lines compile more programs than this"
+    "save the compiled graph as SVG; timeout_s: for each stage (2.5, '500ms', '2min'); timer, verify: as --ptjb-timer "
+    "and --ptjb-verify; max_compiles: the test fails where its own lines compile more programs than this"
 )
 
 

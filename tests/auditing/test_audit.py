@@ -12,12 +12,13 @@ import pytest
 
 import benchax
 from benchax.auditing import audit as audits
-from benchax.auditing.audit import AuditStep, ask, run_rules
+from benchax.auditing.audit import ask, run_rules
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
+from benchax.progress import ProgressEvent
 from benchax.results.audit import Finding
 
 
@@ -99,12 +100,17 @@ def test_time_is_spent_on_grave_rules_first(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_progress_is_told_rule_by_rule_and_what_takes_time() -> None:
-    told: list[AuditStep] = []
+    told: list[ProgressEvent] = []
     asked = {"one": made(lambda e: [e.failure][1:], "one"), "two": made(id="two")}
 
-    run_rules(evidence(), asked, "double", progress=told.append)
+    run_rules(evidence(), asked, "double", report=told.append)
 
-    assert told == [AuditStep(0, 2, "one"), AuditStep(0, 2, "one", "tracing and compiling"), AuditStep(1, 2, "two")]
+    one, two = "one · double", "two · double"
+    assert told == [
+        ProgressEvent(one, total=2),
+        ProgressEvent(one, "tracing and compiling", total=2),
+        ProgressEvent(two, done=1, total=2),
+    ]
 
 
 def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> None:

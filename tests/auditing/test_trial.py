@@ -194,7 +194,7 @@ def test_a_trial_leaves_the_persistent_cache_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [0, -1.0, "0ms"])
 def test_a_limit_that_is_no_time_is_refused(given: Any) -> None:
-    with pytest.raises(UsageError, match=r"the timeout cannot be .*\nexpected a time above 0"):
+    with pytest.raises(UsageError, match=r"option .timeout_s. in the call cannot be .*\nexpected a time above 0"):
         benchax.audit(double, 1.0, timeout_s=given)
 
 

@@ -14,10 +14,8 @@ import pytest
 from command_line import Benchax
 
 from benchax.cli.compare import _run
-from benchax.cli.compare_shown import ComparisonProgress
 from benchax.comparing.ranking import Comparisons
 from benchax.model import CaseId
-from benchax.paired_runs.session import SessionStep
 from benchax.paired_runs.suite import UNSTORED
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
@@ -234,17 +232,6 @@ def test_names_of_baselines_are_listed_replaced_and_removed(project: Project) ->
     wrong = project.benchax("baseline", "remove", "v1")
     assert (wrong.returncode, "there is no baseline 'v1'" in wrong.stderr) == (2, True)
     assert "cannot be called 'last'" in project.benchax("baseline", "set", "last").stderr
-
-
-def test_a_sentence_that_lasts_is_a_line_beside_the_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    with ComparisonProgress() as progress:
-        progress(SessionStep(0, "", "building main in a worktree", 0, 0))
-        progress(SessionStep(0, "", "error: bench_x.py cannot be imported", 0, 0, is_lasting=True))
-        progress(SessionStep(0, "f", "rounds", 1, 2))
-        progress(SessionStep(0, "f", "rounds", 1, 2))
-
-    lines = ["building main in a worktree", "error: bench_x.py cannot be imported", "process 1: 1 of 2 undecided"]
-    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_comparisons_that_were_not_stored_are_one_line_and_no_warning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from comparisons_by_hand import compared
 
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.paired_runs import protocol
-from benchax.paired_runs.session import Progress, SessionStep
+from benchax.progress import Listener, ProgressEvent
 
 Doctor = Callable[..., Done]
 TRIALS = (Trial("steps", 0.0, compared(0, 1.0)), Trial("steps", 0.05, compared(1, 1.05)))
@@ -28,10 +28,10 @@ def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float
     """Runs the command with rounds that end as `ends` says: after so many of them, by Ctrl-C or by themselves."""
 
     def run(*words: str, rounds: int = 2, is_stopped: bool = False) -> Done:
-        def made_up(max_time_s: float, progress: Progress) -> Iterator[ErrorRates]:
+        def made_up(max_time_s: float, report: Listener) -> Iterator[ErrorRates]:
             limits.append(max_time_s)
             for n in range(1, rounds + 1):
-                progress(SessionStep(0, "steps", "rounds", 2, 2))
+                report(ProgressEvent("process 1: 2 of 2 undecided", "steps · rounds"))
                 yield ErrorRates(TRIALS * n, 4.0 * n)
             if is_stopped:
                 raise KeyboardInterrupt
@@ -48,7 +48,7 @@ def test_the_table_is_that_of_the_last_round(doctor: Doctor) -> None:
     assert done.code == 0
     assert "In 2 comparisons of unchanged code benchax said slower never" in done.out
     assert "A verdict took 2.0 s." in done.out
-    assert "  steps, process 1: 2 of 2 undecided\n2 verdicts after 4 s\n" in done.err
+    assert "process 1: 2 of 2 undecided\n2 verdicts after 4 s\n" in done.err
 
 
 @pytest.mark.parametrize(("words", "limit_s"), [((), 180.0), (("--max-time", "2min"), 120.0)])
@@ -83,8 +83,8 @@ def test_as_json_it_is_one_object(doctor: Doctor) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--aa", "--max-time", "soon"), "cannot read 'soon' as a quantity"),
-        (("--aa", "--max-time", "0"), "--max-time 0 leaves no time"),
+        (("--aa", "--max-time", "soon"), "option 'max_time_s' in the command line cannot be 'soon'"),
+        (("--aa", "--max-time", "0"), "option 'max_time_s' in the command line cannot be '0'"),
         (("--max-time", "3min"), "--max-time 3min has no meaning here"),
     ],
 )

@@ -77,10 +77,10 @@ def test_doctor_as_json_is_one_object(benchax: Benchax, project: Path) -> None:
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon"])
 def test_doctor_refuses_a_time_without_sense(seconds: str, benchax: Benchax) -> None:
-    done = benchax("doctor", "--seconds", seconds)
+    done = benchax("doctor", "--duration", seconds)
 
     assert (done.code, done.out) == (2, "")
-    assert "Invalid value for '--seconds'" in done.err
+    assert f"option 'duration' in the command line cannot be {seconds!r}\nexpected a time above 0" in done.err
 
 
 # ---- demo -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from benchax.store.database import open_store
 SETTINGS = ("BENCHAX_", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "TERM")
 """What a terminal or a user may have set, and these tests set themselves."""
 
-COMMANDS = ["run", "rank", "grid", "list", "show", "env", "doctor", "demo"]
+COMMANDS = ["run", "compare", "experiment", "grid", "list", "show", "env", "doctor", "demo"]
 
 
 def environment(**settings: str) -> dict[str, str]:

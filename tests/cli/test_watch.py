@@ -125,7 +125,7 @@ def test_a_program_whose_time_is_up_is_ended(benchax: Benchax) -> None:
     [
         (["--", "no-such-program"], "cannot run 'no-such-program'"),
         (["--output", "no/such/folder/x.json", "--", "true"], "cannot write to 'no/such/folder/x.json'"),
-        (["--timeout", "0", "--", "true"], "--timeout 0 leaves no time"),
+        (["--timeout", "0", "--", "true"], "option 'timeout_s' in the command line cannot be '0'"),
         (["--timeout", "soon", "--", "true"], "soon"),
     ],
 )

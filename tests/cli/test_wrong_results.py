@@ -75,7 +75,7 @@ def test_run_ends_with_2_where_another_case_failed(tmp_path: Path) -> None:
 def test_rank_ends_with_1_where_a_function_gives_another_result(tmp_path: Path) -> None:
     functions = ("bench_scaled.py:right", "bench_scaled.py:other")
 
-    done = benchax(tmp_path, "rank", *functions, "bf16[64]", "--max-time", "0.01")
+    done = benchax(tmp_path, "compare", *functions, "bf16[64]", "--max-time", "0.01")
 
     assert done.returncode == 1, done.stderr
     assert "differs" in done.stdout

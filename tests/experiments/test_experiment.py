@@ -232,7 +232,7 @@ def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pay
             x = x * 1.01 + 0.5
         return x
 
-    told: list[str] = []
+    told: list[benchax.ProgressEvent] = []
     found = benchax.experiment(many, "f32[64]", variants=["eager"], max_time_s=20, progress=told.append)
 
     row = found.row("eager")
@@ -241,6 +241,6 @@ def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pay
     assert row.comparison.confirmed
     assert row.sentence.startswith("costs")
     assert dict(row.facts)["break-even"].startswith("Compiling (")
-    assert "look of eager" in told
-    assert any(text.startswith("process 1: 1 of 1") for text in told)
+    assert "look of eager" in [event.item for event in told]
+    assert any(event.item.startswith("process 1: 1 of 1") for event in told)
     assert "many" in str(found)

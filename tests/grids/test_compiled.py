@@ -18,6 +18,7 @@ from benchax.clock.selftest import nanoseconds
 from benchax.errors import NotAvailable, UsageError
 from benchax.grids import compiled, compiled_functions, compiled_repetitions
 from benchax.grids.compiled import compiled_grid
+from benchax.progress import ProgressEvent
 from benchax.watching.compiles import watch_compiles
 
 X = jnp.linspace(0.1, 1.0, 64)
@@ -455,3 +456,18 @@ def test_a_jax_whose_loops_cannot_be_rewritten_still_measures_and_says_so(monkey
 def test_what_cannot_be_a_grid_is_refused(functions, options, x):
     with pytest.raises(UsageError):
         compiled_grid(functions, **options)(x)
+
+
+def test_progress_is_told_what_is_traced_and_nothing_where_all_is_compiled() -> None:
+    told: list[ProgressEvent] = []
+    h = compiled_grid({"sin": jnp.sin, "cos": jnp.cos}, repeats=2, progress=told.append)
+
+    h(jnp.ones(3))
+    assert [(event.item, event.doing) for event in told] == [
+        ("sin", "trace"),
+        ("cos", "trace"),
+        ("compiled_grid of 2 functions × 2: sin, cos", "compile and run"),
+    ]
+
+    h(jnp.ones(3))
+    assert len(told) == 3

@@ -8,24 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.errors import UsageError
-from benchax.grids.limits import COMPILE_LEAST_S, allowance, duration, limits, of_the_total
+from benchax.grids.limits import COMPILE_LEAST_S, allowance, limits, of_the_total
 from benchax.model import Failure
 
 SECONDS = st.floats(1e-3, 1e6)
-
-
-@pytest.mark.parametrize("given", [0, -1, float("nan"), float("inf"), True, "soon", "0s", "-2min", [3]])
-def test_a_limit_that_is_no_time_above_zero_is_refused(given: object) -> None:
-    with pytest.raises(UsageError) as error:
-        duration("timeout_s", given)
-
-    assert repr(given) in error.value.problem
-    assert "a time above 0" in error.value.expected
-
-
-def test_texts_and_none_are_welcome() -> None:
-    assert (duration("x", "500ms"), duration("x", "2min"), duration("x", None)) == (0.5, 120.0, None)
 
 
 def test_compiling_has_a_minute_at_least_and_never_less_than_a_call() -> None:

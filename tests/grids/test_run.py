@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchax.errors import StoreError, UsageError
-from benchax.grids import running
 from benchax.grids.cell import CellRequest
 from benchax.grids.result import STATUSES
 from benchax.model import Absent, Failure
+from benchax.progress import ProgressEvent
 from benchax.store.database import open_store
 from benchax.store.load import load
 
@@ -258,14 +258,15 @@ def test_outputs_beyond_the_limit_of_the_grid_are_not_kept_and_it_says_so() -> N
 
 
 def test_progress_tells_the_cell_the_step_and_the_time_left() -> None:
-    steps: list[running.GridStep] = []
+    steps: list[ProgressEvent] = []
     run = run_of([double, add], ["f32[4]"], then=False)
-    run.progress = steps.append
+    run.report = steps.append
 
     run.go()
 
-    assert [s.cell for s in steps if s.stage == "start"] == ["double[data=f32[4]]", "add[data=f32[4]]"]
-    assert {s.stage for s in steps} >= {"trace", "compile", "run"}
+    assert list(dict.fromkeys(s.item for s in steps)) == ["double[data=f32[4]]", "add[data=f32[4]]"]
+    assert steps[0].doing == "trace"
+    assert {s.doing for s in steps} >= {"trace", "compile, run", "run"}
     assert steps[0].left_s is None
     assert (steps[-1].done, steps[-1].total) == (1, 2)
     assert steps[-1].left_s is not None

@@ -198,3 +198,11 @@ def test_a_value_that_leaked_from_another_trace_is_refused_in_words() -> None:
 
     with pytest.raises(BenchaxError, match="leak"):
         benchax.inspect(lambda x: x + held[0], "f32[3]")
+
+
+def test_progress_is_told_the_stages_of_the_build() -> None:
+    told: list[benchax.ProgressEvent] = []
+
+    benchax.inspect(jnp.sort, "f32[8]", progress=told.append)
+
+    assert [(event.item, event.doing) for event in told] == [("sort", each) for each in ("trace", "lower", "compile")]

@@ -65,7 +65,7 @@ def test_a_result_that_is_no_array_is_a_wrong_output():
 
     assert failure.kind == "wrong_output"
     assert "<class 'str'>" in failure.message
-    assert "measure it eagerly (jit=False, --eager)" in failure.advice
+    assert "measure it eagerly (jit=False, --no-jit)" in failure.advice
 
 
 def test_an_argument_that_is_no_array_is_named_with_the_remedy():

@@ -152,7 +152,7 @@ def test_a_commit_whose_programs_are_known_is_not_measured_again(repository: Pat
     first, words, slower, more_words = list_commits("HEAD~3", "HEAD")
     measured: list[object] = []
 
-    with make_commit_judge(first, Selection(("bench_work.py",)), Effort(), progress=measured.append) as judge:
+    with make_commit_judge(first, Selection(("bench_work.py",)), Effort(), report=measured.append) as judge:
         same = judge(words)
         assert measured == []
         verdicts = [judge(slower)]

@@ -21,7 +21,7 @@ from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
 from benchax.paired_runs.compare import _rank
 from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
-from benchax.paired_runs.session import SessionStep
+from benchax.progress import ProgressEvent
 
 X = "f32[128,128]"
 OFTEN = 3
@@ -146,7 +146,7 @@ def test_all_of_it_can_be_read(several: Comparisons) -> None:
 
 
 def test_no_process_is_begun_after_the_time_limit() -> None:
-    told: list[SessionStep] = []
+    told: list[ProgressEvent] = []
 
     found = benchax.compare(
         [jax.jit(plain), wrapped(plain)], X, baseline="other", name="both", max_time_s="10ms", progress=told.append
@@ -156,8 +156,8 @@ def test_no_process_is_begun_after_the_time_limit() -> None:
     assert run.baseline.label == "other"
     assert run.case.label == "both"
     assert run.processes == 1
-    assert {"rounds", "build of other"} <= {step.stage for step in told}
-    assert {step.process for step in told} == {0}
+    assert {"both · rounds", "both · build of other"} <= {event.doing for event in told}
+    assert {event.item for event in told} == {"process 1: 1 of 1 undecided"}
 
 
 def wrapped(fn: Callable[..., Any]) -> Callable[..., Any]:

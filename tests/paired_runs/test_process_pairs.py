@@ -220,7 +220,7 @@ from benchax.model import Version
 from benchax.checkouts.boot import Launch, Selection
 from benchax.paired_runs.process_pairs import compare_launches
 sides = Launch(Version("a")), Launch(Version("b"))
-compare_launches(sides, Selection(("bench_wait.py",)), progress=lambda step: print(step.stage, flush=True))
+compare_launches(sides, Selection(("bench_wait.py",)), report=lambda event: print(event.doing, flush=True))
 """
 WAITS = "import benchax, time\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): time.sleep(1000)\n"
 
@@ -234,7 +234,7 @@ def program(project: Path) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                if line.startswith("build"):
+                if " · build" in line:
                     break
             yield process
         finally:

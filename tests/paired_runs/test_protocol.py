@@ -18,7 +18,8 @@ from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison
 from benchax.paired_runs import protocol
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.session import Effort, Progress
+from benchax.paired_runs.session import Effort
+from benchax.progress import Listener
 
 
 class Judge:
@@ -31,7 +32,7 @@ class Judge:
     def clock(self) -> float:
         return self.now_s
 
-    def __call__(self, paired_runs: Sequence[PairedRun], effort: Effort, progress: Progress) -> list[list[Comparison]]:
+    def __call__(self, paired_runs: Sequence[PairedRun], effort: Effort, progress: Listener) -> list[list[Comparison]]:
         self.now_s += 10.0
         self.paired_runs += paired_runs
         return [self.judged(paired_run) for paired_run in paired_runs]

@@ -19,7 +19,7 @@ from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.session import SessionStep
+from benchax.progress import ProgressEvent
 
 Answer = tuple[dict[str, Any], tuple[np.ndarray, ...]] | Failure
 Times = Callable[[int, np.random.Generator], float]
@@ -282,17 +282,17 @@ def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -
 
 
 def test_progress_is_told_before_each_stage() -> None:
-    workers, steps = Workers({"equal": steady(1.0)}), list[SessionStep]()
+    workers, steps = Workers({"equal": steady(1.0)}), list[ProgressEvent]()
 
     session.compare_runs([paired_run("equal")], Effort(), steps.append, workers.start)
 
-    assert steps[0] == SessionStep(0, "equal", "rounds", 1, 1)
+    assert steps[0] == ProgressEvent("process 1: 1 of 1 undecided", "equal · rounds")
 
 
 def test_ctrl_c_passes_through() -> None:
     workers = Workers({"equal": steady(1.0)})
 
-    def interrupted(step: SessionStep) -> None:
+    def interrupted(event: ProgressEvent) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

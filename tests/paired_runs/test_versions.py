@@ -19,9 +19,9 @@ from benchax.comparing.ranking import Comparisons
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Version
 from benchax.paired_runs.partners import start_partners
-from benchax.paired_runs.session import SessionStep
 from benchax.paired_runs.suite import BenchmarkSuite
 from benchax.paired_runs.versions import _label_each
+from benchax.progress import ProgressEvent
 from benchax.store.baselines import rows_of, set_baseline
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
@@ -68,7 +68,7 @@ def of_run(found: Comparisons) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.slow
 def test_a_commit_beside_now_tells_all_that_is_only_in_one_of_them(repository: Path) -> None:
-    steps: list[SessionStep] = []
+    steps: list[ProgressEvent] = []
 
     found = benchax.compare_ref("main", "benchmarks", benchmarks="ref", progress=steps.append)
 
@@ -81,8 +81,8 @@ def test_a_commit_beside_now_tells_all_that_is_only_in_one_of_them(repository: P
     assert "new: added\nmissing now: gone\n" in str(found)
     assert "half written" in str(found)
 
-    lasting = [step.stage for step in steps if step.is_lasting]
-    assert steps[0].stage == "building main in a worktree"
+    lasting = [step.item for step in steps if step.is_lasting]
+    assert steps[0].item == "building main in a worktree"
     assert lasting[0] == found.notes[0]
     assert lasting[1].startswith(f"error: {broken.message}\nTraceback")
 
@@ -96,7 +96,7 @@ def test_a_commit_beside_now_tells_all_that_is_only_in_one_of_them(repository: P
 def test_a_slower_commit_is_slower_and_nothing_is_kept_where_the_store_is_off(repository: Path) -> None:
     (repository / "src" / "working.py").write_text("TIMES = 400\n")
 
-    found = benchax.compare_ref("main", ["benchmarks/bench_work.py"], pattern="added", store=False)
+    found = benchax.compare_ref("main", ["benchmarks/bench_work.py"], filter="added", store=False)
 
     assert found.verdicts == {"now": "slower"}
     assert found.notes[0].endswith("with the benchmark files of now")
@@ -106,7 +106,7 @@ def test_a_slower_commit_is_slower_and_nothing_is_kept_where_the_store_is_off(re
 @pytest.mark.slow
 def test_whole_processes_of_a_commit_are_kept_too(repository: Path) -> None:
     found = benchax.compare_ref(
-        "main", "benchmarks/bench_work.py", pattern="steady", process_pairs=True, max_time_s=0, timeout_s="2min"
+        "main", "benchmarks/bench_work.py", filter="steady", process_pairs=True, max_time_s="1ms", timeout_s="2min"
     )
 
     run = found.of("run")[0]
@@ -173,8 +173,8 @@ def test_a_stored_baseline_beside_now_and_beside_another_stored_one(project: Pat
     )
 
     now = benchax.compare_stored("v1-f", paths=project)
-    other = benchax.compare_stored("v1-f", "v2-f", pattern="f")
-    nothing = benchax.compare_stored("v1-f", "v2-f", pattern="other")
+    other = benchax.compare_stored("v1-f", "v2-f", filter="f")
+    nothing = benchax.compare_stored("v1-f", "v2-f", filter="other")
 
     assert (of_run(now), now.new, now.notes) == ({"f": ("same", "same program")}, (CaseId("g"),), ())
     assert of_run(other) == {"f": ("same", "same program")}
@@ -244,7 +244,10 @@ def test_comparisons_that_cannot_be_stored_are_returned_with_the_reason(tmp_path
         (lambda: benchax.compare_jax([]), r"versions=\[\] is not enough\nexpected two versions or more"),
         (lambda: benchax.compare_jax(["0.9.2", ""]), r"is not enough\nexpected two versions or more"),
         (lambda: benchax.compare_jax(["0.9.2", "new"]), r"'new' is no version of JAX"),
-        (lambda: benchax.compare_jax("0.9.2,0.10.2", max_time_s="soon"), r"cannot read 'soon' as a quantity"),
+        (
+            lambda: benchax.compare_jax("0.9.2,0.10.2", max_time_s="soon"),
+            r"option 'max_time_s' in the call cannot be 'soon'",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_built(project: Path, call: Any, text: str) -> None:

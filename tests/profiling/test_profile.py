@@ -221,3 +221,11 @@ def test_a_disk_that_is_full_is_said_and_does_not_block_the_next_recording(tmp_p
 
     assert "the program has run to its end" in str(caught.value)
     assert later.files["xplane"].exists()
+
+
+def test_progress_is_told_before_and_after_the_recording(x: jax.Array) -> None:
+    told: list[benchax.ProgressEvent] = []
+
+    benchax.profile(jnp.sin, x, runs=2, progress=told.append)
+
+    assert [event.doing for event in told] == ["first call", "recording 2 runs", "reading the trace"]

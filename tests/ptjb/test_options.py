@@ -36,6 +36,7 @@ def test_the_timers_that_are_permitted_are_those_that_there_are() -> None:
         ("timer", "in_graph, wall", "in_graph,wall"),
         ("timeout", "500ms", 0.5),
         ("timeout", "2", 2.0),
+        ("timeout", "2min", 120.0),
         ("fail_slower", "10%", {"run": Limit(0.1)}),
         ("fail_slower", "run=5%+1ms,peak=0", {"run": Limit(0.05, 1e-3), "peak": Limit(absolute=0)}),
         ("plot_format", "svg", "svg"),
@@ -91,7 +92,7 @@ def test_a_bad_value_ends_the_session_before_it_begins(option: str, ptjb) -> Non
     [
         ("plt=print", "no keyword 'plt'\nexpected 'plot'?"),
         ("plot='f'", "plot='f'"),
-        ("timeout_s=0", "timeout_s=0 of the marker ptjb cannot be\nexpected seconds above 0"),
+        ("timeout_s=0", "timeout_s=0 of the marker ptjb cannot be\nexpected a time above 0, such as 0.5"),
         ("3", "without a name"),
         ("timer='wal'", "timer='wal'"),
         ("only_last=1", "expected True or False"),

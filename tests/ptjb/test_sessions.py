@@ -114,7 +114,7 @@ def test_raises_eagerly(jax_bench):
 def test_wrong_argument(jax_bench):
     jax_bench(jit_rounds=3).measure(fn_jit=double, y=1)
 
-@pytest.mark.ptjb(timeout_s=2)
+@pytest.mark.ptjb(timeout_s='2s')
 def test_forever(jax_bench):
     def forever(x):
         return jax.lax.while_loop(lambda x: x >= 0, lambda x: jnp.sin(x) ** 2, x)

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NoReturn
@@ -21,45 +21,32 @@ from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule
 from benchax.auditing.rules import rules as every_rule
-from benchax.auditing.trial import TIMEOUT_S, limit_of
+from benchax.auditing.trial import TIMEOUT_S
 from benchax.case import Case, make_case
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
+from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose, user_line
+from benchax.options import NAMES, read_seed, split_names
+from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.audit import SEVERITIES, Audit, Checked, Finding
-from benchax.units import parse_seconds
+from benchax.units import read_duration
 
 MAX_TIME_S = 60.0
 
 
-@dataclass(frozen=True)
-class AuditStep:
-    """How far an audit is, for a progress display."""
-
-    done: int
-    total: int
-    rule: str
-    doing: str = ""
-
-
-Tell = Callable[[AuditStep], None]
-
-
-def quiet(step: AuditStep) -> None:
-    """No progress."""
-
-
+@guard_keywords(NAMES)
 def audit(
     fn: Callable[..., Any],
     *args: Any,
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str] | str | None = None,
     max_time_s: float | str = MAX_TIME_S,
     timeout_s: float | str | None = TIMEOUT_S,
     name: str | None = None,
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
-    seed: int = 0,
-    progress: Tell = quiet,
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
+    seed: int | None = None,
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Audit:
     """Looks for what makes `fn(*args, **kwargs)` slower or larger than it must be, or wrong; each finding measured.
@@ -70,20 +57,34 @@ def audit(
     Args:
         fn, args, kwargs, name, static, donate, seed: as for `bench`. A plain function is audited as one that is called
             as it stands.
-        rules: ids of those to be asked (`benchax audit --list`); default: all.
+        rules: ids of those to be asked (`benchax audit --list`), or "not-jitted,cache-off"; default: all.
         max_time_s: comparisons, which take most of the time, are begun only in its first three quarters.
         timeout_s: limit of each stage (inputs, trace, lower, compile, first run, eager call) in a worker process,
             where it is called once before it is called here. None: it is called here at once, without a limit.
-        progress: told how far it is.
+        progress: as for `bench`.
 
     Raises:
         UsageError: a rule that does not exist, inputs that cannot be made, or suppressions that cannot be read.
     """
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
-    limit_s = limit_of(timeout_s)
-    return audit_case(
-        case, rules, max_time_s=parse_seconds(max_time_s), timeout_s=limit_s, seed=seed, progress=progress
-    )
+    options = read_limits(max_time_s, timeout_s, seed)
+    with show_progress(progress) as report:
+        return audit_case(case, split_names(rules), **options, report=report)
+
+
+def read_limits(
+    max_time_s: float | str | None, timeout_s: float | str | None, seed: Any, source: str = "the call"
+) -> dict[str, Any]:
+    """What `audit_case` and `walk_checklist` take of these: seconds and a whole number.
+
+    Raises:
+        UsageError: one of them is none.
+    """
+    return {
+        "max_time_s": read_duration("max_time_s", max_time_s, source) or MAX_TIME_S,
+        "timeout_s": read_duration("timeout_s", timeout_s, source),
+        "seed": read_seed(seed, source),
+    }
 
 
 def audit_case(
@@ -93,15 +94,15 @@ def audit_case(
     max_time_s: float = MAX_TIME_S,
     timeout_s: float | None = TIMEOUT_S,
     seed: int = 0,
-    progress: Tell = quiet,
+    report: Listener = quiet,
 ) -> Audit:
     """The same for a case, such as the command line finds in files."""
     begun = perf_counter()
     asked = choose_rules(rules)
     evidence = LiveEvidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
-    evidence.tell = lambda doing: progress(AuditStep(0, len(asked), next(iter(asked), ""), doing))
+    evidence.tell = lambda doing: report(rule_event(case.id.label, next(iter(asked), ""), 0, len(asked), doing))
     signature = evidence.signature  # made first: what is wrong with the inputs is no finding
-    found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, progress=progress)
+    found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, report=report)
     return replace(found, elapsed_s=perf_counter() - begun)  # with the trial
 
 
@@ -126,7 +127,7 @@ def run_rules(
     signature: str = "",
     *,
     folder: Path | None = None,
-    progress: Tell = quiet,
+    report: Listener = quiet,
 ) -> Audit:
     """Asks rules for what they find in the evidence; also that of a program."""
     begun = perf_counter()
@@ -134,7 +135,7 @@ def run_rules(
     findings: list[Finding] = []
     checked: list[Checked] = []
     for i, rule in enumerate(asked.values()):
-        enter_step(evidence, AuditStep(i, len(asked), rule.id), progress)
+        enter_step(evidence, rule_event(name, rule.id, i, len(asked)), report)
         found, answer = ask(rule, evidence)
         findings += found
         checked.append(answer)
@@ -152,11 +153,15 @@ def run_rules(
     )
 
 
-def enter_step(evidence: Evidence | ProgramEvidence, step: AuditStep, progress: Tell) -> None:
-    """From now on the evidence tells what it does as part of this step."""
-    progress(step)
+def rule_event(name: str, rule: str, done: int, total: int, doing: str = "") -> ProgressEvent:
+    return ProgressEvent(f"{rule} · {name}", doing, done, total)
+
+
+def enter_step(evidence: Evidence | ProgramEvidence, event: ProgressEvent, report: Listener) -> None:
+    """From now on the evidence tells what it does as part of this event."""
+    report(event)
     if not isinstance(evidence, ProgramEvidence):  # there everything is done
-        evidence.tell = lambda doing: progress(replace(step, doing=doing))
+        evidence.tell = lambda doing: report(replace(event, doing=doing))
 
 
 def ask(rule: Rule, evidence: Evidence | ProgramEvidence) -> tuple[list[Finding], Checked]:

@@ -18,6 +18,7 @@ from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recording import HOOK
 from benchax.auditing.rule import Rule
 from benchax.model import Environment, Remark, Severity
+from benchax.progress import Listener, quiet
 from benchax.results.audit import Audit, Checked, Finding
 from benchax.results.cache import CachedProgram, CacheUse, Folder
 from benchax.results.transfers import ObservedTransfer, Transfers
@@ -43,7 +44,7 @@ def audit_program(
     *,
     limit_s: float | None = None,
     calls_s: float = CALLS_S,
-    progress: audits.Tell = audits.quiet,
+    report: Listener = quiet,
 ) -> Audited:
     """Runs `command` once, to its end, and audits it.
 
@@ -51,24 +52,24 @@ def audit_program(
         rules: ids of those to be asked; default: all.
         limit_s: the program is ended after this time.
         calls_s: how long calls and transfers are counted, in seconds from the first call.
-        progress: told what is done once the program has ended; before, the terminal is the program's.
+        report: told what is done once the program has ended; before, the terminal is the program's.
 
     Raises:
         UsageError: a rule that does not exist, or no such program.
     """
     asked = audits.choose_rules(rules)
     ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s)
-    found = [_of_process(report, asked, progress) for report in ended.reports]
+    found = [_of_process(each, asked, report) for each in ended.reports]
     joined = _join(found, ended.reports) if found else _nothing_seen(asked, ended)
     remarks = (*joined.remarks, *_remarks(ended))
     elapsed_s = ended.elapsed_s + joined.elapsed_s
     return Audited(replace(joined, name=shlex.join(command), remarks=remarks, elapsed_s=elapsed_s), ended)
 
 
-def _of_process(report: Report, asked: Mapping[str, Rule], progress: audits.Tell) -> Audit:
-    found = audits.run_rules(evidence_of(report), asked, shlex.join(report.argv), progress=progress)
-    found = replace(found, environment=_environment(report.result["environment"]))
-    return read_evidence.join_audits(found, report.result["read"])
+def _of_process(process: Report, asked: Mapping[str, Rule], report: Listener) -> Audit:
+    found = audits.run_rules(evidence_of(process), asked, shlex.join(process.argv), report=report)
+    found = replace(found, environment=_environment(process.result["environment"]))
+    return read_evidence.join_audits(found, process.result["read"])
 
 
 def evidence_of(report: Report) -> ProgramEvidence:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from benchax.auditing.audit import MAX_TIME_S, AuditStep, Tell, ask, choose_rules, enter_step, quiet
+from benchax.auditing.audit import MAX_TIME_S, ask, choose_rules, enter_step, read_limits, rule_event
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.trial import TIMEOUT_S, TrialCall, limit_of
+from benchax.auditing.trial import TIMEOUT_S, TrialCall
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture
@@ -23,11 +23,13 @@ from benchax.errors import BenchaxError
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import is_float
 from benchax.experiments.lab import WorkerLab
+from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.options import resolve
+from benchax.options import NAMES, resolve
+from benchax.progress import Listener, Progress, quiet, show_progress
 from benchax.results.audit import Answer, Checked, Checklist, Finding, Tick
 from benchax.results.experiment import Experiment, VariantRow
-from benchax.units import parse_seconds, seconds, size
+from benchax.units import seconds, size
 
 VARIANTS = ("bf16", "accumulate-gradients", "remat")
 """Tried together, in one session."""
@@ -37,16 +39,17 @@ TRYING_SHARE = 0.5
 Said = tuple[Answer, str]
 
 
+@guard_keywords(NAMES)
 def checklist(
     fn: Callable[..., Any],
     *args: Any,
     max_time_s: float | str = MAX_TIME_S,
     timeout_s: float | str | None = TIMEOUT_S,
     name: str | None = None,
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
-    seed: int = 0,
-    progress: Tell = quiet,
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
+    seed: int | None = None,
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Checklist:
     """Goes through a checklist of optimisations for `fn(*args, **kwargs)`; see `audit` for the arguments.
@@ -55,35 +58,37 @@ def checklist(
         UsageError: inputs that cannot be made.
     """
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
-    limit_s = limit_of(timeout_s)
-    return checklist_of(case, max_time_s=parse_seconds(max_time_s), timeout_s=limit_s, seed=seed, progress=progress)
+    options = read_limits(max_time_s, timeout_s, seed)
+    with show_progress(progress) as report:
+        return checklist_of(case, **options, report=report)
 
 
 def checklist_of(case: Case, **options: Any) -> Checklist:
-    """The same for a case; the options are those of `go_through`."""
-    return go_through(case, **options)[0]
+    """The same for a case; the options are those of `walk_checklist`."""
+    return walk_checklist(case, **options)[0]
 
 
-def go_through(
+def walk_checklist(
     case: Case,
     *,
     max_time_s: float = MAX_TIME_S,
     timeout_s: float | None = TIMEOUT_S,
     seed: int = 0,
-    progress: Tell = quiet,
+    report: Listener = quiet,
 ) -> tuple[Checklist, TrialCall]:
     """(the checklist, what came of calling the function in a worker process first)"""
     begun = perf_counter()
     evidence = LiveEvidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
     asked = choose_rules(sorted({rule for item in ITEMS for rule in item.rules}))
     total = len(asked) + 1
-    evidence.tell = lambda doing: progress(AuditStep(0, total, next(iter(asked)), doing))
+    name = case.id.label
+    evidence.tell = lambda doing: report(rule_event(name, next(iter(asked)), 0, total, doing))
     signature = evidence.signature
     answers: dict[str, tuple[list[Finding], Checked]] = {}
     for i, rule in enumerate(asked.values()):
-        enter_step(evidence, AuditStep(i, total, rule.id), progress)
+        enter_step(evidence, rule_event(name, rule.id, i, total), report)
         answers[rule.id] = ask(rule, evidence)
-    enter_step(evidence, AuditStep(total - 1, total, "variants"), progress)
+    enter_step(evidence, rule_event(name, "variants", total - 1, total), report)
     known = Known(evidence, answers, _try_variants(evidence, max_time_s * TRYING_SHARE))
     ticks = tuple(Tick(item.section, item.text, *item.answer(known, item), item.by) for item in ITEMS)
     found = Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
@@ -96,7 +101,8 @@ def _try_variants(evidence: LiveEvidence, max_time_s: float) -> Experiment | Non
         return None
     given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
     options = resolve(given, project=evidence.case.folder)
-    lab = WorkerLab(options, Effort(looks=(2, 3), max_time_s=max_time_s), evidence.tell)
+    effort = Effort(looks=(2, 3), max_time_s=max_time_s)
+    lab = WorkerLab(options, effort, lambda event: evidence.tell(event.item))
     return run_experiment(evidence.case, VARIANTS, lab)
 
 

@@ -18,7 +18,6 @@ from typing import Literal
 import jax
 
 from benchax.case import Case
-from benchax.errors import UsageError
 from benchax.executors.call_limits import limit_stages
 from benchax.executors.pool import shared_pool
 from benchax.executors.task import Say, task
@@ -26,7 +25,6 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.paired import without_cache
 from benchax.measuring.prepare import prepare
 from benchax.model import Failure
-from benchax.units import parse_seconds
 
 TIMEOUT_S = 300.0
 BEFORE_TRACING = ("start", "inputs")
@@ -62,20 +60,6 @@ class TrialCall:
         if self.obstacle is not None and self.obstacle.kind == "timeout":
             return "Allow more time (--timeout, timeout_s=), or give it smaller inputs."
         return self.obstacle.advice if self.obstacle else ""
-
-
-def limit_of(timeout_s: float | str | None) -> float | None:
-    """The limit in seconds.
-
-    Raises:
-        UsageError: it is no length of time.
-    """
-    if timeout_s is None:
-        return None
-    limit_s = parse_seconds(timeout_s)
-    if limit_s <= 0:
-        raise UsageError(f"the timeout cannot be {timeout_s!r}", "a time above 0, such as 30, 500ms or 2min")
-    return limit_s
 
 
 def try_case(case: Case, seed: int, limit_s: float, tell: Callable[[str], None]) -> TrialCall:

@@ -9,56 +9,58 @@ is 0; of one that --timeout ended it tells of the signal.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.profile import COMMAND
+from benchax.cli.console import (
+    check_writable,
+    collect_cases,
+    line,
+    note,
+    printing_to_stderr,
+    show,
+)
+from benchax.cli.options import COMMAND, COMMAND_LINE, JsonFile, Params, Pattern, Seed, WhatOrCommand
 from benchax.errors import UsageError, one_of
-from benchax.results.audit import SEVERITIES
+from benchax.units import read_duration
 
 if TYPE_CHECKING:
-    from benchax.auditing.audit import AuditStep
-    from benchax.case import Case
     from benchax.results.audit import Audit
+
+
+MaxTimeOfEach = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Of each function: begin no comparison after this long: 30, 500ms, 2min (60)."),
+]
 
 
 def audit(
     ctx: typer.Context,
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODULE:FUNCTION [INPUT...] | PATH... | -- COMMAND...]",
-            help="A function and its inputs (jax.numpy:sort f32[1000000]), benchmark files (bench_*.py), or, after two "
-            "dashes, a command that runs a program: -- python train.py.",
-        ),
-    ] = None,
+    what: WhatOrCommand = None,
     rules: Annotated[str | None, typer.Option(metavar="IDS", help="not-jitted,…; default: all (see --list).")] = None,
-    pattern: Annotated[str, typer.Option("--filter", "-k", help="Of the benchmarks in files those named so.")] = "",
-    params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
-    max_time: Annotated[
-        str | None, typer.Option(help="Begin no comparison after this long, of each function: 30, 2min.")
-    ] = None,
+    pattern: Pattern = "",
+    params: Params = None,
+    max_time: MaxTimeOfEach = None,
     timeout: Annotated[
         str | None,
         typer.Option(
-            help="End it after so long: a function in any stage (default 5min), or a program (default never)."
+            metavar="TIME",
+            help="End it after so long: a function in any stage (default 5min), or a program (default never).",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the data made from specs.")] = 0,
+    seed: Seed = None,
     checklist: Annotated[
-        bool, typer.Option("--checklist", help="Instead, go through a checklist of optimisations, each measured.")
+        bool, typer.Option("--checklist", hidden=True, help="The older name of `benchax checklist`.")
     ] = False,
     fail_on: Annotated[
         str | None,
         typer.Option(metavar="SEVERITY", help="Exit with 1 at a finding of this or more: info, warning, error."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per function on stdout.")] = False,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all of it there, as JSON lines.")] = None,
+    output: JsonFile = None,
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write SARIF there, which code hosts show beside the lines.")
     ] = None,
@@ -72,24 +74,32 @@ def audit(
     command: list[str] = ctx.meta.get(COMMAND, [])
     _check(fail_on, (output, sarif, html), checklist)
     _check_command(command, what or [], checklist, as_json)
-    given = _given_options(max_time, timeout, seed)
-    ids = None if rules is None else [rule.strip() for rule in rules.split(",") if rule.strip()]
-    if command:
-        audits, code = _program(command, ids, given.get("timeout_s"))
-    elif checklist:
-        _checklists(what or ["."], pattern, params or [], given, as_json=as_json)
+    if checklist:
+        from benchax.cli.checklist import checklist as walk
+
+        walk(what, pattern, params, max_time, timeout, seed, as_json)
         return
+    from benchax.options import split_names
+
+    given, ids = limits_of_audit(max_time, timeout, seed), split_names(rules)
+    if command:
+        audits, code = _program(command, ids, read_duration("timeout_s", timeout, COMMAND_LINE))
     else:
         audits, code = _functions(what or ["."], pattern, params or [], ids, given)
     _write(audits, output, sarif, html)
     _show(audits, as_json=as_json, is_stdout_free=not command)
-    failed = any(severity == fail_on and a.reaches(severity) for a in audits for severity in SEVERITIES)
-    raise typer.Exit(code or int(failed))
+    raise typer.Exit(code or int(_reach(audits, fail_on)))
+
+
+def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
+    """Is there a finding of the severity that --fail-on names, or a graver one?"""
+    from benchax.results.audit import SEVERITIES
+
+    return any(severity == fail_on and audit.reaches(severity) for audit in audits for severity in SEVERITIES)
 
 
 def _list() -> None:
     from benchax.auditing.rules import rules
-    from benchax.cli.console import line
 
     known = rules()
     width = max(map(len, known))
@@ -98,13 +108,13 @@ def _list() -> None:
 
 
 def _check(fail_on: str | None, outputs: Sequence[Path | None], checklist: bool) -> None:
+    from benchax.results.audit import SEVERITIES
+
     if fail_on is not None and fail_on not in SEVERITIES:
         raise UsageError(f"--fail-on {fail_on!r} cannot be", one_of(SEVERITIES, fail_on))
     if checklist and (any(outputs) or fail_on):
-        raise UsageError("--checklist is given with an output of findings", "--checklist alone, or with --json")
-    for output in outputs:
-        if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
-            raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")
+        raise UsageError("a checklist has no findings to write or to fail on", "it without these, or with --json")
+    check_writable(*outputs)
 
 
 def _check_command(command: list[str], what: list[str], checklist: bool, as_json: bool) -> None:
@@ -114,14 +124,12 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
         raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
 
 
-def _given_options(max_time: str | None, timeout: str | None, seed: int) -> dict[str, Any]:
-    """The options of an audit that were given; the others have their defaults there."""
-    from benchax.auditing.trial import limit_of
-    from benchax.units import parse_seconds
+def limits_of_audit(max_time: str | None, timeout: str | None, seed: str | None) -> dict[str, Any]:
+    """Of an audit or a checklist of functions."""
+    from benchax.auditing.audit import read_limits
+    from benchax.auditing.trial import TIMEOUT_S
 
-    max_time_s = None if max_time is None else parse_seconds(max_time)
-    options = {"max_time_s": max_time_s, "timeout_s": limit_of(timeout), "seed": seed}
-    return {name: value for name, value in options.items() if value is not None}
+    return read_limits(max_time, TIMEOUT_S if timeout is None else timeout, seed, COMMAND_LINE)
 
 
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
@@ -138,78 +146,17 @@ def _functions(
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
     from benchax.auditing.live_evidence import NOT_CALLED
-    from benchax.cli.run import printing_to_stderr
+    from benchax.progress import show_progress
 
     choose_rules(ids)
-    cases, code = _cases(what, pattern, params)
-    with _progress(len(cases)) as tell:
-        audits = [
-            printing_to_stderr(lambda case=case: audit_case(case, ids, **given, progress=tell(case))) for case in cases
-        ]
+    cases, code = collect_cases(what, pattern, params)
+    with show_progress(True) as report:
+        audits = [printing_to_stderr(lambda case=case: audit_case(case, ids, **given, report=report)) for case in cases]
     was_left_out = any(remark.code == NOT_CALLED for found in audits for remark in found.remarks)
     return audits, 2 if was_left_out else code
 
 
-def _checklists(what: list[str], pattern: str, params: list[str], given: dict[str, Any], *, as_json: bool) -> None:
-    from benchax.auditing.checklist import go_through
-    from benchax.cli.console import line, show
-    from benchax.cli.run import printing_to_stderr
-    from benchax.reporting.checklist import document
-
-    cases, code = _cases(what, pattern, params)
-    with _progress(len(cases)) as tell:
-        found = [printing_to_stderr(lambda case=case: go_through(case, **given, progress=tell(case))) for case in cases]
-    for checklist, _ in found:
-        line(json.dumps(checklist.asdict())) if as_json else show(document(checklist))
-    was_left_out = any(trial.obstacle is not None for _, trial in found)
-    raise typer.Exit(2 if was_left_out else code)
-
-
-def _cases(what: list[str], pattern: str, params: list[str]) -> tuple[list[Case], int]:
-    """(cases, exit code): 2 where a file is broken; the others are audited."""
-    from benchax.cli.run import printing_to_stderr, show_broken
-    from benchax.discovery import collect
-
-    cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
-    show_broken(broken)
-    return cases, 2 if broken else 0
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """Gives, for a case, what is told each step of its audit: a bar on a terminal, a line for each rule elsewhere.
-
-    Redrawn only when something is told, so that nothing runs beside what is measured.
-    """
-    from benchax.cli.console import note
-
-    if not sys.stderr.isatty():
-        yield lambda case: lambda step: None if step.doing else note(_describe_step(case, step))
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as bar:
-        task = bar.add_task("", total=total)
-
-        def tell(case: Case) -> Any:
-            def tell_step(step: AuditStep) -> None:
-                bar.update(task, completed=step.done, total=step.total, description=_describe_step(case, step))
-                bar.refresh()
-
-            return tell_step
-
-        yield tell
-
-
-def _describe_step(case: Case, step: AuditStep) -> str:
-    name = " ".join(case.id.label.split())
-    return " · ".join(filter(None, (name[:40], f"{step.done + 1}/{step.total} {step.rule}", step.doing)))
-
-
 def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, html: Path | None) -> None:
-    from benchax.cli.console import note
     from benchax.reporting import audit as drawing
     from benchax.reporting import sarif as exchange
 
@@ -225,7 +172,6 @@ def _json_lines(audits: Sequence[Audit]) -> str:
 
 def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> None:
     """On stdout; beside a program, which has that to itself, on stderr."""
-    from benchax.cli.console import line, note, show
     from benchax.reporting.audit import document
     from benchax.reporting.terminal import to_text
 

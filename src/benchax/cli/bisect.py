@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchax.cli.console import line, note
+from benchax.cli.options import COMMAND_LINE, Params, Pattern
 from benchax.errors import UsageError
+from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchax.paired_runs.bisect import Bisected, Judge
+    from benchax.progress import Listener
     from benchax.stats.verdicts import Verdict
 
 FOUND, SEVERAL_LEFT = 0, 3
@@ -27,38 +31,40 @@ def bisect(
             "there are no commits here.",
         ),
     ] = None,
-    pattern: Annotated[str, typer.Option("--filter", "-k", help="Cases whose name contains this (or matches).")] = "",
-    params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
+    pattern: Pattern = "",
+    params: Params = None,
     jax: Annotated[
         str | None,
         typer.Option(metavar="VERSIONS", help="Search between two versions of JAX, or in this list: 0.9.0,0.10.2."),
     ] = None,
     max_time: Annotated[
-        str | None, typer.Option(help="Of each comparison: begin no further process after this long.")
+        str | None,
+        typer.Option(metavar="TIME", help="Of each comparison: begin no further process after this long: 2min."),
     ] = None,
 ) -> None:
     """Find the commit, or the version of JAX, that made cases slower."""
     from benchax.checkouts.boot import Selection
-    from benchax.cli.console import note
     from benchax.comparing.sequential import Effort
     from benchax.paired_runs import judges
     from benchax.paired_runs.bisect import bisect as search
-    from benchax.units import parse_seconds
+    from benchax.progress import show_progress
 
-    max_time_s = None if max_time is None else parse_seconds(max_time)
+    max_time_s = read_duration("max_time_s", max_time, COMMAND_LINE)
     if jax is not None:
         row = _versions(jax)
         selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
-        judge = judges.make_jax_judge(row[0], selection, max_time_s, note)
-        found = search(row, _telling(judge, lambda version: f"jax {version}"))
+        with show_progress(True) as report:
+            judge = judges.make_jax_judge(row[0], selection, max_time_s, report)
+            found = search(row, _report_each(judge, lambda version: f"jax {version}", report))
         raise typer.Exit(_show(found, lambda version: f"jax {version}"))
     if what is None or len(what) < 2:
         raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
     row = judges.list_commits(what[0], what[1])
     note(f"{len(row) - 1} commit{'s' * (len(row) != 2)} from {what[0]} to {what[1]}")
     selection = Selection(tuple(what[2:] or ["."]), pattern, tuple(params or []))
-    with judges.make_commit_judge(row[0], selection, Effort(max_time_s=max_time_s), note) as judge:
-        found = search(row, _telling(judge, judges.describe_commit))
+    effort = Effort(max_time_s=max_time_s)
+    with show_progress(True) as report, judges.make_commit_judge(row[0], selection, effort, report) as judge:
+        found = search(row, _report_each(judge, judges.describe_commit, report))
     raise typer.Exit(_show(found, judges.describe_commit))
 
 
@@ -71,21 +77,19 @@ def _versions(text: str) -> list[str]:
     return judges.list_releases(*listed) if len(listed) == 2 else listed
 
 
-def _telling(judge: Judge, name: Callable[[str], str]) -> Judge:
-    """`judge`, with a line on stderr for each verdict."""
-    from benchax.cli.console import note
+def _report_each(judge: Judge, name: Callable[[str], str], report: Listener) -> Judge:
+    """`judge`, with a line that stays for each verdict."""
+    from benchax.progress import ProgressEvent
 
-    def telling(one: str) -> Verdict:
+    def judge_and_report(one: str) -> Verdict:
         verdict = judge(one)
-        note(f"{verdict:8} {name(one)}")
+        report(ProgressEvent(f"{verdict:8} {name(one)}", is_lasting=True))
         return verdict
 
-    return telling
+    return judge_and_report
 
 
 def _show(found: Bisected, name: Callable[[str], str]) -> int:
-    from benchax.cli.console import line
-
     if found.first_bad is not None:
         line(f"{name(found.first_bad)} is the first that is slower")
         return FOUND

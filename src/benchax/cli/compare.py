@@ -1,17 +1,41 @@
-"""`benchax compare`: the benchmarks of now against a stored baseline, another commit, or another JAX."""
+"""`benchax compare`: two or more of what should do the same, side by side. What they are, the words say:
+
+    compare FUNCTION FUNCTION... [INPUT...]   functions, on the same inputs                → compare_functions.py
+    compare [BASELINE] [PATH...]              a stored run, and the benchmarks of now      → benchax.compare_stored
+    compare BASELINE CANDIDATE                two stored runs
+    compare --ref REF [PATH...]               another commit                               → benchax.compare_ref
+    compare --jax VERSIONS [PATH...]          versions of JAX                              → benchax.compare_jax
+
+A function is a word with a colon, module:function; no baseline's name has one.
+"""
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.compare_shown import ComparisonProgress, check_drawable, draw
+from benchax.cli.console import check_drawable, line, note, printing_to_stderr, show
+from benchax.cli.options import (
+    COMMAND_LINE,
+    MaxTime,
+    MemoryLimit,
+    NoJit,
+    Params,
+    Pattern,
+    Plot,
+    Resolution,
+    Seed,
+    Store,
+    Timeout,
+)
 from benchax.errors import UsageError
+from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.comparing.gate import Gate
@@ -22,9 +46,10 @@ def compare(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[BASELINE] [CANDIDATE | PATH... | MODULE:FUNCTION [INPUT...]]",
-            help="BASELINE: a name given by `benchax baseline`, a run, a commit, or last. Compared with a stored "
-            "CANDIDATE, or with the benchmarks of now (as for `benchax run`). With --ref or --jax it is left out.",
+            metavar="[FUNCTION FUNCTION... [INPUT...] | BASELINE [CANDIDATE | PATH...]]",
+            help="Functions as MODULE:FUNCTION or FILE.py:FUNCTION, and the inputs of all, as for `benchax run`. Or a "
+            "BASELINE: a name given by `benchax baseline`, a run, a commit, or last; compared with a stored CANDIDATE, "
+            "or with the benchmarks of now. With --ref or --jax it is left out.",
         ),
     ] = None,
     ref: Annotated[str | None, typer.Option(metavar="REF", help="Compare with this commit, branch or tag.")] = None,
@@ -39,8 +64,12 @@ def compare(
         bool,
         typer.Option("--process-pairs", help="With --ref: whole processes in turns on one core, Python included."),
     ] = False,
-    pattern: Annotated[str, typer.Option("--filter", "-k", help="Cases whose name contains this (or matches).")] = "",
-    params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
+    pattern: Pattern = "",
+    params: Params = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="FUNCTION", help="Of functions: whose result and time the others are held to.")
+    ] = None,
+    no_jit: NoJit = False,
     fail_slower: Annotated[
         str | None,
         typer.Option(metavar="LIMITS", help="Exit with 1 beyond these: 5%, or run=5%+20us,peak=0,compile=20%."),
@@ -48,20 +77,18 @@ def compare(
     fail_unclear: Annotated[
         bool, typer.Option("--fail-unclear", help="Exit with 3 where a verdict is unclear.")
     ] = False,
-    resolution: Annotated[
-        str | None,
-        typer.Option(metavar="SHARE", help="Same means within this: 1% finds +2 %, and takes longer (5%)."),
-    ] = None,
-    max_time: Annotated[str | None, typer.Option(help="Begin no further process after this long: 30, 2min.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="No stage in a worker may take longer.")] = None,
-    seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
-    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per comparison on stdout.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios there: .png, .svg, .pdf.")] = None,
+    resolution: Resolution = None,
+    max_time: MaxTime = None,
+    timeout: Timeout = None,
+    memory_limit: MemoryLimit = None,
+    seed: Seed = None,
+    store: Store = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout: a document for each comparison.")] = False,
+    plot: Plot = None,
 ) -> None:
-    """Run two versions side by side and say which is faster, and how sure that is.
+    """Run functions, or two versions of benchmarks, side by side: which is faster, and how sure is that?
 
-    Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error,
+    Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error (also a function that failed),
     3 unclear with --fail-unclear.
     """
     from benchax.comparing.gate import ERROR, gate_of
@@ -69,29 +96,85 @@ def compare(
     from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
     from benchax.stats.verdicts import SAME_WITHIN
 
-    _check(ref, jax, benchmarks, process_pairs, resolution)
-    check_drawable(plot)
-    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
-    options = {"timeout_s": timeout, "seed": seed, "store": store}
-    resolve(command_line=options)  # here, so that a slip is said to be in the command line
-    suite: dict[str, Any] = {"pattern": pattern, "params": params or [], "max_time_s": max_time, **options}
-    metrics = ["run", "compile"] if gate.has_limit("compile") else ["run"]
-    fine: dict[str, Any] = {"resolution": SAME_WITHIN if resolution is None else resolution, "metrics": metrics}
     words = what or []
-    with ComparisonProgress() as progress:
-        if jax is not None:
-            call = partial(compare_jax, jax, words or ".")
-        elif ref is not None:
-            call = partial(compare_ref, ref, words or ".", benchmarks=benchmarks, process_pairs=process_pairs, **fine)
-        elif _is_stored(words):
-            call = partial(compare_stored, *words, **fine)
-        else:
-            call = partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
-        found = _run(partial(call, progress=progress, **suite))
-    if plot is not None:
-        draw(found, plot)
+    check_drawable(plot)
+    options = {"timeout_s": timeout, "seed": seed, "store": store, "memory_limit_bytes": memory_limit}
+    resolve(command_line=options)  # here, so that a slip is said to be in the command line
+    limit_s = read_duration("max_time_s", max_time, COMMAND_LINE)
+    of_versions = {
+        "--benchmarks": benchmarks if benchmarks != "now" else None, "--process-pairs": process_pairs,
+        "--filter": pattern, "--param": params, "--fail-slower": fail_slower, "--fail-unclear": fail_unclear,
+        "--store": store,
+    }  # fmt: skip
+    of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
+    if ref is None and jax is None and _are_functions(words):
+        _refuse(of_versions, "functions", "one of them")
+        raise typer.Exit(
+            _of_functions(words, options, baseline, no_jit, resolution, limit_s, as_json=as_json, plot=plot)
+        )
+    _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
+    _check(ref, jax, benchmarks, process_pairs, resolution)
+    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
+    metrics = ["run", "compile"] if gate.has_limit("compile") else ["run"]
+    del options["memory_limit_bytes"]
+    suite: dict[str, Any] = {"filter": pattern, "params": params or [], "max_time_s": limit_s, **options}
+    fine = {"resolution": SAME_WITHIN if resolution is None else resolution, "metrics": metrics}
+    if jax is not None:
+        call = partial(compare_jax, jax, words or ".")
+    elif ref is not None:
+        call = partial(compare_ref, ref, words or ".", benchmarks=benchmarks, process_pairs=process_pairs, **fine)
+    elif _is_stored(words):
+        call = partial(compare_stored, *words, **fine)
+    else:
+        call = partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
+    found = _run(partial(call, progress=True, **suite))
+    _draw(found, plot)
     code = _show(found, gate, as_json=as_json)
     raise typer.Exit(ERROR if found.broken else code)
+
+
+def _are_functions(words: list[str]) -> bool:
+    from benchax.cli.compare_functions import is_function
+
+    return bool(words) and is_function(words[0])
+
+
+def _refuse(given: Mapping[str, Any], beside: str, expected: str) -> None:
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} is given with {beside}", expected)
+
+
+# ---- functions --------------------------------------------------------------------------------------------------
+
+
+def _of_functions(
+    words: list[str],
+    options: Mapping[str, Any],
+    baseline: str | None,
+    no_jit: bool,
+    resolution: str | None,
+    limit_s: float | None,
+    *,
+    as_json: bool,
+    plot: Path | None,
+) -> int:
+    """Compares, shows, and returns the exit code."""
+    from benchax.cli.compare_functions import compare_functions, differs
+    from benchax.reporting.comparisons import document
+
+    found = compare_functions(
+        words, options, baseline=baseline, is_jitted=not no_jit, resolution=resolution, max_time_s=limit_s
+    )
+    if as_json:
+        line(json.dumps(found.asdict()))
+    else:
+        show(document(found, has_asides=False))
+    _draw(found, plot)
+    return 2 if any(c.failure for c in found) else int(differs(found))
+
+
+# ---- versions of benchmarks -------------------------------------------------------------------------------------
 
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
@@ -121,8 +204,6 @@ def _is_stored(words: list[str]) -> bool:
 
 def _run(compare: Callable[[], Comparisons]) -> Comparisons:
     """What the user's code prints goes to stderr. What could not be stored is told below, as an error in a line."""
-    from benchax.cli.console import note
-    from benchax.cli.run import printing_to_stderr
     from benchax.paired_runs.suite import UNSTORED
 
     with warnings.catch_warnings():
@@ -136,7 +217,6 @@ def _run(compare: Callable[[], Comparisons]) -> Comparisons:
 def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     """Shows everything and returns the exit code."""
     from benchax import codec
-    from benchax.cli.console import line, note, show
     from benchax.comparing.gate import describe_alarm
     from benchax.reporting.comparisons import document
 
@@ -152,3 +232,15 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     for c, limit in gate.alarms(found):
         note(f"SLOWER {c.case.label}: {describe_alarm(c, limit)}")
     return gate.exit_code(found, found.new, found.missing)
+
+
+def _draw(found: Comparisons, plot: Path | None) -> None:
+    if plot is None:
+        return
+    from benchax.reporting.comparison_figure import figure
+
+    if not found.of("run"):
+        note("nothing was drawn: no run times were compared")
+        return
+    figure(found).savefig(plot)
+    note(f"figure drawn to {plot}")

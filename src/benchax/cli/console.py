@@ -1,24 +1,23 @@
-"""Where the command line writes: results on stdout, the rest on stderr; and the progress of a run."""
+"""Where the command line writes: results on stdout, the rest on stderr; and what commands ask of files and cases."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from benchax.model import Measurement
+from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.case import Case
+    from benchax.discovery import Broken
+    from benchax.model import Measurement
     from benchax.reporting.document import Document
 
-# Where in a case's work each stage begins, roughly; only the progress bar uses it.
-_BEGINS = {
-    "inputs": 0.0, "trace": 0.05, "lower": 0.1, "compile": 0.15, "artifacts": 0.23, "first run": 0.25, "verify": 0.27,
-    "transfer": 0.3, "warm-up": 0.35, "dispatch": 0.4, "in_graph": 0.42, "device": 0.42, "wall": 0.58,
-    "pipelined": 0.74, "loop": 0.9, "memory": 0.95, "processes": 0.97,
-}  # fmt: skip
-_SAMPLING = 0.16
+T = TypeVar("T")
 
 
 def show(document: Document) -> None:
@@ -29,6 +28,7 @@ def show(document: Document) -> None:
 
     console = Console(highlight=False)
     if console.is_terminal:
+        # Not cropped: a table folds as its columns allow, and what is wider still must not lose its end.
         console.print(terminal.render(document), crop=False)
     else:
         print(terminal.to_text(document, console.width if "COLUMNS" in os.environ else None))
@@ -44,65 +44,51 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class CaseReporter:
-    """Shows on stderr which case is measured: a bar on a terminal, a line per case elsewhere.
-
-    Nothing is drawn by a thread of its own: a bar that redraws itself would disturb what is measured. It is redrawn
-    when the engine reports, which it does between samples only.
-
-    Args:
-        has_bar: False where something is written to stdout meanwhile: a bar of rich takes that to its own stream.
-    """
-
-    def __init__(self, total: int, has_bar: bool = True) -> None:
-        self.total = total
-        self.has_bar = has_bar and sys.stderr.isatty()
-        self.begun = 0
-        self.bar: Any = None
-
-    def __enter__(self) -> CaseReporter:
-        if self.has_bar:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn
-
-            columns = (
-                TextColumn("{task.fields[label]}", markup=False),
-                BarColumn(bar_width=24),
-                TextColumn("{task.description}"),
-            )
-            self.bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True)
-            self.bar.start()
-            self.task = self.bar.add_task("", total=self.total, label="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def case(self, case: Case) -> Any:
-        """The engine's progress callback for the next case."""
-        done, self.begun = self.begun, self.begun + 1
-        label = f"{self.begun}/{self.total} {_truncate(case.id.label)}"
-        if self.bar is None:
-            note(f"measuring {label}")
-            return lambda stage, share: None
-
-        def progress(stage: str, share: float) -> None:
-            part = _BEGINS.get(stage, 0.0) + _SAMPLING * share
-            self.bar.update(self.task, completed=done + part, description=stage, label=label)
-            self.bar.refresh()
-
-        return progress
-
-
-def _truncate(label: str) -> str:
-    one_line = " ".join(label.split())
-    return one_line if len(one_line) <= 40 else one_line[:39] + "…"
-
-
-def print_json(rows: list[Measurement]) -> None:
+def print_json(rows: Sequence[Measurement]) -> None:
     """One document per line, as `benchax.load` reads them."""
     from benchax import codec
 
     for row in rows:
         print(codec.encode(row), flush=True)  # whoever reads may want it before the next case is done
+
+
+def printing_to_stderr(work: Callable[[], T]) -> T:
+    """Runs the user's code: what it prints goes to stderr, since stdout is for results."""
+    with redirect_stdout(sys.stderr):
+        return work()
+
+
+def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], int]:
+    """(cases, exit code): 2 where a file is broken, which is told; the others go on."""
+    from benchax.discovery import collect
+
+    cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
+    show_broken(broken)
+    return cases, 2 if broken else 0
+
+
+def show_broken(broken: Sequence[Broken]) -> None:
+    for each in broken:
+        note(f"error: {each.failure.message}\n{each.failure.traceback}")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """A slip in a path is told before an hour of measuring, not after it.
+
+    Raises:
+        UsageError: there can be no file of that name.
+    """
+    for path in paths:
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
+
+
+def check_drawable(plot: Path | None) -> None:
+    """As `check_writable`, of a figure. Raises `MissingPackage`, too, where nothing can be drawn."""
+    if plot is None:
+        return
+    if plot.suffix not in (".png", ".svg", ".pdf") or plot.is_dir() or not plot.absolute().parent.is_dir():
+        raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
+    from benchax.errors import require
+
+    require("matplotlib", extra="plot", doing="--plot")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.options import COMMAND_LINE, StoreOrOff
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -33,10 +34,16 @@ def demo(
             "them in Perfetto and TensorBoard; watch: loops that compile in each iteration, and why.",
         ),
     ] = "",
-    max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer.")] = None,
-    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")
+    ] = None,
+    store: StoreOrOff = None,
 ) -> None:
     """Measure a multilayer perceptron, then SELU eager against jitted; or one of the other demos."""
+    from benchax.options import check, resolve
+
+    given = {"max_time_s": max_time, "store": store}
+    check(given, COMMAND_LINE)
     if what:
         if what not in DEMOS:
             raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "without a name: a model, measured")
@@ -44,9 +51,7 @@ def demo(
     from benchax import demo as examples
     from benchax.cli.console import note
     from benchax.cli.run import eager_pairs, measure
-    from benchax.options import resolve
 
-    given = {"max_time_s": max_time, "store": store}
     note("1. A multilayer perceptron: where do its time and its bytes go?\n")
     first = measure([examples.mlp_case()], given)
     note("\n2. SELU of a million numbers: eager against jitted, and when compiling pays\n")
@@ -74,7 +79,7 @@ def _profile(store: str | None) -> int:
     from benchax import demo as examples
     from benchax.cli.console import note
     from benchax.cli.profile import profile_cases
-    from benchax.cli.profile_shown import Wanted, folder_for, near
+    from benchax.cli.profile_output import Wanted, folder_for, near
     from benchax.profiling.program_recorder import ProgramRequest
 
     folder = folder_for("demo", None)

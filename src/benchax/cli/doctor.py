@@ -1,50 +1,58 @@
 """`benchax doctor`: how well this machine can measure right now, what disturbs it, and what to do; with --aa, how often
-verdicts are wrong here."""
+verdicts are wrong here. `benchax env`: what would be recorded about it."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.console import line, note, show
+from benchax.cli.options import COMMAND_LINE
 from benchax.errors import UsageError
+from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.comparing.error_rates import ErrorRates
     from benchax.measuring.doctor import Diagnosis
-    from benchax.paired_runs.session import SessionStep
     from benchax.reporting.document import Section, TextRow
+
+LOOK_S = 1.0
 
 
 def doctor(
-    seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, help="How long to look.")] = 1.0,
+    # --seconds is what --duration was called, which is its name in `profile`.
+    duration: Annotated[
+        str, typer.Option("--duration", "--seconds", "-s", metavar="TIME", help="How long to look: 1, 500ms.")
+    ] = "1s",
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
     aa: Annotated[
         bool,
         typer.Option("--aa", help="Judge unchanged and slowed-down kernels, and say how often that goes wrong here."),
     ] = False,
     max_time: Annotated[
-        str | None, typer.Option(help="With --aa: no further round that would end after this long (default 3min).")
+        str | None,
+        typer.Option(metavar="TIME", help="With --aa: no further round that would end after this long (default 3min)."),
     ] = None,
 ) -> None:
     """Look at the clock, the noise of this machine, and the settings that disturb measurements."""
     if max_time is not None and not aa:
-        raise UsageError(f"--max-time {max_time} has no meaning here", "it together with --aa; else --seconds")
+        raise UsageError(f"--max-time {max_time} has no meaning here", "it together with --aa; else --duration")
     if aa:
         _error_rates(max_time, as_json)
     else:
-        _examine(seconds, as_json)
+        _examine(read_duration("duration", duration, COMMAND_LINE) or LOOK_S, as_json)
 
 
-def _examine(seconds: float, as_json: bool) -> None:
-    from benchax.cli.console import line, note, show
+def _examine(duration_s: float, as_json: bool) -> None:
     from benchax.measuring.doctor import examine
     from benchax.reporting.document import Document, Facts, list_remarks
 
-    note(f"looking at this machine for {seconds:g} s …")
-    found = examine(seconds)
+    note(f"looking at this machine for {duration_s:g} s …")
+    found = examine(duration_s)
     if as_json:
         line(json.dumps(dataclasses.asdict(found), indent=2))
         return
@@ -61,17 +69,19 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
         UsageError: `max_time` is no time.
         KeyboardInterrupt: again, after everything was shown; then the exit code is 130.
     """
-    from benchax.cli.console import line, note, show
     from benchax.paired_runs import protocol
+    from benchax.progress import ProgressEvent, show_progress
     from benchax.reporting import error_rates
 
-    limit_s = protocol.MAX_TIME_S if max_time is None else _positive(max_time)
+    limit_s = read_duration("max_time_s", max_time, COMMAND_LINE) or protocol.MAX_TIME_S
     found: ErrorRates | None = None
     stopped: KeyboardInterrupt | None = None
     note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
     try:
-        for found in protocol.measure_rounds(limit_s, _Progress()):
-            note(f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s")
+        with show_progress(True) as report:
+            for found in protocol.measure_rounds(limit_s, report):
+                verdicts = f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s"
+                report(ProgressEvent(verdicts, is_lasting=True))
     except KeyboardInterrupt as interrupt:
         stopped = interrupt
     if found is None:
@@ -82,29 +92,6 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
         show(error_rates.document(found))
     if stopped is not None:
         raise stopped
-
-
-def _positive(text: str) -> float:
-    from benchax.units import parse_seconds
-
-    value = parse_seconds(text)
-    if value <= 0:
-        raise UsageError(f"--max-time {text} leaves no time", "a time above 0, such as 3min")
-    return value
-
-
-class _Progress:
-    """A line on stderr for each process."""
-
-    def __init__(self) -> None:
-        self.last = (-1, -1)
-
-    def __call__(self, step: SessionStep) -> None:
-        from benchax.cli.console import note
-
-        if (step.process, step.total) != self.last:
-            self.last = (step.process, step.total)
-            note(f"  {step.case}, process {step.process + 1}: {step.undecided} of {step.total} undecided")
 
 
 # ---- this machine -----------------------------------------------------------------------------------------------
@@ -153,3 +140,20 @@ def _section(found: Diagnosis) -> Section:
         detail = "the least slowdown that 150 paired samples of this fixed work would show; real code needs more"
         rows.append(TextRow("smallest effect", percent(found.smallest_effect), detail))
     return Section("this machine, now", tuple(rows))
+
+
+# ---- benchax env ------------------------------------------------------------------------------------------------
+
+
+def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
+    """Show the environment that is stored with every row."""
+    from benchax.environment import capture
+    from benchax.reporting.document import Document, Facts
+    from benchax.reporting.tables import environment
+
+    found = capture(Path.cwd())
+    if as_json:
+        facts: dict[str, Any] = {**dataclasses.asdict(found), "fingerprint": found.fingerprint}
+        line(json.dumps(facts, indent=2))
+    else:
+        show(Document((Facts((environment(found),), "words"),)))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchax.cli.console import line, note
+from benchax.cli.options import Store
 from benchax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,11 +35,10 @@ def export(
         Path | None, typer.Option("--output", "-o", metavar="PATH", help="A file, not stdout; for asv a folder.")
     ] = None,
     timer: Annotated[str | None, typer.Option(help="Whose times; default: of each case the headline.")] = None,
-    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
+    store: Store = None,
 ) -> None:
     """Write stored results in the format of another tool."""
-    from benchax.cli.console import line, note
-    from benchax.cli.listing import open_listed_store
+    from benchax.cli.store import open_listed_store
     from benchax.reporting.exports import ASV, FORMATS, check_format
     from benchax.reporting.exports.entries import entries
     from benchax.store.baselines import rows_of

@@ -10,17 +10,20 @@ by design: without a name in `compare`, a difference is shown and nothing more.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.console import check_writable, note, print_json, printing_to_stderr, show
+from benchax.cli.options import COMMAND_LINE, MemoryLimit, Seed, StoreOrOff
 from benchax.errors import UsageError
+from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.grids.result import GridResult
-    from benchax.grids.running import GridRun, GridStep
+    from benchax.grids.running import GridRun
 
 LIMITED = ("ok", "timeout", "not_run")
 """Statuses of a grid that went as it was asked to."""
@@ -30,20 +33,24 @@ WRONG = ("wrong_shape",)
 
 def grid(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file with the variables functions and data.")],
-    timeout: Annotated[str | None, typer.Option(help="For each call of a function: 30, 500ms, 2min.")] = None,
-    compile_timeout: Annotated[str | None, typer.Option(help="For compiling a cell.")] = None,
-    total_timeout: Annotated[str | None, typer.Option(help="For the whole grid, shared between its cells.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For each call of a function: 30, 500ms, 2min.")
+    ] = None,
+    compile_timeout: Annotated[str | None, typer.Option(metavar="TIME", help="For compiling a cell.")] = None,
+    total_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For the whole grid, shared between its cells.")
+    ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the inputs.")] = None,
+    seed: Seed = None,
     timer: Annotated[str | None, typer.Option(help="wall.")] = None,
     compare: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not.")
     ] = None,
-    memory_limit: Annotated[str | None, typer.Option(help="For each cell: 4GiB.")] = None,
+    memory_limit: MemoryLimit = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: its id, or: last.")
     ] = None,
-    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
+    store: StoreOrOff = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per cell on stdout.")] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the times there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map there: .png, .svg, .pdf.")] = None,
@@ -55,14 +62,19 @@ def grid(
 
     Exit codes: 0 fine (time limits are results), 1 a wrong result, 2 an error (crashed, raised, out of memory).
     """
+    from benchax.options import read_seed
+
     flags = {
-        "timeout_s": timeout, "compile_timeout_s": compile_timeout, "total_timeout_s": total_timeout,
-        "trials": trials, "seed": seed, "timer": timer, "memory_limit_bytes": memory_limit, "store": store,
-        "fill": fill, "compare": compare, "resume": True if resume == "last" else resume,
+        "timeout_s": read_duration("timeout_s", timeout, COMMAND_LINE),
+        "compile_timeout_s": read_duration("compile_timeout_s", compile_timeout, COMMAND_LINE),
+        "total_timeout_s": read_duration("total_timeout_s", total_timeout, COMMAND_LINE),
+        "seed": None if seed is None else read_seed(seed, COMMAND_LINE),
+        "trials": trials, "timer": timer, "memory_limit_bytes": memory_limit, "store": store, "fill": fill,
+        "compare": compare, "resume": True if resume == "last" else resume,
     }  # fmt: skip
+    check_writable(csv, plot)
     functions, data, given = read(file)
     given |= {name: value for name, value in flags.items() if value is not None}
-    _writable(csv, plot)
     code, result = measure(functions, data, given, as_json=as_json)
     _write(result, csv, plot)
     raise typer.Exit(code)
@@ -74,8 +86,6 @@ def read(file: Path) -> tuple[Any, Any, dict[str, Any]]:
     Raises:
         UsageError: there is no such file, it cannot be imported, or it lacks one of the two.
     """
-    from benchax.cli.console import note
-    from benchax.cli.run import printing_to_stderr
     from benchax.discovery import files, import_file
     from benchax.grids.grid import defaults
 
@@ -107,16 +117,15 @@ def _is_meant(name: str, value: Any) -> bool:
 def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: bool = False) -> tuple[int, GridResult]:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import RunOutcome, Unstored
-    from benchax.cli.console import note, print_json, show
     from benchax.cli.run import rescue
     from benchax.executors.pool import shared_pool
     from benchax.grids import rendering
     from benchax.grids.grid import result_of, start_run, validate_spec
-    from benchax.grids.progress import Bar
+    from benchax.progress import show_progress
 
     wish = validate_spec(functions, data, given)
-    with Bar(False if as_json else None) as bar:
-        run = start_run(wish, shared_pool(), bar.show if bar.is_on else _lines())
+    with show_progress(True, has_bar=not as_json) as report:
+        run = start_run(wish, shared_pool(), report)
         interrupted = _interrupt(run)
     result = result_of(run, wish)
     try:
@@ -154,31 +163,7 @@ def _interrupt(run: GridRun) -> bool:
     return False
 
 
-def _lines() -> Callable[[GridStep], None]:
-    """Where there is no terminal: a line on stderr for each cell."""
-    from benchax.cli.console import note
-
-    last = -1
-
-    def show(step: GridStep) -> None:
-        nonlocal last
-        if step.done != last:
-            last = step.done
-            note(f"measuring {step.done + 1}/{step.total} {' '.join(step.cell.split())}")
-
-    return show
-
-
-def _writable(*paths: Path | None) -> None:
-    """A slip in a path is told before an hour of measuring, not after it."""
-    for path in paths:
-        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
-
-
 def _write(result: GridResult, csv: Path | None, plot: Path | None) -> None:
-    from benchax.cli.console import note
-
     if csv is not None:
         result.to_csv(csv)
         note(f"times written to {csv}")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.console import check_writable, line, note, show
+from benchax.cli.options import Plot, Store
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -21,17 +23,16 @@ def history(
     case: Annotated[str | None, typer.Argument(help="A case: its name or label, * and ? allowed. None: all.")] = None,
     baseline: Annotated[str | None, typer.Option(help="What it was compared with; default: as most lately.")] = None,
     metric: Annotated[str, typer.Option(help="run, compile, peak, constants or flops.")] = "run",
-    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks).")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw one there: .png, .svg, .pdf.")] = None,
+    store: Store = None,
+    plot: Plot = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each history on stdout.")] = False,
 ) -> None:
     """Show how comparisons with a baseline went from commit to commit, and where the level changed."""
-    from benchax.cli import console
-    from benchax.cli.listing import open_listed_store
+    from benchax.cli.store import open_listed_store
     from benchax.reporting.document import Document
     from benchax.reporting.history import document, overview
 
-    _writable(plot)
+    check_writable(plot)
     database = open_listed_store(store)
     every = _series(database, metric)
     chosen = _choose_series(every, case, baseline, metric)
@@ -42,19 +43,14 @@ def history(
     histories = [_history(database, series) for series in chosen]
     if as_json:
         for found in histories:
-            console.line(json.dumps(_document(found), allow_nan=False))
+            line(json.dumps(_document(found), allow_nan=False))
     elif len(histories) == 1:
-        console.show(document(histories[0]))
+        show(document(histories[0]))
         _name_others(every, chosen[0])
     else:
-        console.show(Document((overview(histories),)))
+        show(Document((overview(histories),)))
     if plot is not None:
         _draw(histories[0], plot)
-
-
-def _writable(plot: Path | None) -> None:
-    if plot is not None and (plot.is_dir() or not plot.absolute().parent.is_dir()):
-        raise UsageError(f"cannot write to {str(plot)!r}", "a file in a folder that exists")
 
 
 def _series(store: DatabaseStore, metric: str) -> list[Series]:
@@ -109,8 +105,6 @@ def _choose_series(every: Sequence[Series], case: str | None, baseline: str | No
 
 def _name_others(every: Sequence[Series], shown: Series) -> None:
     """What else the case was compared with: nothing is left out unsaid."""
-    from benchax.cli.console import note
-
     if others := [s.baseline for s in every if s.case == shown.case and s.baseline != shown.baseline]:
         note(f"also compared with: {', '.join(others)}; choose by --baseline")
 
@@ -130,7 +124,6 @@ def _history(store: DatabaseStore, series: Series) -> History:
 
 
 def _draw(found: History, plot: Path) -> None:
-    from benchax.cli.console import note
     from benchax.reporting.history import figure
 
     try:

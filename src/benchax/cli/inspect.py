@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import line, note
-from benchax.cli.run import What
+from benchax.cli.console import check_writable, collect_cases, line, note, printing_to_stderr
+from benchax.cli.options import Params, Pattern, What
 from benchax.errors import BenchaxError, UsageError, one_of
 
 if TYPE_CHECKING:
@@ -57,33 +57,35 @@ def inspect(
     time: Annotated[
         bool, typer.Option("--time", help="Run it, too, and set its time beside the rates of this machine.")
     ] = False,
-    pattern: Annotated[str, typer.Option("--filter", "-k", help="Cases whose name contains this (or matches).")] = "",
-    params: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES")] = None,
+    pattern: Pattern = "",
+    params: Params = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per case on stdout.")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write there instead; a graph is written as SVG.")
     ] = None,
 ) -> None:
     """What the compiler makes of a function: program, work, memory, constants; and what differs."""
-    from benchax.cli.run import printing_to_stderr, show_broken
-    from benchax.discovery import collect
     from benchax.inspecting.inspect import inspect_case
+    from benchax.progress import show_progress
+
+    def look(case: Case) -> Inspection:
+        with show_progress(None) as report:
+            return inspect_case(case, report)
 
     parts = _parts(show or [], output)
     _check(diff, exit_code, time, as_json, parts, output)
-    cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
-    show_broken(broken)
+    cases, code_of_files = collect_cases(what or ["."], pattern, params or [])
     sink = _Sink(None if GRAPH in parts else output)
     if diff is not None:
         asked = (tuple(what or ["."]), pattern, tuple(params or []))
         code = _differences(cases, asked, diff, parts, sink, full=full, as_json=as_json)
-        raise typer.Exit(2 if broken else code * exit_code)
+        raise typer.Exit(code_of_files or code * exit_code)
     if GRAPH in parts and len(cases) != 1:
         raise UsageError(f"a graph of {len(cases)} cases cannot be one file", "a single case", "choose one: --filter")
     failed = False
     for case in cases:
         try:
-            found = printing_to_stderr(lambda case=case: inspect_case(case))
+            found = printing_to_stderr(lambda case=case: look(case))
             _show(case, found, parts, sink, full=full, as_json=as_json, time=time)
         except BenchaxError as error:
             note(f"error: {error}")
@@ -92,7 +94,7 @@ def inspect(
         if GRAPH in parts and output is not None:
             _draw(found, output)
     sink.close()
-    raise typer.Exit(2 if failed or broken else 0)
+    raise typer.Exit(2 if failed else code_of_files)
 
 
 class _Sink:
@@ -149,7 +151,6 @@ def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
     if not time:
         return roofline(found, peaks(measure=False))
     from benchax.api import run
-    from benchax.cli.run import printing_to_stderr
 
     note(f"measuring {case.id.label}")
     (row,) = printing_to_stderr(lambda: list(run([case], command_line=TIME_OPTIONS)))
@@ -178,7 +179,6 @@ def _differences(
 ) -> int:
     """Shows what differs; 1 if anything does."""
     from benchax.checkouts.boot import Selection
-    from benchax.cli.run import printing_to_stderr
     from benchax.inspecting.other_version import differences
     from benchax.reporting import difference
 
@@ -229,5 +229,4 @@ def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: 
             raise UsageError(f"--show {wrong!r} cannot be with --diff", one_of(TEXTS, wrong))
     elif as_json and (parts or time):
         raise UsageError(f"--json is given with {'--show' if parts else '--time'}", "--json alone: it holds all parts")
-    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
-        raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")
+    check_writable(output)

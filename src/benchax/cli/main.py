@@ -21,26 +21,23 @@ import typer
 
 from benchax.cli import (
     audit,
-    baseline,
     bisect,
+    checklist,
     compare,
     demo,
     doctor,
-    env,
+    experiment,
     export,
     grid,
     history,
-    importing,
     inspect,
-    listing,
     profile,
-    rank,
     run,
-    show,
-    trying,
+    store,
     watch,
 )
 from benchax.cli.console import line, note
+from benchax.cli.options import WithCommand
 from benchax.errors import BenchaxError
 
 app = typer.Typer(
@@ -53,25 +50,32 @@ app = typer.Typer(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# The verbs of the library, by their names there; `run` is `bench` of all benchmarks in files.
 app.command("run")(run.run)
 app.command("grid")(grid.grid)
-app.command("profile", cls=profile.WithCommand)(profile.profile)
-app.command("try")(trying.try_variants)
-app.command("audit", cls=profile.WithCommand)(audit.audit)
-app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
 app.command("compare")(compare.compare)
-app.command("rank")(rank.rank)
-app.command("history")(history.history)
-app.command("bisect")(bisect.bisect)
+app.command("experiment")(experiment.experiment)
+app.command("profile", cls=WithCommand)(profile.profile)
 app.command("inspect")(inspect.inspect)
+app.command("audit", cls=WithCommand)(audit.audit)
+app.command("checklist")(checklist.checklist)
+app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
+app.command("bisect")(bisect.bisect)
+# What is stored.
+app.command("list")(store.list_rows)
+app.command("show")(store.show_row)
+app.add_typer(store.baseline, name="baseline")
+app.command("history")(history.history)
 app.command("export")(export.export)
-app.command("import")(importing.import_file)
-app.add_typer(baseline.app, name="baseline")
-app.command("list")(listing.list_rows)
-app.command("show")(show.show)
-app.command("env")(env.env)
+app.command("import")(store.import_file)
+# This machine.
+app.command("env")(doctor.env)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
+# The name of `run` in the library, and what `compare` of functions and `experiment` were called.
+app.command("bench", hidden=True)(run.run)
+app.command("rank", hidden=True)(compare.compare)
+app.command("try", hidden=True)(experiment.experiment)
 
 _ASCII = {
     "µ": "u", "–": "-", "·": "|", "…": "...", "±": "+-", "×": "x", "✗": "x", "━": "-", "╸": "-", "╺": "-",

@@ -9,67 +9,60 @@ is no profile to show, or one of no operations, which is never shown as a table;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from benchax.cli.console import collect_cases, note
+from benchax.cli.options import COMMAND, COMMAND_LINE, Params, Pattern, Seed, WhatOrCommand
 from benchax.errors import UsageError
+from benchax.units import parse_seconds, read_duration
 
 if TYPE_CHECKING:
     from benchax.case import Case
-    from benchax.cli.profile_shown import Wanted
+    from benchax.cli.profile_output import Wanted
     from benchax.executors.profiled import ProfilingOutcome, ProfilingRequest
     from benchax.profiling.program_recorder import ProgramRequest
     from benchax.results.profile import Profile
 
 TIMEOUT, DURATION_S = "5min", 5.0
-COMMAND = "benchax.command"
-"""Key under which a context keeps what follows the two dashes."""
-
-
-class WithCommand(TyperCommand):
-    """A command that knows what came after `--`, which click puts together with the other words."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[COMMAND] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
 
 
 def profile(
     ctx: typer.Context,
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODULE:FUNCTION [INPUT...] | PATH... | -- COMMAND...]",
-            help="A function and its inputs (jax.numpy:sort f32[1000000]), benchmark files (bench_*.py), or, after two "
-            "dashes, a command that runs a program: -- python train.py.",
-        ),
-    ] = None,
-    pattern: Annotated[str, typer.Option("--filter", "-k", help="Of the benchmarks in files those named so.")] = "",
-    params: Annotated[
-        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter.")
-    ] = None,
+    what: WhatOrCommand = None,
+    pattern: Pattern = "",
+    params: Params = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder of the files (default .benchmarks/profiles/NAME-TIME)."
+            # --dir as in the library; --output as of other commands, where it is a file.
+            "--dir",
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Folder of the files (default .benchmarks/profiles/NAME-TIME).",
         ),
     ] = None,
     runs: Annotated[int | None, typer.Option(min=1, help="Calls of the function (default: enough for 50 ms).")] = None,
     duration: Annotated[
-        str, typer.Option(help="Record so long, of a program: so long after it has last compiled.")
+        str,
+        typer.Option(metavar="TIME", help="Record so long, of a program: so long after it has last compiled."),
     ] = f"{DURATION_S:g}s",
     start_after: Annotated[
-        str, typer.Option(help="Of a program: begin so long after it has imported jax, at the first compilation.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Of a program: begin so long after it has imported jax, at the first compilation."
+        ),
     ] = "0s",
     timeout: Annotated[
-        str | None, typer.Option(help=f"End it after so long (default: a function {TIMEOUT} a stage; a program never).")
+        str | None,
+        typer.Option(
+            metavar="TIME", help=f"End it after so long (default: a function {TIMEOUT} a stage; a program never)."
+        ),
     ] = None,
     memory: Annotated[
         bool, typer.Option("--memory", help="Show memory over time, and keep what is alive on the device: memory.prof.")
@@ -84,7 +77,7 @@ def profile(
         int | None,
         typer.Option(metavar="PORT", min=1, max=65535, help="Record a program that runs with --serve, for --duration."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the data made from specs.")] = 0,
+    seed: Seed = None,
     read: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Show a trace that exists: a folder or a .xplane.pb file.")
     ] = None,
@@ -106,13 +99,16 @@ def profile(
     _one_of_four(what, command, read, attach)
     if serve is not None:
         _only_served(command, output, memory, as_json, compare, xprof, nsys)
-    from benchax.cli import profile_shown
+    from benchax.cli import profile_output
+    from benchax.options import read_seed
     from benchax.profiling.program_recorder import ProgramRequest
 
-    earlier = None if compare is None else profile_shown.read(compare)
-    wanted = profile_shown.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
-    wish = ProgramRequest("", _time("--start-after", start_after), _time("--duration", duration), keeps_memory=memory)
-    limit_s = None if timeout is None else _time("--timeout", timeout)
+    earlier = None if compare is None else profile_output.read(compare)
+    wanted = profile_output.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
+    for_s = read_duration("duration", duration, COMMAND_LINE) or DURATION_S
+    wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory)
+    limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
+    number = read_seed(seed, COMMAND_LINE)
     if serve is not None and command is not None:
         from benchax.cli.profile_program import profile_served
 
@@ -124,16 +120,16 @@ def profile(
     elif nsys:
         code = _with_nsys(what or [], command, wish, output)
     elif read is not None:
-        code = profile_shown.show_all([profile_shown.read(read)], wanted)
+        code = profile_output.show_all([profile_output.read(read)], wanted)
     elif command is not None:
         from benchax.cli.profile_program import profile_program
 
         code = profile_program(command, wish, limit_s, wanted)
     elif in_nsys:
-        code = _region(_cases(what or [], pattern, params or []), seed, runs)
+        code = _region(_cases(what or [], pattern, params or []), number, runs)
     else:
         cases = _cases(what or [], pattern, params or [])
-        code = profile_cases(cases, wish, wanted, limit_s=limit_s, seed=seed, runs=runs)
+        code = profile_cases(cases, wish, wanted, limit_s=limit_s, seed=number, runs=runs)
     raise typer.Exit(code)
 
 
@@ -158,18 +154,17 @@ def _only_served(command: Any, *of_recordings: Any) -> None:
         )
 
 
-def _time(option: str, text: str) -> float:
-    from benchax.units import parse_seconds
-
-    value = parse_seconds(text)
-    if value < 0 or (value == 0 and option != "--start-after"):
-        raise UsageError(f"{option} {text} is no length of time", "a time above 0, such as 500ms or 2min")
-    return value
+def _delay(text: str) -> float:
+    """A length of time as any other, or none: at once."""
+    with suppress(UsageError):  # it is told below, in the words of all durations
+        if parse_seconds(text) == 0:
+            return 0.0
+    return read_duration("start_after", text, COMMAND_LINE) or 0.0
 
 
 def _with_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
+    from benchax.cli.profile_output import folder_for
     from benchax.cli.profile_program import name_of, this_command, with_nsys
-    from benchax.cli.profile_shown import folder_for
     from benchax.profiling import nsys
 
     folder = folder_for(what[0] if command is None else name_of(command), output)
@@ -184,11 +179,7 @@ def _with_nsys(what: Sequence[str], command: Sequence[str] | None, wish: Program
 
 
 def _cases(what: list[str], pattern: str, params: list[str]) -> list[Case]:
-    from benchax.cli.run import printing_to_stderr, show_broken
-    from benchax.discovery import collect
-
-    cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
-    show_broken(broken)
+    cases, _ = collect_cases(what, pattern, params)
     if not cases:
         raise typer.Exit(2)
     return cases
@@ -204,7 +195,7 @@ def profile_cases(
     runs: int | None = None,
 ) -> int:
     """Records each in a worker, shows it, and returns the exit code."""
-    from benchax.cli.profile_shown import show_all
+    from benchax.cli.profile_output import show_all
     from benchax.executors.profiled import ProfilingRequest
 
     code = 0
@@ -216,18 +207,23 @@ def profile_cases(
 
 def _record(request: ProfilingRequest, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
     """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
-    from benchax.cli.console import note
-    from benchax.cli.profile_shown import RecordingFolder, folder_for, profile_of_file
+    from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
     from benchax.executors.pool import shared_pool
     from benchax.executors.profiled import record
-    from benchax.units import parse_seconds
+    from benchax.progress import ProgressEvent, show_progress
 
     label = request.case.id.label
     place = RecordingFolder(folder_for(label, wanted.output))
     wish = replace(request.wish, folder=str(place.folder))
-    note(f"profiling {' '.join(label.split())}")
+    item = f"profiling {' '.join(label.split())}"
     try:
-        outcome = record(replace(request, wish=wish), limit_s or parse_seconds(TIMEOUT), shared_pool())
+        with show_progress(True) as report:
+            outcome = record(
+                replace(request, wish=wish),
+                limit_s or parse_seconds(TIMEOUT),
+                shared_pool(),
+                lambda stage: report(ProgressEvent(item, stage)),
+            )
     finally:  # also at Ctrl-C
         files = place.new_traces()
     if outcome.failure is not None:
@@ -252,7 +248,6 @@ def _remarks(outcome: ProfilingOutcome) -> list[str]:
 
 def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
     """In a process that nsys has started."""
-    from benchax.cli.console import note
     from benchax.executors.profiled import ProfilingRequest, run_for_nsys
     from benchax.profiling.program_recorder import ProgramRequest
 

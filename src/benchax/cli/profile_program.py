@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchax.cli.console import line, note
-from benchax.cli.profile_shown import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
-from benchax.cli.watch import how
+from benchax.cli.profile_output import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
+from benchax.cli.watch import describe_end
 from benchax.errors import BenchaxError
 from benchax.profiling import nsys
 from benchax.units import seconds
@@ -47,7 +47,7 @@ def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float
 
     place = RecordingFolder(folder_for(name_of(command), wanted.output))
     ended = run(command, HOOK, asdict(replace(wish, folder=str(place.folder))), limit_s=limit_s)
-    note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
+    note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for remark in ended.remarks:
         note(f"note: {remark}")
     profiles = _of_reports(ended)
@@ -136,7 +136,7 @@ def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> 
 
     with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
         ended = run(command, HOOK, {"port": port, "owner": str(Path(folder, "owner.json"))}, limit_s=limit_s)
-    note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
+    note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for text in [*ended.remarks, *map(_describe, ended.reports)]:
         note(f"note: {text}")
     return ended.exit_code

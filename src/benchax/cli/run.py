@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
+from benchax.cli.options import COMMAND_LINE, Params, Pattern, Seed, StoreOrOff, What
+from benchax.errors import UsageError
 from benchax.units import seconds
 
 if TYPE_CHECKING:
@@ -20,34 +21,19 @@ if TYPE_CHECKING:
     from benchax.discovery import Broken
     from benchax.model import CaseId, Comparison, Measurement
 
-T = TypeVar("T")
-
-What = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PATH... | MODULE:FUNCTION [INPUT...]]",
-        help="Folders and files with benchmarks (bench_*.py; default: this folder), or a function and its inputs: "
-        "jax.numpy:sort f32[1000000]. An input is a spec such as f32[8,128] or key, or a static value such as 3 or "
-        "axis=0.",
-    ),
-]
-
 
 def run(
     what: What = None,
-    pattern: Annotated[
-        str, typer.Option("--filter", "-k", help="Keep cases whose name contains this (or matches, with * ?).")
-    ] = "",
-    params: Annotated[
-        list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256."),
-    ] = None,
+    pattern: Pattern = "",
+    params: Params = None,
     timer: Annotated[
         str | None,
         typer.Option(help="auto, or some of in_graph,wall,pipelined,loop,device; the first is the headline."),
     ] = None,
-    max_time: Annotated[str | None, typer.Option(help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")] = None,
-    min_time: Annotated[str | None, typer.Option(help="Least time of sampling, per timer.")] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")
+    ] = None,
+    min_time: Annotated[str | None, typer.Option(metavar="TIME", help="Least time of sampling, per timer.")] = None,
     max_samples: Annotated[str | None, typer.Option(help="Samples at most, per timer.")] = None,
     relative_width: Annotated[
         str | None, typer.Option(help="Stop when the median is known this well: 1% means ± 1 % at 95 %.")
@@ -65,10 +51,10 @@ def run(
         typer.Option("--isolate/--no-isolate", help="Run each case in a worker process that can be killed."),
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option(help="No stage may take longer: 30, 500ms, 2min. Implies --isolate.")
+        str | None, typer.Option(metavar="TIME", help="No stage may take longer: 30, 500ms, 2min. Implies --isolate.")
     ] = None,
     memory_limit: Annotated[
-        str | None, typer.Option(help="Memory that a case may take: 4GiB. Implies --isolate.")
+        str | None, typer.Option(metavar="SIZE", help="Memory that a case may take: 4GiB. Implies --isolate.")
     ] = None,
     stages: Annotated[
         str | None, typer.Option(help="How far to go: build, first_run, samples or all (also transfers, dispatch).")
@@ -80,8 +66,11 @@ def run(
     eager: Annotated[
         bool, typer.Option("--eager", help="Measure each case eagerly too, and when compiling pays.")
     ] = False,
-    seed: Annotated[str | None, typer.Option(help="Seed of the data made from specs.")] = None,
-    store: Annotated[str | None, typer.Option(help="Folder of the database (default .benchmarks), or off.")] = None,
+    no_jit: Annotated[
+        bool, typer.Option("--no-jit", help="Each case as it stands, operation by operation, in place of jitted.")
+    ] = False,
+    seed: Seed = None,
+    store: StoreOrOff = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per row on stdout.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
 ) -> None:
@@ -96,13 +85,17 @@ def run(
         "stages": stages, "processes": processes,
     }  # fmt: skip
     from benchax.discovery import collect
+    from benchax.options import check
 
+    check(given, COMMAND_LINE)  # before files are imported, which takes its time
     cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
+    if eager and no_jit:
+        raise UsageError("--eager is given with --no-jit", "--eager for both ways, --no-jit for one")
+    if no_jit:
+        cases = [case.eager() for case in cases]
     if eager:
         cases = [variant for case in cases for variant in with_eager(case)]
     if dry_run:
-        from benchax.cli.console import line
-
         for case in cases:
             line(case.id.label)
         show_broken(broken)
@@ -138,20 +131,21 @@ def measure(
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import RunOutcome
     from benchax.api import run as run_cases
-    from benchax.cli.console import CaseReporter, note, print_json
+    from benchax.progress import show_progress
 
     rows: list[Measurement] = []
     outcome, interrupted = RunOutcome(), False
     try:
         try:
-            with CaseReporter(len(cases), has_bar=not as_json) as reporter:
+            with show_progress(True, has_bar=not as_json) as report:
                 found = run_cases(
                     cases,
                     command_line=given,
                     defaults={"processes": "auto"},
-                    progress=reporter.case,
+                    report=report,
                     outcome=outcome,
                 )
+                # The generator measures while it is asked for the next row, so that is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
                     if as_json:
@@ -171,12 +165,6 @@ def measure(
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
 
 
-def printing_to_stderr(work: Callable[[], T]) -> T:
-    """Runs the user's code: what it prints goes to stderr, since stdout is for results."""
-    with redirect_stdout(sys.stderr):
-        return work()
-
-
 def _in_turns(
     rows: Sequence[Measurement], pairs: Mapping[CaseId, tuple[Case, Case]], given: Mapping[str, Any]
 ) -> dict[CaseId, Comparison]:
@@ -185,20 +173,23 @@ def _in_turns(
     chosen = [id for id, (eager, _) in pairs.items() if {id, eager.id} <= ran]
     if not chosen:
         return {}
-    from benchax.cli.console import note
     from benchax.comparing.sequential import Effort
     from benchax.experiments.pair_timing import Pair, time_pairs
     from benchax.options import resolve
+    from benchax.progress import show_progress
 
     note("comparing eager and jitted calls in turns")
-    duels = [Pair(id.label, "eager", pairs[id][0], "jitted", pairs[id][1]) for id in chosen]
-    effort = Effort(looks=(2, 3))
-    found = printing_to_stderr(lambda: time_pairs(duels, resolve(command_line=given), effort, lambda text: None))
+    both = [Pair(id.label, "eager", pairs[id][0], "jitted", pairs[id][1]) for id in chosen]
+
+    def compare() -> dict[str, Comparison]:
+        with show_progress(None) as report:
+            return time_pairs(both, resolve(command_line=given), Effort(looks=(2, 3)), report)
+
+    found = printing_to_stderr(compare)
     return {id: found[id.label] for id in chosen}
 
 
 def _show(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
-    from benchax.cli.console import show
     from benchax.reporting.document import Document, Paragraph
     from benchax.reporting.measurement import document, list_measurements
 
@@ -222,19 +213,11 @@ def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Compariso
     return [f"{label}: {text}" if len(sentences) > 1 else text for label, text in sentences]
 
 
-def show_broken(broken: Sequence[Broken]) -> None:
-    from benchax.cli.console import note
-
-    for each in broken:
-        note(f"error: {each.failure.message}\n{each.failure.traceback}")
-
-
 def rescue(outcome: RunOutcome) -> None:
     """Rows that the store would not take are written to a file of their own, and the user told where."""
     if not outcome.unstored:
         return
     from benchax import codec
-    from benchax.cli.console import note
 
     n = len(outcome.unstored)
     rows = f"{n} row{'s' * (n > 1)}"

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.errors import UsageError
+from benchax.cli.console import check_writable, note
+from benchax.cli.options import COMMAND_LINE, JsonFile
+from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.wrapping.command import EndedCommand, Report
 
-HOOK = "benchax.cli.watched:begin"
+HOOK = "benchax.cli.watch_hook:begin"
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 """Of this command: what follows the program's name is the program's, also where nobody wrote --."""
 
@@ -28,48 +30,32 @@ def watch(
     transfers: Annotated[
         bool, typer.Option("--transfers", help="Name the lines that move data to and from the device, too; slower.")
     ] = False,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all of it there, as JSON.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="End the program after this long: 30, 2min.")] = None,
+    output: JsonFile = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End the program after this long: 30, 500ms, 2min.")
+    ] = None,
 ) -> None:
     """Run a program unchanged, and tell what JAX compiled in it, why, and what its cache kept."""
     from benchax.wrapping.command import run
 
-    _writable(output)
-    ended = run(command, HOOK, {"transfers": transfers}, limit_s=_limit(timeout))
+    check_writable(output)
+    limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
+    ended = run(command, HOOK, {"transfers": transfers}, limit_s=limit_s)
     _tell(command, ended)
     if output is not None:
         _write(output, command, ended)
     raise typer.Exit(ended.exit_code)
 
 
-def _writable(output: Path | None) -> None:
-    """A slip in a path is told before an hour of training, not after it."""
-    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
-        raise UsageError(f"cannot write to {str(output)!r}", "a file in a folder that exists")
-
-
-def _limit(timeout: str | None) -> float | None:
-    from benchax.units import parse_seconds
-
-    if timeout is None:
-        return None
-    limit_s = parse_seconds(timeout)
-    if limit_s <= 0:
-        raise UsageError(f"--timeout {timeout} leaves no time", "a time above 0, such as 2min")
-    return limit_s
-
-
 def _tell(command: list[str], ended: EndedCommand) -> None:
-    from benchax.cli.console import note
-
-    note(f"\nbenchax: {shlex.join(command)} {how(ended)}")
+    note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for report in ended.reports:
         _tell_process(report, is_one_of_many=len(ended.reports) > 1)
     for remark in ended.remarks:
         note(f"note: {remark}")
 
 
-def how(ended: EndedCommand) -> str:
+def describe_end(ended: EndedCommand) -> str:
     """ended with 0 after 12.3 s"""
     from benchax.units import seconds
 
@@ -91,7 +77,6 @@ def _signal(number: int) -> str:
 
 
 def _tell_process(report: Report, is_one_of_many: bool) -> None:
-    from benchax.cli.console import note
     from benchax.units import percent
 
     if is_one_of_many:
@@ -104,8 +89,6 @@ def _tell_process(report: Report, is_one_of_many: bool) -> None:
 
 
 def _write(output: Path, command: list[str], ended: EndedCommand) -> None:
-    from benchax.cli.console import note
-
     output.write_text(json.dumps(document(command, ended), indent=2) + "\n", encoding="utf-8")
     note(f"written to {output}")
 

@@ -23,7 +23,7 @@ from benchax import units
 from benchax.clock import handlers, rewriting, survey
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.stamps import is_key, stamp
-from benchax.clock.static_arguments import Given, static_arguments, together
+from benchax.clock.static_arguments import Given, StaticArguments, static_arguments, together
 from benchax.clock.strips import Guard
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
 
@@ -39,6 +39,7 @@ def with_deadline(
     seconds: Any,
     on_timeout: OnTimeout = "raise",
     *,
+    static: Iterable[int | str] | int | str = (),
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> WithDeadline:
@@ -52,12 +53,13 @@ def with_deadline(
 
     Args:
         f: a function that `jax.jit` takes, jitted or not, differentiated or vmapped or not.
-        seconds: above 0 and finite. Inside `jax.jit` it may be traced, f32[], so that another limit needs no other
-            compilation; at or below 0 it has then passed already, infinity and NaN mean none.
+        seconds: above 0 and finite: 2.5, "500ms", "2min". Inside `jax.jit` it may be traced, f32[], so that another
+            limit needs no other compilation; at or below 0 it has then passed already, infinity and NaN mean none.
         on_timeout: "raise": a call that takes longer raises; the call waits for its result. Inside a `jax.jit` of yours
             a stopped loop ends the whole program, with a `JaxRuntimeError` DEADLINE_EXCEEDED.
             "partial": the call returns (what `f` returns, is_expired), with is_expired a bool[].
-        static_argnums, static_argnames: as of `jax.jit`, also for a jitted `f`, whose own are not known here.
+        static: arguments by position or name; static_argnums, static_argnames: as of `jax.jit`. Also for a jitted `f`,
+            whose own are not known here.
 
     `is_expired` says that a loop found the limit passed. Each loop has then stopped where it was: a `while_loop` has
     its last carry, a `scan` too, and the rows of `ys` that it did not reach are zero; loops that begin later make no
@@ -82,17 +84,17 @@ def with_deadline(
         raise UsageError(f"cannot limit {f!r}, a {type(f).__name__}", "a function, jitted or not")
     if on_timeout not in get_args(OnTimeout):
         raise UsageError(f"on_timeout={on_timeout!r}", one_of(get_args(OnTimeout), given=str(on_timeout)))
-    return WithDeadline(f, _limit(seconds), on_timeout, static_argnums, static_argnames)
+    return WithDeadline(f, _limit(seconds), on_timeout, static_arguments(f, static, static_argnums, static_argnames))
 
 
 class WithDeadline:
     """What `with_deadline` returns: called as the function itself."""
 
-    def __init__(self, f: Any, seconds: Any, on_timeout: OnTimeout, static_argnums: Any, static_argnames: Any) -> None:
+    def __init__(self, f: Any, seconds: Any, on_timeout: OnTimeout, static: StaticArguments) -> None:
         self.seconds = seconds
         self.on_timeout: OnTimeout = on_timeout
         self._f = f
-        self._static = static_arguments(f, static_argnums, static_argnames)
+        self._static = static
         self._unchecked: set[str] = set()
         # Static are the user's own static values, and whether this is called inside a jit: each is another program.
         self._program: Callable[..., Any] = jax.jit(self._trace, static_argnums=(3, 4))
@@ -243,19 +245,23 @@ def _limit(seconds: Any) -> Any:
     Raises:
         UsageError: it is no time that a function could have.
     """
-    expected = "a number of seconds, above 0 and finite"
+    expected = "a number of seconds, above 0 and finite, or a text such as 500ms"
     if isinstance(seconds, Tracer):
         if seconds.shape:
             raise UsageError(f"a limit of shape {seconds.shape}", "one number of seconds, a scalar")
         return seconds
     try:
-        number = math.nan if isinstance(seconds, (bool, str)) else float(seconds)
-    except (TypeError, ValueError):
+        number = math.nan if isinstance(seconds, bool) else _in_seconds(seconds)
+    except (TypeError, ValueError, UsageError):
         number = math.nan
     if not 0 < number < math.inf:
         raise UsageError(f"a limit of {seconds!r} seconds", expected)
     # More than the age of the universe, and no overflow.
     return np.float32(min(number, 1e18))
+
+
+def _in_seconds(given: Any) -> float:
+    return units.parse_seconds(given) if isinstance(given, str) else float(given)
 
 
 def _refuse_elsewhere(leaves: list[Any]) -> None:

@@ -41,12 +41,15 @@ class StaticArguments:
         return rest, {name: value for name, value in kwargs.items() if name not in names}, given
 
 
-def static_arguments(
-    f: Callable[..., Any], numbers: int | Iterable[int], names: str | Iterable[str]
-) -> StaticArguments:
-    """Static arguments of `f`, which may be passed by place or by name, as far as its signature says."""
-    which: set[int | str] = set((numbers,) if isinstance(numbers, int) else numbers)
-    which |= set((names,) if isinstance(names, str) else names)
+def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | str]) -> StaticArguments:
+    """Static arguments of `f`, which may be passed by place or by name, as far as its signature says.
+
+    Args:
+        given: positions and names, each one or several.
+    """
+    which: set[int | str] = set()
+    for each in given:
+        which |= {each} if isinstance(each, int | str) else set(each)
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):

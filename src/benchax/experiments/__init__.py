@@ -1,5 +1,5 @@
-"""Variants of a function, each measured beside it: `benchax.experiment`, `benchax try`. And `loops`: a loop in five
-ways; `pipeline`: stages on devices of their own.
+"""Variants of a function, each measured beside it: `benchax.experiment`, and the command of that name. And `loops`: a
+loop in five ways; `pipeline`: stages on devices of their own.
 """
 
 import benchax.reporting.display  # noqa: F401  what they return shows itself, as what the hub gives does

@@ -20,36 +20,40 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
-from benchax.experiments.lab import BASELINE, Lab, Tell, WorkerLab, quiet
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab
 from benchax.experiments.study import Study, StudySide
 from benchax.experiments.variant import AnyVariant, ChangedCase, ChangingVariant, Measure, Variant
 from benchax.experiments.variant_rows import judge_variants
 from benchax.experiments.variants import VARIANTS
+from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark
-from benchax.options import resolve
+from benchax.options import NAMES, resolve, split_names
+from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Curve, Experiment, VariantRow
+from benchax.units import read_duration
 
 Own = tuple[list[VariantRow], list[Curve]]
 """What a variant told that measures by itself."""
 
 
+@guard_keywords(NAMES)
 def experiment(
     fn: Callable[..., Any],
     *args: Any,
-    variants: Sequence[str] | None = None,
+    variants: Sequence[str] | str | None = None,
     combine: bool = False,
     ablation: bool = False,
     given: Mapping[str, Any] | None = None,
     name: str | None = None,
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
     jit: bool = True,
-    max_time_s: float | None = None,
+    max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     memory_limit_bytes: int | str | None = None,
     seed: int | None = None,
-    progress: Tell = quiet,
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Experiment:
     """Tries variants of `fn(*args, **kwargs)`: speed, memory, time to compile and errors of each, beside the original.
@@ -59,22 +63,24 @@ def experiment(
 
     Args:
         fn, args, kwargs, name, static, donate, jit, seed: as for `bench`.
-        variants: names, as `benchax try --list` has them; default: all that apply.
+        variants: names, as `benchax experiment --list` has them, or "donate,bf16"; default: all that apply.
         combine: also all of them at once.
         ablation: also all at once, and all but each: what does each contribute? Implies `combine`.
         given: what a variant is to be told, by its name: {"donate": "0"}.
         max_time_s: begin no further process after this long, but for confirming a change; of each of up to three
             parts: the variants, the combination, the ablation.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
-        progress: told in words how far it is.
+        progress: as for `bench`.
 
     Raises:
         UsageError: a variant that does not exist, or an argument that cannot work.
     """
     options = resolve({"timeout_s": timeout_s, "memory_limit_bytes": memory_limit_bytes, "seed": seed})
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit)
-    lab = WorkerLab(options, Effort(max_time_s=max_time_s), progress)
-    return run_experiment(case, variants, lab, given, combine=combine, ablation=ablation)
+    effort, names = Effort(max_time_s=read_duration("max_time_s", max_time_s)), split_names(variants)
+    with show_progress(progress) as report:
+        lab = WorkerLab(options, effort, report)
+        return run_experiment(case, names, lab, given, combine=combine, ablation=ablation)
 
 
 def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, AnyVariant], bool]:
@@ -85,7 +91,7 @@ def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, AnyVariant],
     """
     for name in names or ():
         if name not in VARIANTS:
-            raise UsageError(f"there is no variant {name!r}", one_of(VARIANTS, name), "benchax try --list")
+            raise UsageError(f"there is no variant {name!r}", one_of(VARIANTS, name), "benchax experiment --list")
     return {name: v for name, v in VARIANTS.items() if names is None or name in names}, names is not None
 
 

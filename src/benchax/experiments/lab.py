@@ -8,7 +8,7 @@ so is whatever else compares; tests hand in one with results made by hand. How w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -24,15 +24,10 @@ from benchax.experiments.pair_timing import Pair
 from benchax.experiments.processes import Condition
 from benchax.experiments.study import Study, StudySide
 from benchax.model import Comparison, Failure, Measurement, Options
+from benchax.progress import Listener, ProgressEvent, quiet
 
 BASELINE = "baseline"
 USUAL = Condition("as usual")
-Tell = Callable[[str], None]
-"""Told what is being done, for a progress display."""
-
-
-def quiet(text: str) -> None:
-    """No progress."""
 
 
 class Lab(Protocol):
@@ -48,9 +43,8 @@ class Lab(Protocol):
         """How long to go on with comparisons."""
         ...
 
-    @property
-    def tell(self) -> Tell:
-        """Told in words how far it is."""
+    def tell(self, text: str) -> None:
+        """Is told in words how far it is."""
         ...
 
     def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
@@ -99,7 +93,10 @@ class WorkerLab:
 
     options: Options
     effort: Effort = field(default_factory=Effort)
-    tell: Tell = quiet
+    report: Listener = quiet
+
+    def tell(self, text: str) -> None:
+        self.report(ProgressEvent(text))
 
     def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
         if condition is None:
@@ -109,13 +106,13 @@ class WorkerLab:
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
         effort = self.effort if looks is None else replace(self.effort, looks=looks)
-        return pair_timing.time_pairs(pairs, self.options, effort, self.tell)
+        return pair_timing.time_pairs(pairs, self.options, effort, self.report)
 
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
         return count_ways(shared_pool(), ways, self.options, self.tell)
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
-        found = processes.pairs(case, conditions, self.options.seed, self.effort.max_time_s, self.tell)
+        found = processes.pairs(case, conditions, self.options.seed, self.effort.max_time_s, self.report)
         return next(c for c in found if c.metric == "run")
 
     def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:

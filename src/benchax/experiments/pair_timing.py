@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from benchax.measuring.paired import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.session import SessionStep
+from benchax.progress import Listener
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,7 @@ class Pair:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def time_pairs(
-    pairs: Sequence[Pair], options: Options, effort: Effort, tell: Callable[[str], None]
-) -> dict[str, Comparison]:
+def time_pairs(pairs: Sequence[Pair], options: Options, effort: Effort, report: Listener) -> dict[str, Comparison]:
     """The comparison of run times of each pair, by its name."""
     found: dict[str, Comparison] = {}
     paired_runs: dict[tuple[tuple[str, Any], ...], dict[str, PairedRun]] = {}
@@ -48,7 +46,7 @@ def time_pairs(
             paired_runs.setdefault(tuple(sorted(pair.settings.items())), {})[pair.name] = paired_run
     for settings, group in paired_runs.items():
         with session.fresh_processes(dict(settings)) as start:
-            settled = session.compare_runs(list(group.values()), effort, _steps(tell), start)
+            settled = session.compare_runs(list(group.values()), effort, report, start)
         for name, comparisons in zip(group, settled, strict=True):
             found[name] = next(c for c in comparisons if c.metric == "run")
     return found
@@ -70,15 +68,3 @@ def _fail(pair: Pair, error: BaseException) -> Comparison:
     versions = Version(pair.one_label), Version(pair.other_label)
     problem = error.problem if isinstance(error, BenchaxError) else failure.message
     return Comparison(_pair_id(pair), "run", *versions, "unclear", problem, failure=failure)
-
-
-def _steps(tell: Callable[[str], None]) -> Callable[[SessionStep], None]:
-    """Once for each process, and case in it."""
-    last: list[tuple[int, str]] = [(-1, "")]
-
-    def step(now: SessionStep) -> None:
-        if (now.process, now.case) != last[0]:
-            last[0] = (now.process, now.case)
-            tell(f"process {now.process + 1}: {now.undecided} of {now.total} undecided · {now.case}")
-
-    return step

@@ -23,7 +23,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
 from benchax.paired_runs.process_pairs import compare_launches
-from benchax.paired_runs.session import SessionStep
+from benchax.progress import Listener
 
 FILE = "bench_revived.py"
 _BENCH = """
@@ -60,7 +60,7 @@ def pairs(
     conditions: tuple[Condition, Condition],
     seed: int,
     max_time_s: float | None,
-    tell: Callable[[str], None],
+    report: Listener,
     judge: Judge = compare_launches,
 ) -> list[Comparison]:
     """The comparisons of the second condition with the first: run times, times to compile, what the compiler counts.
@@ -72,7 +72,7 @@ def pairs(
     content = pickling.dumps(_as_benchmark(case, seed))
     with tempfile.TemporaryDirectory(prefix="benchax-pairs-") as folder:
         launches = [_launch(Path(folder) / str(i), each, content) for i, each in enumerate(conditions)]
-        return judge((launches[0], launches[1]), Selection((FILE,)), max_time_s, _steps(tell))
+        return judge((launches[0], launches[1]), Selection((FILE,)), max_time_s, report)
 
 
 def _as_benchmark(case: Case, seed: int) -> Benchmark:
@@ -116,14 +116,3 @@ def revive(folder: Path) -> Benchmark:
     sys.path += [path for path in told["paths"] if path not in sys.path]
     apply_settings(told["settings"])
     return pickling.loads(content)
-
-
-def _steps(tell: Callable[[str], None]) -> Callable[[SessionStep], None]:
-    last = [-1]
-
-    def step(now: SessionStep) -> None:
-        if now.process != last[0]:
-            last[0] = now.process
-            tell(f"pair {now.process + 1} of processes")
-
-    return step

@@ -31,12 +31,15 @@ from benchax.grids.compiled_repetitions import CompiledCell, measure_function, s
 from benchax.grids.compiled_result import CompiledGridResult, Status
 from benchax.grids.plan import named_functions, whole
 from benchax.grids.postprocessing import checked_clip
-from benchax.units import parse_seconds
+from benchax.keywords import guard_keywords
+from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
+from benchax.units import parse_duration
 
 Limit = Any
 """Seconds: a number, an array, or one for each function."""
 
 
+@guard_keywords()
 def compiled_grid(
     functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
     *,
@@ -48,6 +51,7 @@ def compiled_grid(
     fill: float | None = None,
     clip: tuple[float, float] | None = None,
     nan_to_num: bool = False,
+    progress: Progress = None,
 ) -> CompiledGrid:
     """A jitted function of data that calls each of `functions` with them, many times, and says how long it took.
 
@@ -58,7 +62,7 @@ def compiled_grid(
     Args:
         functions: a list, or a mapping from names; each takes the data and returns arrays. Plain or jitted.
         repeats: repetitions of each function, at most.
-        timeout_s: seconds for all repetitions of one function together; one number, or one for each function.
+        timeout_s: for all repetitions of one function together: 2.5, "500ms"; one, or one for each function.
             None: no limit. It can be given anew with each call, and compiles nothing anew.
         total_timeout_s: seconds for the whole call.
         stop_inside: also stop a call in the midst of a loop, at most about a millisecond late. Costs a second
@@ -68,6 +72,7 @@ def compiled_grid(
         fill: what stands in `outputs` for a function that has none. Default: NaN, and 0 where there is no NaN.
         clip: bounds for the outputs, applied after the timing.
         nan_to_num: NaN and infinities in the outputs become numbers, after `clip`.
+        progress: as for `bench`; told what is traced. What XLA then compiles and runs is one call, and tells nothing.
 
     Raises:
         UsageError: an argument that cannot work.
@@ -75,7 +80,7 @@ def compiled_grid(
     """
     return CompiledGrid(
         functions, repeats, timeout_s, total_timeout_s, stop_inside=stop_inside, like=like, fill=fill, clip=clip,
-        nan_to_num=nan_to_num,
+        nan_to_num=nan_to_num, progress=progress,
     )  # fmt: skip
 
 
@@ -97,6 +102,7 @@ class CompiledGrid:
         fill: float | None,
         clip: tuple[float, float] | None,
         nan_to_num: bool,
+        progress: Progress,
     ) -> None:
         self.functions = named_functions(functions)
         self.repeats = whole("repeats", repeats, least=1)
@@ -104,6 +110,7 @@ class CompiledGrid:
         self.total_timeout_s = limits("total_timeout_s", total_timeout_s)
         self.stop_inside, self.like, self.fill = stop_inside, like, fill
         self.clip, self.nan_to_num = checked_clip(clip), nan_to_num
+        self.progress, self._report = check_progress(progress), quiet
         self.clock = tier().name
         self.jitted = jax.jit(self._run)
 
@@ -127,7 +134,8 @@ class CompiledGrid:
         check_data(x)
         own = self.timeout_s if timeout_s is None else limits("timeout_s", timeout_s, len(self.functions))
         total = self.total_timeout_s if total_timeout_s is None else limits("total_timeout_s", total_timeout_s)
-        return self.jitted(x, own, total)
+        with show_progress(self.progress) as self._report:
+            return self.jitted(x, own, total)
 
     def __repr__(self) -> str:
         return f"compiled_grid of {len(self.functions)} functions × {self.repeats}: {', '.join(self.names)}"
@@ -148,13 +156,17 @@ class CompiledGrid:
             inputs, cell, functions[k] = self._part(function, inputs, blank, now, until)
             cells.append(cell)
             now = cell.span[2]
+        self._report(ProgressEvent(repr(self), "compile and run"))
         # Without this, outputs of the first functions would be stacked while the last ones are timed.
         (cells, _), _ = stamp((cells, now))
         return self._result(functions, form, jax.tree.map(lambda *rows: jnp.stack(rows), *cells))
 
     def _trace(self, args: tuple[Any, ...]) -> tuple[OutputForm, list[Traced]]:
         """(what outputs should look like, the functions)."""
-        traced = [compiled_functions.trace(name, f, args) for name, f in self.functions.items()]
+        traced: list[Traced] = []
+        for k, (name, f) in enumerate(self.functions.items()):
+            self._report(ProgressEvent(name, "trace", k, len(self.functions)))
+            traced.append(compiled_functions.trace(name, f, args))
         if self.like is None:
             form = next((t.form for t in traced if t.form), compiled_functions.NO_OUTPUTS)
         else:
@@ -217,15 +229,21 @@ def limits(name: str, given: Limit | None, functions: int | None = None) -> Any:
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given)):
         # A limit that is not a number would be none to the clock; nothing should run for ever by mistake.
         return jnp.broadcast_to(jnp.nan_to_num(jnp.asarray(given, jnp.float32), posinf=math.inf), shape)
-    seconds = math.inf if given is None else parse_seconds(given) if isinstance(given, str) else given
     expected = "a number of seconds above 0" + (f", or one for each of {functions} functions" if functions else "")
     try:
-        values = np.asarray(seconds, np.float32)
-    except (TypeError, ValueError):
+        values = np.asarray(_in_seconds(given), np.float32)
+    except (TypeError, ValueError, UsageError):
         raise UsageError(f"{name}={given!r}", expected) from None
     if isinstance(given, bool) or values.shape not in ((), shape) or not (values > 0).all():
         raise UsageError(f"{name}={given!r}", expected, "math.inf is no limit")
     return np.broadcast_to(values, shape)
+
+
+def _in_seconds(given: Any) -> Any:
+    """Texts such as "500ms" as numbers, also in a list with one for each function."""
+    if isinstance(given, list | tuple):
+        return [_in_seconds(each) for each in given]
+    return math.inf if given is None else parse_duration(given) if isinstance(given, str) else given
 
 
 def check_data(x: Any) -> None:

@@ -21,17 +21,19 @@ from benchax.grids import cell
 from benchax.grids.limits import limits
 from benchax.grids.plan import Plan, plan
 from benchax.grids.postprocessing import checked_clip
-from benchax.grids.progress import Bar
 from benchax.grids.result import GridResult
 from benchax.grids.resume import earlier, refuse_others
-from benchax.grids.running import CellSettings, GridRun, GridStep, Runner
-from benchax.options import resolve
+from benchax.grids.running import CellSettings, GridRun, Runner
+from benchax.keywords import guard_keywords
+from benchax.options import read_seed, resolve
+from benchax.progress import Listener, Progress, show_progress
 from benchax.store.database import open_store
 from benchax.units import parse_size
 
 OUTPUT_LIMIT = "1GiB"
 
 
+@guard_keywords()
 def grid(
     functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
     data: Iterable[Any] | Mapping[Any, Any],
@@ -41,7 +43,7 @@ def grid(
     compile_timeout_s: float | str | None = None,
     total_timeout_s: float | str | None = None,
     trials: int = 1,
-    seed: int = 0,
+    seed: int | None = None,
     timer: str = "wall",
     check: Callable[..., Any] | None = None,
     compare: bool | str = True,
@@ -55,7 +57,7 @@ def grid(
     store: str | os.PathLike[str] | bool | None = None,
     name: str = "grid",
     axis: str = "data",
-    progress: Callable[[GridStep], None] | bool | None = None,
+    progress: Progress = None,
 ) -> GridResult:
     """Every function on every data point: outputs, times and statuses. What runs too long is killed.
 
@@ -73,6 +75,7 @@ def grid(
         trials: each on fresh inputs of its own, where inputs are made or specs. Its figure is the median of calls
             repeated for about a millisecond (50 at most, 1 at least) after a first one.
         seed: the same seed gives the same inputs; they depend on the label and the trial, not on the functions.
+            Default: that of the options, which is 0.
         timer: "wall".
         check: `check(output, *inputs)`; False (or a text that says why) gives the status "wrong_shape". Without one,
             outputs must have the structure and shapes of those of the first function that worked on the data point.
@@ -87,7 +90,7 @@ def grid(
         store: folder of the database, or "off".
         name: of the grid, in the store and in figures.
         axis: what the data points vary in: the name of the index in frames.
-        progress: told each step; True or None draws a bar if stderr is a terminal, False nothing.
+        progress: as for `bench`.
 
     What functions print is not shown; the end of what a crashed one printed is in its row (`failure.traceback`).
 
@@ -103,11 +106,12 @@ def grid(
         "store": store, "name": name, "axis": axis,
     }  # fmt: skip
     wish = validate_spec(functions, data, given)
-    with Bar(None if progress in (None, True) else False) as bar:
-        run = start_run(wish, shared_pool(), progress if callable(progress) else bar.show)
+    with show_progress(progress) as report:
+        run = start_run(wish, shared_pool(), report)
         run.go()
     for _, error in run.unstored:
-        warnings.warn(f"a cell was measured but not stored: {error}", stacklevel=2)
+        # 3: whoever called `grid`, past its guard
+        warnings.warn(f"a cell was measured but not stored: {error}", stacklevel=3)
     return result_of(run, wish)
 
 
@@ -132,7 +136,7 @@ def defaults() -> dict[str, Any]:
 def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSpec:
     """`given` has all of `defaults()`. Raises `UsageError` for whatever is not permitted."""
     planned = plan(
-        functions, data, make=given["make"], trials=given["trials"], seed=given["seed"], name=given["name"],
+        functions, data, make=given["make"], trials=given["trials"], seed=read_seed(given["seed"]), name=given["name"],
         axis=given["axis"],
     )  # fmt: skip
     return GridSpec(
@@ -185,9 +189,7 @@ def _fill(fill: Any) -> float | None:
     return fill
 
 
-def start_run(
-    wish: GridSpec, pool: Runner, progress: Callable[[GridStep], None], clock: Callable[[], float] = monotonic
-) -> GridRun:
+def start_run(wish: GridSpec, pool: Runner, report: Listener, clock: Callable[[], float] = monotonic) -> GridRun:
     """A run with its workers ready, and with the cells of the run that it goes on with."""
     where, resume = wish.settings.options.store, wish.resume
     store = None if where == "off" else open_store(where)
@@ -195,7 +197,7 @@ def start_run(
         raise UsageError(f"resume={resume!r} without a store", "a store, whose rows tell what is finished")
     found = earlier(store, wish.plan, resume) if resume else None
     run = GridRun(
-        wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, pool, store, progress, clock=clock
+        wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, pool, store, report, clock=clock
     )
     run.start()
     if found:

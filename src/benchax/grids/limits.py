@@ -6,16 +6,14 @@ its own: time to compile is never taken from the time to run.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from benchax.errors import UsageError
 from benchax.model import Failure
-from benchax.units import parse_seconds, seconds
+from benchax.units import read_duration, seconds
 
 COMPILE_LEAST_S = 60.0
 """Compiling may take this long at least where nothing else was said."""
@@ -48,25 +46,11 @@ def limits(timeout_s: Any, compile_timeout_s: Any, total_timeout_s: Any) -> Limi
     Raises:
         UsageError: a limit that is not a time above 0, or none.
     """
-    call_s = duration("timeout_s", timeout_s)
-    compile_s = duration("compile_timeout_s", compile_timeout_s)
+    call_s = read_duration("timeout_s", timeout_s)
+    compile_s = read_duration("compile_timeout_s", compile_timeout_s)
     if compile_s is None and call_s is not None:
         compile_s = max(COMPILE_LEAST_S, call_s)
-    return Limits(call_s, compile_s, duration("total_timeout_s", total_timeout_s))
-
-
-def duration(name: str, given: Any) -> float | None:
-    """`given` as seconds: a number, or a text such as "500ms"; None stays None."""
-    if given is None:
-        return None
-    expected = "a time above 0, such as 30, 0.5, '500ms' or '2min'; None for no limit"
-    try:
-        value = parse_seconds(given) if not isinstance(given, bool) else math.nan
-    except UsageError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise UsageError(f"{name} cannot be {given!r}", expected)
-    return value
+    return Limits(call_s, compile_s, read_duration("total_timeout_s", total_timeout_s))
 
 
 def allowance(remaining_s: float, cells_left: int, finished_s: Sequence[float]) -> float:

@@ -27,10 +27,24 @@ from benchax.grids.limits import LEAST_TURN_S, Limits, allowance, of_the_total
 from benchax.grids.plan import DataPoint, Label, Plan, trial_seed
 from benchax.grids.result import Cell
 from benchax.grids.resume import Key
-from benchax.model import Absent, Cost, Environment, Failure, Measurement, Memory, Noise, Options, Remark, Stages
+from benchax.model import (
+    Absent,
+    Cost,
+    Environment,
+    Failure,
+    Measurement,
+    Memory,
+    Noise,
+    Options,
+    Remark,
+    Stages,
+)
+from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import seconds
 
 SHAPE_REMARK = "output-shape"
+SHOWN_AS = {"start": "trace", "compile": "compile, run"}
+"""Steps of a cell by what may be going on until the next one is told: what hangs there tells no more."""
 RECENT = 200
 """Cells by which it is judged how long the others will take."""
 
@@ -48,19 +62,6 @@ class Runner(Protocol):
         on_message: Callable[[dict[str, Any]], None] = ...,
     ) -> R | Failure: ...
     def prepare(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class GridStep:
-    """How far a run is, for a progress display."""
-
-    done: int
-    total: int
-    cell: str
-    stage: str
-    elapsed_s: float
-    left_s: float | None
-    """By the cells so far; None before the first."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class GridRun:
     run_id: str
     pool: Runner
     store: Any = None
-    progress: Callable[[GridStep], None] = lambda step: None
+    report: Listener = quiet
     cells: dict[Key, Cell] = field(default_factory=dict)
     unstored: list[tuple[Measurement, BenchaxError]] = field(default_factory=list)
     environment: Environment = field(default_factory=lambda: capture(with_jax=False))
@@ -281,7 +282,7 @@ class GridRun:
         if self.settings.limits.total_s is not None and left_s is not None:
             left_s = max(0.0, min(left_s, self.settings.limits.total_s - self.elapsed_s))
         cell = f"{function}[{self.plan.axis}={label}]"
-        self.progress(GridStep(total - left, total, cell, stage, self.elapsed_s, left_s))
+        self.report(ProgressEvent(cell, SHOWN_AS.get(stage, stage), total - left, total, left_s))
 
 
 def _collect(told: dict[str, Any], message: dict[str, Any]) -> None:

@@ -26,25 +26,30 @@ from benchax.artifacts.donation import donation
 from benchax.artifacts.jaxpr import jaxpr_facts
 from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, UsageError, refuse_ambiguous, refuse_misspelt
+from benchax.errors import BenchaxError, UsageError
+from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, signature, static_arguments
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
+from benchax.options import NAMES
+from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
 from benchax.specs import is_spec, parse_spec
 
 COMPILED_PARTS = ("hlo", "counts", "xla_cost", "memory", "buffers", "donation", "collectives")
 
 
+@guard_keywords(NAMES)
 def inspect(
     fn: Callable[..., Any],
     *args: Any,
     name: str | None = None,
     jit: bool = True,
-    static: Iterable[int | str] = (),
-    donate: Iterable[int | str] = (),
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Inspection:
     """What the compiler makes of `fn(*args, **kwargs)`. Nothing is run.
@@ -55,6 +60,7 @@ def inspect(
         name: default: the function's own.
         jit: False: a call that runs operation by operation has no program, so this is refused.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`.
+        progress: as for `bench`.
 
     Raises:
         UsageError: inputs that cannot be read, or an option that `fn` takes as well.
@@ -62,13 +68,12 @@ def inspect(
 
     An argument of `fn` that is called like one of these is given through `functools.partial`.
     """
-    given = {"name": name, "static": static or None, "donate": donate or None, "jit": None if jit else jit}
-    refuse_ambiguous("inspect", fn, given)
-    refuse_misspelt("inspect", fn, kwargs, given)
-    return inspect_case(make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit))
+    case = make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit)
+    with show_progress(progress) as report:
+        return inspect_case(case, report)
 
 
-def inspect_case(case: Case) -> Inspection:
+def inspect_case(case: Case, report: Listener = quiet) -> Inspection:
     """The same for a case, such as the command line finds in files."""
     if not case.jit:
         raise UsageError(
@@ -76,7 +81,11 @@ def inspect_case(case: Case) -> Inspection:
             "jit=True, which inspects what jax.jit makes of it",
         )
     inputs = abstract_inputs(case)
-    return inspect_prepared(case, Prepared(program_of(case, inputs), inputs, forgets=False))
+
+    def enter(stage: str) -> None:
+        report(ProgressEvent(case.id.label, stage))
+
+    return inspect_prepared(case, Prepared(program_of(case, inputs), inputs, enter, forgets=False))
 
 
 def inspect_prepared(case: Case, prepared: Prepared) -> Inspection:

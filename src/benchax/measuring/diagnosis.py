@@ -80,7 +80,7 @@ def _is_bad_output(error: BaseException) -> bool:
 def _bad_output(error: BaseException) -> tuple[FailureKind, str]:
     advice = (
         "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
-        "returns something else, measure it eagerly (jit=False, --eager)."
+        "returns something else, measure it eagerly (jit=False, --no-jit)."
     )
     return "wrong_output", advice
 

@@ -28,6 +28,10 @@ from benchax.measuring.state import holds_objects
 Kind = Literal["plain", "jit", "compiled", "wrapper", "eager"]
 
 
+_EXAMPLES = ("demo", "workloads")
+"""Files of functions like a user's, whose lines are wanted."""
+
+
 def _keep_our_lines_out() -> None:
     """Programs name the line of the user that asked for an operation, never one of the wrappers around his function.
 
@@ -38,9 +42,9 @@ def _keep_our_lines_out() -> None:
     except ImportError:
         return
     register_exclusion("<string>")  # how a worker was started
-    for folder in Path(__file__).parents[1].iterdir():
-        if folder.is_dir():  # the files beside them are examples, whose lines are wanted
-            register_exclusion(str(folder))
+    for part in Path(__file__).parents[1].iterdir():
+        if part.stem not in _EXAMPLES:
+            register_exclusion(str(part))
 
 
 _keep_our_lines_out()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,32 +12,35 @@ from benchax.comparing.ranking import Comparisons, Rank, names, rank_versions, w
 from benchax.comparing.sequential import Effort, SequentialTest, effort_for
 from benchax.errors import UsageError
 from benchax.executors import pickling
+from benchax.keywords import guard_keywords
 from benchax.measuring.paired import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
-from benchax.options import resolve
+from benchax.options import NAMES, resolve
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
-from benchax.paired_runs.session import Progress
+from benchax.progress import Listener, Progress, show_progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
+from benchax.units import read_duration
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
 
+@guard_keywords(NAMES)
 def compare(
     functions: Functions,
     /,
     *args: Any,
     baseline: str | None = None,
     name: str | None = None,
-    static: Sequence[int | str] = (),
-    donate: Sequence[int | str] = (),
+    static: Iterable[int | str] | int | str = (),
+    donate: Iterable[int | str] | int | str = (),
     jit: bool = True,
     resolution: float | str = SAME_WITHIN,
     max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     memory_limit_bytes: int | str | None = None,
     seed: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Comparisons:
     """Runs all functions side by side, on the same inputs, and says which are faster, and how sure that is.
@@ -60,7 +63,7 @@ def compare(
         max_time_s: begin no further process after this long (2.5, "500ms", "2min"), but for confirming a change.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
         seed: of the data made from specs.
-        progress: told how far it is.
+        progress: a function of `ProgressEvent`s, True, False, or None: at a terminal, after two seconds.
 
     Raises:
         UsageError: fewer than two functions, two of one label, a baseline that is none of them, a resolution that
@@ -74,12 +77,12 @@ def compare(
         label: make_case(fn, args, kwargs, name=name or name_of(ordered[first]), static=static, donate=donate, jit=jit)
         for label, fn in ordered.items()
     }
-    most_s = None if max_time_s is None else resolve({"max_time_s": max_time_s}).max_time_s
-    effort = effort_for(resolution_of(resolution), most_s)
-    return side_by_side(cases, options, effort, progress or session.quiet)
+    effort = effort_for(resolution_of(resolution), read_duration("max_time_s", max_time_s))
+    with show_progress(progress) as report:
+        return side_by_side(cases, options, effort, report)
 
 
-def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, progress: Progress) -> Comparisons:
+def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, report: Listener) -> Comparisons:
     """Cases that should do the same, by label, the baseline first. All are given the inputs of the baseline.
 
     A baseline that fails by itself leaves its part to the next one, and the others go on.
@@ -91,7 +94,7 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, pr
         notes = () if labels[0] == first else (_replaced(first, labels[0]),)
         sides = tuple(Side(label, case) for label, case in left.items())
         paired_run = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
-        test = _run_test(paired_run, effort, progress)
+        test = _run_test(paired_run, effort, report)
         if not _baseline_failed(test.first.samples):
             return _make_comparisons(test, failures)
         failures |= {labels[i]: failure for i, failure in test.first.samples.failures.items()}
@@ -113,11 +116,11 @@ def _sent(label: str, case: Case) -> Failure | None:
     return None
 
 
-def _run_test(paired_run: PairedRun, effort: Effort, progress: Progress) -> SequentialTest[PairedSamples]:
+def _run_test(paired_run: PairedRun, effort: Effort, report: Listener) -> SequentialTest[PairedSamples]:
     """One that is left over has nothing to be compared with, and is not run."""
     if len(paired_run.versions) == 1:
         return SequentialTest(PairedSamples(paired_run), effort)
-    (test,) = session.run_tests([paired_run], effort, progress)
+    (test,) = session.run_tests([paired_run], effort, report)
     return test
 
 

@@ -6,7 +6,7 @@ the same work. What a commit changes in Python alone is not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,11 +23,9 @@ from benchax.paired_runs import session
 from benchax.paired_runs.bisect import Judge
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.process_pairs import compare_launches
-from benchax.paired_runs.session import Progress, quiet
+from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.stats.verdicts import Verdict
 from benchax.store.baselines import program
-
-Tell = Callable[[str], None]
 
 
 def list_commits(good: str, bad: str) -> list[str]:
@@ -69,9 +67,9 @@ def list_releases(first: str, last: str) -> list[str]:
 
 @contextmanager
 def make_commit_judge(
-    good: str, selection: Selection, effort: Effort, tell: Tell = lambda text: None, progress: Progress = quiet
+    good: str, selection: Selection, effort: Effort, report: Listener = quiet
 ) -> Generator[Judge, None, None]:
-    """A judge that compares commits with `good`. One that cannot be built is unclear, and `tell` is told why."""
+    """A judge that compares commits with `good`. One that cannot be built is unclear, and `report` is told why."""
     options, known = resolve(), dict[tuple[str, ...], Verdict]()
     with build_checkout(good, selection) as baseline:
         cases = _with_programs(baseline)
@@ -85,11 +83,11 @@ def make_commit_judge(
                         raise UsageError(f"no case of {good} has a program at {commit[:8]}")
                     if key not in known:
                         paired_runs = _make_paired_runs(baseline, candidate, cases, options)
-                        found = session.compare_runs(paired_runs, effort, progress)
+                        found = session.compare_runs(paired_runs, effort, report)
                         known[key] = verdict_of([c for each in found for c in each])
                     return known[key]
             except UsageError as error:
-                tell(error.problem)
+                report(ProgressEvent(error.problem, is_lasting=True))
                 return "unclear"
 
         yield judge
@@ -129,15 +127,15 @@ def _make_paired_runs(
     return found
 
 
-def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, tell: Tell = lambda text: None) -> Judge:
+def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, report: Listener = quiet) -> Judge:
     """A judge that compares versions of JAX with `first`. One that cannot be installed is unclear."""
 
     def judge(version: str) -> Verdict:
         try:
             sides = launch_jax(first), launch_jax(version)
-            found = compare_launches(sides, selection, max_time_s)
+            found = compare_launches(sides, selection, max_time_s, report)
         except BenchaxError as error:
-            tell(error.problem)
+            report(ProgressEvent(error.problem, is_lasting=True))
             return "unclear"
         return verdict_of(found)
 

@@ -30,7 +30,8 @@ from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Rema
 from benchax.paired_runs.paired_run import block_of_builds, counts
 from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
 from benchax.paired_runs.remarks import remarks
-from benchax.paired_runs.session import Progress, SessionStep, quiet
+from benchax.paired_runs.session import report_process
+from benchax.progress import Listener, ProgressEvent, quiet
 
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
 """Of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
@@ -48,7 +49,7 @@ def compare_launches(
     sides: tuple[Launch, Launch],
     selection: Selection,
     max_time_s: float | None = None,
-    progress: Progress = quiet,
+    report: Listener = quiet,
 ) -> list[Comparison]:
     """The comparisons of all cases that both sides find, and why there are none of the others.
 
@@ -60,7 +61,7 @@ def compare_launches(
         UsageError: neither side finds a case.
         KeyboardInterrupt: passes through, and leaves no process.
     """
-    pairs = Pairs(sides, selection, replace(PAIRS, max_time_s=max_time_s), CONFIRMING_PAIRS, progress)
+    pairs = Pairs(sides, selection, replace(PAIRS, max_time_s=max_time_s), CONFIRMING_PAIRS, report)
     pairs.run()
     return pairs.comparisons()
 
@@ -115,9 +116,9 @@ class Pairs:
         selection: Selection,
         effort: Effort = PAIRS,
         second: Effort = CONFIRMING_PAIRS,
-        progress: Progress = quiet,
+        report: Listener = quiet,
     ) -> None:
-        self.sides, self.selection, self.progress = sides, selection, progress
+        self.sides, self.selection, self.report = sides, selection, report
         self.effort, self.second = effort, second
         self.tests: dict[CaseId, SequentialTest[ProcessPairSamples]] = {}
         """Of all cases that the first pair finds."""
@@ -151,7 +152,7 @@ class Pairs:
         """
         core = self.rng.choice(self.cores) if self.cores else None
         while due is None or due:
-            self._say("", "start")
+            self.report(ProgressEvent(f"starting pair {self.count + 1} of processes"))
             order = self.rng.sample((0, 1), 2)
             with start_partners([self.sides[i] for i in order], self.selection, core) as listed:
                 partners = [listed[order.index(i)] for i in (0, 1)]
@@ -249,7 +250,7 @@ class Pairs:
         seen.notes += remarks(document, [side.version.label for side in self.sides])
 
     def _say(self, case: str, stage: str) -> None:
-        self.progress(SessionStep(self.count, case, stage, self.undecided, len(self.tests)))
+        report_process(self.report, self.count, self.undecided, len(self.tests), case, stage)
 
 
 def common(one: Environment, other: Environment) -> Environment:

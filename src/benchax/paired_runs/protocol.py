@@ -23,17 +23,17 @@ from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.session import Progress, quiet
+from benchax.progress import Listener, quiet
 
 PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
 """Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""
 MAX_TIME_S = 180.0
-Judge = Callable[[Sequence[PairedRun], Effort, Progress], list[list[Comparison]]]
+Judge = Callable[[Sequence[PairedRun], Effort, Listener], list[list[Comparison]]]
 
 
 def measure_rounds(
     max_time_s: float = MAX_TIME_S,
-    progress: Progress = quiet,
+    report: Listener = quiet,
     *,
     kernels: Sequence[Kernel] = KERNELS,
     judge: Judge = session.compare_runs,
@@ -50,7 +50,7 @@ def measure_rounds(
     for kernel in cycle(kernels):
         if trials and elapsed_s + longest_s > max_time_s:
             break
-        found = judge([_make_paired_run(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), progress)
+        found = judge([_make_paired_run(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), report)
         trials += [
             Trial(kernel.name, planted, c)
             for planted, comparisons in zip(PLANTED, found, strict=True)

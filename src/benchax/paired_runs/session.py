@@ -9,8 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,34 +21,16 @@ from benchax.environment import capture
 from benchax.executors.pool import Pool
 from benchax.model import Comparison
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
+from benchax.progress import Listener, ProgressEvent, quiet
 
 PATIENCE = 3
 """Times as long as in the first processes do the rounds of later ones take."""
 
 
-@dataclass(frozen=True)
-class SessionStep:
-    """How far a session is, for a progress display."""
-
-    process: int
-    case: str
-    stage: str
-    undecided: int
-    total: int
-    """0 where something is prepared: `stage` then says in words what."""
-    is_lasting: bool = False
-    """Is `stage` a sentence that stays, such as that a file cannot be imported?"""
-
-
 PRELOAD = ("benchax.paired_runs.paired_run", "scipy.linalg")
 """JAX imports the latter when it first lowers an exported program: 180 ms in each process."""
 
-Progress = Callable[[SessionStep], None]
 Start = Callable[[], AbstractContextManager[Pool]]
-
-
-def quiet(step: SessionStep) -> None:
-    """No progress."""
 
 
 @contextmanager
@@ -88,16 +69,16 @@ def shared_programs() -> Generator[Path | None, None, None]:
 
 
 def compare_runs(
-    paired_runs: Sequence[PairedRun], effort: Effort, progress: Progress = quiet, start: Start | None = None
+    paired_runs: Sequence[PairedRun], effort: Effort, report: Listener = quiet, start: Start | None = None
 ) -> list[list[Comparison]]:
     """The comparisons of each paired run."""
-    return [test.comparisons() for test in run_tests(paired_runs, effort, progress, start)]
+    return [test.comparisons() for test in run_tests(paired_runs, effort, report, start)]
 
 
 def run_tests(
     paired_runs: Sequence[PairedRun],
     effort: Effort,
-    progress: Progress = quiet,
+    report: Listener = quiet,
     start: Start | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> list[SequentialTest[PairedSamples]]:
@@ -126,9 +107,15 @@ def run_tests(
                 break
             with begin() as pool:
                 for stage in rng.sample(due, len(due)):
-                    step = SessionStep(process, stage.samples.paired_run.case.label, "", len(due), len(tests))
-                    _take_group(stage, pool, lambda text, step=step: progress(replace(step, stage=text)))
+                    case = stage.samples.paired_run.case.label
+                    say = partial(report_process, report, process, len(due), len(tests), case)
+                    _take_group(stage, pool, say)
     return tests
+
+
+def report_process(report: Listener, process: int, undecided: int, total: int, case: str, doing: str) -> None:
+    """How far a comparison is: nobody knows how many processes it will take, so that there is no share to be told."""
+    report(ProgressEvent(f"process {process + 1}: {undecided} of {total} undecided", f"{case} · {doing}"))
 
 
 def _take_group(stage: Stage[PairedSamples], pool: Pool, say: Callable[[str], None]) -> None:

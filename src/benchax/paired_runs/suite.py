@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Environment, Measurement
 from benchax.options import check, resolve
 from benchax.paired_runs import session
-from benchax.paired_runs.session import Progress, SessionStep
 from benchax.paired_runs.stored import Pairing, pair_with_cases
+from benchax.progress import Listener, Progress, ProgressEvent, show_progress
 from benchax.store import comparisons
 from benchax.store.baselines import by_case, rows_of
 from benchax.store.database import DatabaseStore, open_store
 
+Store = str | os.PathLike[str] | bool | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OFF = "off"
 UNSTORED = "the comparisons were not stored"
@@ -36,10 +38,10 @@ class BenchmarkSuite:
 
     selection: Selection
     store: str
-    progress: Progress
+    report: Listener
 
     def tell(self, text: str, *, is_lasting: bool = False) -> None:
-        self.progress(SessionStep(0, "", text, 0, 0, is_lasting))
+        self.report(ProgressEvent(text, is_lasting=is_lasting))
 
     def opened(self) -> DatabaseStore:
         """Raises `UsageError` where nothing is stored."""
@@ -68,7 +70,7 @@ class BenchmarkSuite:
         return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
 
     def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
-        tests = session.run_tests(pairing.paired_runs, effort, self.progress)
+        tests = session.run_tests(pairing.paired_runs, effort, self.report)
         found: list[Comparison] = [*(c for test in tests for c in test.comparisons()), *pairing.without]
         new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
         return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
@@ -80,20 +82,21 @@ class BenchmarkSuite:
         try:
             comparisons.append(open_store(self.store), found)
         except StoreError as error:
-            warnings.warn(f"{UNSTORED}: {error}", stacklevel=3)  # 3: whoever called `compare_ref`
+            warnings.warn(f"{UNSTORED}: {error}", stacklevel=4)  # 4: whoever called `compare_ref`, past its guard
             return replace(found, unstored=str(error))
         return found
 
 
-def make_suite(
+@contextmanager
+def open_suite(
     paths: Paths,
     pattern: str,
     params: Sequence[str],
     options: Mapping[str, Any],
-    store: str | bool | None,
-    progress: Progress | None,
-) -> BenchmarkSuite:
-    """All that can be refused before something is built is refused here."""
+    store: Store,
+    progress: Progress,
+) -> Generator[BenchmarkSuite]:
+    """A suite, for as long as its progress is shown. What can be refused before something is built is refused here."""
     words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not words:
         raise UsageError(f"paths={paths!r} names nothing", "folders, files, or a function and its inputs")
@@ -102,4 +105,5 @@ def make_suite(
     where = resolve(command_line=known).store or OFF
     texts = (params,) if isinstance(params, str) else tuple(params)
     selection = Selection(tuple(os.fspath(word) for word in words), pattern, texts, known)
-    return BenchmarkSuite(selection, where, progress or session.quiet)
+    with show_progress(progress) as report:
+        yield BenchmarkSuite(selection, where, report)

@@ -19,32 +19,34 @@ from benchax.comparing.judging import resolution_of
 from benchax.comparing.ranking import Comparisons
 from benchax.comparing.sequential import RUN, TIMES, Effort, effort_for
 from benchax.errors import UsageError, one_of
+from benchax.keywords import guard_keywords
 from benchax.options import resolve
 from benchax.paired_runs.process_pairs import compare_launches
-from benchax.paired_runs.session import Progress
 from benchax.paired_runs.stored import pair_with_rows
-from benchax.paired_runs.suite import Paths, make_suite
+from benchax.paired_runs.suite import BenchmarkSuite, Paths, Store, open_suite
+from benchax.progress import Progress
 from benchax.stats.verdicts import SAME_WITHIN
-from benchax.units import parse_seconds
+from benchax.units import read_duration
 
 ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
 
 
+@guard_keywords()
 def compare_ref(
     ref: str,
     paths: Paths = ".",
     *,
     benchmarks: str = "now",
     process_pairs: bool = False,
-    pattern: str = "",
+    filter: str = "",
     params: Sequence[str] = (),
     resolution: float | str = SAME_WITHIN,
     metrics: Sequence[str] = ("run",),
     max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     seed: int | None = None,
-    store: str | bool | None = None,
-    progress: Progress | None = None,
+    store: Store = None,
+    progress: Progress = None,
 ) -> Comparisons:
     """Benchmarks as they are now, beside what they were at another commit of this repository.
 
@@ -58,7 +60,7 @@ def compare_ref(
         benchmarks: whose benchmark files run at `ref`: those of "now" (those of `ref` where these do not run there;
             `notes` says which), or those of "ref".
         process_pairs: whole processes in turns on one core, so that time in Python is compared as well.
-        pattern: cases whose name contains this, or matches it where it has * or ?.
+        filter: cases whose name contains this, or matches it where it has * or ?.
         params: values in place of a parameter's own: ["n=128,256"].
         resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
         metrics: go on until these are clear, and confirm their changes: "run", "compile". Pairs of processes always
@@ -67,7 +69,7 @@ def compare_ref(
         timeout_s: of each stage in the worker processes.
         seed: of the data made from specs.
         store: folder of the database in which the comparisons are kept, or "off".
-        progress: told how far it is.
+        progress: a function of `ProgressEvent`s, True, False, or None: at a terminal, after two seconds.
 
     Returns:
         Comparisons: also of cases that cannot be compared, which say why. `new` and `missing` are cases of one version
@@ -79,33 +81,40 @@ def compare_ref(
     """
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
-    suite = make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
     effort = _make_effort(resolution, max_time_s, metrics)
     if process_pairs:
         _refuse_resolution(resolution)
-        with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
-            found = compare_launches(sides, suite.selection, effort.max_time_s, suite.progress)
-        return suite.keep(Comparisons(tuple(found)))
+    with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
+        if process_pairs:
+            with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
+                found = compare_launches(sides, suite.selection, effort.max_time_s, suite.report)
+            return suite.keep(Comparisons(tuple(found)))
+        return suite.keep(_compare_builds(suite, ref, benchmarks, effort))
+
+
+def _compare_builds(suite: BenchmarkSuite, ref: str, benchmarks: str, effort: Effort) -> Comparisons:
+    """The programs of a worktree beside the functions of now."""
     suite.tell(f"building {ref} in a worktree")
     with build_checkout(ref, suite.selection, benchmarks == "ref") as other:
         label = label_commit(ref, other.commit)
         note = other.note or f"{label}: with the benchmark files {other.benchmarks}"
         suite.tell(f"note: {note}" if other.note else note, is_lasting=True)
         pairing = suite.pair_with_now(other.store, label, other.rows)
-        return suite.keep(replace(suite.run(pairing, effort), notes=(note,)))
+        return replace(suite.run(pairing, effort), notes=(note,))
 
 
+@guard_keywords()
 def compare_jax(
     versions: Sequence[str] | str,
     paths: Paths = ".",
     *,
-    pattern: str = "",
+    filter: str = "",
     params: Sequence[str] = (),
     max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     seed: int | None = None,
-    store: str | bool | None = None,
-    progress: Progress | None = None,
+    store: Store = None,
+    progress: Progress = None,
 ) -> Comparisons:
     """Benchmarks under several versions of JAX, each in an environment of its own: all of them with the first.
 
@@ -115,7 +124,7 @@ def compare_jax(
     Args:
         versions: of JAX, in a list or as "0.9.2,0.10.2"; the first is the baseline. One that is named twice is
             compared with itself. Environments are made once, and kept in the user's cache folder.
-        paths, pattern, params, timeout_s, seed, store, progress: as for `compare_ref`.
+        paths, filter, params, timeout_s, seed, store, progress: as for `compare_ref`.
         max_time_s: of each version with the first, begin no further pair of processes after this long.
 
     Raises:
@@ -123,38 +132,40 @@ def compare_jax(
             permitted.
         NotAvailable: a version cannot be installed.
     """
-    suite = make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
     listed = [version.strip() for version in versions.split(",")] if isinstance(versions, str) else list(versions)
-    limit_s = None if max_time_s is None else parse_seconds(max_time_s)
+    limit_s = read_duration("max_time_s", max_time_s)
     if len(listed) < 2 or not all(listed):
         raise UsageError(f"versions={listed!r} is not enough", ENOUGH)
     for version in listed:
         check_version(version)
-    first, *others = [
-        launch_jax(version, label, suite.tell) for version, label in zip(listed, _label_each(listed), strict=True)
-    ]
-    found = [c for other in others for c in compare_launches((first, other), suite.selection, limit_s, suite.progress)]
-    return suite.keep(Comparisons(tuple(found)))
+    with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
+        labels = _label_each(listed)
+        first, *others = [launch_jax(each, label, suite.tell) for each, label in zip(listed, labels, strict=True)]
+        found = [
+            c for other in others for c in compare_launches((first, other), suite.selection, limit_s, suite.report)
+        ]
+        return suite.keep(Comparisons(tuple(found)))
 
 
 def _label_each(versions: Sequence[str]) -> list[str]:
     return [f"jax {v}{' again' * (v in versions[:i])}" for i, v in enumerate(versions)]
 
 
+@guard_keywords()
 def compare_stored(
     baseline: str = "last",
     candidate: str | None = None,
     paths: Paths = ".",
     *,
-    pattern: str = "",
+    filter: str = "",
     params: Sequence[str] = (),
     resolution: float | str = SAME_WITHIN,
     metrics: Sequence[str] = ("run",),
     max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     seed: int | None = None,
-    store: str | bool | None = None,
-    progress: Progress | None = None,
+    store: Store = None,
+    progress: Progress = None,
 ) -> Comparisons:
     """Stored programs beside the benchmarks of now, or beside those of another stored version.
 
@@ -166,7 +177,7 @@ def compare_stored(
         candidate: such a word, too; default: the benchmarks of now, which are in `paths`.
         paths, params: as for `compare_ref`; not with a stored candidate.
         store: folder of the database that has the rows, and in which the comparisons are kept.
-        pattern, resolution, metrics, max_time_s, timeout_s, seed, progress: as for `compare_ref`.
+        filter, resolution, metrics, max_time_s, timeout_s, seed, progress: as for `compare_ref`.
 
     Returns:
         Comparisons: as of `compare_ref`.
@@ -175,17 +186,17 @@ def compare_stored(
         UsageError: a word that means nothing in this store, nothing to compare, or an option that is not permitted.
         StoreError: there is no database, or it cannot be read.
     """
-    suite = make_suite(paths, pattern, params, {"timeout_s": timeout_s, "seed": seed}, store, progress)
     effort = _make_effort(resolution, max_time_s, metrics)
-    rows = suite.stored_rows(baseline)
-    if candidate is None:
-        pairing = suite.pair_with_now(suite.opened(), baseline, rows)
-    else:
-        _refuse_choice(candidate, suite.selection)
-        labels, others = (baseline, candidate), suite.stored_rows(candidate)
-        options = resolve(command_line=suite.selection.options)
-        pairing = pair_with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
-    return suite.keep(suite.run(pairing, effort))
+    with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
+        rows = suite.stored_rows(baseline)
+        if candidate is None:
+            pairing = suite.pair_with_now(suite.opened(), baseline, rows)
+        else:
+            _refuse_choice(candidate, suite.selection)
+            labels, others = (baseline, candidate), suite.stored_rows(candidate)
+            options = resolve(command_line=suite.selection.options)
+            pairing = pair_with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
+        return suite.keep(suite.run(pairing, effort))
 
 
 def _make_effort(resolution: float | str, max_time_s: float | str | None, metrics: Sequence[str]) -> Effort:
@@ -193,7 +204,7 @@ def _make_effort(resolution: float | str, max_time_s: float | str | None, metric
     if unknown := sorted(wanted - TIMES):
         counted = "bytes and operations are counted, which needs no option"
         raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
-    limit_s = None if max_time_s is None else parse_seconds(max_time_s)
+    limit_s = read_duration("max_time_s", max_time_s)
     return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)
 
 
@@ -210,4 +221,4 @@ def _refuse_choice(candidate: str, selection: Selection) -> None:
     for name, value, default in (("paths", selection.what, (".",)), ("params", selection.params, ())):
         if value != default:
             problem = f"{name}={list(value)!r} is given with the stored candidate {candidate!r}"
-            raise UsageError(problem, "one of them", "choose among stored cases with --filter, or pattern=")
+            raise UsageError(problem, "one of them", "choose among stored cases with --filter, or filter=")

@@ -31,7 +31,6 @@ from typing import Any
 import jax
 import psutil
 
-from benchax.errors import UsageError
 from benchax.results.profile import Column, Kind, LiveBuffers, Timeline
 
 Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]
@@ -78,17 +77,6 @@ def left_over(before: Live, after: Live) -> tuple[LiveBuffers, ...]:
 
 
 # ---- while something runs ----------------------------------------------------------------------------------------
-
-
-def check_interval(memory_s: float | None) -> None:
-    """Raises UsageError: no length of time."""
-    if memory_s is None:
-        return
-    is_number = isinstance(memory_s, int | float) and not isinstance(memory_s, bool)
-    if not is_number or not (math.isfinite(memory_s) and memory_s > 0):
-        raise UsageError(
-            f"memory_s={memory_s!r}", "seconds between two readings of memory, such as 0.01, or None for no readings"
-        )
 
 
 class Sampler:

@@ -20,12 +20,15 @@ from typing import Any, overload
 
 import jax
 
-from benchax.errors import NotMeasured, UsageError, refuse_ambiguous, refuse_misspelt
+from benchax.errors import NotMeasured, UsageError
+from benchax.keywords import guard_keywords
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
-from benchax.profiling.memory import check_interval, sample
+from benchax.profiling.memory import sample
 from benchax.profiling.session import Session, check_options, session
+from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
 from benchax.results.profile import Profile, Timeline
+from benchax.units import read_duration
 
 LEAST_S = 0.05
 """What is recorded of a function without `runs`: at least so much, so that rare disturbances weigh little."""
@@ -44,7 +47,8 @@ def profile(
     dir: Folder | None = None,
     runs: int | None = None,
     options: Mapping[str, Any] | None = None,
-    memory_s: float | None = None,
+    memory_s: float | str | None = None,
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Profile: ...
 @overload
@@ -54,8 +58,10 @@ def profile(
     *,
     dir: Folder | None = None,
     options: Mapping[str, Any] | None = None,
-    memory_s: float | None = None,
+    memory_s: float | str | None = None,
+    progress: Progress = None,
 ) -> Recording: ...
+@guard_keywords()
 def profile(
     fn: Callable[..., Any] | Folder | None = None,
     /,
@@ -63,7 +69,8 @@ def profile(
     dir: Folder | None = None,
     runs: int | None = None,
     options: Mapping[str, Any] | None = None,
-    memory_s: float | None = None,
+    memory_s: float | str | None = None,
+    progress: Progress = None,
     **kwargs: Any,
 ) -> Profile | Recording:
     """Where the time goes: operations by self time, idle devices, the compiler, and arrays that stay alive.
@@ -77,7 +84,8 @@ def profile(
         options: of the profiler: host_tracer_level, python_tracer_level, device_tracer_level, enable_hlo_proto,
             advanced_configuration.
         memory_s: seconds between two readings of what is alive, for `Profile.timeline`; further apart where readings
-            would take more than 2 % of the time. None: no readings.
+            would take more than 2 % of the time; "10ms" is one, too. None: no readings.
+        progress: as for `bench`. While it records, nothing is told, which would be recorded too.
 
     Returns:
         Profile: read at once. Where nothing was recorded, its `ops` are empty and a remark says why.
@@ -87,12 +95,12 @@ def profile(
         FormatError: the trace that JAX wrote cannot be read.
     """
     check_options(options)
-    check_interval(memory_s)
+    interval_s = read_duration("memory_s", memory_s)
+    check_progress(progress)
     if callable(fn):
-        given = {"dir": dir, "runs": runs, "options": options, "memory_s": memory_s}
-        refuse_ambiguous("profile", fn, given)
-        refuse_misspelt("profile", fn, kwargs, given)
-        return _of_function(fn, args, kwargs, dir, _check_runs(runs), options, memory_s)
+        count = _check_runs(runs)
+        with show_progress(progress) as report:
+            return _of_function(fn, args, kwargs, dir, count, options, interval_s, report)
     if args or kwargs or runs is not None:
         raise UsageError(
             f"benchax.profile({fn!r}, ...) with inputs or runs, but no function", "a function to call first"
@@ -101,18 +109,24 @@ def profile(
         raise UsageError(f"two folders: {os.fspath(fn)!r} and dir={os.fspath(dir)!r}", "one folder")
     if fn is not None and not isinstance(fn, str | os.PathLike):
         raise UsageError(f"benchax.profile({fn!r})", "a function with its inputs, a folder, or nothing")
-    return Recording(fn if fn is not None else dir, options, memory_s)
+    return Recording(fn if fn is not None else dir, options, interval_s, progress)
 
 
 class Recording:
     """What `with benchax.profile() as p:` gives: after the block all that a `Profile` has."""
 
-    def __init__(self, folder: Folder | None, options: Mapping[str, Any] | None, memory_s: float | None = None) -> None:
+    def __init__(
+        self,
+        folder: Folder | None,
+        options: Mapping[str, Any] | None,
+        memory_s: float | None = None,
+        progress: Progress = None,
+    ) -> None:
         self.result: Profile | None = None
         """None until the block has ended without an exception."""
         self._folder = folder
         self._options = options
-        self._memory_s = memory_s
+        self._memory_s, self._progress = memory_s, progress
         self._title = "a block of code" if folder is None else f"a block of code, kept in {os.fspath(folder)}"
 
     def __enter__(self) -> Recording:
@@ -132,7 +146,9 @@ class Recording:
             _wait()
         self._sampling.__exit__(None, None, None)
         self._session.__exit__(kind, error, where)
-        self.result = _read(self._recorded, self._title, self._options, self._before, self._timelines)
+        with show_progress(self._progress) as report:
+            report(ProgressEvent(self._title, "reading the trace"))
+            self.result = _read(self._recorded, self._title, self._options, self._before, self._timelines)
 
     def __getattr__(self, name: str) -> Any:
         # Only asked for what is not found here: ops, devices, table ...
@@ -157,19 +173,23 @@ def _of_function(
     runs: int | None,
     options: Mapping[str, Any] | None,
     memory_s: float | None,
+    report: Listener,
 ) -> Profile:
     name = getattr(fn, "__qualname__", "") or type(fn).__name__
 
     def call() -> None:
         jax.block_until_ready(fn(*args, **kwargs))
 
+    report(ProgressEvent(name, "first call"))
     call()  # compiles
     count = runs or _enough(_once(call))
     before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
+    report(ProgressEvent(name, f"recording {count} runs"))
     with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
         for number in range(count):
             with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
                 call()
+    report(ProgressEvent(name, "reading the trace"))
     return _read(recorded, f"{name}, {count} runs", options, before, timelines)
 
 

@@ -34,8 +34,10 @@ def set_baseline(store: DatabaseStore, name: str, run_id: str) -> Baseline:
     Raises:
         UsageError: a name that means something else already ("last"), or is empty.
     """
-    if not name.strip() or name == LAST:
-        raise UsageError(f"a baseline cannot be called {name!r}", f"a name other than {LAST!r}, such as v1.2")
+    # A word with a colon is a function to `benchax compare`.
+    if not name.strip() or name == LAST or ":" in name:
+        expected = f"a name without a colon, other than {LAST!r}, such as v1.2"
+        raise UsageError(f"a baseline cannot be called {name!r}", expected)
     found = Baseline(name, run_id, datetime.now(UTC).isoformat(timespec="microseconds"))
     store.write(lambda c: c.execute(insert(baselines).values(vars(found))))
     return found

@@ -44,7 +44,7 @@ def test_a_look_leaves_the_environment_of_this_process_as_it_is_also_while_it_ru
     seen: list[str | None] = []
     flags = "--xla_backend_optimization_level=0"
 
-    lab = WorkerLab(resolve(), tell=lambda stage: seen.append(os.environ.get("XLA_FLAGS")))
+    lab = WorkerLab(resolve(), report=lambda event: seen.append(os.environ.get("XLA_FLAGS")))
     found = lab.study([StudySide(flags, CASE)], Condition(flags, environ={"XLA_FLAGS": flags}))
 
     assert found.environment is not None

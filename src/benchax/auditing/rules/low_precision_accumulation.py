@@ -43,7 +43,7 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
         "sums lose digits that float32 would keep",
         seen,
         "Sum in float32: jnp.matmul(a, b, preferred_element_type=jnp.float32), jnp.sum(x, dtype=jnp.float32); "
-        "then convert the result. In what time: benchax try with the variant accumulate-f32.",
+        "then convert the result. In what time: benchax experiment with the variant accumulate-f32.",
         where=e.def_where,
         gain=Gain(f"measured: error {change}"),
     )

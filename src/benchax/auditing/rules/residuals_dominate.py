@@ -39,7 +39,7 @@ def residuals_dominate(e: Evidence) -> Iterable[Finding]:
         f"{size(total)} of residuals in {size(temp)} of temporaries",
         seen,
         "jax.checkpoint around the layers keeps their inputs alone and computes the rest again. That costs time, "
-        "and XLA may make no less memory of it: benchax try with the variant remat measures both.",
+        "and XLA may make no less memory of it: benchax experiment with the variant remat measures both.",
         where=e.def_where,
         gain=Gain(f"estimated: at most {size(most)}", bytes=most),
     )

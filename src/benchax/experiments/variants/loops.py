@@ -23,13 +23,16 @@ from benchax.discovery import literal
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments import parsing, variant_rows
 from benchax.experiments.functions import plain
-from benchax.experiments.lab import BASELINE, Lab, WorkerLab, quiet
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab
 from benchax.experiments.study import StudySide
 from benchax.experiments.variant import ChangedCase, Measure
 from benchax.experiments.variant_rows import as_baseline_row, judge_variants, without_flops
+from benchax.keywords import guard_keywords
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.options import resolve
+from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Experiment, VariantRow
+from benchax.units import read_duration
 
 MOST_UNROLLED = 1000
 LoopBody = Callable[[Any, Any], Any]
@@ -206,7 +209,7 @@ def _check_inputs(case: Case, inputs: Inputs) -> None:
         raise UsageError(
             f"loop cannot take {case.id.label}({inputs.signature}) for one iteration",
             "two inputs by position, as of step(i, state): the number of the iteration, and the state",
-            "benchax try model.py:step 0 f32[1000] --variants loop --set loop=50",
+            "benchax experiment model.py:step 0 f32[1000] --variants loop --given loop=50",
         )
 
 
@@ -226,16 +229,17 @@ def _rows(whole: Case, step: LoopBody, n: int | Condition, lab: Lab) -> tuple[Va
     return (as_baseline_row(plain, f"{PLAIN}; {count}, i from 0 on"), *rows)
 
 
+@guard_keywords()
 def loops(
     step: LoopBody,
     init: Any,
     n: int | Condition,
     *,
     name: str | None = None,
-    max_time_s: float | None = None,
+    max_time_s: float | str | None = None,
     timeout_s: float | str | None = None,
     seed: int | None = None,
-    progress: Callable[[str], None] = quiet,
+    progress: Progress = None,
 ) -> Experiment:
     """Measures a loop in five ways, each beside the plain Python loop, and compares the results.
 
@@ -251,7 +255,7 @@ def loops(
         max_time_s: begin no further process after this long, but for confirming a change.
         timeout_s: of each stage in the worker processes.
         seed: of the data made from specs.
-        progress: told in words how far it is.
+        progress: as for `bench`.
 
     Raises:
         UsageError: `step` or `n` is none.
@@ -261,7 +265,9 @@ def loops(
     n = check_trip_count(f"n={n!r}", n, TRIP_COUNT)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(InPython(step, n), (init,), name=name or name_of(step), jit=False)
-    return measure_loop(case, step, n, WorkerLab(options, Effort(max_time_s=max_time_s), progress))
+    effort = Effort(max_time_s=read_duration("max_time_s", max_time_s))
+    with show_progress(progress) as report:
+        return measure_loop(case, step, n, WorkerLab(options, effort, report))
 
 
 MEMBERS = (LoopForms(),)

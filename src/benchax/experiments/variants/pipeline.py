@@ -13,7 +13,7 @@ time (section 2.3 there); what a short profile saw stands beside it. All of it h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,13 +23,15 @@ from benchax.environment import capture
 from benchax.errors import NotMeasured, UsageError
 from benchax.experiments import parsing
 from benchax.experiments.devices import MOST_DEVICES, with_devices
-from benchax.experiments.lab import BASELINE, Lab, WorkerLab, quiet
+from benchax.experiments.lab import BASELINE, Lab, WorkerLab
 from benchax.experiments.pipes import Chain, Piped, PipelineReadings, Stage, try_pipeline
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row, refused_row
+from benchax.keywords import guard_keywords
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Failure
 from benchax.options import resolve
+from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Curve, Experiment, VariantRow
 
 TITLE = "micro-batches through stages on a device each"
@@ -161,6 +163,7 @@ def _sentence(told: PipelineReadings) -> str:
     return f"{where}times are of one process, one after the other, and no comparison in pairs"
 
 
+@guard_keywords()
 def pipeline(
     stages: Sequence[Stage],
     x: Any,
@@ -169,7 +172,7 @@ def pipeline(
     name: str | None = None,
     timeout_s: float | str | None = None,
     seed: int | None = None,
-    progress: Callable[[str], None] = quiet,
+    progress: Progress = None,
 ) -> Experiment:
     """Lets micro-batches flow through stages on a device each, and compares the results with the whole batch on one.
 
@@ -183,7 +186,7 @@ def pipeline(
         micro_batches: into how many parts the batch is cut, one after the other.
         timeout_s: of each number of micro-batches, in the process that tries them.
         seed: of the data made from specs.
-        progress: told in words how far it is.
+        progress: as for `bench`.
 
     Returns:
         Experiment: its one curve has a point for each number of micro-batches. Its `seconds` are None where they would
@@ -197,7 +200,8 @@ def pipeline(
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(Chain(stages), (x,), name=name or f"pipeline of {len(stages)} stages")
     piped = Piped(case, 0, stages, numbers)
-    told = try_in_worker(piped, WorkerLab(options, tell=progress))
+    with show_progress(progress) as report:
+        told = try_in_worker(piped, WorkerLab(options, report=report))
     return _fail(case, told) if isinstance(told, Failure) else _experiment(piped, told)
 
 

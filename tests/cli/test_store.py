@@ -47,8 +47,11 @@ def test_rows_are_listed_with_their_ids_oldest_first(benchax: Benchax, rows: tup
 
 
 @pytest.mark.parametrize("option", ["--filter", "-k"])
-@pytest.mark.parametrize(("pattern", "ids"), [("matmul", ["1", "2"]), ("*f*", ["3", "4"]), ("fft", ["3"])])
-def test_names_and_patterns_choose_rows(
+@pytest.mark.parametrize(
+    ("pattern", "ids"),
+    [("matmul", ["1", "2"]), ("n=8", ["1"]), ("*f*", ["3", "4"]), ("fft", ["3", "4"]), ("fft*", ["3"])],
+)
+def test_a_filter_is_a_part_of_a_label_or_a_pattern_as_for_a_run(
     option: str, pattern: str, ids: list[str], benchax: Benchax, rows: tuple[Measurement, ...]
 ) -> None:
     done = benchax("list", option, pattern)

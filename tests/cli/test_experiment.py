@@ -1,4 +1,4 @@
-"""`benchax try`: what is tried, what is written where, exit codes. Times are taken by a stand-in."""
+"""`benchax experiment`: what is tried, what is written where, exit codes. Times are taken by a stand-in."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_table_is_printed_and_nothing_else(benchax: Benchax) -> None:
-    done = benchax("try", "code.py:plus", "f32[8]", "--variants", "donate,bf16")
+    done = benchax("experiment", "code.py:plus", "f32[8]", "--variants", "donate,bf16")
 
     assert done.code == 0
     assert "saves" in done.out
@@ -47,7 +47,7 @@ def test_a_table_is_printed_and_nothing_else(benchax: Benchax) -> None:
 
 
 def test_json_is_one_document(benchax: Benchax, files: Path) -> None:
-    done = benchax("try", "code.py:plus", "f32[8]", "--variants", "donate", "--json", "--output", "it.json")
+    done = benchax("experiment", "code.py:plus", "f32[8]", "--variants", "donate", "--json", "--output", "it.json")
 
     document = json.loads(done.out)
     assert [row["name"] for row in document["rows"]] == ["donate"]
@@ -56,19 +56,19 @@ def test_json_is_one_document(benchax: Benchax, files: Path) -> None:
 
 
 def test_a_variant_is_told_what_was_set(benchax: Benchax) -> None:
-    done = benchax("try", "code.py:plus", "f32[8]", "--variants", "donate", "--set", "donate=0", "--json")
+    done = benchax("experiment", "code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate=0", "--json")
 
     assert ["donated", "x, of which outputs reuse 32 B"] in json.loads(done.out)["rows"][0]["facts"]
 
 
 def test_the_variants_are_listed(benchax: Benchax) -> None:
-    done = benchax("try", "--list")
+    done = benchax("experiment", "--list")
 
     assert [line.split()[0] for line in done.out.splitlines()] == list(VARIANTS)
 
 
 def test_a_function_that_fails_is_an_error(benchax: Benchax) -> None:
-    done = benchax("try", "code.py:broken", "f32[8]", "--variants", "donate,f16")
+    done = benchax("experiment", "code.py:broken", "f32[8]", "--variants", "donate,f16")
 
     assert done.code == 2
     assert "reshape" in done.out
@@ -78,16 +78,16 @@ def test_a_function_that_fails_is_an_error(benchax: Benchax) -> None:
     ("words", "said"),
     [
         (("code.py:plus", "f32[8]", "--variants", "donat"), "there is no variant 'donat'"),
-        (("code.py:plus", "f32[8]", "--variants", "donate", "--set", "donate"), "cannot read --set 'donate'"),
-        (("code.py:plus", "f32[8]", "--variants", "donate", "--set", "donate=7"), "donate='7' holds 7"),
-        (("code.py:plus", "f32[8]", "--variants", "bf16", "--set", "donate=0"), "not tried"),
+        (("code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate"), "cannot read --given 'donate'"),
+        (("code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate=7"), "donate='7' holds 7"),
+        (("code.py:plus", "f32[8]", "--variants", "bf16", "--given", "donate=0"), "not tried"),
         (("code.py:plus", "f32[{n}]", "-p", "n=4,8"), "has 2 cases"),
         (("code.py:plus", "f32[8]", "--output", "no/such/folder"), "cannot write to"),
         ((), "nothing to try"),
     ],
 )
 def test_a_slip_is_told_with_what_is_permitted(words: tuple[str, ...], said: str, benchax: Benchax) -> None:
-    done = benchax("try", *words)
+    done = benchax("experiment", *words)
 
     assert done.code == 2
     assert said in done.err

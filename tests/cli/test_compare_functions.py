@@ -1,4 +1,5 @@
-"""`benchax rank`: which words are functions, how they are called, and real rankings, wrong results among them."""
+"""`benchax compare` of functions: which words are functions, how they are called, and real rankings, wrong results
+among them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import Benchax
 
-from benchax.cli.rank import labels, split_words
+from benchax.cli.compare_functions import labels, split_words
 
 MODEL = """
 import jax, jax.numpy as jnp
@@ -39,10 +40,10 @@ def called(x, mode, *, seed, baseline):
 """
 
 
-def rank(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "model.py").write_text(MODEL, encoding="utf-8")
     (folder / "other.py").write_text(MODEL, encoding="utf-8")
-    command = [sys.executable, "-c", "from benchax.cli.main import main; main()", "rank", *words]
+    command = [sys.executable, "-c", "from benchax.cli.main import main; main()", "compare", *words]
     environ = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, check=False
@@ -57,7 +58,7 @@ def rank(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_fastest_right_one_wins_and_a_failure_ends_with_2(tmp_path: Path) -> None:
     functions = [f"model.py:{name}" for name in ("slow", "wrong", "quick", "broken")]
 
-    done = rank(tmp_path, *functions, "f32[4096]", "--json")
+    done = compare(tmp_path, *functions, "f32[4096]", "--json")
 
     found = json.loads(done.stdout)
     assert done.returncode == 2
@@ -74,9 +75,9 @@ def test_the_fastest_right_one_wins_and_a_failure_ends_with_2(tmp_path: Path) ->
 def test_functions_of_one_name_take_any_inputs_and_are_drawn(tmp_path: Path) -> None:
     """Also inputs that have the names of our own options."""
     inputs = ("f32[8]", "'a:b'", "seed=3", "baseline=this")
-    options = ("--baseline", "other.py:called", "--max-time", "0.01", "--eager", "--plot", "ratios.png")
+    options = ("--baseline", "other.py:called", "--max-time", "0.01", "--no-jit", "--plot", "ratios.png")
 
-    done = rank(tmp_path, "model.py:called", "other.py:called", *inputs, *options)
+    done = compare(tmp_path, "model.py:called", "other.py:called", *inputs, *options)
 
     assert done.returncode == 0, done.stderr
     assert "against other.py:called" in done.stdout
@@ -111,8 +112,7 @@ SORT = ("jax.numpy:sort", "jax.numpy:argsort", "f32[8]")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "there is nothing to rank here\nexpected at least two functions, then their inputs"),
-        (("jax.numpy:sort", "f32[8]"), "there is nothing to rank 'jax.numpy:sort' with"),
+        (("jax.numpy:sort", "f32[8]"), "there is nothing to compare 'jax.numpy:sort' with"),
         (("jax.numpy:sort", *SORT), "the function 'jax.numpy:sort' is given twice"),
         (("jax.numpy:srt", *SORT), "'jax.numpy' has no function 'srt'"),
         (("nowhere:f", *SORT), "cannot import the module 'nowhere'"),
@@ -122,14 +122,20 @@ SORT = ("jax.numpy:sort", "jax.numpy:argsort", "f32[8]")
             (*SORT, "--resolution", "fine"),
             "the resolution 'fine' cannot be\nexpected a share between 0.5 % and 20 %: 1%",
         ),
-        ((*SORT, "--max-time", "soon"), "cannot read 'soon' as a quantity"),
+        (
+            (*SORT, "--max-time", "soon"),
+            "option 'max_time_s' in the command line cannot be 'soon'\nexpected a time above 0",
+        ),
         ((*SORT, "--timeout", "-3"), "option 'timeout_s' in the command line cannot be '-3'"),
         ((*SORT, "--plot", "nowhere/a.png"), "cannot draw to 'nowhere/a.png'"),
+        ((*SORT, "--ref", "main", "--baseline", "sort"), "--baseline is given with versions of benchmarks"),
+        ((*SORT, "--fail-slower", "5%"), "--fail-slower is given with functions\nexpected one of them"),
+        ((*SORT, "--store", "s"), "--store is given with functions"),
         (("benchax.workloads:mlp", "benchax.workloads:selu"), "'benchax.workloads:mlp' brings its own inputs"),
     ],
 )
 def test_bad_words_end_with_2_and_a_message(benchax: Benchax, words: Sequence[str], message: str) -> None:
-    done = benchax("rank", *words)
+    done = benchax("compare", *words)
 
     assert (done.code, done.out) == (2, "")
     assert message in done.err

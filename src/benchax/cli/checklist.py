@@ -1,0 +1,39 @@
+"""`benchax checklist`: the advice of every guide to fast JAX, ticked off for a function by what was measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from benchax.cli.audit import MaxTimeOfEach, limits_of_audit
+from benchax.cli.console import collect_cases, line, printing_to_stderr, show
+from benchax.cli.options import Params, Pattern, Seed, Timeout, What
+
+
+def checklist(
+    what: What = None,
+    pattern: Pattern = "",
+    params: Params = None,
+    max_time: MaxTimeOfEach = None,
+    timeout: Timeout = None,
+    seed: Seed = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per function on stdout.")] = False,
+) -> None:
+    """Go through a checklist of optimisations, each ticked off by what was measured.
+
+    Exit codes: 0 also where there is something to gain, 2 an error (also a function that could not be called).
+    """
+    from benchax.auditing.checklist import walk_checklist
+    from benchax.progress import show_progress
+    from benchax.reporting.checklist import document
+
+    given = limits_of_audit(max_time, timeout, seed)
+    cases, code = collect_cases(what or ["."], pattern, params or [])
+    with show_progress(True) as report:
+        found = [printing_to_stderr(lambda case=case: walk_checklist(case, **given, report=report)) for case in cases]
+    for each, _ in found:
+        line(json.dumps(each.asdict())) if as_json else show(document(each))
+    was_left_out = any(trial.obstacle is not None for _, trial in found)
+    raise typer.Exit(2 if was_left_out else code)

@@ -1,0 +1,109 @@
+"""`benchax experiment`: a function as it is, and variants of it, each measured beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benchax.cli.console import check_writable, line, printing_to_stderr, show
+from benchax.cli.options import COMMAND_LINE, JsonFile, MaxTime, MemoryLimit, NoJit, Params, Seed, Timeout
+from benchax.errors import UsageError
+from benchax.units import read_duration
+
+if TYPE_CHECKING:
+    from benchax.case import Case
+
+EXAMPLE = "benchax experiment jax.numpy:sort f32[1000000]"
+
+
+def experiment(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODULE:FUNCTION [INPUT...]",
+            help="A function and its inputs, as for `benchax run`: jax.numpy:sort f32[1000000].",
+        ),
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="donate,bf16,…; default: all that apply (see --list).")
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        # --set is what `try` called it.
+        typer.Option(
+            "--given", "--set", metavar="VARIANT=VALUE", help="What a variant is to be told: --given donate=0."
+        ),
+    ] = None,
+    combine: Annotated[bool, typer.Option("--combine", help="Also all of them at once.")] = False,
+    ablation: Annotated[
+        bool, typer.Option("--ablation", help="All at once, and each off in turn: what does each contribute?")
+    ] = False,
+    params: Params = None,
+    no_jit: NoJit = False,
+    max_time: MaxTime = None,
+    timeout: Timeout = None,
+    memory_limit: MemoryLimit = None,
+    seed: Seed = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    output: JsonFile = None,
+    list_them: Annotated[bool, typer.Option("--list", help="List the variants and end.")] = False,
+) -> None:
+    """Try variants of a function: what does each do to its speed, memory and errors?"""
+    if list_them:
+        _list()
+        return
+    from benchax.comparing.sequential import Effort
+    from benchax.experiments.experiment import run_experiment
+    from benchax.experiments.lab import WorkerLab
+    from benchax.options import resolve, split_names
+    from benchax.progress import show_progress
+    from benchax.reporting.experiment import document
+
+    check_writable(output)
+    names, told = split_names(variants), dict(map(_setting, given or []))
+    options = resolve(command_line={"timeout_s": timeout, "memory_limit_bytes": memory_limit, "seed": seed})
+    effort = Effort(max_time_s=read_duration("max_time_s", max_time, COMMAND_LINE))
+    case = _case(what or [], params or [], no_jit)
+    with show_progress(True) as report:
+        lab = WorkerLab(options, effort, report)
+        found = printing_to_stderr(lambda: run_experiment(case, names, lab, told, combine=combine, ablation=ablation))
+    plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
+    if output is not None:
+        output.write_text(plain + "\n", encoding="utf-8")
+    if as_json:
+        line(plain)
+    else:
+        show(document(found))
+    raise typer.Exit(2 if found.baseline.status == "failed" else 0)
+
+
+def _list() -> None:
+    from benchax.experiments.variants import VARIANTS
+
+    width = max(map(len, VARIANTS))
+    for name, variant in VARIANTS.items():
+        line(f"{name:{width}}  {variant.title}{f' (needs {variant.needs})' if variant.needs else ''}")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise UsageError(f"cannot read --given {text!r}", "VARIANT=VALUE, such as --given donate=0")
+    return name, value
+
+
+def _case(what: list[str], params: list[str], no_jit: bool) -> Case:
+    """Raises `UsageError` unless there is exactly one."""
+    from benchax.discovery import collect
+
+    if not what:
+        raise UsageError("nothing to try", "MODULE:FUNCTION [INPUT...]", EXAMPLE)
+    cases, broken = printing_to_stderr(lambda: collect(what, "", params))
+    if broken:
+        raise UsageError(broken[0].failure.message)
+    if len(cases) != 1:
+        labels = ", ".join(case.id.label for case in cases[:5])
+        raise UsageError(f"{what[0]!r} has {len(cases)} cases: {labels}", "one", "choose with -p NAME=VALUE")
+    return cases[0].eager() if no_jit else cases[0]

@@ -1,0 +1,78 @@
+"""Options that several commands have: one name, one type and one help text each, as the library has them.
+
+A length of time is a text here, read by `units.read_duration`: 2.5, 500ms, 2min. A seed is read by `options.read_seed`,
+which says what is wrong in the words of the library; typer would have words of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+COMMAND_LINE = "the command line"
+"""As errors name the source of an option."""
+
+COMMAND = "benchax.command"
+"""Key under which a context keeps what follows the two dashes."""
+
+
+class WithCommand(TyperCommand):
+    """A command that knows what came after `--`, which click puts together with the other words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATH... | MODULE:FUNCTION [INPUT...]]",
+        help="Folders and files with benchmarks (bench_*.py; default: this folder), or a function and its inputs: "
+        "jax.numpy:sort f32[1000000]. An input is a spec such as f32[8,128] or key, or a static value such as 3 or "
+        "axis=0.",
+    ),
+]
+WhatOrCommand = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MODULE:FUNCTION [INPUT...] | PATH... | -- COMMAND...]",
+        help="A function and its inputs (jax.numpy:sort f32[1000000]), benchmark files (bench_*.py), or, after two "
+        "dashes, a command that runs a program: -- python train.py.",
+    ),
+]
+Pattern = Annotated[
+    str, typer.Option("--filter", "-k", help="Only cases whose name contains this (or matches, with * ?).")
+]
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256."),
+]
+NoJit = Annotated[
+    # --eager is what `rank` and `try` called it. In `run` it means another thing: both ways.
+    bool,
+    typer.Option("--no-jit", "--eager", help="Functions as they are, operation by operation."),
+]
+MaxTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Begin no further process after this long: 2.5, 500ms, 2min.")
+]
+Timeout = Annotated[
+    str | None, typer.Option(metavar="TIME", help="No stage in a worker may take longer: 2.5, 500ms, 2min.")
+]
+MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory that a worker may take: 512MiB, 4GiB.")]
+Resolution = Annotated[
+    str | None, typer.Option(metavar="SHARE", help="Same means within this: 1% finds +2 %, and takes longer (5%).")
+]
+Seed = Annotated[str | None, typer.Option(metavar="N", help="Seed of the data made from specs: a whole number.")]
+Store = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks).")]
+StoreOrOff = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks), or off.")
+]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it there: .png, .svg, .pdf.")]
+JsonFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write all of it there, as JSON.")]

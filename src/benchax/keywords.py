@@ -1,0 +1,135 @@
+"""Keywords of a call: which are options of ours, and which are arguments of the user's function.
+
+`bench(f, x, n=3)` passes `n` on to `f`. So a slip in an option (`max_time=3`) would silently go to `f`, and what both
+know (`seed=3`) silently to one of them. Each verb refuses both, in one place and in the same words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, cast
+
+from benchax.errors import UsageError, one_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NEARLY = 0.75
+"""How alike a name and an option are that one is taken for a slip of the other (max_time and max_time_s: 0.89)."""
+NAMES_OF_JIT = {
+    "static_argnums": "static",
+    "static_argnames": "static",
+    "donate_argnums": "donate",
+    "donate_argnames": "donate",
+}
+"""What JAX calls them: what we do."""
+
+
+def guard_keywords(
+    elsewhere: Iterable[str] = (), *, is_set_in_project: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates a verb: a call with a keyword that cannot be meant raises UsageError before anything is done.
+
+    Args:
+        elsewhere: options that the verb does not take, and others do: they are no arguments of the user's function.
+        is_set_in_project: do those of `elsewhere` hold for this verb, where [tool.benchax] sets them?
+    """
+
+    def decorate(verb: Callable[P, R]) -> Callable[P, R]:
+        guard = _Guard(verb, tuple(elsewhere), is_set_in_project)
+
+        @functools.wraps(verb)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            guard.check(args, kwargs)
+            return verb(*args, **kwargs)
+
+        return guarded
+
+    return decorate
+
+
+def takes(fn: Callable[..., Any], name: str) -> bool:
+    """Has `fn` a parameter of this name? Builtins have no signature, and no parameters then; `**kwargs` is none."""
+    try:
+        return name in inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+@dataclass(frozen=True)
+class _Guard:
+    verb: Callable[..., Any]
+    elsewhere: tuple[str, ...]
+    is_set_in_project: bool
+
+    def __post_init__(self) -> None:
+        kinds = {p.name: p.kind for p in inspect.signature(self.verb).parameters.values()}
+        by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
+        either = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        passes_on = inspect.Parameter.VAR_KEYWORD in kinds.values()
+        # Set like this because the class is frozen.
+        vars(self).update(by=self.verb.__name__, options=(*by_name, *either), passes_on=passes_on)
+
+    by: str = ""
+    options: tuple[str, ...] = ()
+    passes_on: bool = False
+
+    def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if not self.passes_on:
+            self._refuse_unknown(kwargs)
+            return
+        first = args[0] if args else next((kwargs[name] for name in ("fn", "functions") if name in kwargs), None)
+        theirs = _functions(first)
+        for name, value in kwargs.items():
+            is_theirs = any(takes(fn, name) for fn in theirs)
+            if name in self.options and value is not None and is_theirs:
+                self._refuse_ambiguous(name, value)
+            elif name not in self.options and not is_theirs:
+                self._refuse_slip(name, value)
+
+    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
+        for name, value in kwargs.items():
+            if name not in self.options:
+                raise UsageError(f"{name}={value!r} is no option of {self.by}", one_of(self.options, name))
+
+    def _refuse_ambiguous(self, name: str, value: Any) -> None:
+        in_project = "; for benchax: set the option in [tool.benchax]" if self.is_set_in_project else ""
+        raise UsageError(
+            f"{name}={value!r} is both an option of {self.by} and an argument of the function",
+            "an unambiguous call",
+            f"{_for_function(name)}{in_project}",
+        )
+
+    def _refuse_slip(self, name: str, value: Any) -> None:
+        """Raises for what is known elsewhere, or is nearly an option; anything else is an argument of the function."""
+        problem = f"{name}={value!r} is no option of {self.by}"
+        meaning = NAMES_OF_JIT.get(name, name)
+        if meaning in self.options and name in NAMES_OF_JIT:
+            return
+        if meaning in NAMES_OF_JIT.values():
+            hint = f"{self.by}(jax.jit(f, {name}=...), ...); {_for_function(name)}"
+            raise UsageError(problem, "a function that is jitted so already", hint)
+        if name in self.elsewhere:
+            in_project = f"set {name} in [tool.benchax]; " if self.is_set_in_project else ""
+            raise UsageError(problem, "options that are given by name", f"{in_project}{_for_function(name)}")
+        if near := difflib.get_close_matches(name, self.options, 1, NEARLY):
+            problem = f"{problem}, and no argument of the function by that name"
+            raise UsageError(problem, f"{near[0]}=", _for_function(name))
+
+
+def _functions(given: Any) -> list[Callable[..., Any]]:
+    """The user's functions in the first argument of a verb; none where it is no such thing, which is told later."""
+    listed: list[Any] = [given]
+    if isinstance(given, Mapping):
+        listed = list(cast("Mapping[Any, Any]", given).values())
+    elif isinstance(given, list | tuple):
+        listed = list(cast("Sequence[Any]", given))
+    return [fn for fn in listed if callable(fn)]
+
+
+def _for_function(name: str) -> str:
+    return f"for the function: functools.partial(f, {name}=...)"

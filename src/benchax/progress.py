@@ -1,0 +1,213 @@
+"""How far something is that takes long: one kind of event, and the one display of it.
+
+    with show_progress(progress) as report:
+        report(ProgressEvent("matmul[n=128]", "compile", done=3.2, total=12))
+
+Whatever measures takes the same `progress=`: a function of events; True, which shows them; False, which does not; or
+None, which shows them where somebody sits at a terminal and it takes longer than two seconds.
+
+Nothing is drawn by a thread of its own: a bar that redraws itself would disturb what is measured. It is redrawn when an
+event comes, and whoever measures reports between samples only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from benchax.errors import UsageError
+from benchax.units import seconds
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+PATIENCE_S = 2.0
+"""What is over by then needs no display."""
+REDRAW_S = 0.1
+LONGEST_LABEL = 40
+BAR_WIDTH = 24
+
+# Where in a case's work each stage begins, roughly; only bars use it.
+_BEGINS = {
+    "inputs": 0.0, "trace": 0.05, "lower": 0.1, "compile": 0.15, "artifacts": 0.23, "first run": 0.25, "verify": 0.27,
+    "transfer": 0.3, "warm-up": 0.35, "dispatch": 0.4, "in_graph": 0.42, "device": 0.42, "wall": 0.58,
+    "pipelined": 0.74, "loop": 0.9, "memory": 0.95, "processes": 0.97,
+}  # fmt: skip
+_SAMPLING = 0.16
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """What begins now, and how far the whole is."""
+
+    item: str
+    """In words: a case, a cell, a rule, a process; or a whole sentence."""
+    doing: str = ""
+    """Which part of it: a stage, a timer."""
+    done: float = 0.0
+    """Of `total`. Between two whole numbers lies a part of an item."""
+    total: int = 0
+    """0 where nobody knows how many there will be."""
+    left_s: float | None = None
+    """A guess; None where there is none."""
+    is_lasting: bool = False
+    """Is `item` a sentence that stays on the screen, such as that a file cannot be imported?"""
+
+    @property
+    def label(self) -> str:
+        """3/12 matmul[n=128]"""
+        return f"{int(self.done) + 1}/{self.total} {self.item}" if self.total else self.item
+
+
+Listener = Callable[[ProgressEvent], None]
+Progress = Listener | bool | None
+
+
+def quiet(event: ProgressEvent) -> None:
+    """Shows nothing."""
+
+
+def check_progress(progress: Progress) -> Progress:
+    """What was given, if it can be meant. Raises `UsageError`."""
+    if callable(progress) or progress is None or isinstance(progress, bool):
+        return progress
+    raise UsageError(f"progress={progress!r} cannot be", "a function of a ProgressEvent, True, False or None")
+
+
+@contextmanager
+def show_progress(
+    progress: Progress, *, has_bar: bool = True, clock: Callable[[], float] = monotonic
+) -> Generator[Listener, None, None]:
+    """Gives what is to be told each event.
+
+    Args:
+        progress: see the head of this module. True where stderr is no terminal: a line for each item.
+        has_bar: False where results are written to stdout meanwhile: lines then, since rich would send both to stderr.
+        clock: seconds; for tests.
+
+    Raises:
+        UsageError: `progress` is none of these.
+    """
+    check_progress(progress)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if callable(progress):
+        yield progress
+    elif progress is False or (progress is None and not is_terminal):
+        yield quiet
+    elif is_terminal and has_bar:
+        with Bar(0.0 if progress else PATIENCE_S, clock) as bar:
+            yield bar.show
+    else:
+        yield Lines().show
+
+
+def follow_stages(report: Listener, item: str, done: int = 0, total: int = 1) -> Callable[[str, float], None]:
+    """Makes events of what the engine tells of one case: its stage, and the share of that which is done."""
+
+    reached = 0.0
+
+    def progress(stage: str, share: float) -> None:
+        nonlocal reached
+        # Some stages come twice, as those of a second program do: a bar that went back would look like a loss.
+        reached = max(reached, _BEGINS.get(stage, 0.0) + _SAMPLING * share)
+        report(ProgressEvent(item, stage, done + reached, total))
+
+    return progress
+
+
+class Lines:
+    """A line on stderr for each item, where there is no terminal."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def show(self, event: ProgressEvent) -> None:
+        if event.is_lasting or event.label != self.last:
+            self.last = event.label
+            text = event.item if event.is_lasting else " ".join(event.label.split())
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+
+class Bar:
+    """One line of a terminal that is drawn anew: what is worked on, how far the whole is, and the time left."""
+
+    def __init__(self, patience_s: float, clock: Callable[[], float] = monotonic) -> None:
+        self.patience_s, self.clock = patience_s, clock
+        self.live: Live | None = None
+        self.last = ("", "")
+        self.drawn_s = 0.0
+
+    def __enter__(self) -> Bar:
+        self.begun_s = self.clock()
+        if not self.patience_s:
+            # Now, not at the first event: what rich puts in place of sys.stdout must lie below what a caller puts
+            # there, since each puts back what it found.
+            self.live = self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def show(self, event: ProgressEvent) -> None:
+        now, what = self.clock(), (event.item, event.doing)
+        is_new, self.last = what != self.last, what
+        # A beginning is always drawn: where it then hangs, it is what stands there. The first drawing imports rich,
+        # which must not come between two samples of one timer.
+        if (not is_new and now - self.drawn_s < REDRAW_S) or now - self.begun_s < self.patience_s:
+            return
+        if self.live is None and not is_new:
+            return
+        live = self.live = self.live or self._start()
+        self.drawn_s = now
+        if event.is_lasting:
+            live.console.print(event.item, markup=False, highlight=False)
+        else:
+            live.update(draw(event), refresh=True)
+
+    def _start(self) -> Live:
+        from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+        from rich.live import Live  # noqa: PLC0415
+
+        # What the user's functions print to a terminal is written above the line. A file they print to stays theirs.
+        to_terminal = sys.stdout.isatty()
+        live = Live(console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=to_terminal)
+        live.start()
+        return live
+
+
+def draw(event: ProgressEvent) -> Table:
+    """The line. Texts are no markup: f[n=4] would lose its brackets."""
+    from rich.progress_bar import ProgressBar  # noqa: PLC0415 - only a terminal needs it
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    line = Table.grid(padding=(0, 1))
+    cells: list[Any] = [Text(truncate(event.label), no_wrap=True)]
+    if event.total:
+        cells.append(ProgressBar(event.total, event.done, width=BAR_WIDTH))
+    cells.append(Text(describe_rest(event), no_wrap=True, overflow="ellipsis"))
+    line.add_row(*cells)
+    return line
+
+
+def describe_rest(event: ProgressEvent) -> str:
+    """What is done, and the time left where it can be told."""
+    left = f", about {round_seconds(event.left_s)} left" if event.left_s is not None else ""
+    return f"{' '.join(event.doing.split())}{left}"
+
+
+def round_seconds(value_s: float) -> str:
+    """12 s; 3 min: a guess shows no more digits than it has."""
+    return f"{value_s / 60:.0f} min" if value_s >= 100 else f"{value_s:.0f} s" if value_s >= 1 else seconds(1.0, 1)
+
+
+def truncate(label: str) -> str:
+    flat = " ".join(label.split())
+    return flat if len(flat) <= LONGEST_LABEL else flat[: LONGEST_LABEL - 1] + "…"

@@ -1,0 +1,217 @@
+"""One verb, one name: what all commands have in common with one another, and with the functions of the same name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from command_line import Benchax
+
+import benchax as library
+from benchax.cli.main import app
+from benchax.errors import UsageError
+
+COMMANDS: dict[str, Any] = {
+    name: command
+    for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    if name != "baseline"  # a group, whose commands have no option but --store
+}
+OLD_NAMES = {"bench": "run", "rank": "compare", "try": "experiment"}
+"""Hidden: the library's name of `run`, and what two others were called."""
+VERBS = {
+    "audit": "audit",
+    "checklist": "checklist",
+    "compare": "compare",
+    "experiment": "experiment",
+    "grid": "grid",
+    "inspect": "inspect",
+    "profile": "profile",
+    "run": "bench",
+}
+"""Command: function. `watch` is a block of code there, and a program here."""
+STOPS: dict[str, tuple[str, ...]] = {
+    "audit": ("nowhere:f",),
+    "bench": ("nowhere:f",),
+    "bisect": ("--jax", "one"),
+    "checklist": ("nowhere:f",),
+    "compare": ("nowhere:f", "nowhere:g"),
+    "demo": ("nothing",),
+    "doctor": ("--aa",),
+    "experiment": ("nowhere:f",),
+    "grid": ("nowhere.py",),
+    "profile": ("nowhere:f",),
+    "rank": ("nowhere:f", "nowhere:g"),
+    "run": ("nowhere:f",),
+    "try": ("nowhere:f",),
+    "watch": ("--", "/nowhere/program"),
+}
+"""Words with which each ends before it does anything, but behind the reading of its options."""
+IS_WORDS = {"what", "file", "command"}
+CASES = {"pattern", "params"}
+"""Which benchmarks of files, in place of a function and its inputs."""
+RESULTS = {"as_json", "output", "plot", "csv", "sarif", "html", "details", "show", "full", "list_them", "dry_run"}
+"""Where the result goes, which a function returns; and what is there to choose from."""
+EXIT_CODES = {"fail_on", "fail_slower", "fail_unclear", "exit_code"}
+ONLY_COMMAND_LINE = {
+    "audit": {"checklist"},  # the old name of a command
+    "checklist": set[str](),
+    "compare": {"ref", "jax", "benchmarks", "process_pairs", "store", "no_jit"},  # compare_ref and its like; jit=False
+    "experiment": {"no_jit"},
+    "grid": set[str](),
+    "inspect": {"diff", "time"},
+    # Of programs, whose profile the library has no function for; and a function is recorded in a worker, which has a
+    # limit and makes the data.
+    "profile": {"duration", "start_after", "serve", "attach", "nsys", "in_nsys", "xprof", "read", "compare"}
+    | {"timeout", "seed"},
+    "run": {"eager", "no_jit"},
+}
+OBJECTS = {"fn", "functions", "data", "make", "check", "name", "tag", "axis", "static", "donate", "options", "jit"}
+"""Python objects: a benchmark in a file has them. On the command line literals are static."""
+ONLY_LIBRARY = {
+    "grid": {"clip", "nan_to_num", "output_limit_bytes"},  # the file sets them, as all others
+    "profile": {"dir"},  # a name of --output
+}
+
+
+def options_of(command: str) -> dict[str, Any]:
+    return {p.name: p for p in COMMANDS[command].params if p.name not in IS_WORDS}
+
+
+def with_metavar(metavar: str) -> Iterator[Any]:
+    for command in COMMANDS:
+        for option in options_of(command).values():
+            if option.metavar == metavar:
+                yield pytest.param(command, option.opts[0], id=f"{command}{option.opts[0]}")
+
+
+DURATIONS = list(with_metavar("TIME"))
+SEEDS = [pytest.param(name, id=name) for name in COMMANDS if "seed" in options_of(name)]
+
+
+def run(benchax: Benchax, command: str, *options: str) -> Any:
+    words = STOPS[command]
+    if "--" in words:
+        return benchax(command, *options, *words)
+    return benchax(command, *words, *options)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_measured(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> Any:
+        raise UsageError("stopped")
+
+    monkeypatch.setattr("benchax.measuring.doctor.examine", stop)
+    monkeypatch.setattr("benchax.paired_runs.protocol.measure_rounds", stop)
+    monkeypatch.setattr("benchax.cli.run.measure", stop)
+
+
+# ---- durations and seeds -----------------------------------------------------------------------------------------
+
+
+def test_every_option_of_time_is_known_as_one() -> None:
+    named = {
+        (command, name)
+        for command in COMMANDS
+        for name in options_of(command)
+        if any(part in ("timeout", "duration", "after") for part in name.split("_")) or name.endswith("_time")
+    }
+
+    assert {(each.values[0], str(each.values[1])[2:].replace("-", "_")) for each in DURATIONS} == named
+
+
+@pytest.mark.parametrize(("command", "option"), DURATIONS)
+@pytest.mark.parametrize("given", ["2.5", "500ms", "2min"])
+def test_a_duration_is_a_number_or_has_a_unit(command: str, option: str, given: str, benchax: Benchax) -> None:
+    words = [option, given]
+    if command == "doctor" and option == "--duration":
+        done = benchax("doctor", *words)
+    elif command == "demo":
+        done = benchax("demo", *words)
+    else:
+        done = run(benchax, command, *words)
+
+    assert done.code in (1, 2, 127)
+    assert "cannot be" not in done.err or command == "bisect"
+    assert repr(given) not in done.err
+
+
+@pytest.mark.parametrize(("command", "option"), DURATIONS)
+@pytest.mark.parametrize("given", ["soon", "-1s", "1e999"])
+def test_what_is_no_duration_is_refused_in_one_text(command: str, option: str, given: str, benchax: Benchax) -> None:
+    words = () if (command, option) == ("doctor", "--duration") else STOPS[command]
+
+    done = benchax(command, f"{option}={given}", *words)
+
+    name = option[2:].replace("-", "_")
+    assert done.code == 2
+    assert f"option {name!r} in the command line cannot be {given!r}\nexpected a time above 0, such as" in (
+        done.err.replace(f"{name}_s'", f"{name}'")
+    )
+
+
+@pytest.mark.parametrize("command", SEEDS)
+@pytest.mark.parametrize("given", ["1.5", "-1", "x", "True"])
+def test_a_seed_is_a_whole_number(command: str, given: str, benchax: Benchax) -> None:
+    done = run(benchax, command, f"--seed={given}")
+
+    assert done.code == 2
+    assert f"option 'seed' in the command line cannot be {given!r}\nexpected a whole number from 0 up" in done.err
+
+
+# ---- names -------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_library_can_do_is_a_command_of_that_name() -> None:
+    assert {*VERBS.values()} - {"bench"} <= COMMANDS.keys()
+    assert "bench" in OLD_NAMES
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+def test_an_old_name_is_the_same_command_and_not_listed(old: str, new: str) -> None:
+    assert inspect.unwrap(COMMANDS[old].callback) is inspect.unwrap(COMMANDS[new].callback)
+    assert COMMANDS[old].hidden
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [
+        ("compare", "--eager", "no_jit"),
+        ("experiment", "--eager", "no_jit"),
+        ("experiment", "--set", "given"),
+        ("doctor", "--seconds", "duration"),
+        ("profile", "--output", "output"),  # --dir, as in the library
+    ],
+)
+def test_an_old_option_means_the_new_one(command: str, old: str, new: str) -> None:
+    option = options_of(command)[new]
+
+    assert old in option.opts
+    assert option.opts[0] != old
+
+
+@pytest.mark.parametrize(("command", "verb"), VERBS.items())
+def test_options_of_a_command_are_those_of_the_function(command: str, verb: str) -> None:
+    parameters = inspect.signature(getattr(library, verb)).parameters.values()
+    theirs = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    without_units = {name.removesuffix("_s").removesuffix("_bytes"): name for name in theirs}
+    ours = {without_units.get(name, name) for name in options_of(command)}
+
+    assert ours - theirs - CASES - RESULTS - EXIT_CODES == ONLY_COMMAND_LINE[command]
+    assert theirs - ours - OBJECTS - {"progress"} == ONLY_LIBRARY.get(command, set())
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("run", "nowhere:f", "--max-tim", "3"), "--max-time"),
+        (("experiment", "nowhere:f", "--variant", "donate"), "--variants"),
+    ],
+)
+def test_a_slip_in_an_option_names_the_right_one(words: tuple[str, ...], text: str, benchax: Benchax) -> None:
+    done = benchax(*words)
+
+    assert done.code == 2
+    assert text in done.err
