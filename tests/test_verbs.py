@@ -136,7 +136,7 @@ def test_without_a_seed_that_of_the_project_holds(verb: str, option: str) -> Non
 # ---- progress ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", WORDS.keys() - QUICK.keys())
+@pytest.mark.parametrize("verb", sorted(WORDS.keys() - QUICK.keys()))
 def test_what_may_take_long_shows_its_progress(verb: str) -> None:
     """A function, True, False or None; None is the default."""
     assert options_of(verb)["progress"].default is None

@@ -23,18 +23,22 @@ from benchax.cli.console import (
     printing_to_stderr,
     show,
 )
-from benchax.cli.options import COMMAND, COMMAND_LINE, JsonFile, Params, Pattern, Seed, WhatOrCommand
+from benchax.cli.options import (
+    COMMAND,
+    COMMAND_LINE,
+    JsonFile,
+    MaxTimeOfEach,
+    Params,
+    Pattern,
+    Seed,
+    WhatOrCommand,
+    limits_of_audit,
+)
 from benchax.errors import UsageError, one_of
 from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.results.audit import Audit
-
-
-MaxTimeOfEach = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Of each function: begin no comparison after this long: 30, 500ms, 2min (60)."),
-]
 
 
 def audit(
@@ -122,14 +126,6 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
         raise UsageError(f"{(what or ['--checklist'])[0]!r} is given beside a command", "one of them")
     if command and as_json:
         raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
-
-
-def limits_of_audit(max_time: str | None, timeout: str | None, seed: str | None) -> dict[str, Any]:
-    """Of an audit or a checklist of functions."""
-    from benchax.auditing.audit import read_limits
-    from benchax.auditing.trial import TIMEOUT_S
-
-    return read_limits(max_time, TIMEOUT_S if timeout is None else timeout, seed, COMMAND_LINE)
 
 
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from benchax.cli.audit import MaxTimeOfEach, limits_of_audit
 from benchax.cli.console import collect_cases, line, printing_to_stderr, show
-from benchax.cli.options import Params, Pattern, Seed, Timeout, What
+from benchax.cli.options import MaxTimeOfEach, Params, Pattern, Seed, Timeout, What, limits_of_audit
 
 
 def checklist(

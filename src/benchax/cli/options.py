@@ -76,3 +76,15 @@ StoreOrOff = Annotated[
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it there: .png, .svg, .pdf.")]
 JsonFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write all of it there, as JSON.")]
+MaxTimeOfEach = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Of each function: begin no comparison after this long: 30, 500ms, 2min (60)."),
+]
+
+
+def limits_of_audit(max_time: str | None, timeout: str | None, seed: str | None) -> dict[str, Any]:
+    """Of an audit or a checklist of functions."""
+    from benchax.auditing.audit import read_limits
+    from benchax.auditing.trial import TIMEOUT_S
+
+    return read_limits(max_time, TIMEOUT_S if timeout is None else timeout, seed, COMMAND_LINE)
