@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from benchax.experiments.variants.loops import loops
 
 import benchax
 from benchax.errors import UsageError
+from benchax.experiments.variants.loops import loops
 from benchax.experiments.variants.pipeline import pipeline
 
 

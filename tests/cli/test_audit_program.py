@@ -54,7 +54,7 @@ def test_findings_are_written_as_data(failing: tuple[subprocess.CompletedProcess
 
     (line,) = (folder / "o.jsonl").read_text(encoding="utf-8").splitlines()
     (finding,) = json.loads(line)["findings"]
-    assert (finding["rule"], finding["where"]) == ("eager-operations", ["train.py", 6])
+    assert (finding["rule"], finding["where"]) == ("eager-operations", [str(folder / "train.py"), 6])
     (result,) = json.loads((folder / "o.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
     assert result["ruleId"] == "eager-operations"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import math
 import random
+import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Iterable, Iterator
@@ -18,6 +20,7 @@ from benchax.measuring import noise
 from benchax.measuring.noise import Gaps, Reading, between, smallest_effect, spread, watch
 from benchax.model import Noise
 from benchax.stats.intervals import median_interval
+from benchax.subprocesses import descendants
 
 US = 1000
 
@@ -97,13 +100,25 @@ class TestShares:
         assert noise.finish(noise.start()).load_1m is None
 
     def test_a_child_that_is_gone_is_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Gone:
-            def cpu_times(self) -> None:
-                raise psutil.NoSuchProcess(1)
-
-        monkeypatch.setattr(psutil.Process, "children", lambda self, recursive: [Gone()])
+        monkeypatch.setattr(noise, "descendants", lambda pid: [2**22 + 1])  # beyond the highest there can be
 
         assert noise.start().own_s > 0
+
+    def test_the_time_of_a_child_of_a_child_is_ours(self) -> None:
+        grandchild = [sys.executable, "-c", "while True: pass"]
+        child = [sys.executable, "-c", f"import subprocess; subprocess.run({grandchild!r})"]
+
+        def spent_by_descendants() -> float:
+            return noise.start().own_s - time.process_time()
+
+        before, deadline = spent_by_descendants(), time.monotonic() + 60
+        with subprocess.Popen(child) as started:
+            try:
+                while spent_by_descendants() - before < 0.5:  # 0.1 s is what the child itself takes to start
+                    assert time.monotonic() < deadline
+            finally:
+                for pid in descendants(started.pid):
+                    psutil.Process(pid).kill()
 
     def test_our_own_time_grows(self) -> None:
         first, second = noise.start(), noise.start()

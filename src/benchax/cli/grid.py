@@ -46,6 +46,9 @@ def grid(
     compare: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not.")
     ] = None,
+    memory: Annotated[
+        bool | None, typer.Option("--memory/--no-memory", help="Observe by how much a call raises memory.")
+    ] = None,
     memory_limit: MemoryLimit = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: its id, or: last.")
@@ -70,7 +73,7 @@ def grid(
         "total_timeout_s": read_duration("total_timeout_s", total_timeout, COMMAND_LINE),
         "seed": None if seed is None else read_seed(seed, COMMAND_LINE),
         "trials": trials, "timer": timer, "memory_limit_bytes": memory_limit, "store": store, "fill": fill,
-        "compare": compare, "resume": True if resume == "last" else resume,
+        "compare": compare, "memory": memory, "resume": True if resume == "last" else resume,
     }  # fmt: skip
     check_writable(csv, plot)
     functions, data, given = read(file)

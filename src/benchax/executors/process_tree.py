@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psutil
 
+from benchax.subprocesses import descendants
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -36,27 +38,6 @@ def _prctl(option: int, value: int) -> bool:
     if sys.platform != "linux":
         return False
     return ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0
-
-
-def children(pid: int) -> list[int]:
-    """Also those that have ended and were not waited for."""
-    try:
-        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:  # it ended meanwhile
-        return []
-    if texts:
-        return [int(child) for text in texts for child in text.split()]
-    try:
-        return [child.pid for child in psutil.Process(pid).children()]
-    except psutil.Error:
-        return []
-
-
-def descendants(pid: int) -> list[int]:
-    found = children(pid)
-    for child in found:  # grows while it is walked
-        found += children(child)
-    return found
 
 
 def kill(pids: Iterable[int]) -> None:

@@ -47,6 +47,7 @@ from benchax.executors.process_state import restore_state
 from benchax.executors.task import Say, find_task, task
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure
+from benchax.subprocesses import children
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from benchax.executors import worker; "
@@ -217,7 +218,7 @@ def _leftovers(threads_before: set[threading.Thread]) -> str:
     own = [t for t in threading.enumerate() if t not in threads_before and type(t).__name__ != "_DummyThread"]
     if own:
         return f"{len(own)} threads were left"
-    if process_tree.children(os.getpid()):
+    if children(os.getpid()):
         return "child processes were left"
     return "a computation was left" if _is_computing(looks=25) else ""
 

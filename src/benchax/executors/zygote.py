@@ -36,6 +36,7 @@ from typing import NoReturn
 
 from benchax.executors import process_tree, worker
 from benchax.executors.channel import Channel, Closed, Message, wait_readable
+from benchax.subprocesses import children, descendants
 
 PATIENCE_S = 10.0
 """A killed process that the kernel holds on to (a dead network drive) is given up after this long."""
@@ -167,8 +168,8 @@ class Zygote:
         self.control.send({"killed": pid})
 
     def _victims(self, pid: int) -> list[int]:
-        roots = [child for child in process_tree.children(os.getpid()) if child == pid or child not in self.workers]
-        return [each for root in roots for each in (*process_tree.descendants(root), root)]
+        roots = [child for child in children(os.getpid()) if child == pid or child not in self.workers]
+        return [each for root in roots for each in (*descendants(root), root)]
 
     def reap(self) -> None:
         """Takes note of all children that have ended, workers and adopted ones."""

@@ -266,7 +266,7 @@ def _evidence(record: Record, subject: Subject, prepared: Prepared) -> RowEviden
         output_bytes=subject.output_bytes,
         memory=record.memory,
         cost=record.cost,
-        lowered_flops=lowered_flops(built.lowered) if built.lowered is not None else None,
+        count_written_flops=lambda: lowered_flops(built.lowered) if built.lowered is not None else None,
         inline_flops=prepared.inline_flops,
         hlo=subject.hlo,
         numerics=record.numerics,
