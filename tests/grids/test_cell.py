@@ -212,6 +212,14 @@ def test_a_cell_has_what_a_row_of_bench_has() -> None:
     assert absent["memory.compiled_rise_bytes"] == "switched off"
 
 
+@pytest.mark.parametrize("examines", [True, False])
+def test_a_function_is_examined_where_it_is_asked_for(examines: bool) -> None:
+    drawn = iter(range(100))
+    document, _, _ = measured(request(lambda x: x + next(drawn), examines=examines))
+
+    assert ("impure" in [remark["code"] for remark in document["remarks"]]) == examines
+
+
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="observed in passes of their own on CPU")
 def test_memory_is_observed_where_it_is_asked_for() -> None:
     document, _, _ = measured(request(lambda x: jnp.sort(x) * 2, "f32[1000000]", memory=True, seeds=(1,)))

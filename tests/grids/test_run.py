@@ -43,6 +43,16 @@ def boom(x):
     raise ValueError("no")
 
 
+def test_the_first_cell_of_each_function_examines_it() -> None:
+    pool = HerePool()
+
+    grid_here([double, add], ["f32[4]", "f32[8]"], pool)
+
+    firsts = {each.function: each.examines for each in reversed(pool.requests)}
+    assert firsts == {"double": True, "add": True}
+    assert sum(each.examines for each in pool.requests) == 2
+
+
 def test_every_cell_has_a_status_a_time_and_a_row(project: Path) -> None:
     g = grid_here([double, boom, short], ["f32[4]", "f32[8]"], store=".benchmarks", trials=2)
 

@@ -69,6 +69,8 @@ class CellRequest:
     expected_from: str = ""
     """The function whose shape that is."""
     output_limit_bytes: int = 2**30
+    examines: bool = True
+    """Is it the first cell of its function? See `CaseSampler.examines`."""
 
 
 class WrongShape(Exception):
@@ -142,6 +144,10 @@ class TrialSampler:
     case: Case
     report: CellReport
     outputs: TrialOutputs
+
+    @property
+    def examines(self) -> bool:
+        return self.request.examines
 
     def check(self, record: Record, subject: Subject) -> None:
         """Raises `WrongShape`. What cannot be the answer is not worth timing."""

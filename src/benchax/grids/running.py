@@ -99,6 +99,8 @@ class GridRun:
     expected: dict[Label, tuple[str, str]] = field(default_factory=dict)
     """Per data point: the shape that outputs must have, and the function that gave it."""
     kept_bytes: int = 0
+    examined: set[str] = field(default_factory=set[str])
+    """Functions of which a cell has been measured."""
 
     def __post_init__(self) -> None:
         self.begun = self.clock()
@@ -185,6 +187,8 @@ class GridRun:
 
     def _request(self, function: str, point: DataPoint) -> worker_side.CellRequest:
         shape, giver = self.expected.get(point.label, ("", ""))
+        examines = function not in self.examined
+        self.examined.add(function)
         return worker_side.CellRequest(
             function,
             self.plan.functions[function],
@@ -195,6 +199,7 @@ class GridRun:
             shape,
             giver,
             self.settings.output_limit_bytes - self.kept_bytes,
+            examines,
         )
 
     def _row(

@@ -86,11 +86,11 @@ def fill(
             prepared = prepare(case, options.seed, record.enter)
         prepared.tell = record.enter
         record.signature = prepared.inputs.signature
-        subject = _build(record, case, prepared, cold)
+        subject = _build(record, case, prepared, cold, sampler.examines)
         subject = _run(record, case, prepared, subject, options, sampler)
         record.absent += _left_out(options)
         record.noise = noise.finish(record.reading)
-        record.remarks = remarks(_evidence(record, subject, prepared))
+        record.remarks = remarks(_evidence(record, subject, prepared, sampler.examines))
         return subject
 
 
@@ -102,13 +102,15 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _build(record: Record, case: Case, prepared: Prepared, cold: Cold) -> Subject:
+def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines: bool) -> Subject:
     built = prepared.built
     _artifacts(record, prepared)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
     record.stages = _stages(built, cold)
     subject = replace(prepared.subject, hlo=prepared.hlo)
+    if not examines:
+        return subject
     record.enter("trace")
     with record.or_absent("purity"):
         record.purity = purity.check(subject, built, case.id.name, prepared.surroundings.put_back)
@@ -251,8 +253,9 @@ def _artifacts(record: Record, prepared: Prepared) -> None:
     record.cost = cost(built.compiled, prepared.hlo)
 
 
-def _evidence(record: Record, subject: Subject, prepared: Prepared) -> RowEvidence:
+def _evidence(record: Record, subject: Subject, prepared: Prepared, examines: bool) -> RowEvidence:
     built = prepared.built
+    lowered = built.lowered if examines else None
     return RowEvidence(
         platform=jax.default_backend(),
         program=subject.program,
@@ -266,7 +269,7 @@ def _evidence(record: Record, subject: Subject, prepared: Prepared) -> RowEviden
         output_bytes=subject.output_bytes,
         memory=record.memory,
         cost=record.cost,
-        count_written_flops=lambda: lowered_flops(built.lowered) if built.lowered is not None else None,
+        count_written_flops=lambda: None if lowered is None else lowered_flops(lowered),
         inline_flops=prepared.inline_flops,
         hlo=subject.hlo,
         numerics=record.numerics,

@@ -27,6 +27,12 @@ from benchax.watching.compiles import watch_compiles
 class CaseSampler(Protocol):
     """The contract. What is found out goes into the record; what the function raises passes through."""
 
+    @property
+    def examines(self) -> bool:
+        """Is the function looked at more closely: do two traces of it differ, was it folded? That takes some 5 ms, and
+        is the same for all cells of a function."""
+        ...
+
     def check(self, record: Record, subject: Subject) -> None:
         """After the first run: is its result worth timing?"""
         ...
@@ -50,6 +56,7 @@ class TimerSampler:
 
     case: Case
     options: Options
+    examines: bool = True
 
     def check(self, record: Record, subject: Subject) -> None:
         record.enter("verify")
