@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from benchax.errors import UsageError, one_of
@@ -60,23 +60,25 @@ def takes(fn: Callable[..., Any], name: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Guard:
     verb: Callable[..., Any]
     elsewhere: tuple[str, ...]
     is_set_in_project: bool
+    options: tuple[str, ...] = field(init=False)
+    passes_on: bool = field(init=False)
+    """Does the verb take keywords for the user's function?"""
 
     def __post_init__(self) -> None:
         kinds = {p.name: p.kind for p in inspect.signature(self.verb).parameters.values()}
         by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
         either = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-        passes_on = inspect.Parameter.VAR_KEYWORD in kinds.values()
-        # Set like this because the class is frozen.
-        vars(self).update(by=self.verb.__name__, options=(*by_name, *either), passes_on=passes_on)
+        self.options = (*by_name, *either)
+        self.passes_on = inspect.Parameter.VAR_KEYWORD in kinds.values()
 
-    by: str = ""
-    options: tuple[str, ...] = ()
-    passes_on: bool = False
+    @property
+    def by(self) -> str:
+        return self.verb.__name__
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not self.passes_on:
