@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from benchax.artifacts import hlo
+from benchax.environment import count_cores
 
 RANDOM = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
 
@@ -146,7 +146,7 @@ def test_a_small_loop_inside_a_large_one_is_no_kernel_of_the_program():
 
 @pytest.mark.parametrize(("size", "is_shared"), [(100, False), (1_000_000, True)])
 def test_a_large_operation_is_shared_among_threads(size: int, is_shared: bool):
-    if os.cpu_count() == 1:
+    if count_cores() == 1:
         pytest.skip("there is one thread")
 
     assert hlo.is_shared_among_threads(text_of(jnp.sin, jax.ShapeDtypeStruct((size,), jnp.float32))) == is_shared
