@@ -16,7 +16,7 @@ The chain (`chains.py`) is made by hand and knows nothing of the timers. For eac
     python benchmarks/census.py [--only TEXT] [--library NAME] [--limit N] [--seconds S] [--json FILE [--resume]]
 
 It runs on one core, and calls return when they are done: the work is the same, and no reading waits for a second core
-to wake up (sin of 65,536 numbers: the chain's readings scatter by 5 % in place of 30 %). All of them take about 35
+to wake up (sin of 65,536 numbers: the chain's readings scatter by 5 % in place of 30 %). All of them take about 30
 minutes. With --json each row is appended to the file as it is made.
 """
 
