@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from typing import Any
+from stack_depths import count_frames, under
 
 from benchax.experiments.devices import LEAST_READINGS, time_calls
-
-
-def under(frames: int, call: Callable[[], Any]) -> Any:
-    """`call()`, so many frames further down."""
-    return call() if frames == 0 else under(frames - 1, call)
-
-
-def count_frames() -> int:
-    frame, count = sys._getframe().f_back, 0
-    while frame is not None:
-        frame, count = frame.f_back, count + 1
-    return count
 
 
 def test_calls_are_timed_without_the_frames_of_whoever_asks() -> None:

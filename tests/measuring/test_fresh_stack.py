@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from time import perf_counter_ns
@@ -13,23 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stack_depths import count_frames, under
 
 from benchax import bench
 from benchax.measuring.fresh_stack import on_fresh_stack, sample_on_fresh_stack
 
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
-
-
-def under(frames: int, call: Callable[[], Any]) -> Any:
-    """`call()`, so many frames further down."""
-    return call() if frames == 0 else under(frames - 1, call)
-
-
-def count_frames() -> int:
-    frame, count = sys._getframe().f_back, 0
-    while frame is not None:
-        frame, count = frame.f_back, count + 1
-    return count
 
 
 def test_a_call_sees_none_of_its_callers() -> None:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.errors import NotMeasured
+from benchax.measuring.timers.embedding import is_key
 from benchax.results.experiment import Errors
 
 MOST_IN_MEDIAN = 2**22
@@ -21,11 +22,7 @@ MOST_IN_MEDIAN = 2**22
 def leaves(tree: Any) -> dict[str, Any]:
     """Arrays and numbers, by path; typed keys are left out."""
     found = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in found if not _is_key(leaf)}
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in found if not is_key(leaf)}
 
 
 def to_host(tree: Any) -> list[np.ndarray]:

@@ -31,9 +31,11 @@ from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.tiers import Tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, zeros_like_outputs
+from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
 
+Once = Callable[[Leaves, Any], Leaves]
+"""(values, the reading of the clock before) -> outputs of one run."""
 READINGS = 1024
 """Of one call of the executable, at most. Each call copies its inputs and makes its outputs once beside them."""
 EMPTY_READINGS = 16
@@ -94,19 +96,17 @@ def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) 
 def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tuple[Proven, Callable[..., Any]]:
     """(program around the function, the same without it), run once. What does not trace or compile is a reason."""
     try:
-        outputs = zeros_like_outputs(body, leaves)
-        if not outputs:
+        count = len(jax.eval_shape(body, leaves))
+        if not count:
             raise NotMeasured("it returns no arrays, and a reading of the clock would not wait for it")
         arguments = (np.int32(1), np.int32(1), *leaves)
         run = compile_proven(
-            lambda run: _program(clock, body, run, outputs),
+            lambda run: _program(clock, lambda values, time: run(body, values, time[1])),
             lambda module: timed_body(module, clock.target("stamp")),
             arguments,
             census_alone(subject, body, leaves),
         )
-        # As many values as there are outputs: a reading costs more the more pass through it.
-        nothing = [jnp.zeros(1, jnp.uint32) for _ in outputs]
-        empty = jax.jit(_program(clock, None, FORMS[run.form], nothing)).lower(*arguments).compile()
+        empty = jax.jit(_program(clock, _nothing(FORMS[run.form], count))).lower(*arguments).compile()
         for program in (run.call, empty):
             _read(program, 1, 1, leaves)
     except NotMeasured:
@@ -119,22 +119,22 @@ def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tupl
     return run, empty
 
 
-def _program(clock: Tier, body: Body | None, run: Run, outputs: Leaves) -> Callable[..., Any]:
-    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs of `body`.
+def _nothing(run: Run, count: int) -> Once:
+    """All that surrounds a function: its outputs are there already, or, in a branch, become a number that is at hand,
+    so that XLA leaves the conditional in the program. As many of them as the function has: a reading costs more the
+    more pass through it."""
+    if run is run_direct:
+        outputs = [jnp.zeros(1, jnp.uint32) for _ in range(count)]
+        return lambda values, time: outputs
+    return lambda values, time: run(lambda _: [time[:1] for _ in range(count)], values, time[1])
 
-    Without a body it is all that surrounds one: the outputs stay what they are, or, in a branch, become a number that
-    is at hand, so that XLA leaves the conditional in the program.
-    """
+
+def _program(clock: Tier, run_once: Once) -> Callable[..., Any]:
+    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs."""
 
     def once(_: Any, carry: Any) -> Any:
         values, time = carry
-        if body is not None:
-            outs = run(body, values, time[1])
-        elif run is run_direct:
-            outs = outputs
-        else:
-            outs = run(lambda _: [time[:1] for _ in outputs], values, time[1])
-        return _through(clock, values, outs)
+        return _through(clock, values, run_once(values, time))
 
     def program(count: Any, iterations: Any, *leaves: Any) -> Any:
         def reading(carry: Any) -> Any:

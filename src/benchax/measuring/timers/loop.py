@@ -134,7 +134,7 @@ def _check_single_kernel(leaves: Leaves, outputs: Leaves, subject: Subject) -> N
 def _compiled(make: Callable[[Body, Run], Callable[..., Any]], subject: Subject, body: Body, leaves: Leaves) -> Proven:
     """The loop, run once. Whatever does not trace or compile inside a loop is a reason, not a crash."""
     try:
-        if not zeros_like_outputs(body, leaves):
+        if not jax.eval_shape(body, leaves):
             raise NotMeasured("it returns no arrays, and nothing would tie one trip to the next")
         arguments = (jnp.int32(1), jnp.uint32(0), *leaves)
         proven = compile_proven(
