@@ -32,7 +32,7 @@ TEST_PACKAGES = ("hypothesis", "pandas", "pytest>=8", "pytest-rerunfailures", "p
 """What the subset imports. Not the extra `test`: flax and equinox of today do not install beside each JAX."""
 SUBSET = (
     # What rests on the parts of JAX that change between versions: stages, the clock's FFI, jaxprs, events, exports.
-    "tests/artifacts",
+    "tests/program",
     "tests/clock",
     "tests/measuring/test_exported.py",
     "tests/measuring/test_program.py",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchax.executors.task import Say, task
+from benchax.workers.task import Say, task
 
 
 @task

@@ -21,10 +21,10 @@ from kernels import TURNS, data, kernel
 from report import header, load, note, table
 
 from benchax.case import Case
-from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure
 from benchax.paired_runs.paired_run import take_blocks
+from benchax.workers.pool import Pool
 
 KINDS = ("fork", "new process")
 Ratios = dict[tuple[str, str], list[list[float]]]

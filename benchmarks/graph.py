@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from report import header, table
 
 from benchax import units
-from benchax.artifacts.graph import digest, svg
-from benchax.artifacts.graph.dataflow import program
+from benchax.program.graph import digest, svg
+from benchax.program.graph.dataflow import program
 
 OPERATIONS, MOST_S, MOST_BYTES = 300, 2.0, 500_000
 

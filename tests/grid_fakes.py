@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from benchax.executors.answers import pack, unpack
-from benchax.executors.call_limits import UNLIMITED, CallLimits
-from benchax.executors.conversation import Listener, ignore
-from benchax.executors.task import A, R, Task
 from benchax.grids.cell import CellRequest
 from benchax.grids.grid import defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult
 from benchax.grids.running import GridRun
 from benchax.model import Failure
+from benchax.workers.answers import pack, unpack
+from benchax.workers.call_limits import UNLIMITED, CallLimits
+from benchax.workers.conversation import Listener, ignore
+from benchax.workers.task import A, R, Task
 
 
 class HerePool:

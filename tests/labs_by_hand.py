@@ -9,7 +9,6 @@ from comparisons_by_hand import compared
 
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
-from benchax.executors.task import Task
 from benchax.experiments.counting import Counted
 from benchax.experiments.lab import WorkerLab
 from benchax.experiments.pair_timing import Pair
@@ -21,6 +20,7 @@ from benchax.measuring.program import program_of
 from benchax.model import Block, Comparison, Measurement, Options, Version
 from benchax.options import resolve
 from benchax.results.experiment import Curve, VariantRow
+from benchax.workers.task import Task
 
 
 class ScriptedLab:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchax.executors.task import Say, task
 from benchax.experiments.variants import sharding
+from benchax.workers.task import Say, task
 
 
 @task

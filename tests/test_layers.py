@@ -13,11 +13,11 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords"},
     {"model", "progress"},
     {"results"},
-    {"artifacts"},  # profiling knows collectives by its list
-    {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "wrapping"},
+    {"program"},  # profiling knows collectives by its list
+    {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "hooks"},
     {"workloads"},
     {"measuring", "store", "comparing", "discovery", "demo"},
-    {"executors", "reporting", "checkouts"},
+    {"workers", "reporting", "checkouts"},
     {"grids", "paired_runs", "inspecting"},
     {"api"},
     {"experiments"},
@@ -25,7 +25,7 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"cli"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
-MEASURES = {"numerics", "artifacts", "profiling", "watching", "clock", "measuring", "executors"}
+MEASURES = {"numerics", "program", "profiling", "watching", "clock", "measuring", "workers"}
 READS = {"store", "comparing", "reporting"}
 KNOWS_BOTH = {
     "grids",

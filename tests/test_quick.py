@@ -19,7 +19,7 @@ from quick import ALWAYS, ROOT, changed_files, choose, find_tests
         ("src/benchax/__init__.py", ["tests/test_exports.py"]),
         ("src/pytest_jax_bench/plugin.py", ["tests/ptjb"]),
         ("tests/store/test_schema.py", ["tests/store"]),
-        ("tests/executors/entries.py", ["tests/executors"]),
+        ("tests/workers/entries.py", ["tests/workers"]),
         ("tests/test_codec.py", ["tests/test_codec.py"]),
         ("tests/no_longer_there.py", []),
         ("tests/conftest.py", []),

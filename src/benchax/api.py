@@ -17,7 +17,6 @@ from typing import Any
 
 from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, StoreError
-from benchax.executors import executor_for
 from benchax.keywords import guard_keywords
 from benchax.measuring import timers
 from benchax.model import Measurement, Options
@@ -25,6 +24,7 @@ from benchax.options import NAMES, check, resolve
 from benchax.progress import Listener, Progress, follow_stages, quiet, show_progress
 from benchax.store.database import open_store
 from benchax.store.scatter import with_scatter
+from benchax.workers import executor_for
 
 
 @guard_keywords(NAMES, is_set_in_project=True)

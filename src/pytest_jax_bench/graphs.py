@@ -38,7 +38,7 @@ def save_if_wanted(
 
 def _save(hlo: str, stablehlo: str, csv: Path, row: dict[str, Any], title: str) -> None:
     """Writes `main-3-base.svg` (file, run, tag), unless the last graph of this tag shows the same program."""
-    from benchax.artifacts import graph
+    from benchax.program import graph
 
     tag = tag_in_name(row["tag"])
     if _last_digest(csv, tag) != graph.digest(hlo, stablehlo=stablehlo):
@@ -47,7 +47,7 @@ def _save(hlo: str, stablehlo: str, csv: Path, row: dict[str, Any], title: str) 
 
 
 def _last_digest(csv: Path, tag: str) -> str | None:
-    from benchax.artifacts.graph import read_digest
+    from benchax.program.graph import read_digest
 
     runs = re.compile(re.escape(csv.stem) + r"-(\d+)-" + re.escape(tag) + r"\.svg")
     found = {int(match[1]): path for path in csv.parent.glob("*.svg") if (match := runs.fullmatch(path.name))}

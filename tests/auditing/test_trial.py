@@ -22,8 +22,8 @@ from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.trial import try_case
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.executors.pool import shared_pool
 from benchax.results.audit import Audit, Checked
+from benchax.workers.pool import shared_pool
 
 SHORT_S = 1.0
 RULES = ["captured-constants", "jit-in-loop", "leaked-tracer", "not-jitted", "vmap-of-jit"]

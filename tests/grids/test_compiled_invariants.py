@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from benchax.artifacts import census, hlo_module
 from benchax.clock import elapsed_s, stamp, tie, tier
 from benchax.grids.compiled import compiled_grid
+from benchax.program import census, hlo_module
 
 X = jnp.asarray(np.random.default_rng(0).random((512, 128)), jnp.float32)
 

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 import benchax
-from benchax.executors.pool import shared_pool
 from benchax.store.load import load
+from benchax.workers.pool import shared_pool
 
 
 @pytest.fixture(autouse=True)

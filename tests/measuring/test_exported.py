@@ -18,8 +18,6 @@ from measuring.conftest import SHORT
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.executors.isolated import Isolated
-from benchax.executors.pool import Pool
 from benchax.measuring import exported as exporting
 from benchax.measuring import stages
 from benchax.measuring.engine import measure
@@ -29,6 +27,8 @@ from benchax.measuring.program import program_of
 from benchax.measuring.record import quiet
 from benchax.measuring.timers.base import Subject
 from benchax.model import Measurement
+from benchax.workers.isolated import Isolated
+from benchax.workers.pool import Pool
 
 STORED = replace(SHORT, store="somewhere", stages="build", memory=False)
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.artifacts.cost import INLINE_FLOPS, inline_flops
 from benchax.errors import NotMeasured
 from benchax.measuring import floor
 from benchax.measuring.floor import call_floor
+from benchax.program.cost import INLINE_FLOPS, inline_flops
 
 
 @pytest.mark.parametrize("is_inline", [True, False])

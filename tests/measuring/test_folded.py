@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from jax import lax
 
-from benchax.artifacts.cost import cost, lowered_flops
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
@@ -18,6 +17,7 @@ from benchax.measuring.remarks import RowEvidence, folded
 from benchax.measuring.sampling import NO_WARMUP
 from benchax.measuring.stages import build
 from benchax.model import Memory, Noise, Stages
+from benchax.program.cost import cost, lowered_flops
 
 X = jnp.asarray(np.random.default_rng(0).random((64, 64)), jnp.float32)
 V = jnp.asarray(np.random.default_rng(1).random(4096), jnp.float32)

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from jax_versions import tells_runs
 
-from benchax.artifacts.census import Tally, compare
-from benchax.artifacts.hlo import has_small_call
 from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
 from benchax.measuring.stopping import calibrate
 from benchax.measuring.timers import TIMERS, loop, regions
 from benchax.model import Samples
+from benchax.program.census import Tally, compare
+from benchax.program.hlo import has_small_call
 
 # `serial` are those that look at the length of what they time: a neighbour disturbs it.
 

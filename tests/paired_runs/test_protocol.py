@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from benchax.comparing.error_rates import Trial
-from benchax.executors import pickling
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison
@@ -20,6 +19,7 @@ from benchax.paired_runs import protocol
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.session import Effort
 from benchax.progress import Listener
+from benchax.workers import pickling
 
 
 class Judge:

@@ -13,13 +13,13 @@ import pytest
 from benchax.comparing import sequential
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture
-from benchax.executors.pool import Pool
 from benchax.measuring.paired import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.progress import ProgressEvent
+from benchax.workers.pool import Pool
 
 Answer = tuple[dict[str, Any], tuple[np.ndarray, ...]] | Failure
 Times = Callable[[int, np.random.Generator], float]

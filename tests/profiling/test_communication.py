@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jax_versions import tells_runs
 from xspace_by_hand import Event, block, number, op, plane, space
 
-from benchax.artifacts.collectives import OPCODES
 from benchax.profiling.trace import profile_of
+from benchax.program.collectives import OPCODES
 from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.results.profile import Device, Profile
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from benchax.hooks.command import EndedCommand, run
 from benchax.profiling.program_recorder import HOOK, MOST_TIMES
-from benchax.wrapping.command import EndedCommand, run
 
 BEGIN = """
 import os, pathlib, signal, sys

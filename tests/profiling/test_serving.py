@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.errors import NotMeasured, UsageError
+from benchax.hooks.command import EndedCommand, run
 from benchax.profiling import files, serve, wire
 from benchax.profiling.attaching import Attached, attach
 from benchax.profiling.serving import HOOK, MOST_CONNECTIONS, ProfileServer
 from benchax.profiling.session import session
 from benchax.profiling.trace import profile_of
 from benchax.profiling.wire import Ask
-from benchax.wrapping.command import EndedCommand, run
 
 SHORT = Ask(0.05)
 

@@ -153,7 +153,7 @@ def test_one_changed_operation_of_forty_is_a_new_graph(ptjb, monkeypatch) -> Non
 
 
 def test_a_graph_that_cannot_be_drawn_costs_neither_the_row_nor_the_test(project, monkeypatch) -> None:
-    from benchax.artifacts import graph
+    from benchax.program import graph
 
     monkeypatch.setattr(graph, "svg", lambda *_, **__: 1 / 0)
 

@@ -1,6 +1,6 @@
 """`benchax audit -- python train.py`: a program runs once, as it stands, and the rules look at what was seen of it.
 
-The program keeps its output and its exit code (`wrapping/command.py`); `recording.py` notes inside of it what it
+The program keeps its output and its exit code (`hooks/command.py`); `recording.py` notes inside of it what it
 compiles, calls and transfers. Rules that need one function are asked about those of its functions that took longest to
 compile (`read_evidence.py`). Of a program of several processes each is looked at, and a finding says which it is about.
 """
@@ -17,6 +17,7 @@ from benchax.auditing import read_evidence
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recording import HOOK
 from benchax.auditing.rule import Rule
+from benchax.hooks.command import EndedCommand, Report, run
 from benchax.model import Environment, Remark, Severity
 from benchax.progress import Listener, quiet
 from benchax.results.audit import Audit, Checked, Finding
@@ -24,7 +25,6 @@ from benchax.results.cache import CachedProgram, CacheUse, Folder
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
 from benchax.units import seconds
-from benchax.wrapping.command import EndedCommand, Report, run
 
 CALLS_S = 20.0
 """For so long calls and transfers are counted, which slows calls down."""

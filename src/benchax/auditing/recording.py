@@ -1,6 +1,6 @@
 """The hook of `benchax audit -- python train.py`: notes what one process of a program does with JAX, in plain data.
 
-Called inside that process, by `benchax.wrapping.startup`. Programs, their reasons and the cache are watched from the
+Called inside that process, by `benchax.hooks.startup`. Programs, their reasons and the cache are watched from the
 import of JAX to the end, which costs nothing on a warm call. Calls and transfers are watched for some seconds from the
 first call on: meanwhile each call takes about ten times as long. Nothing is judged here; `audited_program.py` does
 that, afterwards and elsewhere.

@@ -24,13 +24,13 @@ from typing import Any, Literal, NamedTuple
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.executors.pool import Pool
 from benchax.experiments.study import Observation, StudySide, study
 from benchax.experiments.variant_rows import saved_s, speedup
 from benchax.model import Comparison, Failure, Measurement, Severity
 from benchax.options import resolve
 from benchax.results.audit import Finding, Where
 from benchax.units import seconds
+from benchax.workers.pool import Pool
 
 MOST_LISTED = 5
 """Lines of one kind in what a finding has seen."""

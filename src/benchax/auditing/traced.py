@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax.extend import core
 
-from benchax.artifacts.arguments import size_bytes, spec
-from benchax.artifacts.jaxpr import user_line
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
+from benchax.program.arguments import size_bytes, spec
+from benchax.program.jaxpr import user_line
 from benchax.results.inspection import JaxprFacts
 
 CALLS: Mapping[str, str] = {

@@ -18,13 +18,13 @@ from typing import Literal
 import jax
 
 from benchax.case import Case
-from benchax.executors.call_limits import limit_stages
-from benchax.executors.pool import shared_pool
-from benchax.executors.task import Say, task
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.paired import without_cache
 from benchax.measuring.prepare import prepare
 from benchax.model import Failure
+from benchax.workers.call_limits import limit_stages
+from benchax.workers.pool import shared_pool
+from benchax.workers.task import Say, task
 
 TIMEOUT_S = 300.0
 BEFORE_TRACING = ("start", "inputs")

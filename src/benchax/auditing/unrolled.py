@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from benchax.artifacts.jaxpr import equations, nested_in
 from benchax.auditing.syntax import Loop, innermost_loop, kind_of, tree_of
 from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import is_library
+from benchax.program.jaxpr import equations, nested_in
 from benchax.results.audit import Where
 
 if TYPE_CHECKING:

@@ -121,10 +121,10 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import RunOutcome, Unstored
     from benchax.cli.run import rescue
-    from benchax.executors.pool import shared_pool
     from benchax.grids import rendering
     from benchax.grids.grid import result_of, start_run, validate_spec
     from benchax.progress import show_progress
+    from benchax.workers.pool import shared_pool
 
     wish = validate_spec(functions, data, given)
     with show_progress(True, has_bar=not as_json) as report:

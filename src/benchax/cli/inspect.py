@@ -159,7 +159,7 @@ def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
 
 
 def _draw(found: Inspection, output: Path) -> None:
-    from benchax.artifacts import graph
+    from benchax.program import graph
 
     if found.hlo is None:
         raise BenchaxError(f"there is no program to draw: {found.why_absent('hlo')}")

@@ -24,9 +24,9 @@ from benchax.units import parse_seconds, read_duration
 if TYPE_CHECKING:
     from benchax.case import Case
     from benchax.cli.profile_output import Wanted
-    from benchax.executors.profiled import ProfilingOutcome, ProfilingRequest
     from benchax.profiling.program_recorder import ProgramRequest
     from benchax.results.profile import Profile
+    from benchax.workers.profiled import ProfilingOutcome, ProfilingRequest
 
 TIMEOUT, DURATION_S = "5min", 5.0
 
@@ -196,7 +196,7 @@ def profile_cases(
 ) -> int:
     """Records each in a worker, shows it, and returns the exit code."""
     from benchax.cli.profile_output import show_all
-    from benchax.executors.profiled import ProfilingRequest
+    from benchax.workers.profiled import ProfilingRequest
 
     code = 0
     for case in cases:
@@ -208,9 +208,9 @@ def profile_cases(
 def _record(request: ProfilingRequest, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
     """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
     from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
-    from benchax.executors.pool import shared_pool
-    from benchax.executors.profiled import record
     from benchax.progress import ProgressEvent, show_progress
+    from benchax.workers.pool import shared_pool
+    from benchax.workers.profiled import record
 
     label = request.case.id.label
     place = RecordingFolder(folder_for(label, wanted.output))
@@ -248,8 +248,8 @@ def _remarks(outcome: ProfilingOutcome) -> list[str]:
 
 def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
     """In a process that nsys has started."""
-    from benchax.executors.profiled import ProfilingRequest, run_for_nsys
     from benchax.profiling.program_recorder import ProgramRequest
+    from benchax.workers.profiled import ProfilingRequest, run_for_nsys
 
     for case in cases:
         note(f"{case.id.label}: {run_for_nsys(ProfilingRequest(case, ProgramRequest(''), seed, runs))} runs")

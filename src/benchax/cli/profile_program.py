@@ -27,10 +27,10 @@ from benchax.profiling import nsys
 from benchax.units import seconds
 
 if TYPE_CHECKING:
+    from benchax.hooks.command import EndedCommand, Report
     from benchax.profiling.nsys import NsysPlan
     from benchax.profiling.program_recorder import ProgramRequest, Recorded
     from benchax.results.profile import Profile
-    from benchax.wrapping.command import EndedCommand, Report
 
 
 SLOW_STOP_S = 1.0
@@ -42,8 +42,8 @@ INSIDE = "--in-nsys"
 
 def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Returns the program's own exit code; 2 where that is 0 and there is no profile."""
+    from benchax.hooks.command import run
     from benchax.profiling.program_recorder import HOOK
-    from benchax.wrapping.command import run
 
     place = RecordingFolder(folder_for(name_of(command), wanted.output))
     ended = run(command, HOOK, asdict(replace(wish, folder=str(place.folder))), limit_s=limit_s)
@@ -131,8 +131,8 @@ def with_nsys(plan: NsysPlan) -> int:
 
 def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> int:
     """Returns the program's own exit code."""
+    from benchax.hooks.command import run
     from benchax.profiling.serving import HOOK
-    from benchax.wrapping.command import run
 
     with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
         ended = run(command, HOOK, {"port": port, "owner": str(Path(folder, "owner.json"))}, limit_s=limit_s)

@@ -18,7 +18,7 @@ from benchax.cli.options import COMMAND_LINE, JsonFile
 from benchax.units import read_duration
 
 if TYPE_CHECKING:
-    from benchax.wrapping.command import EndedCommand, Report
+    from benchax.hooks.command import EndedCommand, Report
 
 HOOK = "benchax.cli.watch_hook:begin"
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -36,7 +36,7 @@ def watch(
     ] = None,
 ) -> None:
     """Run a program unchanged, and tell what JAX compiled in it, why, and what its cache kept."""
-    from benchax.wrapping.command import run
+    from benchax.hooks.command import run
 
     check_writable(output)
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)

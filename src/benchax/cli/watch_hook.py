@@ -1,6 +1,6 @@
 """The hook of `benchax watch -- python train.py`: watches one process of a program from the import of jax to its end.
 
-Called inside that process, by `benchax.wrapping.startup`. Its report holds plain data, and the text of it, drawn here
+Called inside that process, by `benchax.hooks.startup`. Its report holds plain data, and the text of it, drawn here
 where the results are objects. No command itself.
 """
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import jax
 
-from benchax.artifacts.cost import cost
 from benchax.case import Case
-from benchax.executors.call_limits import limits_of
-from benchax.executors.pool import Pool
-from benchax.executors.task import Say, task
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.paired import without_cache
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.model import Failure, Options
 from benchax.numerics import compare
+from benchax.program.cost import cost
 from benchax.watching.watch import watch
+from benchax.workers.call_limits import limits_of
+from benchax.workers.pool import Pool
+from benchax.workers.task import Say, task
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,6 @@ from typing import Any, Protocol
 
 from benchax.case import Case
 from benchax.comparing.sequential import Effort
-from benchax.executors.call_limits import limits_of
-from benchax.executors.isolated import Isolated
-from benchax.executors.pool import Pool, shared_pool, spawned_pool
-from benchax.executors.task import A, R, Task
 from benchax.experiments import pair_timing, processes, study
 from benchax.experiments.counting import Counted, count_ways
 from benchax.experiments.pair_timing import Pair
@@ -25,6 +21,10 @@ from benchax.experiments.processes import Condition
 from benchax.experiments.study import Study, StudySide
 from benchax.model import Comparison, Failure, Measurement, Options
 from benchax.progress import Listener, ProgressEvent, quiet
+from benchax.workers.call_limits import limits_of
+from benchax.workers.isolated import Isolated
+from benchax.workers.pool import Pool, shared_pool, spawned_pool
+from benchax.workers.task import A, R, Task
 
 BASELINE = "baseline"
 USUAL = Condition("as usual")

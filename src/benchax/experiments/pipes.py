@@ -23,7 +23,6 @@ from benchax.case import Case
 from benchax.codec import Json
 from benchax.environment import count_cores, jax_facts
 from benchax.errors import NotAvailable
-from benchax.executors.task import Say, task
 from benchax.experiments.devices import DeviceReading, seen_idle, time_calls
 from benchax.experiments.functions import count_rows
 from benchax.experiments.parsing import value_of
@@ -33,6 +32,7 @@ from benchax.measuring.paired import without_cache
 from benchax.measuring.program import program_of
 from benchax.numerics import compare
 from benchax.units import number, percent, size
+from benchax.workers.task import Say, task
 
 Stage = Callable[[Any], Any]
 TRIAL_S = 0.2

@@ -17,13 +17,13 @@ from typing import Any
 
 from benchax.case import Benchmark, Case
 from benchax.checkouts.boot import Launch, Selection
-from benchax.executors import pickling
 from benchax.experiments.functions import SharedArguments, plain, positions_among
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Comparison, Version
 from benchax.paired_runs.process_pairs import compare_launches
 from benchax.progress import Listener
+from benchax.workers import pickling
 
 FILE = "bench_revived.py"
 _BENCH = """

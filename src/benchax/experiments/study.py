@@ -17,16 +17,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.artifacts import normalized
-from benchax.artifacts.cost import cost
-from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.codec import Json
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.executors.call_limits import limits_of
-from benchax.executors.pool import Pool
-from benchax.executors.task import Say, task
 from benchax.experiments import output_errors
 from benchax.experiments.functions import Converted, plain
 from benchax.measuring import memory
@@ -37,7 +31,13 @@ from benchax.measuring.prepare import prepare
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Environment, Failure, Memory, Options
 from benchax.numerics import tolerance
+from benchax.program import normalized
+from benchax.program.cost import cost
+from benchax.program.memory_plan import memory_plan
 from benchax.results.experiment import Errors
+from benchax.workers.call_limits import limits_of
+from benchax.workers.pool import Pool
+from benchax.workers.task import Say, task
 
 REFERENCE = "run in float64"
 _PRECISION = re.compile(r", operand_precision=\{[\w,]*\}")

@@ -24,7 +24,6 @@ from benchax.case import Case, make_case
 from benchax.codec import Json
 from benchax.environment import capture
 from benchax.errors import UsageError, one_of
-from benchax.executors.task import Say, task
 from benchax.grids import trees
 from benchax.grids.cell_report import STEPS, CellReport, TrialOutputs, plain
 from benchax.grids.plan import DataPoint
@@ -37,6 +36,7 @@ from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Environment, Failure, Options, Samples
 from benchax.watching.compiles import watch_compiles
+from benchax.workers.task import Say, task
 
 LONG_CALL_NS = 10_000_000
 """A call as long as this is a reading without a warm call before it: what warmth gains is below its noise."""

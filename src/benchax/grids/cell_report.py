@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from benchax.executors.task import Say
 from benchax.grids import trees
 from benchax.measuring.record import Record
 from benchax.units import size
+from benchax.workers.task import Say
 
 STEPS = {"first run": "run"}
 """What a grid calls steps of the engine."""

@@ -16,7 +16,6 @@ from time import monotonic
 from typing import Any
 
 from benchax.errors import UsageError, one_of
-from benchax.executors.pool import shared_pool
 from benchax.grids import cell
 from benchax.grids.limits import limits
 from benchax.grids.plan import Plan, plan
@@ -29,6 +28,7 @@ from benchax.options import read_seed, resolve
 from benchax.progress import Listener, Progress, show_progress
 from benchax.store.database import open_store
 from benchax.units import parse_size
+from benchax.workers.pool import shared_pool
 
 OUTPUT_LIMIT = "1GiB"
 

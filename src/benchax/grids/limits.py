@@ -1,6 +1,6 @@
 """Time limits of a grid: how long each step of a cell may take, and how the total is shared between cells.
 
-The limits are wall-clock seconds; the pool (`executors/pool.py`) keeps them, with SIGKILL. Each step has a budget of
+The limits are wall-clock seconds; the pool (`workers/pool.py`) keeps them, with SIGKILL. Each step has a budget of
 its own: time to compile is never taken from the time to run.
 """
 

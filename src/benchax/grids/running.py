@@ -18,8 +18,6 @@ import numpy as np
 
 from benchax.environment import capture
 from benchax.errors import BenchaxError, StoreError
-from benchax.executors.call_limits import CallLimits
-from benchax.executors.task import A, R, Task
 from benchax.grids import cell as worker_side
 from benchax.grids import trees
 from benchax.grids.agreement import Agreement, agreement
@@ -41,6 +39,8 @@ from benchax.model import (
 )
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import seconds
+from benchax.workers.call_limits import CallLimits
+from benchax.workers.task import A, R, Task
 
 SHAPE_REMARK = "output-shape"
 SHOWN_AS = {"start": "trace", "compile": "compile, run"}
@@ -50,7 +50,7 @@ RECENT = 200
 
 
 class Runner(Protocol):
-    """What is needed of `executors.pool.Pool`."""
+    """What is needed of `workers.pool.Pool`."""
 
     def call(
         self,

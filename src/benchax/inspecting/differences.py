@@ -3,7 +3,7 @@
     jaxpr        equal if their texts are, which name values in the order of their definition
     StableHLO    the same, without locations and the names of the module, of results and of inner functions, which
                  differ between versions of JAX
-    HLO          equal if their normalised texts are (`artifacts/normalized.py`)
+    HLO          equal if their normalised texts are (`program/normalized.py`)
 
 A number that one side does not know is no difference; it is not compared, and the reason is that of the inspection.
 
@@ -21,8 +21,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchax.artifacts.normalized import normalize
 from benchax.model import Absent
+from benchax.program.normalized import normalize
 from benchax.results.difference import Difference, NumberChange, Stage, TextDifference, Unit
 from benchax.results.inspection import Inspection
 
@@ -58,7 +58,7 @@ _WORD = r"(?<![\w.\-=:\"'@%])(?<!= )(?!(?:let|in|inf|nan|lambda)\b)[a-z]{1,4}(?=
 JAXPR = Language(re.compile(_WORD), re.compile(r":[a-zA-Z]\w*(?:<[^>]*>)?(?:\[|\{|$|[ .])"), re.compile(r"(?!)"))
 """c:f32[8] = add a b. A primitive stands behind "= ", a parameter's value behind "="."""
 SSA = Language(re.compile(r"%\w+|\bc\d+\b"), re.compile(r"(?::\d+)? = |: |:$"), re.compile(r"c\d+:$|  func\.func "))
-"""StableHLO, and HLO as `artifacts/normalized.py` writes it: %3 = f32[8] add(%1, %2), calls=c4."""
+"""StableHLO, and HLO as `program/normalized.py` writes it: %3 = f32[8] add(%1, %2), calls=c4."""
 LANGUAGES: dict[Stage, Language] = {"jaxpr": JAXPR, "stablehlo": SSA, "hlo": SSA}
 
 

@@ -16,15 +16,6 @@ import jax
 import jaxlib
 import numpy as np
 
-from benchax.artifacts import arguments, hlo_module
-from benchax.artifacts import collectives as communication
-from benchax.artifacts import constants as arrays
-from benchax.artifacts.buffers import buffers
-from benchax.artifacts.cost import cost
-from benchax.artifacts.counts import counts
-from benchax.artifacts.donation import donation
-from benchax.artifacts.jaxpr import jaxpr_facts
-from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, UsageError
 from benchax.keywords import guard_keywords
@@ -34,6 +25,15 @@ from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
 from benchax.options import NAMES
+from benchax.program import arguments, hlo_module
+from benchax.program import collectives as communication
+from benchax.program import constants as arrays
+from benchax.program.buffers import buffers
+from benchax.program.cost import cost
+from benchax.program.counts import counts
+from benchax.program.donation import donation
+from benchax.program.jaxpr import jaxpr_facts
+from benchax.program.memory_plan import memory_plan
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
 from benchax.specs import is_spec, parse_spec

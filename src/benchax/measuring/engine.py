@@ -21,8 +21,6 @@ from typing import Any
 
 import jax
 
-from benchax.artifacts.cost import cost, lowered_flops
-from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.environment import jax_config
 from benchax.measuring import memory, noise, purity, stages
@@ -37,6 +35,8 @@ from benchax.measuring.sampler import CaseSampler, TimerSampler
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
+from benchax.program.cost import cost, lowered_flops
+from benchax.program.memory_plan import memory_plan
 
 
 def measure(

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchax.artifacts.cost import INLINE_FLOPS
 from benchax.errors import NotMeasured
 from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Call
@@ -30,6 +29,7 @@ from benchax.measuring.mutation import is_carried
 from benchax.measuring.noise import paused_gc
 from benchax.measuring.timers.base import Subject
 from benchax.model import CallFloor
+from benchax.program.cost import INLINE_FLOPS
 from benchax.units import seconds
 
 LONGEST_CALL_S = 1e-3

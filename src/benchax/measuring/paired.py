@@ -29,8 +29,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.artifacts.cost import cost
-from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.environment import jax_config, jax_facts
 from benchax.errors import NotMeasured, UsageError
@@ -46,6 +44,8 @@ from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.numerics import compare
+from benchax.program.cost import cost
+from benchax.program.memory_plan import memory_plan
 
 SAMPLE_NS = 100_000
 """Samples between 50 and 200 µs mostly fall between preemptions; longer ones know 3 to 40 times less per second."""

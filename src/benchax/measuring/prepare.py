@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 
-from benchax.artifacts.cost import inline_flops
 from benchax.case import Case
 from benchax.measuring import stages
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -26,6 +25,7 @@ from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.surroundings import remember
 from benchax.measuring.timers.base import Ready, Subject
+from benchax.program.cost import inline_flops
 from benchax.watching.compiles import watch_compiles
 
 Enter = Callable[[str], None]

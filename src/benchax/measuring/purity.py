@@ -24,12 +24,12 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from benchax.artifacts.jaxpr import user_line
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.mutation import is_carried
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.surroundings import changes, state_of, values_of
 from benchax.measuring.timers.base import Subject
+from benchax.program.jaxpr import user_line
 from benchax.units import seconds
 
 LONGEST_TRACE_S = 0.5

@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from benchax.artifacts.cost import INLINE_FLOPS
-from benchax.artifacts.counts import least_operations
-from benchax.artifacts.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.program import CallableProgram
@@ -22,6 +19,9 @@ from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.verification import Notes
 from benchax.model import Cost, Memory, Noise, Numerics, Remark, Samples, Severity, Stages
+from benchax.program.cost import INLINE_FLOPS
+from benchax.program.counts import least_operations
+from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.stats.summary import Summary
 from benchax.units import count, percent, seconds, size
 

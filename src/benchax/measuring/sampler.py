@@ -89,7 +89,7 @@ class TimerSampler:
 
     def _share_time(self, record: Record, least_s: float) -> tuple[Options, str]:
         """This process's part of the time for sampling, and why it is alone: it is, as far as is known here; whoever
-        starts the others takes that back (`executors/replicated.py`)."""
+        starts the others takes that back (`workers/replicated.py`)."""
         asked = self.options.processes
         why = f"one was asked for; --processes {PROCESSES}" if asked == 1 else "they were not started"
         record.processes = 1

@@ -11,7 +11,6 @@ from benchax.comparing.judging import ComparisonEvidence, confirm, judge, resolu
 from benchax.comparing.ranking import Comparisons, Rank, names, rank_versions, without_place
 from benchax.comparing.sequential import Effort, SequentialTest, effort_for
 from benchax.errors import UsageError
-from benchax.executors import pickling
 from benchax.keywords import guard_keywords
 from benchax.measuring.paired import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
@@ -21,6 +20,7 @@ from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, Progress, show_progress
 from benchax.stats.verdicts import CONFIRMING_ALPHA, SAME_WITHIN
 from benchax.units import read_duration
+from benchax.workers import pickling
 
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 

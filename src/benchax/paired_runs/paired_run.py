@@ -15,13 +15,13 @@ from benchax.codec import Json
 from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
-from benchax.executors.call_limits import limits_of
-from benchax.executors.pool import Pool
-from benchax.executors.task import Say, task
 from benchax.measuring import paired
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
 from benchax.paired_runs.remarks import remarks
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
+from benchax.workers.call_limits import limits_of
+from benchax.workers.pool import Pool
+from benchax.workers.task import Say, task
 
 
 @dataclass(frozen=True)

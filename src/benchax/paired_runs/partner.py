@@ -29,15 +29,15 @@ from benchax.case import Case
 from benchax.discovery import Broken, collect
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError
-from benchax.executors import process_tree
-from benchax.executors.answers import describe_array, rebuild_arrays
-from benchax.executors.channel import Channel, Closed, Message
 from benchax.measuring import turns
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.noise import paused_gc
 from benchax.measuring.paired import without_cache
 from benchax.measuring.turns import Turns
 from benchax.options import resolve
+from benchax.workers import process_tree
+from benchax.workers.answers import describe_array, rebuild_arrays
+from benchax.workers.channel import Channel, Closed, Message
 
 
 def begin(argument: dict[str, Any]) -> None:

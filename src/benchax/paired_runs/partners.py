@@ -14,10 +14,10 @@ from typing import Any
 from benchax import codec
 from benchax.checkouts.boot import Launch, Selection, clean_environ
 from benchax.errors import UsageError
-from benchax.executors import process_tree
-from benchax.executors.channel import Channel, Closed, Garbled, Message, pair, wait_readable
-from benchax.executors.output import Output
 from benchax.model import CaseId, Environment, Failure
+from benchax.workers import process_tree
+from benchax.workers.channel import Channel, Closed, Garbled, Message, pair, wait_readable
+from benchax.workers.output import Output
 
 SERVE = """
 from benchax.paired_runs import partner

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchax.artifacts.cost import INLINE_FLOPS
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.model import Remark
+from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count
 
 

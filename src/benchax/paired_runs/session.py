@@ -18,10 +18,10 @@ from typing import Any
 
 from benchax.comparing.sequential import Effort, SequentialTest, Stage
 from benchax.environment import capture
-from benchax.executors.pool import Pool
 from benchax.model import Comparison
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, ProgressEvent, quiet
+from benchax.workers.pool import Pool
 
 PATIENCE = 3
 """Times as long as in the first processes do the rounds of later ones take."""

@@ -24,11 +24,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from benchax.artifacts.collectives import OPCODES
 from benchax.model import Remark
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
 from benchax.profiling.operations import Flags, Operations
 from benchax.profiling.spans import unions
+from benchax.program.collectives import OPCODES
 from benchax.protobuf import Ints
 from benchax.results.profile import Device
 

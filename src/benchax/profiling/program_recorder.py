@@ -1,6 +1,6 @@
 """Inside a program of the user's: records a trace of it, from the first compiled program on, for a limited time.
 
-`begin` is the hook that `wrapping/command.py` has called as soon as the program has imported jax, and returns what is
+`begin` is the hook that `hooks/command.py` has called as soon as the program has imported jax, and returns what is
 called at its end. Nothing is started then: JAX's profiler starts the backend, and the program may still want to choose
 it. The end of the first compilation is the sign that the backend is there. The recording stops by itself `duration_s`
 after the last compilation (a program that compiles for a minute would not be seen running otherwise), or when the

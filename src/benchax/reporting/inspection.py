@@ -14,7 +14,7 @@ from benchax.units import size
 
 TEXTS: tuple[Stage, ...] = ("jaxpr", "stablehlo", "hlo")
 PARTS = ("overview", *TEXTS, "cost", "memory", "constants", "donation", "collectives")
-"""What can be drawn. A graph is a file (`artifacts/graph.py`)."""
+"""What can be drawn. A graph is a file (`program/graph.py`)."""
 
 
 def document(

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from benchax.artifacts.jaxpr import nested_in
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import rule, try_variant
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import closed_jaxpr, flow, jaxpr_facts
 from benchax.experiments.rewriting import Rewritten, Without
+from benchax.program.jaxpr import nested_in
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
 

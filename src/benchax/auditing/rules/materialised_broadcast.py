@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.artifacts.hlo import Instruction
-from benchax.artifacts.hlo_module import Module, attributes, parse
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
+from benchax.program.hlo import Instruction
+from benchax.program.hlo_module import Module, attributes, parse
 from benchax.results.audit import Finding
 from benchax.units import size
 

@@ -21,7 +21,6 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchax.case import Case
 from benchax.comparing.judging import ComparisonContext, confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.task import Say, task
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row, saved_s, speedup
@@ -32,6 +31,7 @@ from benchax.results.experiment import VariantRow
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 from benchax.units import seconds, seconds_range, size
 from benchax.watching.cache import watch_cache
+from benchax.workers.task import Say, task
 
 USUAL_PAIRS = 6
 LEAST_PAIRS = 4

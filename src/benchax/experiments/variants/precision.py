@@ -18,7 +18,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchax.artifacts.jaxpr import nested_in
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.functions import Converted, is_float, plain
@@ -29,6 +28,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.prepare import prepare
 from benchax.model import Comparison
 from benchax.numerics import tolerance
+from benchax.program.jaxpr import nested_in
 from benchax.results.experiment import Facts
 from benchax.specs import long_dtype
 from benchax.units import number

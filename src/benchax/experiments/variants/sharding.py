@@ -25,14 +25,9 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from benchax.artifacts import hlo_module
-from benchax.artifacts.collectives import collectives
-from benchax.artifacts.counts import counts
-from benchax.artifacts.memory_plan import memory_plan
 from benchax.case import Case
 from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
-from benchax.executors.task import Say, task
 from benchax.experiments.devices import MOST_DEVICES, DeviceReading, seen_communication, time_calls, with_devices
 from benchax.experiments.functions import argument_name, count_rows, is_float, plain
 from benchax.experiments.lab import Lab
@@ -44,8 +39,13 @@ from benchax.measuring.paired import without_cache
 from benchax.measuring.program import program_of
 from benchax.model import Failure
 from benchax.numerics import compare
+from benchax.program import hlo_module
+from benchax.program.collectives import collectives
+from benchax.program.counts import counts
+from benchax.program.memory_plan import memory_plan
 from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import count, size
+from benchax.workers.task import Say, task
 
 AXES = ("data", "model")
 Shape = tuple[int, int]

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchax.artifacts.hlo import entry_uses_parameters
 from benchax.errors import NotMeasured
 from benchax.measuring.mutation import is_carried
 from benchax.measuring.timers.base import Subject
+from benchax.program.hlo import entry_uses_parameters
 
 Leaves = list[Any]
 Body = Callable[[Leaves], Any]

@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchax.artifacts.census import timed_body
 from benchax.clock import handlers
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.tiers import Tier
@@ -33,6 +32,7 @@ from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
+from benchax.program.census import timed_body
 
 Once = Callable[[Leaves, Any], Leaves]
 """(values, the reading of the clock before) -> outputs of one run."""

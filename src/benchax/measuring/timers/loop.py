@@ -28,12 +28,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchax.artifacts.census import counted_body
-from benchax.artifacts.hlo import has_small_call, is_shared_among_threads
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, zeros_like_outputs
 from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_proven
+from benchax.program.census import counted_body
+from benchax.program.hlo import has_small_call, is_shared_among_threads
 
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 

@@ -3,7 +3,7 @@
 A loop around the function is not yet a loop that runs it: XLA's pass `while-loop-invariant-code-motion` computes once
 for all what does not depend on the inputs (positional encodings, masks, fixed keys: 14 µs were read of a function of
 290 µs), and what only feeds dropped state is deleted. So the operations in the timed region are counted beside those of
-the function's own executable (`artifacts/census.py`), in each of two forms until they agree:
+the function's own executable (`program/census.py`), in each of two forms until they agree:
 
     direct   the function stands in the body of the loop as it is. Nothing of it may be absent here: with eight
              exponents computed once for all, `pow` took 42 % longer, for they were no constants any more
@@ -27,14 +27,14 @@ from typing import Any
 
 import jax
 
-from benchax.artifacts import census, hlo_module
-from benchax.artifacts.census import ProgramDifference, Tally
-from benchax.artifacts.hlo_module import Computation, Module
 from benchax.clock.stamps import run_in_branch
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import Body, Leaves
 from benchax.model import Census, Form
+from benchax.program import census, hlo_module
+from benchax.program.census import ProgramDifference, Tally
+from benchax.program.hlo_module import Computation, Module
 
 Run = Callable[[Body, Leaves, Any], Leaves]
 """(function, its leaves, a number of which XLA knows nothing, u32[]) -> its output arrays, in one repetition."""

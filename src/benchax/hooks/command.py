@@ -1,0 +1,281 @@
+"""Runs a command of the user's unchanged, with a hook in each of its Python processes that imports jax.
+
+The program keeps its standard streams, its folder, its arguments and its exit code; signals that reach us are passed
+on, and we wait for its end. Only PYTHONPATH differs: its first entry is a private folder whose `sitecustomize.py` is
+`startup.py`, so that `python x.py`, `python -m`, console scripts and launchers such as `uv run` are all reached, and
+the Python processes that they start.
+
+What cannot be reached is said in `Ended.remarks`: Pythons told to ignore the environment (-E, -I) or the site (-S),
+Pythons without benchax, processes that were killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from benchax.errors import UsageError
+from benchax.hooks import startup
+
+GRACE_S = 10.0
+"""What a program gets between SIGTERM and SIGKILL once its time is up."""
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+OF_TERMINALS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""A terminal sends these to the program as well as to us."""
+DEAF = re.compile(r"-[bBdEiIOPqsSuvVx]*[EIS][a-zA-Z]*")
+"""Options of Python that keep `sitecustomize` or PYTHONPATH away."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one process that imported jax left."""
+
+    pid: int
+    argv: tuple[str, ...]
+    """As the process was started, with its Python."""
+    ended: str
+    """exit or SIGTERM."""
+    wall_s: float
+    """From the start of Python to its end, without the first milliseconds of the interpreter."""
+    result: Any
+    """What the hook's callable returned, as JSON keeps it."""
+
+
+@dataclass(frozen=True)
+class EndedCommand:
+    """How a command ended, and what its processes left."""
+
+    exit_code: int
+    """As shells say it: 128 + n after signal n."""
+    signal: int | None
+    is_timed_out: bool
+    elapsed_s: float
+    reports: tuple[Report, ...]
+    """In the order in which the processes began."""
+    remarks: tuple[str, ...]
+    """Sentences: which processes left no report, and why. Without a report there is always one."""
+
+
+def run(
+    command: Sequence[str],
+    hook: str,
+    settings: Mapping[str, Any],
+    *,
+    limit_s: float | None = None,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> EndedCommand:
+    """Runs `command` to its end.
+
+    Args:
+        hook: "package.module:function", called with `settings` in each Python process of the program as soon as that
+            has imported jax. Returns what is called at the end with "exit" or "SIGTERM"; its result, a document of
+            JSON, is the report.
+        settings: what JSON can hold.
+        limit_s: after this time the program gets SIGTERM, and 10 s later it and its children get SIGKILL.
+        env: the environment of the program; ours without it.
+
+    Raises:
+        UsageError: there is no such program, or it cannot be executed.
+    """
+    with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        _furnish(folder, hook, settings)
+        begun = time.perf_counter()
+        with _Forwarding() as forwarding:  # first, so that a signal that comes meanwhile is not lost
+            program = _start(command, cwd, _environment(folder, os.environ if env is None else env))
+            forwarding.to(program)
+            is_timed_out = _wait(program, limit_s)
+        elapsed_s = time.perf_counter() - begun
+        processes = _processes(folder)
+    number = -program.returncode if program.returncode < 0 else None
+    return EndedCommand(
+        exit_code=program.returncode if number is None else 128 + number,
+        signal=number,
+        is_timed_out=is_timed_out,
+        elapsed_s=elapsed_s,
+        reports=tuple(_report(found) for found in processes if found["state"] == "finished"),
+        remarks=tuple(_remarks(command, processes)),
+    )
+
+
+def _furnish(folder: Path, hook: str, settings: Mapping[str, Any]) -> None:
+    (folder / "processes").mkdir()
+    path = folder / "path"
+    path.mkdir()
+    # A copy: it must have this name, and nothing of ours beside it that the program could import.
+    shutil.copyfile(startup.__file__, path / "sitecustomize.py")
+    (path / "settings.json").write_text(json.dumps({"hook": hook, "settings": dict(settings)}), encoding="utf-8")
+
+
+def _environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    path = [str(folder / "path"), *filter(None, [env.get("PYTHONPATH")])]
+    return {**env, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _start(command: Sequence[str], cwd: str | Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    if not command:
+        raise UsageError("there is no command to run", "one, such as: python train.py")
+    try:
+        return subprocess.Popen(command, cwd=cwd, env=env)
+    except OSError as error:
+        raise UsageError(
+            f"cannot run {command[0]!r}: {error.strerror or error}",
+            "a program, with its arguments, such as: python train.py",
+        ) from error
+    except ValueError as error:  # a NUL in a word
+        raise UsageError(f"cannot run {command[0]!r}: {error}", "words without NUL characters") from error
+
+
+def _wait(program: subprocess.Popen[bytes], limit_s: float | None) -> bool:
+    """Waits for the end; True where the limit made it end."""
+    try:
+        program.wait(limit_s)
+        return False
+    except subprocess.TimeoutExpired:
+        pass
+    # Listed before: when the program has ended, its children are no longer to be found as such.
+    children = _family(program.pid)
+    program.terminate()
+    try:
+        program.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        children = [*_family(program.pid), *children]
+        program.kill()
+        program.wait()
+    for child in children:
+        with contextlib.suppress(psutil.Error):  # it has ended by itself
+            child.kill()
+    return True
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+# ---- signals ----------------------------------------------------------------------------------------------------
+
+
+class _Forwarding:
+    """Passes signals on to the program while it runs. Where we are not the main thread, Python lets nobody do that."""
+
+    def __init__(self) -> None:
+        self.program: subprocess.Popen[bytes] | None = None
+        self.early: list[int] = []
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Forwarding:
+        if threading.current_thread() is threading.main_thread():
+            for number in FORWARDED:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # ignored by us is ignored by the program: nohup
+                    self.before[number] = signal.signal(number, self.forward)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def to(self, program: subprocess.Popen[bytes]) -> None:
+        self.program = program
+        for number in self.early:
+            program.send_signal(number)
+
+    def forward(self, number: int, frame: FrameType | None) -> None:
+        if self.program is None:
+            self.early.append(number)
+        elif not (number in OF_TERMINALS and _is_in_foreground()):
+            self.program.send_signal(number)  # nothing happens if it has ended
+
+
+def _is_in_foreground() -> bool:
+    """Are we the job that the terminal sends Ctrl-C to? Then the program has got it already, and once is enough."""
+    try:
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+# ---- what the processes left ------------------------------------------------------------------------------------
+
+
+def _processes(folder: Path) -> list[dict[str, Any]]:
+    """The documents of `startup.py`, first process first."""
+    # The second part of a name is when its process began; numbers of processes are given again.
+    files = sorted((folder / "processes").glob("*.json"), key=lambda file: int(file.stem.split("-")[1]))
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def _report(found: Mapping[str, Any]) -> Report:
+    return Report(found["pid"], tuple(found["argv"]), found["ended"], found["wall_s"], found["result"])
+
+
+def _remarks(command: Sequence[str], processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not processes:
+        yield f"no Python process of {_spell(command)} loaded our hook, because {_deaf(command)}"
+    elif all(found["state"] == "started" for found in processes):
+        yield f"jax was never imported by {_spell(processes[0]['argv'])}{_and_others(len(processes) - 1)}"
+    for found in processes:
+        if found["state"] == "failed":
+            yield _describe_failure(found)
+        elif found["state"] == "hooked":
+            yield f"{_name_program(found)} left no report: {_without_report(found['pid'])}"
+
+
+def _deaf(command: Sequence[str]) -> str:
+    names = [Path(word).name for word in command]
+    begin = next((place for place, name in enumerate(names) if name.startswith(("python", "pypy"))), len(names))
+    for option in itertools.takewhile(lambda word: word.startswith("-"), command[begin + 1 :]):
+        if DEAF.fullmatch(option):
+            return f"{option} tells Python to ignore PYTHONPATH or its site module, by which the hook gets in"
+    return "it started no Python, or one that has another PYTHONPATH, ignores it (-E, -I, -S), or is older than 3.7"
+
+
+def _describe_failure(found: Mapping[str, Any]) -> str:
+    error: str = found["error"]
+    if error.startswith("ModuleNotFoundError: No module named 'benchax"):
+        return f"{_name_program(found)} was not watched: benchax is not installed in its Python, {found['python']}"
+    return f"{_name_program(found)} left no report: our part in it failed with {error}"
+
+
+def _without_report(pid: int) -> str:
+    if psutil.pid_exists(pid):
+        return "it is still running"
+    return "it ended by SIGKILL, a crash, os._exit or os.exec, before which nothing can be saved"
+
+
+def _name_program(found: Mapping[str, Any]) -> str:
+    return f"process {found['pid']} ({_spell(found['argv'])})"
+
+
+def _and_others(count: int) -> str:
+    return {0: "", 1: " or its other Python process"}.get(count, f" or its {count} other Python processes")
+
+
+def _spell(command: Sequence[str]) -> str:
+    return shlex.join(command)

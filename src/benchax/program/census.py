@@ -1,0 +1,286 @@
+"""A census of a program's work: which operations it executes and how many of each. From its text, without JAX.
+
+A timer that builds a program around a function must show that the function's work is inside the interval: XLA moves
+out of a loop what does not change there, deletes what nobody uses, and may fuse the rest otherwise. So the operations
+inside the timed region of the optimised program are counted beside those of the function's own executable.
+
+    counted    arithmetic by opcode, as `instruction_work` counts it; elements that are gathered, sorted, transposed or
+               copied; custom calls by target; fusions count what is inside of them, once more where XLA:CPU shares
+               it among threads
+    loops      bodies times their trip counts; where that is decided at run time the body counts once, and the loop too
+    branches   the most that any branch of a conditional does of each operation
+
+Fusing may compute a cheap producer twice, so the two need not agree to the last operation: `compare` weighs what is
+missing and what is added by a rough price of each operation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from benchax.program import instruction_work, trip_counts
+from benchax.program.hlo import Instruction, custom_call_target, is_annotation, is_shared_among_threads, shape_bytes
+from benchax.program.hlo_module import Computation, Module
+from benchax.program.instruction_work import Work
+from benchax.units import count
+
+Tally = Counter[str]
+"""How many of each operation; elements for what moves data, calls for custom calls."""
+
+UNKNOWN_LOOP = "loop of unknown trip count"
+SHARED = "thread-parallel"
+"""Operations that XLA:CPU shares among threads, counted a second time."""
+COPIES = frozenset({"copy", "transpose"})
+PASSED_ON = "copy of an input to an output"
+_MOVES = frozenset({
+    "all-gather", "all-to-all", "cholesky", "collective-permute", "concatenate", "copy", "dynamic-update-slice",
+    "gather", "pad", "reverse", "scatter", "select-and-scatter", "sort", "transpose", "triangular-solve",
+})  # fmt: skip
+_FREE = frozenset({"iota", "convert"})
+"""What costs next to nothing, and yet is other code where it is gone: an exponent that is read is no constant."""
+_CALL = "custom call "
+_OURS = "benchax_"
+
+# Rough prices in the unit of one addition: enough to tell a sine that is missing from an index that is.
+_PRICES = {"iota": 0.0, "convert": 0.0, "dot": 0.25, "convolution": 0.25, "sort": 3.0, "custom": 1e4, UNKNOWN_LOOP: 1e4}
+_TRANSCENDENTAL_PRICE = 10.0
+
+# More may be added than may be missing: fusing repeats cheap producers in a region that does all of the work, but
+# nothing that XLA does leaves a part of it out, unless it moved that part out of the timed loop.
+MOST_MISSING = 0.02
+MOST_ADDED = 0.05
+ADDED_ANYWAY = 64.0
+"""Additions' worth: the counter and the condition of the loop around, a predicate."""
+COPIED_ANYWAY = 64.0
+"""Elements that change their owner by themselves and need not do so around: counters, single numbers."""
+
+
+class ProgramDifference(NamedTuple):
+    """How a timed region differs from the function's own executable."""
+
+    missing: float
+    """Share of the function's work, by price, that the region does not do."""
+    added: float
+    """What it does beyond that, as a share of the function's work."""
+    operations: tuple[tuple[str, float, float], ...]
+    """(operation, in the region, by itself) where they differ, dearest difference first."""
+
+    @property
+    def is_same(self) -> bool:
+        return self.missing <= MOST_MISSING and self.added <= MOST_ADDED
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What the function does and the region not at all, however cheap."""
+        return tuple(name for name, timed, alone in self.operations if not timed and alone and name not in COPIES)
+
+
+def take_census(module: Module, computation: Computation | None = None) -> Tally:
+    """The operations of one run of `computation`, those that it calls included.
+
+    Default: the entry. What it copies from inputs to outputs as they are has a name of its own: around it nobody needs
+    these copies, and XLA may make them.
+    """
+    if computation is not None:
+        return _Counting(module).computation(computation)
+    if module.entry is None:
+        return Tally()
+    whole, passed_on = _Counting(module).computation(module.entry), _passed_on(module.entry)
+    return Tally({**whole, "copy": whole["copy"] - passed_on, PASSED_ON: passed_on}) if passed_on else whole
+
+
+def _passed_on(entry: Computation) -> int:
+    """Elements of inputs that are copied to be outputs."""
+    copies = [
+        o for o in entry.results if o.opcode == "copy" and all(i.opcode == "parameter" for i in entry.operands(o))
+    ]
+    return sum(instruction_work.elements(each.shape) for each in copies if shape_bytes(each.shape))
+
+
+def compare(timed: Tally, alone: Tally) -> ProgramDifference:
+    """What the timed region lacks and what it adds, weighed by price."""
+    alone = _with_passed_on(alone, timed["copy"])
+    total = sum(price(name) * amount for name, amount in alone.items())
+    names = [name for name in {**alone, **timed} if timed[name] != alone[name]]
+    gaps = {name: price(name) * (alone[name] - timed[name]) for name in names}
+    uncopied = sum(gap for name, gap in gaps.items() if gap > 0 and name in COPIES)
+    missing = sum(gap for gap in gaps.values() if gap > 0) - min(uncopied, COPIED_ANYWAY)
+    added = max(0.0, sum(-gap for gap in gaps.values() if gap < 0) - ADDED_ANYWAY)
+    ordered = sorted(names, key=lambda name: -abs(gaps[name]))
+    return ProgramDifference(
+        missing / total if total else 0.0,
+        added / total if total else float(added > 0),
+        tuple((name, timed[name], alone[name]) for name in ordered),
+    )
+
+
+def _with_passed_on(alone: Tally, copied: float) -> Tally:
+    """`alone` with as many of the copies that it may do without as the region has made."""
+    passed_on = min(alone[PASSED_ON], max(0, copied - alone["copy"]))
+    return Tally({name: amount for name, amount in alone.items() if name != PASSED_ON}) + Tally({"copy": passed_on})
+
+
+def price(name: str) -> float:
+    """Of one operation of that name, in additions."""
+    if name in instruction_work.TRANSCENDENTAL:
+        return _TRANSCENDENTAL_PRICE
+    return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)
+
+
+def timed_body(module: Module, stamp_target: str) -> Computation | None:
+    """The body of the innermost loop that reads the clock: what one run of the function costs is inside of it.
+
+    Args:
+        stamp_target: of the custom call that reads the clock.
+    """
+    bodies = [body for body in _loop_bodies(module) if _reads_clock(body, stamp_target)]
+    inner = [body for body in bodies if not any(other in bodies for other in _reach(module, body))]
+    return inner[0] if len(inner) == 1 else None
+
+
+def counted_body(module: Module) -> Computation | None:
+    """The body of the outermost loop of the entry whose trip count is an operand; of several the dearest."""
+    if module.entry is None:
+        return None
+    outermost = [
+        dict(module.called_computations(each)).get("body")
+        for computation in (module.entry, *_called_directly(module, module.entry))
+        for each in computation.instructions
+        if each.opcode == "while" and trip_counts.trip_count(module, computation, each)[0] is None
+    ]
+    bodies = [body for body in outermost if body is not None]
+    return max(bodies, key=lambda body: _worth(take_census(module, body)), default=None)
+
+
+def describe_missing(difference: ProgramDifference) -> str:
+    """ "0 of its 32.8 k sine, 2 of its 3 dot": what the region lacks, dearest first."""
+    lacking = [each for each in difference.operations if each[1] < each[2]]
+    return ", ".join(f"{count(timed)} of its {count(alone)} {name}" for name, timed, alone in _dearest(lacking))
+
+
+def describe_added(difference: ProgramDifference) -> str:
+    """ "205 k instead of 4.10 k sine": what the region does beyond, dearest first."""
+    beyond = [each for each in difference.operations if each[1] > each[2]]
+    return ", ".join(f"{count(timed)} instead of {count(alone)} {name}" for name, timed, alone in _dearest(beyond))
+
+
+def _dearest(differences: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """At most three, and none that is nothing beside the first."""
+    dearness = [price(name) * abs(timed - alone) for name, timed, alone in differences]
+    return [each for each, dear in zip(differences[:3], dearness, strict=False) if dear > 0.01 * dearness[0]]
+
+
+class _Counting:
+    """Adds up computations, each once."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.known: dict[str, Tally] = {}
+
+    def computation(self, computation: Computation) -> Tally:
+        if computation.name not in self.known:
+            total = Tally()
+            for each in computation.instructions:
+                total.update(self.instruction(computation, each))
+            self.known[computation.name] = total
+        return self.known[computation.name]
+
+    def instruction(self, computation: Computation, each: Instruction) -> Tally:
+        if each.opcode == "while":
+            return self.loop(computation, each)
+        if each.opcode == "conditional":
+            return self.branches(each)
+        if each.opcode in ("fusion", "call", "async-start"):
+            inside = _sum(self.computation(called) for _, called in self.module.called_computations(each))
+            if not is_shared_among_threads(each.attributes):
+                return inside
+            # The same operations on one thread take longer: a region that XLA:CPU does not share is another program.
+            return Tally({**inside, SHARED: sum(inside.values())})
+        if each.opcode.startswith("custom-call"):
+            return _custom_call(each)
+        return self.operation(computation, each)
+
+    def loop(self, computation: Computation, each: Instruction) -> Tally:
+        called = dict(self.module.called_computations(each))
+        body = self.computation(called["body"]) if "body" in called else Tally()
+        trips, _ = trip_counts.trip_count(self.module, computation, each)
+        return Tally({**body, UNKNOWN_LOOP: body[UNKNOWN_LOOP] + 1}) if trips is None else _times(body, trips)
+
+    def branches(self, each: Instruction) -> Tally:
+        most = Tally()
+        for _, inside in self.module.called_computations(each):
+            most |= self.computation(inside)  # of counters: the greater number of each
+        return most
+
+    def operation(self, computation: Computation, each: Instruction) -> Tally:
+        work = instruction_work.arithmetic(computation, each, self.count_applied)
+        amount = work.flops + work.transcendentals
+        if each.opcode in _MOVES or each.opcode in _FREE:
+            # A tuple or a token has no bytes and moves nothing, though it counts as one element.
+            amount = max(amount, instruction_work.elements(each.shape)) if shape_bytes(each.shape) else 0
+        return Tally({each.opcode: amount}) if amount else Tally()
+
+    def count_applied(self, each: Instruction) -> Work:
+        inside = _sum(self.computation(called) for _, called in self.module.called_computations(each))
+        return Work(flops=float(sum(inside.values())))
+
+
+def _custom_call(each: Instruction) -> Tally:
+    target = custom_call_target(each)
+    is_work = target and not target.startswith(_OURS) and not is_annotation(target)
+    return Tally({_CALL + target: 1}) if is_work else Tally()
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total.update(tally)
+    return total
+
+
+def _times(tally: Tally, factor: int) -> Tally:
+    return Tally({name: amount * factor for name, amount in tally.items()})
+
+
+def _worth(tally: Tally) -> float:
+    return sum(price(name) * amount for name, amount in tally.items())
+
+
+def _loop_bodies(module: Module) -> list[Computation]:
+    return [
+        body
+        for computation in module.computations.values()
+        for each in computation.instructions
+        if each.opcode == "while"
+        for key, body in module.called_computations(each)
+        if key == "body"
+    ]
+
+
+def _reads_clock(body: Computation, target: str) -> bool:
+    return any(each.opcode == "custom-call" and f'"{target}"' in each.attributes for each in body.instructions)
+
+
+def _reach(module: Module, computation: Computation) -> list[Computation]:
+    """All computations that this one calls, at any depth; not itself."""
+    found: dict[str, Computation] = {}
+    todo = [computation]
+    while todo:
+        for each in todo.pop().instructions:
+            for _, called in module.called_computations(each):
+                if called.name not in found:
+                    found[called.name] = called
+                    todo.append(called)
+    return list(found.values())
+
+
+def _called_directly(module: Module, computation: Computation) -> list[Computation]:
+    """By a `call`: XLA:CPU wraps a small loop in one."""
+    return [
+        called
+        for each in computation.instructions
+        if each.opcode == "call"
+        for _, called in module.called_computations(each)
+    ]

@@ -1,0 +1,145 @@
+"""What JAX traced, before any compiler: equations, primitives with the lines that asked for them, captured arrays.
+
+Read from `Traced.jaxpr` by walking `eqns`, nested jaxprs included, each where it stands: a function that is called
+twice counts twice, the body of a loop once, each branch of a cond once.
+
+Lines and scopes come from `eqn.source_info`, which JAX does not document (tried on jax 0.6.2 to 0.12.0.1). This
+file is the one place that reads it; where it is missing or different, lines and scopes are empty.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from benchax.program import arguments
+from benchax.program.arguments import ArgumentLeaf
+from benchax.results.inspection import Argument, JaxprFacts, Primitive
+from benchax.source_files import owner_of
+
+LOOPS = ("scan", "while", "pallas_call")
+"""Primitives whose inner jaxprs may run many times."""
+MOST_PLACES = 10
+"""Lines and scopes that are kept of each primitive."""
+
+# Behind these frames stands whoever called benchax, not what asked for the operation.
+_END = str(Path(__file__).parents[1] / "measuring")
+
+
+class Equation(NamedTuple):
+    """One equation and where it stands."""
+
+    equation: Any
+    depth: int
+    """1 for the outermost."""
+    in_loop: bool
+    scope: str
+
+
+def jaxpr_facts(traced: jax.stages.Traced, static: Sequence[int | str] = ()) -> JaxprFacts:
+    """Everything that can be read from the jaxpr.
+
+    Args:
+        static: positions of static arguments, see `arguments.inputs`.
+    """
+    jaxpr = traced.jaxpr
+    found = list(equations(jaxpr))
+    return JaxprFacts(
+        text=str(jaxpr),
+        equations=len(found),
+        outer_equations=sum(each.depth == 1 for each in found),
+        equations_in_loops=sum(each.in_loop for each in found),
+        depth=max((each.depth for each in found), default=1),
+        primitives=_primitives(found),
+        inputs=_describe(arguments.inputs(traced, static), jaxpr.in_avals, "input"),
+        outputs=_describe(arguments.outputs(traced), jaxpr.out_avals, "output"),
+    )
+
+
+def equations(jaxpr: Any, depth: int = 1, in_loop: bool = False, scope: str = "") -> Iterator[Equation]:
+    """Every equation, each before what is nested in it."""
+    for equation in _open(jaxpr).eqns:
+        here = "/".join(part for part in (scope, _scope(equation)) if part)
+        yield Equation(equation, depth, in_loop, here)
+        inside = in_loop or equation.primitive.name in LOOPS
+        for nested in nested_in(equation):
+            yield from equations(nested, depth + 1, inside, here)
+
+
+def nested_in(equation: Any) -> list[Any]:
+    """The jaxprs among an equation's parameters, open or closed."""
+    return [
+        each
+        for value in equation.params.values()
+        for each in (value if isinstance(value, list | tuple) else (value,))
+        if hasattr(each, "eqns")  # open ones and closed ones have it
+    ]
+
+
+def user_line(equation: Any) -> str:
+    """file:line of the innermost frame that is neither JAX's nor Python's; empty where it is not told."""
+    try:
+        frames = equation.source_info.traceback.frames
+        for frame in frames:
+            if frame.file_name.startswith(_END):
+                return ""
+            if _is_users(frame.file_name):
+                return f"{frame.file_name}:{frame.line_num}"
+    except AttributeError:  # not documented, see above; harmless: a line less in a listing
+        pass
+    return ""
+
+
+def _is_users(file: str) -> bool:
+    """Also an installed package's, which may well be the user's own, and a workload's of ours."""
+    return not file.startswith("<") and owner_of(file) not in ("jax", "python")
+
+
+def _scope(equation: Any) -> str:
+    return str(getattr(getattr(equation, "source_info", None), "name_stack", "") or "")
+
+
+def _open(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _primitives(found: list[Equation]) -> tuple[Primitive, ...]:
+    by_name: dict[str, list[Equation]] = {}
+    for each in found:
+        by_name.setdefault(each.equation.primitive.name, []).append(each)
+    listed = [
+        Primitive(
+            name,
+            count=len(group),
+            in_loops=sum(each.in_loop for each in group),
+            lines=_frequent(user_line(each.equation) for each in group),
+            scopes=_frequent(each.scope for each in group),
+        )
+        for name, group in by_name.items()
+    ]
+    return tuple(sorted(listed, key=lambda p: (-p.count, p.name)))
+
+
+def _frequent(texts: Iterator[str]) -> tuple[str, ...]:
+    counted = Counter(text for text in texts if text)
+    return tuple(text for text, _ in counted.most_common(MOST_PLACES))
+
+
+def _describe(leaves: list[ArgumentLeaf], avals: Sequence[Any], what: str) -> tuple[Argument, ...]:
+    """The jaxpr knows weak types, the tree of the call knows names. Without names where the two do not fit."""
+    fits = len(leaves) == len(avals)
+    paths = [leaf.path for leaf in leaves] if fits else [f"{what}[{i}]" for i in range(len(avals))]
+    return tuple(
+        Argument(
+            path,
+            spec=arguments.spec(aval.shape, aval.dtype),
+            size_bytes=arguments.size_bytes(aval.shape, aval.dtype),
+            is_weak=bool(getattr(aval, "weak_type", False)),
+        )
+        for path, aval in zip(paths, avals, strict=True)
+        if hasattr(aval, "shape") and hasattr(aval, "dtype")
+    )

@@ -1,0 +1,101 @@
+"""Runs a case in a worker process, `Isolated`, where what never returns is killed and a crash costs one row; or here,
+`Inline`.
+
+By default in a warm worker that has done other cases before; cold in a process in which JAX has done nothing yet, so
+that the stages are those of a cold start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from benchax.case import Case
+from benchax.environment import capture, jax_facts
+from benchax.measuring.engine import measure
+from benchax.measuring.record import Progress
+from benchax.model import Cold, Environment, Failure, Measurement, Options
+from benchax.workers.call_limits import limits_of
+from benchax.workers.pool import Pool, shared_pool
+from benchax.workers.task import Say, task
+
+
+class Executor(Protocol):
+    """The contract: turns a case into a row, wherever that happens, whatever the function does."""
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        """Never raises for what the user's function does; KeyboardInterrupt passes through and leaves no process."""
+        ...
+
+
+class Inline:
+    """Runs a case in this process: nothing to start, nothing to send, and a crash takes the session with it."""
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        return measure(case, options, run_id=run_id, progress=progress)
+
+
+class Isolated:
+    """Runs a case in a worker process.
+
+    Args:
+        cold: each case in a new process, in which JAX has done nothing yet.
+        pool: default: the one of this program.
+    """
+
+    def __init__(self, cold: bool = False, pool: Pool | None = None) -> None:
+        self.cold: Cold = "process" if cold else "function"
+        self._pool = pool
+
+    @property
+    def pool(self) -> Pool:
+        return self._pool or shared_pool(warm=self.cold != "process")
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        started_at = datetime.now(UTC).isoformat(timespec="microseconds")
+        facts: dict[str, Any] = {}
+
+        def listen(message: dict[str, Any]) -> None:
+            facts.update(message.get("environment", {}))
+            progress(message["stage"], message["share"])
+
+        answer = self.pool.call(
+            measure_case,
+            (case, options, run_id, self.cold),
+            limits_of(options),
+            name=f"case {case.id.label!r}",
+            on_message=listen,
+        )
+        if isinstance(answer, Failure):
+            return Measurement(case.id, _environment(case, facts), options, run_id, started_at, failure=answer)
+        m, content = answer
+        return m if m.program is None else replace(m, program=replace(m.program, content=content))
+
+
+@task
+def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[Measurement, bytes | None]:
+    """The row, and the bytes of its program, which rows do not hold on their way.
+
+    Tells its environment once, when the backend has started: a row of a case that is killed later must still say where
+    it ran.
+    """
+    case, options, run_id, cold = argument
+    has_told = False
+
+    def progress(stage: str, share: float) -> None:
+        nonlocal has_told
+        # Not before the inputs are made: asking JAX starts its backend.
+        if stage == "inputs" or has_told:
+            say(stage, share=share)
+        else:
+            has_told = True
+            say(stage, share=share, environment=jax_facts())
+
+    m = measure(case, options, run_id=run_id, progress=progress, cold=cold)
+    return m, m.program.content if m.program else None
+
+
+def _environment(case: Case, facts: dict[str, Any]) -> Environment:
+    # Without asking JAX here: that would start a backend in a process that has none.
+    return replace(capture(case.folder, with_jax=False), **facts)

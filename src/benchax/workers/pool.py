@@ -1,0 +1,296 @@
+"""Workers that are ready before they are needed, and can be killed at any time.
+
+One worker does the jobs, a standby waits: when the worker is killed, the standby takes over at once. Both are "deep
+warm": they have traced, compiled and run something tiny, which costs a process 50 to 200 ms once. A new standby is made
+when somebody asks (`prepare`) or a worker is needed and there is none, never beside a job: it would take the processor
+from what is being timed.
+
+A worker is used again unless there is doubt: it was killed, it crashed, memory ran out, it left threads or processes
+behind, or it has imported code that was edited since.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchax.errors import UsageError
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.jax_settings import jax_settings
+from benchax.model import Failure
+from benchax.workers import pickling
+from benchax.workers.call_limits import UNLIMITED, CallLimits
+from benchax.workers.channel import Closed, Garbled
+from benchax.workers.conversation import Conclusion, Conversation, Job, Listener, ignore
+from benchax.workers.keeper import CannotStart, Keeper, Start, Worker
+from benchax.workers.process_state import capture_state, check_environ, check_jax_config, start_flags
+from benchax.workers.task import A, R, Task
+from benchax.workers.worker import WARM_UP_S, warm_up
+
+# A worker may end while it waits, or find that code has changed: the next one gets the job.
+_ATTEMPTS = 3
+
+
+class Pool:
+    """Calls tasks, one at a time, in workers of its own. A context manager; nothing is started before it is needed.
+
+    Args:
+        warm: workers have compiled and run something tiny before their first job.
+        reuse: a worker may do several jobs; False gives each job a new process.
+        start: "spawn" starts workers without forking, as it is done where forking is not possible.
+        preload: modules that every worker is to have imported, once for all where they are forked. They must start
+            neither threads nor a backend.
+        environ: environment variables that its workers have on top of those of this process, from their start on.
+        jax_config: settings of JAX likewise, by name, as `jax.config.update` takes them. This process keeps its own.
+
+    Raises:
+        UsageError: a variable or a setting cannot be (`process_state.py`).
+    """
+
+    def __init__(
+        self,
+        *,
+        warm: bool = True,
+        reuse: bool = True,
+        start: Start = "auto",
+        preload: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        jax_config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.warm = warm
+        self.reuse = reuse
+        self.preload = tuple(preload)
+        self.environ = check_environ(environ or {})
+        self.jax_config = check_jax_config(jax_config or {})
+        self.how: Start = start
+        self._lock = threading.Lock()
+        self._keeper: Keeper | None = None
+        self._ready: list[Worker] = []
+        self._conditions: Any = None
+        self._has_killed = False
+        self._modules: set[str] = set()
+        _pools.add(self)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(
+        self,
+        task: Task[A, R],
+        argument: A,
+        limits: CallLimits = UNLIMITED,
+        *,
+        name: str = "the argument",
+        shows_output: bool = True,
+        on_message: Listener = ignore,
+    ) -> R | Failure:
+        """What `task` makes of `argument` in a worker, or why nothing came of it. Raises nothing for what it does.
+
+        Args:
+            name: of what is sent, for the message where it cannot be.
+            shows_output: what it prints appears on this program's standard error, up to a limit.
+            on_message: told each announcement, {"stage": ..., **facts}. What it raises passes through, as
+                KeyboardInterrupt does, and leaves no process.
+        """
+        with self._lock, self._release_on_error():
+            return self._run(Job(task, argument, limits, shows_output), name, on_message)[0]
+
+    def call_in_each(
+        self,
+        count: int,
+        task: Task[A, R],
+        argument: A,
+        limits: CallLimits = UNLIMITED,
+        *,
+        name: str = "the argument",
+        shows_output: bool = True,
+        on_message: Listener = ignore,
+        beside: int = 0,
+    ) -> list[R | Failure]:
+        """As `call`, in `count` workers, one after the other, the first `beside` ones left out. They stay, for the next
+        call."""
+        with self._lock, self._release_on_error():
+            with contextlib.suppress(CannotStart):  # the calls say so
+                self._fill(beside + count)
+            job = Job(task, argument, limits, shows_output)
+            return self._run(job, name, on_message, range(beside, beside + count))
+
+    def prepare(self) -> None:
+        """Makes sure that a worker and a standby are ready. To be called when nothing is timed."""
+        with self._lock, self._release_on_error(), contextlib.suppress(CannotStart):  # the next call says so
+            self._fill(2 if self.reuse else 1)
+
+    def renew(self) -> None:
+        """The next job gets a new process, whatever the last one was like."""
+        with self._lock:
+            for worker in list(self._ready):
+                self._discard(worker)
+
+    def close(self) -> None:
+        """Ends all processes. A job that another thread is running fails."""
+        if (keeper := self._keeper) is not None:
+            keeper.stop()
+        with self._lock:
+            self._let_go()
+
+    @contextlib.contextmanager
+    def _release_on_error(self) -> Iterator[None]:
+        """No process is left by what passes through, such as KeyboardInterrupt."""
+        try:
+            yield
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _run(self, job: Job, name: str, on_message: Listener, places: Sequence[int] = (0,)) -> list[Any]:
+        """What comes of it in the worker of each place; the argument is pickled once for all."""
+        try:
+            sections = pickling.pack_argument(job.argument, name)
+        except UsageError as error:
+            return [diagnose(error, "start") for _ in places]
+        self._modules.add(job.task.module)
+        return [self._run_at(place, job, sections, on_message) for place in places]
+
+    def _run_at(self, place: int, job: Job, sections: list[Any], on_message: Listener) -> Any:
+        conclusion = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._fill(place + 1)
+            except CannotStart as error:
+                return Failure("crashed", "start", error.problem, error.hint)
+            conclusion = self._converse(self._ready[place], job, sections, on_message)
+            if not conclusion.is_stale:
+                return conclusion.outcome
+        why = "" if conclusion is None else conclusion.doubt
+        text = f"no worker could begin, {_ATTEMPTS} times in a row; the last time because of {why}"
+        return Failure("error", "start", text)
+
+    def _converse(self, worker: Worker, job: Job, sections: list[Any], on_message: Listener) -> Conclusion:
+        assert self._keeper is not None
+        conversation = Conversation(self._keeper, worker, job, on_message)
+        conversation.begin(sections, self._state())
+        conclusion = conversation.finish()
+        if conclusion.doubt or not self.reuse:
+            self._has_killed = self._has_killed or bool(conclusion.doubt)
+            self._discard(worker)
+        else:
+            self._keeper.sweep()
+        return conclusion
+
+    def _state(self) -> dict[str, Any]:
+        return capture_state(self.environ, self.jax_config)
+
+    def _discard(self, worker: Worker) -> None:
+        assert self._keeper is not None
+        self._ready.remove(worker)
+        if worker.pid in self._keeper.workers:
+            self._keeper.kill(worker)
+
+    def _fill(self, count: int) -> None:
+        """At least `count` workers are ready. Where one was killed already, also its successor: warming two up takes
+        hardly longer than one. Raises `CannotStart`."""
+        self._drop_what_does_not_serve()
+        if len(self._ready) >= count:
+            return
+        if self._keeper is None:
+            self._keeper = Keeper(self.how, self.preload, self.environ)
+        wanted = max(2, count) if self._has_killed and self.reuse else count
+        new = [self._keeper.start() for _ in range(wanted - len(self._ready))]
+        if self.warm:
+            self._warm_up(new)
+        self._ready += new
+
+    def _warm_up(self, workers: list[Worker]) -> None:
+        """All at the same time."""
+        assert self._keeper is not None
+        job = Job(warm_up, tuple(sorted(self._modules)), CallLimits(lambda stage: WARM_UP_S))
+        conversations = [Conversation(self._keeper, worker, job) for worker in workers]
+        for conversation in conversations:
+            conversation.begin([pickling.dumps(job.argument)], self._state())
+        conclusions = [conversation.finish() for conversation in conversations]
+        if stale := next((c.doubt for c in conclusions if c.is_stale), ""):
+            raise CannotStart(f"a worker process could not begin: {stale}")
+        failure = next((c.outcome for c in conclusions if isinstance(c.outcome, Failure)), None)
+        if failure is not None:
+            words = failure.traceback.strip().splitlines()
+            last = f"; its last words: {words[-1]}" if words else ""
+            raise CannotStart(f"a worker process could not do its first computation: {failure.message}{last}")
+
+    def _drop_what_does_not_serve(self) -> None:
+        """Workers that have ended while they waited, or that were born under other conditions than those of now."""
+        flags, settings = start_flags(), jax_settings()
+        if self._keeper is not None and self._conditions not in (None, (flags, settings)):
+            if self._conditions[0] == flags:
+                for worker in list(self._ready):
+                    self._discard(worker)
+            else:
+                self._let_go()
+        self._conditions = flags, settings
+        if self._keeper is None:
+            return
+        try:
+            self._keeper.absorb()
+        except (Closed, Garbled):
+            self._let_go()
+        for worker in [worker for worker in self._ready if worker.status is not None]:
+            self._discard(worker)
+
+    def _let_go(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        self._ready = []
+        if keeper is not None:
+            keeper.close()
+
+    def _abandon(self) -> None:
+        """In a fork of this program: the processes belong to the other one."""
+        keeper, self._keeper = self._keeper, None
+        self._ready, self._lock = [], threading.Lock()
+        if keeper is not None:
+            keeper.abandon()
+
+
+def spawned_pool(environ: Mapping[str, str] | None = None, jax_config: Mapping[str, Any] | None = None) -> Pool:
+    """A pool that gives each job an interpreter of its own, in which JAX has read these variables and settings and done
+    nothing yet. For what holds from the start of a process on: flags of XLA, the number of devices, dispatch."""
+    return Pool(start="spawn", warm=False, reuse=False, environ=environ, jax_config=jax_config)
+
+
+def shared_pool(warm: bool = True) -> Pool:
+    """The pool of this program: the workers of one call serve the next. With `warm=False` one that gives each job a
+    process in which JAX has done nothing yet. Closed at exit."""
+    with _sharing:
+        if warm not in _shared:
+            _shared[warm] = Pool(warm=warm, reuse=warm)
+        return _shared[warm]
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_shared: dict[bool, Pool] = {}
+_sharing = threading.Lock()
+
+
+def _close_shared() -> None:
+    for pool in list(_shared.values()):
+        pool.close()
+    _shared.clear()
+
+
+def _abandon_all() -> None:
+    global _sharing
+    _sharing = threading.Lock()
+    _shared.clear()
+    for pool in list(_pools):
+        pool._abandon()
+
+
+atexit.register(_close_shared)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,135 @@
+"""Records a profile of a case in a worker process, which nobody times and which may be killed.
+
+The recording stops by itself before the worker's limit and writes its files then, also where a call never returns: what
+had been recorded until there is kept. What the files mean is read by whoever asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+
+from benchax.case import Case
+from benchax.errors import NotMeasured
+from benchax.measuring.prepare import prepare
+from benchax.measuring.sampling import warm_up
+from benchax.measuring.timers.base import Subject
+from benchax.model import Failure
+from benchax.profiling import nsys
+from benchax.profiling.program_recorder import ProgramRequest, Recorded, Recorder
+from benchax.workers.call_limits import limit_stages
+from benchax.workers.pool import Pool
+from benchax.workers.task import Say, task
+
+WARMUP_S = 0.2
+LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000
+"""So much of the case is recorded where nobody says how many runs."""
+RENEWED_RUNS = 20
+"""Of a case that takes its buffers, which are copied beforehand for every run."""
+_SHARE = 0.8
+"""Of the limit, after which recording stops and there is still time to write."""
+
+
+@dataclass(frozen=True)
+class ProfilingRequest:
+    """What is recorded, and how."""
+
+    case: Case
+    wish: ProgramRequest
+    seed: int = 0
+    runs: int | None = None
+    """None: enough for LEAST_S."""
+
+
+@dataclass(frozen=True)
+class ProfilingOutcome:
+    """What came of a request. A failure leaves what had been recorded until then in the folder of the wish."""
+
+    recorded: Recorded = field(default_factory=Recorded)
+    runs: int = 0
+    """Calls that ended while it was recorded."""
+    failure: Failure | None = None
+
+
+def record(
+    request: ProfilingRequest, limit_s: float, pool: Pool, progress: Callable[[str], None] = lambda stage: None
+) -> ProfilingOutcome:
+    """Records `request.case` in a worker; no stage takes longer than `limit_s`."""
+    wish = replace(request.wish, duration_s=min(request.wish.duration_s, _SHARE * limit_s))
+    answer = pool.call(
+        record_case,
+        replace(request, wish=wish),
+        limit_stages(limit_s),
+        name=f"the profile of {request.case.id.label!r}",
+        on_message=lambda message: progress(message["stage"]),
+    )
+    return ProfilingOutcome(failure=answer) if isinstance(answer, Failure) else answer
+
+
+@task
+def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
+    """Raises `NotMeasured` where the profiler does not start."""
+    subject = prepare(request.case, request.seed, say).call_first().subject
+    say("warm-up")
+    calls = _calls(subject, request)
+    say("profile")
+    recorder = Recorder(request.wish)
+    recorder.start()
+    if recorder.recording is None:
+        raise NotMeasured("; ".join(recorder.found.remarks))
+    done = _run(calls, recorder)
+    recorder.stop("end")
+    return ProfilingOutcome(recorder.found, done)
+
+
+def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[], Any]]:
+    """The calls, after a warm-up: as many as were asked for, else until LEAST_S have passed."""
+    warm_up(subject.ready, WARMUP_S)
+    if subject.needs_renewal:
+        # Made before anything is recorded, so that the copies are not part of it.
+        return iter([subject.ready() for _ in range(request.runs or RENEWED_RUNS)])
+    same = subject.ready()
+    return itertools.repeat(same, request.runs) if request.runs else _for_a_while(same)
+
+
+def _for_a_while(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+    began = time.perf_counter()
+    for number in range(MOST_RUNS):
+        if number >= LEAST_RUNS and time.perf_counter() - began >= LEAST_S:
+            return
+        yield call
+
+
+def _run(calls: Iterator[Callable[[], Any]], recorder: Recorder) -> int:
+    """Runs all, or until the recording has stopped by itself; returns how many ended in time."""
+    done = 0
+    for call in calls:
+        # As TensorBoard and XProf want to see the steps of a program.
+        with jax.profiler.StepTraceAnnotation("step", step_num=done):
+            jax.block_until_ready(call())
+        if recorder.found.stopped_by:
+            break
+        done += 1
+    return done
+
+
+def run_for_nsys(request: ProfilingRequest) -> int:
+    """In a process that nsys has started: runs the case inside the region that nsys waits for; returns how often.
+
+    Raises:
+        NotAvailable: nsys cannot be told where to begin.
+    """
+    subject = prepare(request.case, request.seed).call_first().subject
+    calls = _calls(subject, request)
+    with nsys.region(request.case.id.label):
+        done = 0
+        for call in calls:
+            with nsys.annotation(f"step {done}"):
+                jax.block_until_ready(call())
+            done += 1
+    return done

@@ -1,0 +1,285 @@
+"""The process in which a job runs. It may be killed at any time.
+
+Reads one job after the other from its connection, runs it, answers. What the user's code prints goes to the output
+pipe and can never be taken for an answer. Ctrl-C is left to the program, which ends this process: two tracebacks would
+say the same.
+
+Before each job the state that a program shares with everything it calls is set to what the program that sent the job
+wants (`process_state.py`).
+
+After each job it notes which modules came with it, and before the next one looks whether their files have changed.
+It would otherwise measure the code of yesterday: whoever edits a file and measures again expects the new one.
+
+Before its first job it may warm up: the first trace, lowering, compilation and run in a process take 50 to 200 ms more
+than the next ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import faulthandler
+import gc
+import importlib
+import itertools
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter, process_time, sleep
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchax.measuring.diagnosis import diagnose
+from benchax.model import Failure
+from benchax.subprocesses import children
+from benchax.workers import blas, pickling, process_tree
+from benchax.workers.answers import pack
+from benchax.workers.channel import Channel, Closed, Message
+from benchax.workers.process_state import restore_state
+from benchax.workers.task import Say, find_task, task
+
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from benchax.workers import worker; "
+    "worker.begin(*map(int, sys.argv[2:]))"
+)
+
+WARM_UP_S = 120.0
+"""More than this warming up does not take, on the busiest machine."""
+_COLLECT_EVERY = 16
+_COLLECT_FROM_BYTES = 2**29
+
+
+def begin(connection: int, output: int) -> NoReturn:
+    """Makes this process a worker. Never returns, whatever happens: above it in a fork is the zygote's own loop."""
+    try:
+        _detach(connection, output)
+        serve(Channel(socket.socket(fileno=3)))
+    except BaseException:
+        traceback.print_exc()
+        _flush()
+    finally:
+        os._exit(1)
+
+
+def _detach(connection: int, output: int) -> None:
+    """Own session, own output, no descriptor but its own, first to go when memory runs out."""
+    os.setsid()
+    zygote = os.getppid()
+    process_tree.die_with_parent()
+    if os.getppid() != zygote:  # it had ended before we asked to end with it
+        os._exit(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Out of the way first: either of the two may have a number from 1 to 3, which are given anew below.
+    kept = os.dup2(connection, max(connection, output) + 1, inheritable=False)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    if kept != 3:
+        os.dup2(kept, 3, inheritable=False)
+    os.closerange(4, _most_fds())
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    faulthandler.enable(2)  # what a crash says about itself is the best that its row can say
+    faulthandler.register(signal.SIGUSR1, 2)  # where it is stuck, asked before it is killed
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    random.seed()
+    np.random.seed()  # forks would all draw the same otherwise
+    gc.freeze()
+
+
+def _most_fds() -> int:
+    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**16)
+
+
+def serve(channel: Channel) -> None:
+    imported, idleness = ImportedModules(), Idleness()
+    for number in itertools.count(1):
+        try:
+            message = channel.receive()
+        except Closed:
+            return
+        if message is None:
+            return
+        job = Running(channel, message.document["job"], os.getpid(), imported)
+        if why := imported.find_changed() or idleness.why_broken():
+            channel.send({"job": job.number, "stale": why})
+            return
+        if number == 1:  # not at the start, since the variables of the program come with a job
+            blas.set_threads(blas.usual_threads(message.document["environ"]))
+        job.run(message)
+        del message, job
+        _collect(number)
+        idleness = Idleness()
+
+
+class Idleness:
+    """Is nothing computed between two jobs? What was, would take the processor from the next one."""
+
+    def __init__(self) -> None:
+        self.since, self.used = perf_counter(), process_time()
+
+    def why_broken(self) -> str:
+        """Why it is not; empty if it is, or was too short to tell."""
+        idle_s = perf_counter() - self.since
+        is_busy = idle_s > 0.02 and process_time() - self.used > 0.3 * idle_s
+        return "a computation that an earlier job left" if is_busy else ""
+
+
+def _collect(number: int) -> None:
+    """Frees what only cycles hold: always if it is much, else now and then, since it takes some milliseconds."""
+    if number % _COLLECT_EVERY == 0 or process_tree.resident_bytes() > _COLLECT_FROM_BYTES:
+        gc.collect()
+
+
+class Running:
+    """A job, while it runs."""
+
+    def __init__(self, channel: Channel, number: int, pid: int, imported: ImportedModules) -> None:
+        self.channel = channel
+        self.number = number
+        self.pid = pid
+        self.imported = imported
+        self.stage = "start"
+
+    def say(self, stage: str, **facts: Any) -> None:
+        """Announces a stage; `facts` are JSON. {"again": True} begins its budget anew."""
+        self.stage = stage
+        self._send({"say": {"stage": stage, **facts}})
+
+    def _send(self, document: dict[str, Any], sections: Sequence[Any] = ()) -> None:
+        if os.getpid() != self.pid:  # a process that the user's code forked has nothing to say here
+            os._exit(0)
+        self.channel.send({"job": self.number, **document}, sections)
+
+    def run(self, message: Message) -> None:
+        self._send({"begun": True})  # from here on a death is the job's doing
+        threads = set(threading.enumerate())
+        before = _limit_memory(message.document["memory_limit_bytes"])
+        try:
+            document, sections = self._outcome(message)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        _flush()
+        # Behind the job, and not timed: looking costs up to 50 ms where something is still at work.
+        document["doubt"] = document.get("doubt") or _leftovers(threads)
+        self.imported.note_new()  # before the answer: whoever has it may edit a file at once
+        self._send(document, sections)
+
+    def _outcome(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
+        try:
+            restore_state(message.document)
+            called = find_task(message.document["task"])
+            argument = pickling.loads(message.sections[0], message.sections[1:])
+            value = called(argument, self.say)
+            del argument
+            return {}, pack(value, called.returns)
+        except Closed:
+            os._exit(0)
+        except BaseException as error:
+            failure = _failure(error, self.stage)
+            doubt = "memory ran out" if failure.kind == "out_of_memory" else ""
+            return {"failure": dataclasses.asdict(failure), "doubt": doubt}, ()
+
+
+def _failure(error: BaseException, stage: str) -> Failure:
+    try:
+        return diagnose(error, stage)
+    except BaseException:  # an error whose own text raises
+        return Failure("error", stage, f"{type(error).__name__}, which cannot be shown as text")
+
+
+def _limit_memory(beyond: int | None) -> tuple[int, int]:
+    """Limits the address space to what is mapped already and `beyond`; returns the limits that held before."""
+    # Linux takes no notice of RLIMIT_RSS, the one that is meant. Beyond this one XLA gets no memory and says so
+    # (RESOURCE_EXHAUSTED), and the worker lives on.
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if beyond is not None:
+        mapped = process_tree.mapped_bytes()
+        most = mapped + beyond
+        hard = before[1]
+        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    return before
+
+
+def _leftovers(threads_before: set[threading.Thread]) -> str:
+    """What the job left running, which would disturb the next one; empty if nothing."""
+    # Threads of XLA that called into Python once look like this; they wait for work and disturb nobody.
+    own = [t for t in threading.enumerate() if t not in threads_before and type(t).__name__ != "_DummyThread"]
+    if own:
+        return f"{len(own)} threads were left"
+    if children(os.getpid()):
+        return "child processes were left"
+    return "a computation was left" if _is_computing(looks=25) else ""
+
+
+def _is_computing(looks: int) -> bool:
+    """A function that returns before its computation is over leaves threads of XLA at work."""
+    idle = 0
+    for look in range(looks):
+        idle += not process_tree.running_threads()
+        if idle > look / 5:  # the work goes from one thread to the other, and now and then a look falls between
+            return False
+        # Threads that have just finished look for more work, or wait for a processor to go to sleep on.
+        sleep(0.002)
+    return True
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the user's code may have closed or replaced them
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)  # what C has printed
+
+
+class ImportedModules:
+    """Those that were imported since this was made, with the stamps of their files."""
+
+    def __init__(self) -> None:
+        self.known = set(sys.modules)
+        self.stamps: dict[str, tuple[int, int] | None] = {}
+
+    def note_new(self) -> None:
+        """Notes the files of the modules that came since the last look."""
+        new = [name for name in list(sys.modules) if name not in self.known]
+        self.known.update(new)
+        paths = [path for name in new if (path := getattr(sys.modules.get(name), "__file__", None))]
+        self.stamps |= {path: _stamp(path) for path in paths if path not in self.stamps}
+
+    def find_changed(self) -> str:
+        """The file of a module that is not what it was when it was noted; empty if all are."""
+        return next((path for path, stamp in self.stamps.items() if _stamp(path) != stamp), "")
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """The size too: times of files move in steps of some milliseconds."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@task
+def warm_up(modules: tuple[str, ...], say: Say) -> None:
+    """Does every kind of thing that a job does, with something tiny; also imports `modules`, whose tasks earlier jobs
+    have called."""
+    say("warm-up")
+    for module in modules:
+        with contextlib.suppress(Exception):  # the job that needs it says so
+            importlib.import_module(module)
+    x = np.ones(4, np.float32)  # random numbers of JAX would compile three more programs
+    # One program for each way to call: what is compiled ahead, and a jitted function.
+    compiled = jax.jit(lambda x: jnp.sin(x) @ x + 1).trace(x).lower().compile()
+    jax.block_until_ready(compiled(x))
+    jax.block_until_ready(jax.jit(lambda x: x * 2)(x))

@@ -1,0 +1,103 @@
+"""XLA's count of operations, and where it is no count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.model import Cost
+from benchax.program import cost as costs
+from benchax.program.cost import cost, inline_flops, lowered_flops
+
+X = jnp.ones((64, 64))
+MATMUL = 2 * 64**3
+
+
+class Stage:
+    """Stands for a Compiled whose analysis says `found`."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def cost_analysis(self) -> Any:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def built(fun: Any, *args: Any) -> tuple[jax.stages.Lowered, jax.stages.Compiled, str]:
+    lowered = jax.jit(fun).lower(*args)
+    compiled = lowered.compile()
+    return lowered, compiled, compiled.as_text() or ""
+
+
+def callback(x: jax.Array) -> jax.Array:
+    return jax.pure_callback(lambda y: np.asarray(y), jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def test_a_matmul_is_counted():
+    lowered, compiled, text = built(lambda x, y: x @ y, X, X)
+
+    assert cost(compiled, text) == Cost(flops=MATMUL, transcendentals=None, bytes_accessed=3 * X.nbytes)
+    assert lowered_flops(lowered) == MATMUL
+    assert inline_flops(compiled) == MATMUL
+
+
+def test_what_is_absent_is_not_zero_but_for_the_inline_rule():
+    """tanh adds to the transcendentals only; XLA:CPU then sees 0 FLOP."""
+    lowered, compiled, text = built(jnp.tanh, X)
+
+    found = cost(compiled, text)
+
+    assert found is not None
+    assert (found.flops, found.transcendentals) == (None, X.size)
+    assert inline_flops(compiled) == 0
+    assert lowered_flops(lowered) is None
+
+
+def test_a_loop_is_counted_once_and_said_to_be_there():
+    loop = built(lambda x: jax.lax.fori_loop(0, 10, lambda _, c: c @ x, x), X)
+    unrolled = built(lambda x: (x @ x) @ x, X)
+
+    found, straight = cost(loop[1], loop[2]), cost(unrolled[1], unrolled[2])
+
+    assert found is not None
+    assert straight is not None
+    assert found.has_loops
+    assert found.flops == pytest.approx(MATMUL, rel=1e-3)
+    assert not straight.has_loops
+    assert straight.flops == 2 * MATMUL
+
+
+@pytest.mark.parametrize("fun", [callback, lambda x: callback(x @ x) @ x, lambda x: jnp.linalg.cholesky(x @ x) @ x])
+def test_a_sum_with_a_hole_in_it_is_not_shown(fun: Any):
+    """XLA adds -1 for every custom call and then goes on adding."""
+    lowered, compiled, text = built(fun, jnp.eye(64))
+
+    assert cost(compiled, text) == Cost()
+    assert (lowered_flops(lowered) or 0.0) <= 3 * MATMUL
+    assert inline_flops(compiled) == (compiled.cost_analysis() or {})["flops"]
+
+
+@pytest.mark.parametrize("found", [None, [], "?", NotImplementedError(), RuntimeError("UNIMPLEMENTED")])
+def test_no_analysis_is_no_cost(found: Any):
+    stage: Any = Stage(found)
+
+    assert cost(stage, "") is None
+    assert inline_flops(stage) is None
+    assert lowered_flops(stage) is None
+
+
+@pytest.mark.parametrize("found", [{costs.FLOPS: 3.0}, [{costs.FLOPS: 3.0}]])
+def test_the_analysis_is_a_dictionary_or_a_list_of_one(found: Any):
+    assert cost(Stage(found), "") == Cost(flops=3.0)  # type: ignore[arg-type]
+
+
+def test_negative_is_unknown():
+    stage: Any = Stage({costs.FLOPS: -1.0, costs.BYTES_ACCESSED: -1.0, costs.TRANSCENDENTALS: 2.0})
+
+    assert cost(stage, "") == Cost(transcendentals=2.0)

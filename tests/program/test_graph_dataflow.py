@@ -1,0 +1,277 @@
+"""What becomes a box, what an arrow, and what is written into a box."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchax.program.graph import labels
+from benchax.program.graph.dataflow import Box, Dataflow, ProgramDrawing, program
+from benchax.program.graph.labels import role_of, role_of_fusion
+
+HLO = Path(__file__).parents[1] / "golden" / "hlo"
+VERSIONS = ["jax-0.6.0", "jax-0.10.2"]
+GOLDEN = sorted(HLO.glob("*/*.txt"))
+
+
+def read(version: str, name: str, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
+    return program((HLO / version / f"{name}.txt").read_text(), expand_fusions=expand_fusions, limit=limit)
+
+
+def every(flow: Dataflow) -> Iterator[Box]:
+    for box in flow.boxes:
+        yield box
+        for part in box.parts:
+            yield from every(part.flow)
+
+
+def flows(flow: Dataflow) -> Iterator[Dataflow]:
+    yield flow
+    for box in flow.boxes:
+        for part in box.parts:
+            yield from flows(part.flow)
+
+
+def titled(flow: Dataflow, title: str) -> Box:
+    return next(box for box in every(flow) if box.title == title)
+
+
+def readers(flow: Dataflow, title: str) -> list[str]:
+    at = {n for n, box in enumerate(flow.boxes) if box.title == title}
+    return sorted(flow.boxes[t].title for s, t in flow.arrows if s in at)
+
+
+def entry(*lines: str, more: str = "") -> Dataflow:
+    return program("HloModule m\n\n" + more + "ENTRY %e (x: f32[]) -> f32[] {\n" + "\n".join(lines) + "\n}\n").flow
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_training_step_reads_as_what_it_is(version: str) -> None:
+    flow = read(version, "train").flow
+
+    roles = Counter(box.role for box in flow.boxes)
+
+    assert roles["parameter"] == 8
+    assert roles["matmul"] == 8  # 3 forwards, 5 backwards: none for the gradient of x
+    assert roles["output"] == 1
+    assert [b.title for b in flow.boxes if b.role == "parameter"] == [
+        *(f"params[{i}][{j}]" for i in range(3) for j in range(2)),
+        "x",
+        "y",
+    ]
+    assert flow.boxes[-1].lines == ("7 arrays: f32[], f32[32,64], f32[64…",)
+    assert any("jvp(layer1)/tanh" in line for box in flow.boxes for line in box.lines)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_loops_and_branches_hold_their_computations(version: str) -> None:
+    flow = read(version, "loop").flow
+
+    loop = titled(flow, "while")
+    branch = titled(flow, "conditional")
+
+    assert [part.title for part in loop.parts] == ["body", "condition: once more?"]
+    assert branch in loop.parts[0].flow.boxes
+    assert [part.title for part in branch.parts] == ["branch 0", "branch 1"]
+    assert "matmul" in {box.role for box in branch.parts[1].flow.boxes}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_loop_of_known_length_says_how_often_it_turns(version: str) -> None:
+    titles = [box.title for box in every(read(version, "nested").flow) if box.role == "control"]
+
+    assert titles == ["while, 5 iterations", "while, 3 iterations"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_library_calls_transfers_and_sorts_have_their_own_kinds(version: str) -> None:
+    roles = {box.title: box.role for box in read(version, "library").flow.boxes}
+
+    assert roles["lapack_sgeqrf_ffi"] == roles["xla_ffi_python_cpu_callback"] == roles["fft"] == "library"
+    assert roles["sort"] == "reduction"
+    assert roles["convolution"] == "matmul"
+
+
+def test_a_constant_array_is_seen_in_a_box_of_its_own_or_in_its_fusion() -> None:
+    """The two compilers put the same array of the same program here and there."""
+    alone, fused = read("jax-0.10.2", "library").flow, read("jax-0.6.0", "library").flow
+
+    assert titled(alone, "constant").lines == ("f32[8,8]",)
+    assert any("with constant f32[8,8]" in box.lines for box in every(fused))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_communication_between_devices_is_a_kind_of_its_own(version: str) -> None:
+    boxes = list(every(read(version, "devices").flow))
+
+    assert "all-reduce add" in {box.title for box in boxes if box.role == "communication"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_argument_whose_memory_an_output_takes_says_so(version: str) -> None:
+    told = {b.title: b.lines for b in read(version, "donated").flow.boxes if b.role == "parameter"}
+
+    assert "an output takes its memory" in told["x"]
+    assert "an output takes its memory" not in told["i"]
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("expand_fusions", [False, True])
+def test_every_instruction_is_drawn_once_or_told_elsewhere(file: Path, expand_fusions: bool) -> None:
+    found = program(file.read_text(), expand_fusions=expand_fusions)
+    boxes = list(every(found.flow))
+
+    assert found.left_out == 0
+    assert found.drawn == len(boxes)
+    assert [box.number for box in sorted(boxes, key=lambda b: b.number)] == list(range(1, len(boxes) + 1))
+    for flow in flows(found.flow):
+        assert len(set(flow.arrows)) == len(flow.arrows)
+        assert all(0 <= s < len(flow.boxes) and 0 <= t < len(flow.boxes) and s != t for s, t in flow.arrows)
+        read = {s for s, _ in flow.arrows}
+        unread = [box for n, box in enumerate(flow.boxes) if n not in read and box.role not in ("output", "parameter")]
+        assert unread == []
+
+
+def test_a_fusion_is_one_box_that_says_what_is_inside() -> None:
+    box = titled(read("jax-0.10.2", "train").flow, "reduce → multiply")
+
+    assert box.role == "reduction"
+    assert "loop fusion, 4 operations" in box.lines
+    assert "inside: subtract, 2 × multiply, reduce" in box.details
+    assert box.parts == ()
+
+
+def test_an_opened_fusion_holds_its_operations() -> None:
+    box = titled(read("jax-0.10.2", "train", expand_fusions=True).flow, "reduce → multiply")
+
+    assert [b.title for b in box.parts[0].flow.boxes] == [
+        "input 0",
+        "input 1",
+        "subtract",
+        "multiply",
+        "reduce add",
+        "multiply",
+        "output",
+    ]
+
+
+def test_values_go_straight_through_tuples() -> None:
+    flow = entry(
+        "  %x = f32[] parameter(0)",
+        "  %s = f32[] sine(%x)",
+        "  %t = (f32[], (f32[], f32[])) tuple(%x, %u)",
+        "  %u = (f32[], f32[]) tuple(%s, %x)",
+        '  %c = (f32[], f32[]) custom-call(%t), custom_call_target="both"',
+        "  %g = f32[] get-tuple-element(%c), index=1",
+        "  ROOT %r = f32[] negate(%g)",
+    )
+
+    assert [box.title for box in flow.boxes] == ["argument 0", "sine", "both", "negate", "output"]
+    assert readers(flow, "sine") == ["both"]
+    assert readers(flow, "argument 0") == ["both", "sine"]
+    assert readers(flow, "both") == ["negate"]
+
+
+def test_a_scalar_constant_is_told_by_its_reader_but_an_array_is_a_box() -> None:
+    flow = entry(
+        "  %x = f32[2]{0} parameter(0)",
+        "  %c = f32[] constant(0.5)",
+        "  %a = f32[2]{0} constant({1, 2})",
+        "  %b = f32[2]{0} scale(%x, %c)",
+        "  ROOT %r = f32[2]{0} add(%a, %b)",
+    )
+
+    assert titled(flow, "scale").lines == ("f32[2]", "with 0.5")
+    assert titled(flow, "constant {1, 2}").role == "constant"
+    assert len(flow.boxes) == 5
+
+
+def test_a_scalar_constant_that_is_a_result_is_drawn() -> None:
+    flow = entry("  %c = f32[] constant(2)", "  ROOT %t = (f32[]) tuple(%c)")
+
+    assert readers(flow, "constant 2") == ["output"]
+    assert readers(entry("  ROOT %c = f32[] constant(3)"), "constant 3") == ["output"]
+
+
+@pytest.mark.parametrize("target", ["__cublas$gemm", "__cublas$lt$matmul", "__cudnn$convForward", "__onednn$matmul"])
+def test_a_matrix_product_by_a_library_is_one(target: str) -> None:
+    assert role_of("custom-call", target) == "matmul"
+
+
+def test_a_fusion_of_a_gpu_says_who_makes_its_code() -> None:
+    flow = entry(
+        "  %x = f32[8,8]{1,0} parameter(0)",
+        "  ROOT %f = f32[8,8]{1,0} fusion(%x), kind=kCustom, calls=%g, "
+        'backend_config={"operation_queue_id":"0","fusion_backend_config":{"kind":"__triton_gemm"}}',
+        more="%g (p: f32[8,8]) -> f32[8,8] {\n  %p = f32[8,8]{1,0} parameter(0)\n"
+        "  ROOT %d = f32[8,8]{1,0} dot(%p, %p)\n}\n\n",
+    )
+
+    assert titled(flow, "dot").role == "matmul"
+    assert titled(flow, "dot").lines[0] == "triton_gemm fusion, 1 operation"
+
+
+def test_a_fusion_around_a_library_call_that_multiplies_is_a_matrix_product() -> None:
+    flow = entry(
+        "  %x = f32[8,8]{1,0} parameter(0)",
+        "  ROOT %f = f32[8,8]{1,0} fusion(%x), kind=kCustom, calls=%g",
+        more="%g (p: f32[8,8]) -> f32[8,8] {\n  %p = f32[8,8]{1,0} parameter(0)\n  ROOT %d = f32[8,8]{1,0} "
+        'custom-call(%p), custom_call_target="__cublas$gemm"\n}\n\n',
+    )
+
+    assert [box.role for box in flow.boxes] == ["parameter", "matmul", "output"]
+
+
+def test_an_unknown_operation_is_drawn() -> None:
+    assert role_of("a-new-one") == "elementwise"
+    assert role_of("custom-call", "convert_something") == "library"
+    assert role_of_fusion([]) == "movement"
+    assert role_of_fusion(["movement", "elementwise", "reduction"]) == "reduction"
+
+
+@pytest.mark.parametrize(
+    ("source", "short"),
+    [
+        ("jit(f)/jit(main)/dot_general", "dot_general"),
+        ("jit(f)/jvp(layer0)/while/body/closed_call/tanh", "jvp(layer0)/tanh"),
+        ("jit(f)/a;jit(f)/b", "a"),
+        ("x", "x"),
+        ("", ""),
+        ("jit(f)/" + "scope/" * 20 + "add", "…" + ("scope/" * 20 + "add")[1 - labels.LINE :]),
+    ],
+)
+def test_the_source_is_shortened_to_what_tells_something(source: str, short: str) -> None:
+    assert labels.short_source(source) == short
+
+
+# Large programs
+
+
+@pytest.mark.parametrize("limit", range(1, 20))
+def test_a_large_program_is_cut_and_says_how_much_is_missing(limit: int) -> None:
+    whole = read("jax-0.10.2", "loop")
+    cut = read("jax-0.10.2", "loop", limit=limit)
+    boxes = list(every(cut.flow))
+
+    assert len(boxes) == cut.drawn
+    assert sum(box.role != "output" for box in boxes) <= limit
+    assert cut.left_out > 0
+    assert cut.instructions == whole.instructions
+
+
+def test_the_outermost_computation_comes_first() -> None:
+    """A program of 5 boxes, one of them a loop: with room for those 5 the loop is there, and says what it lacks."""
+    cut = read("jax-0.10.2", "loop", limit=5)
+
+    assert [box.title for box in cut.flow.boxes] == ["x", "n", "copy", "copy", "while", "output"]
+    assert titled(cut.flow, "while").parts == ()
+    assert titled(cut.flow, "while").lines[-1] == "16 instructions inside, not drawn"
+
+
+def test_a_computation_that_calls_itself_ends() -> None:
+    found = program("ENTRY %e () -> f32[] {\n  ROOT %a = f32[] call(), to_apply=%e\n}\n")
+
+    assert found.drawn == 2

@@ -1,0 +1,169 @@
+"""Where boxes and lines go: nothing overlaps, arrows point down, what can be straight is."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchax.program.graph import columns, layered
+from benchax.program.graph.layered import Arrow, Placed
+
+Sizes = list[tuple[float, float]]
+
+
+@st.composite
+def drawings(draw: st.DrawFn) -> tuple[Sizes, list[Arrow]]:
+    count = draw(st.integers(1, 25))
+    side = st.floats(5, 300)
+    pair = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
+    arrows = {(min(p), max(p)) for p in draw(st.lists(pair, max_size=60)) if p[0] != p[1]}
+    return [(draw(side), draw(side)) for _ in range(count)], sorted(arrows)
+
+
+def placed(sizes: Sizes, arrows: list[Arrow]) -> Placed:
+    return layered.place(sizes, arrows, layered.ranks(len(sizes), arrows))
+
+
+@given(drawings())
+def test_boxes_never_overlap_and_stay_inside(drawing: tuple[Sizes, list[Arrow]]) -> None:
+    sizes, arrows = drawing
+    found = placed(sizes, arrows)
+
+    for ((x, y), (w, h)), ((u, v), (a, b)) in combinations(zip(found.corners, sizes, strict=True), 2):
+        assert x + w <= u + 1e-6 or u + a <= x + 1e-6 or y + h <= v + 1e-6 or v + b <= y + 1e-6
+    for (x, y), (w, h) in zip(found.corners, sizes, strict=True):
+        assert -1e-6 <= x <= x + w <= found.width + 1e-6
+        assert -1e-6 <= y <= y + h <= found.height + 1e-6
+
+
+@given(drawings())
+def test_every_arrow_arrives_and_runs_down(drawing: tuple[Sizes, list[Arrow]]) -> None:
+    """One end of a line on the upper edge of the reader for each arrow, and no line that goes up."""
+    sizes, arrows = drawing
+    found = placed(sizes, arrows)
+
+    ends = [line.points[-1] for line in found.lines if line.reaches_box]
+    for n, ((x, y), (w, _)) in enumerate(zip(found.corners, sizes, strict=True)):
+        here = [e for e in ends if abs(e[1] - y) < 1e-6 and x - 1e-6 <= e[0] <= x + w + 1e-6]
+        assert len(here) == sum(t == n for _, t in arrows)
+        assert len({round(e[0], 3) for e in here}) == len(here)
+    assert len(ends) == len(arrows)
+    assert all(a[1] <= b[1] + 1e-6 for line in found.lines for a, b in pairwise(line.points))
+
+
+@given(drawings())
+def test_a_reader_is_below_what_it_reads(drawing: tuple[Sizes, list[Arrow]]) -> None:
+    sizes, arrows = drawing
+    ranks = layered.ranks(len(sizes), arrows)
+
+    assert all(ranks[s] < ranks[t] for s, t in arrows)
+    assert min(ranks) >= 0
+
+
+@given(drawings())
+def test_no_line_runs_through_a_box(drawing: tuple[Sizes, list[Arrow]]) -> None:
+    """Inside of the height of a layer lines are vertical, and beside the boxes of that layer."""
+    sizes, arrows = drawing
+    found = placed(sizes, arrows)
+    boxes = [(x, y, w, h) for (x, y), (w, h) in zip(found.corners, sizes, strict=True)]
+
+    for line in found.lines:
+        for (x1, y1), (x2, y2) in pairwise(line.points):
+            for x, y, w, h in boxes:
+                crosses = y1 + 1e-6 < y + h and y2 - 1e-6 > y
+                assert not crosses or max(x1, x2) <= x + 1e-6 or min(x1, x2) >= x + w - 1e-6
+
+
+def test_an_input_is_drawn_above_its_first_reader() -> None:
+    """0 → 1 → 2 → 3 and 4 → 3: 4 belongs beside 2, not at the top."""
+    assert layered.ranks(5, [(0, 1), (1, 2), (2, 3), (4, 3)]) == [0, 1, 2, 3, 2]
+
+
+def test_arrows_in_a_circle_do_not_hang() -> None:
+    arrows = [(0, 1), (1, 2), (2, 1)]
+
+    assert len(placed([(10.0, 10.0)] * 3, arrows).corners) == 3
+
+
+def test_a_chain_is_straight() -> None:
+    found = placed([(50.0, 20.0)] * 5, [(n, n + 1) for n in range(4)])
+
+    assert len({x for x, _ in found.corners}) == 1
+    assert all(len({x for x, _ in line.points}) == 1 for line in found.lines)
+
+
+def test_crossings_are_removed_where_they_can_be() -> None:
+    """Two pairs given crosswise: 0 → 3, 1 → 2."""
+    found = placed([(50.0, 20.0)] * 4, [(0, 3), (1, 2)])
+
+    (a, b, c, d) = (corner[0] for corner in found.corners)
+
+    assert (a < b) == (d < c)
+
+
+def test_sweeping_removes_crossings_that_the_first_order_has() -> None:
+    arrows = [(1, 3), (1, 4), (1, 5), (2, 3), (3, 7), (4, 6), (4, 8)]
+    found = layered.place([(50.0, 20.0)] * 9, arrows, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+
+    x = [corner[0] for corner in found.corners]
+
+    pairs = [p for p in combinations(arrows, 2) if (p[0][0] < 3) == (p[1][0] < 3)]
+    assert [((a, b), (c, d)) for (a, b), (c, d) in pairs if (x[a] - x[c]) * (x[b] - x[d]) < 0] == []
+
+
+@pytest.mark.parametrize(
+    ("lower", "count"),
+    [([2, 3], 0), ([3, 2], 1)],
+)
+def test_crossings_are_counted(lower: list[int], count: int) -> None:
+    assert layered.crossings([0, 1], lower, {0: [2], 1: [3]}) == count
+
+
+def test_arrows_from_one_box_share_their_way() -> None:
+    """One value read in every layer below: one line down with branches, not one line for each reader."""
+    chain = [(n, n + 1) for n in range(1, 20)]
+    found = placed([(50.0, 20.0)] * 21, [*chain, *((0, n) for n in range(1, 21))])
+
+    assert sum(len(line.points) for line in found.lines) < 250
+
+
+def test_a_long_chain_with_bypasses_does_not_wander_off() -> None:
+    """40 residual blocks, bypassed on the same side each: without care 800 wide."""
+    arrows: list[Arrow] = []
+    start, count = 0, 1
+    for _ in range(40):
+        first, second, weight, join, side = range(count, count + 5)
+        arrows += [(start, first), (weight, first), (first, second), (second, side), (side, join)]
+        arrows += [(second, join), (start, join)]
+        start, count = join, count + 5
+    found = placed([(100.0, 40.0)] * count, arrows)
+
+    assert found.width < 400
+
+
+def test_a_long_line_is_straight_beside_boxes_of_any_width() -> None:
+    sizes = [(200.0, 20.0), (30.0, 20.0), (180.0, 20.0), (40.0, 20.0), (250.0, 20.0), (20.0, 20.0)]
+    found = placed(sizes, [*((n, n + 1) for n in range(5)), (0, 5)])
+
+    (line,) = [line for line in found.lines if len(line.points) > 6]
+
+    assert len({x for x, _ in line.points[2:-2]}) == 1
+
+
+def test_a_short_line_gives_way_to_a_long_one_that_it_crosses() -> None:
+    """2 → 5 crosses the piece 3 → 4 of the long line 0 → 3 → 4 → 6, which stays straight."""
+    layers = [[1, 0], [2, 3], [4, 5], [6, 7]]
+    below = {0: [3], 1: [2], 2: [5], 3: [4], 4: [6], 5: [7], 6: [], 7: []}
+    above = {3: [0], 2: [1], 5: [2], 4: [3], 6: [4], 7: [5], 0: [], 1: []}
+
+    x = columns.assign(layers, above, below, [50.0] * 8, 10.0, lambda node: node in (3, 4))
+
+    assert x[3] == x[4]
+    assert x[2] != x[5]
+
+
+def test_nothing_to_place_is_an_empty_drawing() -> None:
+    assert layered.place([], [], []) == Placed(0.0, 0.0, (), ())

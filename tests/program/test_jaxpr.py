@@ -1,0 +1,120 @@
+"""What is read from a jaxpr: equations at every depth, lines of the user's, scopes, inputs by their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from benchax.program.constants import baked_in, find_captured
+from benchax.program.hlo_module import parse
+from benchax.program.jaxpr import jaxpr_facts
+from benchax.results.inspection import JaxprFacts, Primitive
+
+X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
+
+
+def facts(fun: Any, *args: Any, static: tuple[int, ...] = (), **kwargs: Any) -> JaxprFacts:
+    return jaxpr_facts(jax.jit(fun, static_argnums=static).trace(*args, **kwargs), static)
+
+
+def primitive(found: JaxprFacts, name: str) -> Primitive:
+    return next(p for p in found.primitives if p.name == name)
+
+
+def looping(x: Any) -> Any:
+    def turn(c: Any, _: None) -> Any:
+        return lax.cond(c[0, 0] > 0, lambda c: lax.sin(c), lambda c: lax.cos(c), lax.sin(c)), None
+
+    return lax.scan(turn, lax.sin(x), None, length=5)[0]
+
+
+def test_nested_equations_count_where_they_stand_and_bodies_once() -> None:
+    found = facts(looping, X)
+
+    assert (primitive(found, "sin").count, primitive(found, "sin").in_loops) == (3, 2)
+    assert (primitive(found, "scan").count, primitive(found, "scan").in_loops) == (1, 0)
+    assert found.outer_equations == 2
+    assert found.depth == 3
+    assert found.equations == sum(p.count for p in found.primitives)
+    assert found.equations_in_loops == found.equations - 2
+
+
+def test_a_function_called_twice_counts_twice() -> None:
+    inner = jax.jit(lax.sin)
+
+    found = facts(lambda x: inner(inner(x)), X)
+
+    assert primitive(found, "sin").count == 2
+
+
+def test_a_primitive_knows_the_line_and_the_scope_that_asked_for_it() -> None:
+    def layered(x: Any) -> Any:
+        with jax.named_scope("outer"), jax.named_scope("inner"):
+            return jnp.tanh(x)
+
+    tanh = primitive(facts(layered, X), "tanh")
+
+    line = layered.__code__.co_firstlineno + 2
+    assert tanh.lines == (f"{Path(__file__)}:{line}",)
+    assert tanh.scopes == ("outer/inner",)
+
+
+def test_inputs_are_called_as_the_user_calls_them_and_weak_types_are_seen() -> None:
+    found = facts(lambda n, tree, k, *, scale: {"sum": tree["w"] * k + scale}, 3, {"w": X}, 2.0, scale=X, static=(0,))
+
+    told = [(a.path, a.spec, a.is_weak, a.size_bytes) for a in found.inputs]
+    assert told == [
+        ("args[1]['w']", "f32[4,4]", False, 64),
+        ("args[2]", "f32[]", True, 4),
+        ("kwargs['scale']", "f32[4,4]", False, 64),
+    ]
+    assert [(a.path, a.spec) for a in found.outputs] == [("result['sum']", "f32[4,4]")]
+
+
+def test_typed_keys_are_keys() -> None:
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 3))
+
+    found = facts(lambda k: jax.random.key_data(k), keys)
+
+    assert found.inputs[0].spec == "key[3]"
+
+
+W = jax.random.normal(jax.random.key(0), (64, 64))
+
+
+def test_captured_and_baked_in_differ_where_xla_folds() -> None:
+    """The sums of W's columns go into the program, W itself does not."""
+    traced = jax.jit(lambda x: x + W.sum(0)).trace(jax.ShapeDtypeStruct((64,), jnp.float32))
+    program = parse(traced.lower().compile().as_text() or "")
+
+    assert [(c.spec, c.size_bytes) for c in find_captured(traced)] == [("f32[64,64]", W.nbytes)]
+    assert "reduce_sum at " in find_captured(traced)[0].where
+    assert Path(__file__).name in find_captured(traced)[0].where
+    assert sum(c.size_bytes for c in baked_in(program)) < W.nbytes / 10
+    assert baked_in(program)[0].spec == "f32[64]"
+
+
+def test_an_array_that_an_inner_jit_closes_over_is_captured_once() -> None:
+    inner = jax.jit(lambda x: x @ W)
+    traced = jax.jit(lambda x: inner(inner(x)) @ W).trace(jax.ShapeDtypeStruct((64, 64), jnp.float32))
+
+    assert [c.size_bytes for c in find_captured(traced)] == [W.nbytes]
+
+
+def test_an_array_that_only_an_inner_jit_closes_over_is_captured() -> None:
+    inner = jax.jit(lambda x: x @ W)
+    traced = jax.jit(lambda x: inner(x) + 1).trace(jax.ShapeDtypeStruct((64, 64), jnp.float32))
+
+    assert [c.size_bytes for c in find_captured(traced)] == [W.nbytes]
+
+
+def test_a_constant_that_is_used_whole_is_baked_in_whole() -> None:
+    compiled = jax.jit(lambda x: x @ W).lower(jax.ShapeDtypeStruct((64, 64), jnp.float32)).compile()
+
+    found = baked_in(parse(compiled.as_text() or ""))
+
+    assert (found[0].spec, found[0].size_bytes) == ("f32[64,64]", W.nbytes)

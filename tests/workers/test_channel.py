@@ -1,0 +1,197 @@
+"""Messages between processes: whole, in order, with their bytes and descriptors; and what is no message."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchax.workers import channel
+from benchax.workers.channel import IN_FRAME_BYTES, Channel, Closed, Garbled, TooLate, pair, wait_readable
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    one, other = map(Channel, pair())
+    yield one, other
+    one.close()
+    other.close()
+
+
+def contents(sections: Any) -> list[bytes]:
+    return [bytes(section) for section in sections]
+
+
+# ---- what is sent arrives ---------------------------------------------------------------------------------------
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(st.text(), JSON, max_size=3),
+            st.lists(st.binary(max_size=40) | st.sampled_from([b"", b"x" * IN_FRAME_BYTES]), max_size=3),
+        ),
+        max_size=4,
+    )
+)
+def test_messages_arrive_whole_and_in_order(messages: list[tuple[dict[str, Any], list[bytes]]]) -> None:
+    one, other = map(Channel, pair())
+    sender = threading.Thread(target=lambda: [one.send(document, sections) for document, sections in messages])
+    sender.start()
+
+    arrived = [other.receive(10.0) for _ in messages]
+
+    sender.join()
+    one.close()
+    other.close()
+    assert [(m.document, contents(m.sections)) for m in arrived if m is not None] == messages
+
+
+@pytest.mark.parametrize("length", [0, 1, IN_FRAME_BYTES, IN_FRAME_BYTES + 1, 5 * 2**20 + 3])
+def test_sections_of_any_length_arrive_and_can_be_written_to(ends: tuple[Channel, Channel], length: int) -> None:
+    content = os.urandom(length)
+
+    ends[0].send({"n": 1}, [b"first", content])
+    message = ends[1].receive(10.0)
+
+    assert message is not None
+    assert contents(message.sections) == [b"first", content]
+    assert not any(section.readonly for section in message.sections)
+
+
+def test_a_big_message_needs_no_reader(ends: tuple[Channel, Channel]) -> None:
+    """Big sections lie in a memory file: the sender is done before anybody reads."""
+    ends[0].send({}, [bytes(2**24)], timeout_s=0.0)
+    message = ends[1].receive(10.0)
+
+    assert message is not None
+    assert contents(message.sections) == [bytes(2**24)]
+
+
+@pytest.mark.parametrize("has_memfd", [True, False])
+def test_elsewhere_than_on_linux_a_file_serves(
+    ends: tuple[Channel, Channel], has_memfd: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_memfd:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH208, PTH112
+
+    ends[0].send({}, [b"x" * 10**6])
+    message = ends[1].receive(10.0)
+
+    assert message is not None
+    assert contents(message.sections) == [b"x" * 10**6]
+    assert before in (0, len(os.listdir("/proc/self/fd")))  # noqa: PTH208
+
+
+def test_descriptors_arrive_with_their_message(ends: tuple[Channel, Channel]) -> None:
+    reading, writing = os.pipe()
+
+    ends[0].send({"n": 1})
+    ends[0].send({"n": 2}, [b"x" * 10**6], fds=[writing])
+    first, second = ends[1].receive(10.0), ends[1].receive(10.0)
+
+    assert first is not None
+    assert second is not None
+    assert (first.fds, len(second.fds)) == ((), 1)
+    os.write(second.fds[0], b"through it")
+    assert os.read(reading, 100) == b"through it"
+    for fd in (reading, writing, *second.fds):
+        os.close(fd)
+
+
+# ---- waiting ----------------------------------------------------------------------------------------------------
+
+
+def test_the_second_of_two_messages_is_there_without_waiting(ends: tuple[Channel, Channel]) -> None:
+    """A buffered reader would have taken both from the socket, which then says that nothing came."""
+    ends[0].send({"n": 1})
+    ends[0].send({"n": 2})
+    ends[1].take()
+
+    assert not wait_readable([ends[1]], 0.0)
+    assert [m.document for m in (ends[1].pop(), ends[1].pop()) if m] == [{"n": 1}, {"n": 2}]
+    assert ends[1].pop() is None
+
+
+def test_half_a_message_is_none_and_blocks_nobody(ends: tuple[Channel, Channel]) -> None:
+    ends[0].send({"n": 1})
+    frame = ends[1].sock.recv(1000)
+    ends[0].sock.send(frame[:-1])
+
+    assert ends[1].receive(0.01) is None
+    ends[0].sock.send(frame[-1:])
+    found = ends[1].receive(1.0)
+
+    assert found is not None
+    assert found.document == {"n": 1}
+
+
+def test_a_reader_that_does_not_read_is_given_up(ends: tuple[Channel, Channel]) -> None:
+    with pytest.raises(TooLate):
+        ends[0].send({"text": "x" * 10**7}, timeout_s=0.01)
+
+
+@pytest.mark.parametrize("number", [1500])
+def test_descriptors_beyond_a_thousand_can_be_waited_for(number: int) -> None:
+    """select cannot."""
+    one, other = pair()
+    high = os.dup2(one.fileno(), number)
+    other.send(b"x")
+
+    assert wait_readable([high], 1.0) == [high]
+    os.close(high)
+    one.close()
+    other.close()
+
+
+# ---- what is no message -----------------------------------------------------------------------------------------
+
+
+def test_an_end_is_told(ends: tuple[Channel, Channel]) -> None:
+    ends[0].close()
+
+    with pytest.raises(Closed):
+        ends[1].receive(1.0)
+    with pytest.raises(Closed):
+        ends[1].send({})
+
+
+@given(st.binary(min_size=17, max_size=200).filter(lambda data: not data.startswith(b"bnx1")))
+def test_anything_else_is_refused(data: bytes) -> None:
+    one, other = map(Channel, pair())
+    one.sock.send(data)
+
+    with pytest.raises(Garbled):
+        other.receive(1.0)
+    one.close()
+    other.close()
+
+
+def test_a_length_that_cannot_be_is_refused_before_memory_is_taken(ends: tuple[Channel, Channel]) -> None:
+    ends[0].sock.send(channel._HEADER.pack(b"bnx1", 0, 10, 2**60))
+
+    with pytest.raises(Garbled):
+        ends[1].receive(1.0)
+
+
+def test_more_than_the_machine_has_is_refused(ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Little:
+        available = 2**20
+
+    monkeypatch.setattr(channel.psutil, "virtual_memory", lambda: Little)
+
+    with pytest.raises(MemoryError, match=r"128 MiB to be sent, and only 1.00 MiB of memory are free"):
+        ends[0].send({}, [bytes(2**27)])

@@ -1,0 +1,157 @@
+"""Classes that JAX takes apart arrive in a process that has never heard of them, and are taken apart there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from source_tree import PACKAGE
+
+from benchax.discovery import import_file
+from benchax.workers import pickling
+
+FILE = """
+import dataclasses
+import equinox, flax, jax, jax.numpy as jnp
+
+print("imported")
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered:
+    w: jax.Array
+
+@jax.tree_util.register_pytree_node_class
+class ByHand:
+    def __init__(self, w):
+        self.w = w
+    def tree_flatten(self):
+        return (self.w,), "aux"
+    @classmethod
+    def tree_unflatten(cls, aux, leaves):
+        assert aux == "aux"
+        return cls(*leaves)
+
+@flax.struct.dataclass
+class OfFlax:
+    w: jax.Array
+    rate: float = flax.struct.field(pytree_node=False, default=2.0)
+
+class OfEquinox(equinox.Module):
+    w: jax.Array
+
+class Plain:
+    w = 3
+
+def registered(x):
+    return jax.tree.map(lambda leaf: leaf + 1, Registered(x))
+
+def by_hand(x):
+    return jax.tree.map(lambda leaf: leaf + 1, ByHand(x))
+
+def of_flax(x):
+    return OfFlax(x).replace(w=x + 1)
+
+def of_equinox(x):
+    return jax.tree.map(lambda leaf: leaf + 1, OfEquinox(x))
+
+def plain(x):
+    return x + Plain.w
+"""
+
+# Loads a function twice, as a worker does that gets it in two jobs, and calls it jitted.
+CHILD = """
+import sys
+from benchax.workers import pickling
+content = sys.stdin.buffer.read()
+import jax
+import jax.numpy as jnp
+pickling.loads(content)
+fn = pickling.loads(content)
+print(float(jax.tree.leaves(jax.jit(fn)(jnp.float32(1)))[0]))
+"""
+
+
+# Sends what a notebook or script has, which no other process can import.
+NOTEBOOK = """
+import dataclasses, sys
+import equinox, jax
+from benchax.workers import pickling
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Here:
+    w: jax.Array
+
+class Modelled(equinox.Module):
+    w: jax.Array
+
+def registered(x):
+    return jax.tree.map(lambda leaf: leaf + 1, Here(x))
+
+def modelled(x):
+    return Modelled(x)
+
+sys.stdout.buffer.write(pickling.dumps(globals()[sys.argv[1]]))
+"""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Known:
+    w: Any
+
+
+def python(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    return subprocess.run([sys.executable, *words], input=given, capture_output=True, env=environment)
+
+
+def in_another_process(content: bytes) -> list[str]:
+    """The words that the function printed there."""
+    done = python("-c", CHILD, given=content)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().split()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    path = tmp_path / "states of mine.py"
+    path.write_text(FILE, encoding="utf-8")
+    return import_file(path)
+
+
+@pytest.mark.parametrize("name", ["registered", "by_hand", "of_flax", "of_equinox"])
+def test_those_of_a_file_are_imported_from_it(file: Any, name: str) -> None:
+    assert in_another_process(pickling.dumps(getattr(file, name))) == ["imported", "2.0"]
+
+
+def test_a_file_without_need_is_not_imported_again(file: Any) -> None:
+    assert in_another_process(pickling.dumps(file.plain)) == ["4.0"]
+
+
+def test_those_of_a_notebook_are_told_to_jax_again() -> None:
+    sent = python("-c", NOTEBOOK, "registered")
+
+    assert in_another_process(sent.stdout) == ["2.0"]
+
+
+def test_a_class_with_a_making_of_its_own_is_refused_where_no_file_has_it() -> None:
+    sent = python("-c", NOTEBOOK, "modelled")
+
+    assert b"TypeError: the class 'Modelled' of '__main__' is made by" in sent.stderr
+    assert b"put it into a file of its own and import it from there" in sent.stderr
+
+
+def test_those_that_were_known_here_stay_what_they_were() -> None:
+    back = pickling.loads(pickling.dumps(Known(jnp.ones(3))))
+
+    assert type(back) is Known
+    assert len(jax.tree.leaves(back)) == 1

@@ -1,0 +1,259 @@
+"""What every executor promises, wherever it runs a case; and what is special about a worker process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import jax
+import psutil
+import pytest
+
+from benchax.case import Case, make_case
+from benchax.measuring.record import quiet
+from benchax.model import Measurement
+from benchax.options import DEFAULTS, resolve
+from benchax.workers import conversation, executor_for
+from benchax.workers.call_limits import stage_limit
+from benchax.workers.isolated import Executor, Inline, Isolated
+from benchax.workers.pool import Pool
+
+QUICK = resolve(
+    {"max_time_s": 0.02, "min_time_s": 0.01, "max_warmup_s": 0.02, "memory": False, "timer": "wall", "store": "off"},
+    environ={},
+)
+EXECUTORS = {
+    "inline": Inline(),
+    "isolated": Isolated(),
+    "cold": Isolated(cold=True),
+    "spawned": Isolated(pool=Pool(start="spawn")),
+}
+
+
+def talkative() -> Case:
+    """Prints at all levels while it is traced, also what could be taken for an answer of a child."""
+
+    def talk(x: Any) -> Any:
+        sys.stdout.write('hello from Python\n{"measurement": 1}\n')
+        os.write(1, b"hello from C\n")
+        return x * 2
+
+    return make_case(talk, ("f32[8]",), tag="loud")
+
+
+def failing() -> Case:
+    def fail(x: Any) -> Any:
+        raise ValueError("it is broken")
+
+    return make_case(fail, ("f32[8]",))
+
+
+@pytest.fixture(scope="module", params=EXECUTORS)
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    executor = EXECUTORS[request.param]
+    yield executor
+    if isinstance(executor, Isolated):
+        executor.pool.close()
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[str]:
+    """What the executor's progress callback was told."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def row(executor: Executor, stages: list[str]) -> Iterator[Measurement]:
+    """One measurement by each executor, with a setting of JAX that was made in this program."""
+    before = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    jax.config.update("jax_default_matmul_precision", "float32")
+    stages.clear()
+    yield executor.run(talkative(), QUICK, run_id="run-1", progress=lambda stage, share: stages.append(stage))
+    jax.config.update("jax_default_matmul_precision", before)
+
+
+@pytest.fixture(scope="module")
+def failed(executor: Executor) -> Measurement:
+    return executor.run(failing(), QUICK, run_id="run-1", progress=quiet)
+
+
+# ---- the contract -----------------------------------------------------------------------------------------------
+
+
+def test_the_row_is_of_the_case_that_was_given(row: Measurement) -> None:
+    assert (row.case, row.options, row.run_id) == (talkative().id, QUICK, "run-1")
+    assert (row.status, row.signature) == ("ok", "f32[8]")
+
+
+def test_it_holds_samples_and_stages(row: Measurement) -> None:
+    assert [s.timer for s in row.samples] == ["wall"]
+    assert None not in (row.stages.trace_s, row.stages.lower_s, row.stages.compile_s, row.stages.first_run_s)
+
+
+def test_what_the_function_prints_does_not_spoil_the_row(row: Measurement) -> None:
+    assert row.numerics is not None
+    assert row.numerics.agrees
+
+
+def test_progress_is_told_in_the_order_of_work(row: Measurement, stages: list[str]) -> None:
+    assert row.status == "ok"
+    assert list(dict.fromkeys(stages)) == [
+        "inputs", "trace", "lower", "compile", "artifacts", "first run", "verify", "transfer", "warm-up", "dispatch",
+        "wall", "memory",
+    ]  # fmt: skip
+
+
+def test_settings_of_the_program_hold_wherever_it_runs(row: Measurement) -> None:
+    assert row.environment.config["jax_default_matmul_precision"] == "float32"
+
+
+def test_a_failing_function_gives_a_failed_row(failed: Measurement) -> None:
+    assert failed.failure is not None
+    assert (failed.failure.kind, failed.failure.stage) == ("error", "trace")
+    assert failed.failure.message.startswith(f"ValueError: it is broken (at {__file__}:")
+    assert 'raise ValueError("it is broken")' in failed.failure.traceback
+    assert (failed.case, failed.signature) == (failing().id, "f32[8]")
+
+
+def test_an_interrupt_passes_through_and_leaves_no_process(executor: Executor) -> None:
+    def interrupt(stage: str, share: float) -> None:
+        raise KeyboardInterrupt
+
+    before = set(psutil.Process().children(recursive=True))  # of pools that other tests share
+
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(failing(), QUICK, run_id="run-1", progress=interrupt)
+
+    assert set(psutil.Process().children(recursive=True)) <= before
+    if isinstance(executor, Isolated):
+        assert executor.pool._keeper is None
+
+
+# ---- the choice -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "cold"),
+    [
+        ({}, Inline, None),
+        ({"isolate": True}, Isolated, "function"),
+        ({"timeout_s": 3.0}, Isolated, "function"),
+        ({"memory_limit_bytes": 2**30}, Isolated, "function"),
+        ({"cold_process": True}, Isolated, "process"),
+        ({"cold_process": True, "timeout_s": 3.0}, Isolated, "process"),
+    ],
+)
+def test_the_options_choose_the_executor(options: dict[str, Any], kind: type, cold: str | None) -> None:
+    """A limit that only a process can keep to implies one."""
+    executor = executor_for(replace(DEFAULTS, **options))
+
+    assert type(executor) is kind
+    assert getattr(executor, "cold", None) == cold
+
+
+# ---- worker processes -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def isolated() -> Iterator[Isolated]:
+    with Pool() as pool:
+        yield Isolated(pool=pool)
+
+
+def test_only_a_new_process_is_cold(row: Measurement, executor: Executor) -> None:
+    assert row.stages.cold == getattr(executor, "cold", "function")
+
+
+def test_a_cold_process_does_one_case_only() -> None:
+    def who(x: Any) -> Any:
+        return x + os.getpid()
+
+    with Pool(warm=False, reuse=False) as pool:
+        rows = [Isolated(cold=True, pool=pool).run(make_case(who, ("f32[8]",)), QUICK, run_id="run-1", progress=quiet)]
+
+        assert pool._ready == []
+
+    assert [row.status for row in rows] == ["ok"]
+
+
+def test_what_the_function_prints_in_a_worker_goes_to_stderr(
+    capfd: pytest.CaptureFixture[str], isolated: Isolated
+) -> None:
+    isolated.run(talkative(), QUICK, run_id="run-1", progress=quiet)
+
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "hello from Python" in captured.err
+    assert "hello from C" in captured.err
+
+
+def test_inputs_that_cannot_travel_give_a_failed_row(isolated: Isolated) -> None:
+    """Not an exception: the other cases of the run go on."""
+    case = make_case(lambda lock: 1, (threading.Lock(),), name="locked")
+
+    failure = isolated.run(case, QUICK, run_id="run-1", progress=quiet).failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("error", "start")
+    assert failure.message.startswith(
+        "case 'locked' cannot be sent to a worker process: TypeError: cannot pickle '_thread.lock' object; "
+        "expected a function and inputs that cloudpickle can pickle"
+    )
+    assert failure.advice.startswith("give inputs as specs (f32[8,128]) or as a function that makes them")
+
+
+def test_a_case_that_never_returns_becomes_a_row(isolated: Isolated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "ASK_S", 10.0)  # beside other tests, to say where it is may take longer
+
+    def hang(x: Any) -> Any:
+        while True:
+            pass
+
+    row = isolated.run(make_case(hang, ("f32[8]",)), replace(QUICK, timeout_s=0.3), run_id="run-1", progress=quiet)
+
+    assert row.failure is not None
+    assert (row.failure.kind, row.failure.stage) == ("timeout", "trace")
+    assert row.failure.message.startswith("trace took longer than 300 ms; the process was killed (at ")
+    assert (row.case.name, row.run_id) == ("hang", "run-1")
+    assert row.environment.backend == "cpu"  # told by the worker, before it was killed
+    assert row.environment.config["jax_enable_x64"] is False
+
+
+def test_the_signal_that_killed_the_worker_is_named(isolated: Isolated) -> None:
+    def crash(x: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    failure = isolated.run(make_case(crash, ("f32[8]",)), QUICK, run_id="run-1", progress=quiet).failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("crashed", "trace")
+    assert failure.message.startswith(f"the process was killed by SIGSEGV in trace (at {__file__}:")
+    assert "in crash" in failure.traceback
+
+
+def test_a_case_beyond_its_memory_becomes_a_row(isolated: Isolated) -> None:
+    case = make_case(lambda x: (x[:, None] * x[None, :]).sum(0), ("f32[20000]",), jit=False)  # 1.6 GB
+
+    limited = isolated.run(case, replace(QUICK, memory_limit_bytes=2**29), run_id="run-1", progress=quiet)
+
+    assert limited.failure is not None
+    assert limited.failure.kind == "out_of_memory"
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("trace", 2.0), ("compile", 2.0), ("first run", 2.0), ("verify", 2.0), ("warm-up", 7.0), ("wall", 5.0),
+        ("loop", 5.0), ("start", 60.0),
+    ],
+)  # fmt: skip
+def test_sampling_may_take_what_its_options_grant_on_top(stage: str, expected: float) -> None:
+    options = replace(DEFAULTS, timeout_s=2.0, max_time_s=3.0, max_warmup_s=5.0)
+
+    assert stage_limit(stage, options) == expected
+    assert stage_limit(stage, replace(options, timeout_s=None)) is None

@@ -1,0 +1,100 @@
+"""Budgets: each stage its own, from its first announcement on; nothing else restarts them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchax.workers import conversation
+from benchax.workers.call_limits import UNLIMITED, CallLimits
+from benchax.workers.channel import Message
+from benchax.workers.conversation import Budget, Conversation, Job
+from benchax.workers.worker import warm_up
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(conversation, "perf_counter", clock)
+    return clock
+
+
+def budget(total_s: float | None = None) -> Budget:
+    limits = {"trace": 2.0, "run": 3.0}
+    return Budget(CallLimits(limits.get, total_s))
+
+
+def test_a_stage_without_a_limit_never_ends(clock: Clock) -> None:
+    one = budget()
+    clock.now += 1e6
+
+    assert (one.rest(), one.failure()) == (None, None)
+
+
+def test_a_stage_begins_with_its_first_announcement(clock: Clock) -> None:
+    one = budget()
+    clock.now += 50.0
+    one.enter_announced("run", is_again=False)
+    clock.now += 2.0
+    one.enter_announced("run", is_again=False)
+
+    assert one.rest() == 1.0
+    assert one.failure() is None
+    clock.now += 1.0
+    failure = one.failure()
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("timeout", "run")
+    assert failure.message == "run took longer than 3.00 s; the process was killed"
+
+
+def test_what_one_stage_leaves_the_next_does_not_get(clock: Clock) -> None:
+    one = budget()
+    one.enter_announced("trace", is_again=False)
+    clock.now += 0.5
+    one.enter_announced("run", is_again=False)
+
+    assert one.rest() == 3.0
+
+
+def test_a_stage_that_is_begun_again_has_its_time_again(clock: Clock) -> None:
+    one = budget()
+    one.enter_announced("run", is_again=False)
+    clock.now += 2.0
+    one.enter_announced("run", is_again=True)
+
+    assert one.rest() == 3.0
+
+
+def test_the_whole_job_has_its_limit_whatever_is_announced(clock: Clock) -> None:
+    one = budget(total_s=10.0)
+    for _ in range(4):
+        clock.now += 2.5
+        one.enter_announced("run", is_again=True)
+
+    failure = one.failure()
+    assert failure is not None
+    assert failure.message == "the job as a whole took longer than 10.0 s; the process was killed"
+    assert one.rest() == 0.0
+
+
+def test_a_worker_that_says_that_it_knows_old_code_and_ends_at_once_is_replaced() -> None:
+    """Its end may be told before its last message is read: then it had looked like a process without an answer."""
+    last = Message({"job": 1, "stale": "model.py"})
+    worker: Any = SimpleNamespace(
+        jobs=0, output=SimpleNamespace(begin=lambda is_shown: None), channel=SimpleNamespace(pop=lambda: last)
+    )
+    one = Conversation(Any, worker, Job(warm_up, ()))  # type: ignore[arg-type]
+    one.budget = Budget(UNLIMITED)
+
+    conclusion = one._conclude_death()
+
+    assert (conclusion.is_stale, conclusion.doubt) == (True, "model.py")

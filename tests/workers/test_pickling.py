@@ -1,0 +1,253 @@
+"""What can travel to another process, and arrives there as what it was."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from source_tree import PACKAGE
+
+from benchax.case import make_case
+from benchax.discovery import find
+from benchax.workers import pickling
+
+FILE = """
+import benchax
+import jax
+
+SCALE = 3.0
+
+def helper(x):
+    return x * SCALE
+
+@benchax.benchmark(args=lambda n: (2.0 * n,), n=[1])
+def by_helper(x):
+    return helper(x)
+
+@benchax.benchmark(args=(2.0,))
+@jax.jit
+def jitted(x):
+    return helper(x)
+
+class Model:
+    def __call__(self, x):
+        return helper(x)
+
+of_class = benchax.benchmark(Model(), name="of_class", args=(2.0,))
+"""
+
+# Loads each blob, calls what is in it with 2.0 and says what came out, and what jax.stages it offers.
+CHILD = """
+import pickle, sys
+blobs = pickle.load(sys.stdin.buffer)
+def look(blob):
+    fn, *args = pickle.loads(blob)
+    value = float(fn(*args))
+    compiled = float(fn.lower(*args).compile()(args[0])) if hasattr(fn, "lower") else None  # the others are static
+    return value, hasattr(fn, "trace"), compiled
+sys.stdout.buffer.write(pickle.dumps({name: look(blob) for name, blob in blobs.items()}))
+"""
+
+
+def travellers(folder: Path) -> dict[str, Any]:
+    """Name → (function, arguments). None of these can be imported by name, but for those called "imported"."""
+    three = 3.0
+
+    def closure(x: Any) -> Any:
+        return x * three
+
+    def power(x: Any, exponent: int) -> Any:
+        return x**exponent
+
+    class Halver:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        def __call__(self, x: Any) -> Any:
+            return x / self.by
+
+    class Local(Halver):
+        def method(self, x: Any) -> Any:
+            return x / self.by
+
+    jitted = jax.jit(closure)
+    file = folder / "bench_travel.py"
+    file.write_text(FILE)
+    cases = {case.id.name: case for case in find([file]).cases}
+    return {
+        "lambda": (lambda x: x * 3.0, 2.0),
+        "closure": (closure, 2.0),
+        "partial": (functools.partial(power, exponent=3), 2.0),
+        "object": (Local(4.0), 2.0),
+        "method": (Local(4.0).method, 2.0),
+        "imported": (jax.lax.square, 2.0),
+        "imported jitted": (jnp.square, 2.0),
+        "imported partial": (functools.partial(jnp.power, 3.0), 2.0),
+        "jitted lambda": (jax.jit(lambda x: x * 3.0), 2.0),
+        "jitted closure": (jitted, 2.0),
+        "jitted static": (jax.jit(power, static_argnames="exponent"), 2.0, 3),
+        "jitted partial": (jax.jit(functools.partial(power, exponent=3)), 2.0),
+        "closure over jitted": (lambda x: jitted(x) + 1.0, 2.0),
+        "file": (cases["by_helper"].fn, *cases["by_helper"].inputs()[0]),
+        "file jitted": (cases["jitted"].fn, 2.0),
+        "file object": (cases["of_class"].fn, 2.0),
+    }
+
+
+VALUES = {
+    "lambda": 6.0,
+    "closure": 6.0,
+    "partial": 8.0,
+    "object": 0.5,
+    "method": 0.5,
+    "imported": 4.0,
+    "imported jitted": 4.0,
+    "imported partial": 9.0,
+    "jitted lambda": 6.0,
+    "jitted closure": 6.0,
+    "jitted static": 8.0,
+    "jitted partial": 8.0,
+    "closure over jitted": 7.0,
+    "file": 6.0,
+    "file jitted": 6.0,
+    "file object": 6.0,
+}
+
+
+@pytest.fixture(scope="module")
+def arrived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, bool, float | None]]:
+    """What one other process, which can import benchax and nothing of this file, made of everything."""
+    folder = tmp_path_factory.mktemp("bench")
+    blobs = {name: pickling.dumps(value) for name, value in travellers(folder).items()}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD],
+        input=pickle.dumps(blobs),
+        capture_output=True,
+        timeout=120,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return pickle.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_it_arrives_and_gives_the_same_result(name: str, arrived: dict[str, Any]) -> None:
+    value, _, _ = arrived[name]
+
+    assert value == VALUES[name]
+
+
+@pytest.mark.parametrize("name", [name for name in VALUES if "jitted" in name and "over" not in name])
+def test_a_jitted_function_arrives_with_its_stages(name: str, arrived: dict[str, Any]) -> None:
+    """JAX's own pickling loses trace and lower, without which nothing could be measured apart."""
+    _, has_trace, compiled = arrived[name]
+
+    assert has_trace
+    assert compiled == VALUES[name]
+
+
+def test_a_whole_case_survives_the_way_there_and_back() -> None:
+    case = make_case(lambda x, n: x * n, ("f32[8]", 3), name="näme", tag="t", static=(1,))
+
+    back = pickle.loads(pickling.dumps(case))
+
+    assert (back.id, back.static, back.inputs()) == (case.id, case.static, case.inputs())
+    assert back.fn(2, 3) == 6
+
+
+def test_cloudpickle_is_left_as_it_was(tmp_path: Path) -> None:
+    """Other users of cloudpickle in this process, such as Ray, must not notice."""
+    before = cloudpickle.list_registry_pickle_by_value()
+
+    pickling.dumps(travellers(tmp_path)["file"])
+
+    assert cloudpickle.list_registry_pickle_by_value() == before
+
+
+@pytest.mark.parametrize("make", [threading.Lock, lambda: (i for i in "abc")], ids=["lock", "generator"])
+def test_what_cannot_travel_is_refused(make: Callable[[], Any]) -> None:
+    what = make()
+
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pickling.dumps(lambda: what)
+
+
+# ---- arrays -----------------------------------------------------------------------------------------------------
+
+
+def there_and_back(value: Any) -> tuple[Any, int]:
+    """The value, and how many buffers travelled beside the pickle."""
+    beside: list[pickle.PickleBuffer] = []
+    content = pickling.dumps(value, beside.append)
+    return pickling.loads(content, [memoryview(bytearray(buffer.raw())) for buffer in beside]), len(beside)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int32", "complex64", "bfloat16", "float8_e4m3fn", "int4"])
+def test_an_array_of_jax_arrives_as_one(dtype: str) -> None:
+    array = jnp.arange(6, dtype="float32").astype(dtype).reshape(2, 3)
+
+    back, _ = there_and_back(array)
+
+    assert isinstance(back, jax.Array)
+    assert (back.dtype, back.shape, back.tolist()) == (array.dtype, array.shape, array.tolist())
+    assert back.weak_type == array.weak_type
+
+
+def test_a_number_that_became_an_array_is_still_weak() -> None:
+    """Else x * it would have another dtype over there."""
+    back, _ = there_and_back(jnp.asarray(2.0))
+
+    assert back.weak_type
+
+
+@pytest.mark.parametrize("implementation", ["threefry2x32", "rbg"])
+def test_a_typed_key_draws_the_same(implementation: str) -> None:
+    key = jax.random.split(jax.random.key(3, impl=implementation), 2)
+
+    back, _ = there_and_back(key)
+
+    assert back.dtype == key.dtype
+    assert jax.random.bits(back[1]) == jax.random.bits(key[1])
+
+
+def test_big_buffers_travel_beside_the_pickle_and_small_ones_in_it() -> None:
+    small, big = np.zeros(2**16), np.arange(2.0**18)
+
+    (back_small, back_big, back_jax), beside = there_and_back((small, big, jnp.asarray(big)))
+
+    assert beside == 2
+    np.testing.assert_array_equal(back_small, small)
+    np.testing.assert_array_equal(back_big, big)
+    np.testing.assert_array_equal(back_jax, big)
+
+
+def test_an_array_over_several_devices_is_refused() -> None:
+    """It would arrive on one, and another program would be measured."""
+    code = """
+import jax, jax.numpy as jnp
+from benchax.workers import pickling
+mesh = jax.make_mesh((2,), ("x",))
+sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+try:
+    pickling.dumps(jax.device_put(jnp.arange(4), sharding))
+except TypeError as error:
+    print(error)
+"""
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.PIPE, text=True)
+
+    assert done.stdout == "an array over 2 devices cannot be sent to another process\n"

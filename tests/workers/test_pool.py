@@ -1,0 +1,509 @@
+"""Workers: warm, used again as long as there is no doubt, and in step with the program that sends them work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import psutil
+import pytest
+from workers import entries
+from workers.conftest import answer, ask, strays, within
+
+from benchax.model import Failure
+from benchax.workers import conversation, zygote
+from benchax.workers import pool as pools
+from benchax.workers.pool import Pool, shared_pool
+from benchax.workers.task import task
+
+Say = Callable[..., None]
+
+
+def by_value(make: Callable[[], Callable[[Say], Any]]) -> Callable[[Say], Any]:
+    """A function that another one has made travels by value."""
+    return make()
+
+
+def who() -> Callable[[Say], Any]:
+    def answer_with_number(say: Say) -> Any:
+        return {"pid": os.getpid()}, ()
+
+    return answer_with_number
+
+
+def pid_of(pool: Pool) -> int:
+    ended = ask(pool, who())
+    assert ended.document is not None, ended.failure
+    return ended.document["pid"]
+
+
+def told(pool: Pool, look: Callable[[], Any]) -> Any:
+    """What `look` returns in a worker."""
+    ended = ask(pool, lambda say: ({"answer": look()}, ()))
+    assert ended.document is not None, ended.failure
+    return ended.document["answer"]
+
+
+# ---- workers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_workers_are_born_with_the_modules_that_are_preloaded(warm: bool) -> None:
+    """Modules that nothing else imports; one that does not exist is left to the job that needs it."""
+    names = ("wave", "no_such_module")
+    with Pool(warm=warm, preload=names) as pool, Pool(warm=warm) as other:
+        found, without = (told(each, lambda: [name for name in names if name in sys.modules]) for each in (pool, other))
+
+    assert found == ["wave"]
+    assert without == []
+
+
+def test_after_a_renewal_the_next_job_has_a_new_process() -> None:
+    with Pool() as pool:
+        first, again = pid_of(pool), pid_of(pool)
+        pool.renew()
+        other = pid_of(pool)
+
+    assert first == again != other
+
+
+def test_nothing_is_started_before_it_is_needed() -> None:
+    before = psutil.Process().children()
+
+    with Pool():
+        assert psutil.Process().children() == before
+
+
+def test_a_worker_is_used_again(pool: Pool) -> None:
+    assert pid_of(pool) == pid_of(pool) == pid_of(pool)
+
+
+def test_without_reuse_each_job_has_a_process_of_its_own() -> None:
+    with Pool(warm=False, reuse=False) as cold:
+        assert len({pid_of(cold) for _ in range(3)}) == 3
+        assert strays(cold) == []
+
+
+def test_a_cold_worker_has_not_started_a_backend() -> None:
+    def backends() -> bool:
+        from jax._src import xla_bridge  # noqa: TID251 - the one question that JAX does not answer
+
+        return bool(xla_bridge._backends)
+
+    with Pool(warm=False, reuse=False) as cold, Pool() as warm:
+        assert (told(cold, backends), told(warm, backends)) == (False, True)
+
+
+def test_preparing_makes_a_standby_that_takes_over(pool: Pool) -> None:
+    pool.prepare()
+    first, standby = (worker.pid for worker in pool._ready)
+
+    assert pid_of(pool) == first
+    ask(pool, lambda say: os._exit(1))
+
+    assert pid_of(pool) == standby
+    assert len(pool._ready) == 1  # nothing is started beside a job
+    pool.prepare()
+    assert len(pool._ready) == 2
+
+
+def test_a_worker_that_dies_while_it_waits_is_replaced(pool: Pool) -> None:
+    first = pid_of(pool)
+    os.kill(first, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(first)] if psutil.pid_exists(first) else [], timeout=10)
+
+    assert pid_of(pool) != first
+    assert strays(pool) == []
+
+
+def test_when_the_zygote_is_killed_the_next_job_gets_a_new_one(pool: Pool) -> None:
+    pool.prepare()
+    assert pool._keeper is not None
+    below = psutil.Process(pool._keeper.process.pid).children()
+    os.kill(pool._keeper.process.pid, signal.SIGKILL)
+    pool._keeper.process.wait()
+
+    assert pid_of(pool) not in {worker.pid for worker in below}
+    assert psutil.wait_procs(below, timeout=10)[1] == []
+
+
+def test_the_death_of_the_zygote_is_told(pool: Pool) -> None:
+    def kill(message: dict[str, Any]) -> None:
+        assert pool._keeper is not None
+        os.kill(pool._keeper.process.pid, signal.SIGKILL)
+
+    def forever(say: Say) -> Any:
+        say("run")
+        while True:
+            pass
+
+    failure = ask(pool, forever, kill).failure
+
+    assert failure is not None
+    assert failure.message == "the process that keeps the workers was killed in run"
+    assert ask(pool, answer).document == {"n": 3}
+
+
+@pytest.mark.parametrize("start", ["auto", "spawn"])
+def test_workers_that_are_not_forked_do_the_same(start: Any) -> None:
+    """As it is where there is no fork, or where it is not safe."""
+    with Pool(start=start) as one:
+        pid = pid_of(one)
+        assert one._ready[0].how == ("fork" if start == "auto" and sys.platform == "linux" else "spawn")
+        failure = ask(one, lambda say: os._exit(7)).failure
+        assert failure is not None
+        assert failure.message == "the process ended with exit code 7 in start, without an answer"
+        assert pid_of(one) != pid
+        assert strays(one) == []
+
+
+def test_where_forking_is_refused_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many processes, say."""
+    refuse = "import os\ndef refuse(): raise BlockingIOError\nos.fork = refuse\n"
+    monkeypatch.setattr(zygote, "BOOT", refuse + zygote.BOOT)
+
+    with Pool() as one:
+        assert ask(one, answer).document == {"n": 3}
+        assert one._ready[0].how == "spawn"
+
+
+def test_a_flag_that_xla_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It aborts any process that starts a backend: here only a worker."""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
+
+    with Pool() as one:
+        failure = ask(one, answer).failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("crashed", "start")
+    assert failure.message.startswith("a worker process could not do its first computation: the process ")
+    assert "--xla_no_such_flag=1" in failure.message
+
+
+def test_an_interpreter_that_does_not_start_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+
+    with Pool() as one:
+        failure = ask(one, answer).failure
+
+    assert failure is not None
+    assert failure.message == "no worker process could be started: it ended with exit code 1"
+
+
+# ---- what travels -----------------------------------------------------------------------------------------------
+
+
+def test_arrays_travel_both_ways(pool: Pool) -> None:
+    sent = {
+        "big": np.arange(3 * 2**18, dtype=np.float64),
+        "jax": jnp.arange(5),
+        "bf16": jnp.ones(3, "bfloat16"),
+        "key": jax.random.key(3),
+    }
+
+    def work(say: Say) -> Any:
+        assert isinstance(sent["jax"], jax.Array)
+        return {"dtype": str(sent["key"].dtype)}, (sent["big"] * 2, sent["jax"] + 1, sent["bf16"])
+
+    ended = ask(pool, work)
+
+    assert ended.document == {"dtype": "key<fry>"}
+    np.testing.assert_array_equal(ended.arrays[0], sent["big"] * 2)
+    assert ended.arrays[1].tolist() == [1, 2, 3, 4, 5]
+    assert str(ended.arrays[2].dtype) == "bfloat16"
+
+
+def test_the_program_sees_every_announcement_in_order(pool: Pool) -> None:
+    def work(say: Say) -> Any:
+        say("trace")
+        say("run", share=0.5)
+        say("run", share=1.0, again=True)
+        return {}, ()
+
+    messages: list[dict[str, Any]] = []
+
+    ask(pool, work, messages.append)
+
+    assert messages == [
+        {"stage": "trace"},
+        {"stage": "run", "share": 0.5},
+        {"stage": "run", "share": 1.0, "again": True},
+    ]
+
+
+def test_what_several_workers_are_given_is_pickled_once(pool: Pool) -> None:
+    made: list[str] = []
+
+    class Process:
+        def __call__(self, say: Any) -> Any:
+            return {"pid": os.getpid()}, ()
+
+        def __reduce__(self) -> Any:
+            made.append("pickled")
+            return Process, ()
+
+    answers = pool.call_in_each(3, entries.call, Process())
+
+    assert made == ["pickled"]
+    assert len({one[0]["pid"] for one in answers}) == 3
+
+
+def test_what_cannot_travel_says_how_to_mend_it(pool: Pool) -> None:
+    lock = threading.Lock()
+
+    failure = ask(pool, lambda say: lock, name="case 'f'").failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("error", "start")
+    assert failure.message.startswith("case 'f' cannot be sent to a worker process: TypeError: cannot pickle '_thread")
+    assert failure.advice.startswith("give inputs as specs")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("no.such_module", "No module named 'no'"),
+        ("os", "module 'os' has no attribute 'work'"),
+        ("workers.conftest", "workers.conftest:within is no task: put @task before it"),
+    ],
+)
+def test_a_task_that_a_worker_does_not_find_is_a_failure(module: str, message: str, pool: Pool) -> None:
+    def work(argument: None, say: Say) -> None: ...
+
+    work.__qualname__, work.__module__ = "within" if "conftest" in module else "work", module
+
+    failure = pool.call(task(work), None)
+
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.stage) == ("error", "start")
+    assert message in failure.message
+
+
+# ---- limits -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stage_has_its_time_again_only_when_it_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that every announcement moves on by 10 ms."""
+    announced: list[dict[str, Any]] = []
+    monkeypatch.setattr(conversation, "perf_counter", lambda: 0.01 * len(announced))
+
+    def begins_again(say: Say) -> Any:
+        for _ in range(10_000):  # more than arrive at once: limits are looked at in between
+            say("run", again=True)
+        return {}, ()
+
+    def goes_on(say: Say) -> Any:
+        for _ in range(200_000):
+            say("run")
+        return {}, ()
+
+    assert ask(pool, begins_again, announced.append, limits=within(run=1.0)).failure is None
+    assert len(announced) == 10_000
+    failure = ask(pool, goes_on, announced.append, limits=within(run=1.0)).failure
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("timeout", "run")
+
+
+def test_a_job_without_limits_has_none(pool: Pool) -> None:
+    assert pool.call(entries.call, answer)[0] == {"n": 3}
+
+
+# ---- in step with the program -----------------------------------------------------------------------------------
+
+
+def test_the_state_of_the_program_holds_in_the_worker(
+    pool: Pool, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SETTING", "here")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(project / "lib")])
+    monkeypatch.setattr(sys, "argv", ["program", "--flag"])
+    (project / "lib").mkdir()
+    (project / "lib" / "mine.py").write_text("value = 5")
+
+    def look() -> Any:
+        import mine  # type: ignore[import-not-found]
+
+        return [
+            os.environ.get("SOME_SETTING"),
+            os.environ.get("OPENBLAS_NUM_THREADS"),
+            str(Path.cwd()),
+            mine.value,
+            sys.argv,
+        ]
+
+    assert told(pool, look) == [
+        "here", os.environ.get("OPENBLAS_NUM_THREADS"), str(project), 5, ["program", "--flag"],
+    ]  # fmt: skip
+
+
+def test_what_one_job_changes_is_set_back_for_the_next(pool: Pool) -> None:
+    def spoil() -> Any:
+        os.environ["SOME_SETTING"] = "spoilt"
+        os.chdir("/")
+        sys.path.clear()
+        jax.config.update("jax_enable_x64", True)
+        return os.getpid()
+
+    def look() -> Any:
+        return [os.environ.get("SOME_SETTING"), str(Path.cwd()), sys.path, bool(jax.config.jax_enable_x64), os.getpid()]  # type: ignore[attr-defined]
+
+    pid = told(pool, spoil)
+
+    assert told(pool, look) == [None, str(Path.cwd()), sys.path, False, pid]
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def test_settings_of_jax_reach_the_worker(pool: Pool, x64: None) -> None:
+    assert told(pool, lambda: str(jnp.zeros(1).dtype)) == "float64"
+
+
+def test_flags_that_are_read_at_the_start_bring_new_workers(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, before = jax.device_count(), told(pool, jax.device_count)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
+
+    assert (before, told(pool, jax.device_count)) == (here, 3)
+
+
+def test_flags_that_only_a_new_interpreter_reads_bring_one(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C library reads its own when a process starts, and a fork does not start."""
+    pid_of(pool)
+    before = pool._keeper
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "3")
+    pid_of(pool)
+    between = pool._keeper
+    pid_of(pool)
+
+    assert before is not between
+    assert between is pool._keeper
+
+
+def test_code_that_was_edited_is_run_as_it_is_now(pool: Pool, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(project)])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def look() -> Any:
+        import edited  # type: ignore[import-not-found]
+
+        return edited.value
+
+    file = project / "edited.py"
+    file.write_text("value = 1")
+    found = [told(pool, look)]
+    file.write_text("value = 22")
+    found.append(told(pool, look))
+
+    assert found == [1, 22]
+
+
+def test_linear_algebra_uses_as_many_threads_as_here(pool: Pool) -> None:
+    from benchax.workers import blas
+
+    def look() -> Any:
+        from benchax.workers import blas
+
+        return blas.thread_counts()
+
+    assert told(pool, look).items() <= blas.thread_counts().items()
+
+
+def test_the_program_starts_no_backend() -> None:
+    import subprocess
+
+    code = """
+import jax
+from benchax.workers.pool import Pool
+from benchax.workers.worker import warm_up
+with Pool() as pool:
+    answer = pool.call(warm_up, ())
+from jax._src import xla_bridge
+print(answer, list(xla_bridge._backends))
+"""
+
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+
+    assert done.stdout == "None []\n"
+
+
+# ---- sharing ----------------------------------------------------------------------------------------------------
+
+
+def test_the_shared_pool_is_one() -> None:
+    assert shared_pool() is shared_pool()
+    assert shared_pool(warm=False) is not shared_pool()
+
+
+def test_a_fork_of_the_program_has_a_pool_of_its_own(pool: Pool) -> None:
+    """And leaves that of its parent alone, also when it ends."""
+    pid = pid_of(pool)
+    mine = shared_pool()
+
+    with warnings.catch_warnings(action="ignore"):  # JAX's, of forks
+        child = os.fork()
+    if child == 0:
+        is_new = shared_pool() is not mine and pool._keeper is None
+        pools._close_shared()
+        os._exit(0 if is_new else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert pid_of(pool) == pid
+
+
+def test_threads_take_turns(pool: Pool) -> None:
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(ask(pool, answer).document)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == [{"n": 3}] * 4
+
+
+def test_closing_ends_a_job_that_another_thread_runs() -> None:
+    def forever(say: Say) -> Any:
+        say("run")
+        while True:
+            pass
+
+    is_running, found = threading.Event(), []
+    pool = Pool()
+    thread = threading.Thread(
+        target=lambda: found.append(ask(pool, forever, lambda m: is_running.set(), limits=lambda stage: None))
+    )
+    thread.start()
+    assert is_running.wait(60)
+
+    pool.close()
+    thread.join(30)
+
+    assert found[0].failure is not None
+    assert pool._keeper is None
+
+
+def test_what_a_listener_raises_passes_through_and_leaves_no_process(pool: Pool) -> None:
+    def refuse(message: dict[str, Any]) -> None:
+        raise ValueError("not this")
+
+    before = pid_of(pool)
+
+    with pytest.raises(ValueError, match="not this"):
+        ask(pool, answer, refuse)
+
+    assert not psutil.pid_exists(before)
+    assert ask(pool, answer).document == {"n": 3}

@@ -1,0 +1,131 @@
+"""What workers have of the process that asks them, what a pool adds to it, and that this process stays as it is."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from source_tree import PACKAGE
+from workers.conftest import ask
+
+from benchax.errors import UsageError
+from benchax.workers.pool import Pool, spawned_pool
+
+X64 = "jax_enable_x64"
+
+
+@pytest.mark.parametrize("how", [{}, {"start": "spawn", "warm": False, "reuse": False}])
+def test_what_a_pool_adds_reaches_its_workers_and_not_this_process_while_they_work(how: dict[str, Any]) -> None:
+    here: list[tuple[Any, Any]] = []
+
+    def look(say: Any) -> Any:
+        say("run")
+        return {"variable": os.environ.get("SOME_SETTING"), "dtype": str(jnp.zeros(1).dtype)}, ()
+
+    with Pool(environ={"SOME_SETTING": "there"}, jax_config={X64: True}, **how) as pool:
+        ended = ask(pool, look, lambda message: here.append((os.environ.get("SOME_SETTING"), jax.config.values[X64])))
+
+    assert ended.document == {"variable": "there", "dtype": "float64"}
+    assert here == [(None, False)]
+
+
+def test_flags_that_hold_from_the_start_of_a_process_are_those_of_the_pool() -> None:
+    before = os.environ.get("XLA_FLAGS")
+
+    with spawned_pool(jax_config={"jax_num_cpu_devices": 3}) as three:
+        ended = ask(three, lambda say: ({"devices": jax.device_count(), "flags": os.environ.get("XLA_FLAGS")}, ()))
+
+    assert ended.document == {"devices": 3, "flags": before}
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"": "1"}, "environ has the name ''"),
+        ({"A=B": "1"}, "environ has the name 'A=B'"),
+        ({"A": 1}, "environ has A=1\nexpected text for each variable\n\nhint: 'A': '1'"),
+        ({"A": "\0"}, r"environ has A='\x00'"),
+        (
+            {"JAX_ENABLE_X64": "1"},
+            (
+                "environ has JAX_ENABLE_X64, by which JAX would set jax_enable_x64 once, at the start of a process\n"
+                "expected variables that are no settings of JAX\n\nhint: jax_config={'jax_enable_x64': ...}"
+            ),
+        ),
+    ],
+)
+def test_a_variable_that_cannot_be_is_refused(environ: Any, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        Pool(environ=environ)
+
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("jax_config", "message"),
+    [
+        (
+            {"jax_enable_x46": True},
+            "jax_config has 'jax_enable_x46', which is no setting of JAX\nexpected 'jax_enable_x64'?",
+        ),
+        ({X64: "yes"}, "jax_config has jax_enable_x64='yes'\nexpected True or False"),
+        (
+            {"jax_platforms": object},
+            "jax_config has jax_platforms=<class 'object'>\nexpected text, a number, True, False",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(jax_config: Any, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        Pool(jax_config=jax_config)
+
+    assert str(error.value).startswith(message)
+
+
+def test_a_value_that_jax_refuses_is_a_failure_in_its_words() -> None:
+    with Pool(warm=False, jax_config={"jax_default_matmul_precision": "sharp"}) as pool:
+        failure = ask(pool, lambda say: ({}, ())).failure
+
+    assert failure is not None
+    assert (failure.kind, failure.stage) == ("error", "start")
+    assert "sharp" in failure.message
+
+
+# ---- the rule ---------------------------------------------------------------------------------------------------
+
+CHANGES_ITS_OWN_PROCESS = {
+    "workers/process_state.py": "in the worker",
+    "experiments/processes.py": "in the process of a pair",
+    "experiments/study.py": "inputs in float64 are made here; sides have settings of their own in the worker",
+    "experiments/variants/persistent_cache.py": "in the worker",
+    "measuring/exported.py": "while this process lowers a program",
+    "measuring/jax_settings.py": "in the worker",
+    "measuring/paired.py": "while this process compiles what it measures",
+}
+
+
+def _changes(file: Path) -> list[str]:
+    """Statements that set a variable of the environment or a setting of JAX."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+        changed = [t.value for t in targets if isinstance(t, ast.Subscript)]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            changed.append(node.func.value)
+        found += [text for each in changed if (text := ast.unparse(each)) in ("os.environ", "jax.config")]
+    return found
+
+
+CHANGING = {"update", "pop", "clear", "setdefault"}
+
+
+def test_nobody_changes_this_process_to_reach_another_one() -> None:
+    """A new file in this list needs a reason that is about its own process: workers are reached by `Pool(environ=)`."""
+    changing = {file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py") if _changes(file)}
+
+    assert changing == CHANGES_ITS_OWN_PROCESS.keys()

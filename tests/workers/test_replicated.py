@@ -1,0 +1,189 @@
+"""Readings of further processes: where they come from, what they cost the first, and what is said without them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax import codec
+from benchax.case import make_case
+from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.record import quiet
+from benchax.model import Absent, Failure, Measurement
+from benchax.options import resolve
+from benchax.watching.compiles import watch_compiles
+from benchax.workers import executor_for, replicated
+from benchax.workers.isolated import Inline, Isolated
+from benchax.workers.pool import Pool
+from benchax.workers.replicated import Replicated
+
+OPTIONS = resolve(
+    {"max_time_s": 0.06, "min_time_s": 0.03, "max_warmup_s": 0.02, "memory": False, "timer": "wall", "store": "off"},
+    environ={},
+)
+ALONE = "samples.processes"
+
+
+def heavy(x: Any) -> Any:
+    return jnp.tanh(x @ x)
+
+
+def run(pool: Pool, fn: Any = heavy, inputs: tuple[Any, ...] = ("f32[64,64]",), **options: Any) -> Measurement:
+    case = make_case(fn, inputs)
+    return Replicated(Inline(), pool).run(case, replace(OPTIONS, **options), run_id="r", progress=quiet)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def row(pool: Pool) -> Measurement:
+    return run(pool, processes=3)
+
+
+def test_each_process_has_samples_and_nothing_says_that_others_are_missing(row: Measurement) -> None:
+    assert row.failure is None
+    assert [s.process for s in row.series_of("wall")] == [0, 1, 2]
+    assert row.why_absent(ALONE) is None
+    summary = row.summary("wall")
+    assert summary is not None
+    assert summary.processes == 3
+    assert summary.low_s is not None
+
+
+def test_the_rest_of_the_row_is_that_of_the_first_process(row: Measurement) -> None:
+    assert row.stages.cache == "off"
+    assert row.stages.compile_s is not None
+    assert row.numerics is not None
+    assert row.options == replace(OPTIONS, processes=3)
+
+
+def test_rows_of_several_processes_are_read_as_they_were_written(row: Measurement) -> None:
+    assert codec.decode(codec.encode(row)) == row
+
+
+def test_workers_stay_and_are_distinct(pool: Pool, row: Measurement) -> None:
+    before = [worker.pid for worker in pool._ready]
+
+    run(pool, processes=3)
+
+    assert len(set(before)) == 2
+    assert [worker.pid for worker in pool._ready] == before
+
+
+def test_the_case_chooses_where_nobody_does(pool: Pool) -> None:
+    short = run(pool, processes=0, timer="auto")
+
+    assert short.options.processes > 2
+    assert len(short.series_of("wall")) == short.options.processes
+    assert len(short.series_of("pipelined")) == 1
+
+
+def test_a_long_case_is_measured_in_one_process_and_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchax.measuring.stopping.SHORT_CALL_S", 1e-9)
+
+    m = run(pool, processes=0)
+
+    assert m.options.processes == 1
+    assert str(m.why_absent(ALONE)).startswith("a call takes ")
+    assert str(m.why_absent(ALONE)).endswith(" above 1.00 ns, so one was enough unless asked; --processes 5")
+
+
+def test_one_process_says_that_one_was_asked_for() -> None:
+    m = executor_for(OPTIONS).run(make_case(heavy, ("f32[8,8]",)), OPTIONS, run_id="r", progress=quiet)
+
+    assert isinstance(executor_for(OPTIONS), Inline)
+    assert str(m.why_absent(ALONE)).startswith("one was asked for; --processes ")
+
+
+def test_a_case_that_cannot_travel_is_measured_alone_with_all_the_time(pool: Pool) -> None:
+    lock = threading.Lock()
+
+    def locked(x: Any) -> Any:
+        with lock:
+            return x + 1
+
+    m = run(pool, locked, ("f32[8]",), processes=3)
+
+    assert m.failure is None
+    assert m.options == replace(OPTIONS, processes=1)
+    assert "cannot be sent to a worker process" in str(m.why_absent(ALONE))
+
+
+def test_a_failure_in_a_further_process_is_said_and_the_others_count(row: Measurement) -> None:
+    alone = replace(row, samples=row.series_of("wall")[:1])
+    bad = Failure("crashed", "wall", "it was killed")
+
+    some, none = replicated._gather(alone, [alone, bad]), replicated._gather(_lonely(alone), [bad, bad])
+
+    assert [s.process for s in some.samples] == [0, 1]
+    assert some.why_absent(ALONE) == "1 of 2 further ones failed (crashed in wall: it was killed)"
+    assert none.options.processes == 1
+    assert none.why_absent(ALONE) == "they failed (crashed in wall: it was killed)"
+
+
+def _lonely(m: Measurement) -> Measurement:
+    """As the engine leaves it."""
+    return replace(m, not_measured=(*m.not_measured, Absent(ALONE, "they were not started")))
+
+
+def test_what_ends_in_failure_is_not_repeated(pool: Pool) -> None:
+    def broken(x: Any) -> Any:
+        raise ValueError("it is broken")
+
+    m = run(pool, broken, ("f32[8]",), processes=3)
+
+    assert m.failure is not None
+    assert m.samples == ()
+
+
+def test_the_executor_follows_the_number_of_processes() -> None:
+    assert isinstance(executor_for(replace(OPTIONS, processes=0)), Replicated)
+    several = executor_for(replace(OPTIONS, processes=4, timeout_s=30.0))
+    assert isinstance(several, Replicated)
+    assert isinstance(several.first, Isolated)
+
+
+def test_programs_that_one_has_compiled_are_read_by_the_next_and_settings_stay(tmp_path: Path) -> None:
+    def fresh() -> Any:
+        return jax.jit(lambda x: jnp.sin(x) @ x.T + 12345).lower(jax.ShapeDtypeStruct((7, 7), "float32"))
+
+    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    with share_programs(str(tmp_path)):
+        fresh().compile()
+    jax.clear_caches()
+
+    with share_programs(str(tmp_path)), watch_compiles() as log:
+        fresh().compile()
+
+    assert (log.cache_hits, log.compiles) == (1, 0)
+    assert jax.config.jax_compilation_cache_dir == before  # type: ignore[attr-defined]
+    jax.clear_caches()
+    with watch_compiles() as log:
+        fresh().compile()
+    assert (log.cache_hits, log.compiles) == (0, 1)
+
+
+def test_without_room_for_files_the_row_of_the_first_process_is_kept(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(replicated.tempfile, "TemporaryDirectory", full)
+
+    m = run(pool, processes=3)
+
+    assert [s.process for s in m.samples] == [0]
+    assert m.options.processes == 1
+    assert m.why_absent(ALONE) == "they could not be started: [Errno 28] No space left on device"

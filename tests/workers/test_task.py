@@ -1,0 +1,106 @@
+"""Which functions can be tasks, and how what they return travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.codec import Json
+from benchax.errors import FormatError
+from benchax.model import Failure
+from benchax.workers.answers import pack, unpack
+from benchax.workers.task import Say, find_task, task
+from benchax.workers.worker import warm_up
+
+
+@dataclass(frozen=True)
+class Answer:
+    name: str
+    kind: Literal["one", "other"] = "one"
+    readings: tuple[float, ...] = ()
+    words: list[str] | None = None
+    failures: dict[str, Failure] | None = None
+    document: Json | None = None
+    array: np.ndarray | None = None
+    content: bytes | None = None
+
+
+def travelled(value: Any, hint: Any = Answer) -> Any:
+    return unpack([memoryview(bytearray(memoryview(section).cast("B"))) for section in pack(value, hint)], hint)
+
+
+def test_a_task_is_found_by_its_module_and_its_name() -> None:
+    assert warm_up.name == "benchax.workers.worker:warm_up"
+    assert find_task(warm_up.name) is warm_up
+
+
+def test_a_task_called_here_is_the_function() -> None:
+    stages: list[str] = []
+
+    assert warm_up((), lambda stage, **facts: stages.append(stage)) is None
+
+    assert stages == ["warm-up"]
+
+
+def test_what_no_other_process_can_import_is_refused() -> None:
+    def nested(argument: None, say: Say) -> None: ...
+
+    with pytest.raises(TypeError, match=r"<locals>\.nested cannot be a task: expected a function at the top of a mod"):
+        task(nested)
+    with pytest.raises(TypeError, match="<lambda> cannot be a task"):
+        task(lambda argument, say: None)
+    nested.__qualname__, nested.__module__ = "nested", "__main__"
+    with pytest.raises(TypeError, match="nested cannot be a task: no other process can import it from a script"):
+        task(nested)
+
+
+def unannotated(argument, say): ...
+
+
+def test_without_an_annotation_nobody_knows_how_an_answer_travels() -> None:
+    with pytest.raises(TypeError, match="unannotated cannot be a task: expected an annotation of what it returns"):
+        task(unannotated)
+
+
+def test_a_dataclass_comes_back_as_it_was() -> None:
+    failure = Failure("timeout", "run", "too late")
+    sent = Answer(
+        "é", "other", (1.0, float("inf")), ["a"], {"f": failure}, Json({"deep": [{"er": 1}]}), None, b"\0\xff"
+    )
+
+    assert travelled(sent) == sent
+
+
+def test_arrays_of_any_kind_come_back_as_numpy_s_own_writable_ones() -> None:
+    sent = {"numpy": np.arange(6.0).reshape(2, 3), "jax": jnp.arange(3), "bf16": jnp.ones(2, "bfloat16")}
+
+    found = {name: travelled(Answer(name, array=array)).array for name, array in sent.items()}
+
+    assert {name: (a.dtype, a.shape) for name, a in found.items()} == {n: (a.dtype, a.shape) for n, a in sent.items()}
+    np.testing.assert_array_equal(found["numpy"], sent["numpy"])
+    assert all(array.flags.writeable for array in found.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "why"),
+    [
+        (Answer(3), Answer, "Answer.name: 3 is not a value of type str"),  # type: ignore[arg-type]
+        (Answer("a", "third"), Answer, "'third' is not one of: one, other"),  # type: ignore[arg-type]
+        (Answer("a", array=np.array([object()])), Answer, "an array of dtype object cannot be sent"),
+        (Json({"a": object()}), Json, "Object of type object is not JSON serializable"),
+        ((1, 2), tuple[int, int, int], "zip"),
+    ],
+)
+def test_what_its_annotation_does_not_allow_does_not_travel(value: Any, hint: Any, why: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=why):
+        pack(value, hint)
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b'{"name": 3}', b'{"name": "a", "array": 3}', b'{"name": "a", "x": 1'])
+def test_what_is_no_answer_is_refused(text: bytes) -> None:
+    with pytest.raises((FormatError, ValueError)):
+        unpack([memoryview(text)], Answer)

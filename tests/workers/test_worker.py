@@ -1,0 +1,63 @@
+"""What a worker looks at before and after a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchax.workers import process_tree, worker, zygote
+from benchax.workers.worker import Idleness
+
+
+class Clocks:
+    wall = 10.0
+    processor = 5.0
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    clocks = Clocks()
+    monkeypatch.setattr(worker, "perf_counter", lambda: clocks.wall)
+    monkeypatch.setattr(worker, "process_time", lambda: clocks.processor)
+    return clocks
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "computed_s", "is_busy"), [(1.0, 0.01, False), (1.0, 0.9, True), (0.01, 0.01, False)]
+)
+def test_who_computes_between_two_jobs_is_not_idle(
+    waited_s: float, computed_s: float, is_busy: bool, clocks: Clocks
+) -> None:
+    """Over a moment nothing can be told."""
+    idleness = Idleness()
+    clocks.wall += waited_s
+    clocks.processor += computed_s
+
+    assert idleness.why_broken() == ("a computation that an earlier job left" if is_busy else "")
+
+
+@pytest.mark.parametrize(
+    ("looks", "is_computing"),
+    [
+        ([set()], False),
+        ([{7}] * 25, True),
+        ([{7}, {8}] * 12 + [{7}], True),  # from thread to thread
+        ([{7}, {7}, set(), {7}, {7}, {7}, {7}, {7}, {8}, {8}, *[{7}] * 15], False),
+        ([{7}] * 10 + [set()] + [{7}] * 14, True),
+        ([{7}] * 3 + [set()] * 5, False),
+    ],
+)
+def test_threads_that_run_on_are_told_from_those_that_end(
+    looks: list[set[int]], is_computing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = iter(looks)
+    monkeypatch.setattr(process_tree, "running_threads", lambda: next(seen))
+    monkeypatch.setattr(worker, "sleep", lambda s: None)
+
+    assert worker._is_computing(looks=25) == is_computing
+
+
+def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their locks would be held for ever in the fork."""
+    monkeypatch.setattr(process_tree, "thread_count", lambda: 2)
+
+    assert not zygote._can_fork("auto")
