@@ -6,7 +6,8 @@ the medians of these 30 lies in it. Nothing is shared between programs but compi
 
 In brackets: exact 95 % intervals, as if all intervals were independent; those of one program share the moment, so they
 are a little too narrow. `width` is the middle of the widths, high over low less one. Seconds are those of a program
-over its functions, and what it takes to start the further processes, once, is counted too.
+over its functions, and what it takes to start the further processes, once, is counted too. Programs come first and the
+further ones minutes later, as in use: what the machine drifts by in between is printed, and no interval knows of it.
 
 The goal: at least 90 % of the intervals between processes hold, quiet and beside a busy neighbour. docs/trust.md says
 how far it is.
@@ -130,6 +131,8 @@ def report(found: dict[str, list[Taken]]) -> None:
     table(("held, by function", *each), names)
     spread = [(f"{timer}, later processes", *(_spread(found, timer, name) for name in each)) for timer in TIMERS]
     table(("10 to 90 % of medians, µs", *each), spread)
+    moved = [(f"{timer}, later over earlier", *(_moved(found, timer, name) for name in each)) for timer in TIMERS]
+    table(("the machine's own drift", *each), moved)
     costs = [(kind, *(f"{median(t[name]['seconds'] for t in found[kind]):.2f}" for name in each)) for kind in KINDS]
     totals = [f"{median(sum(t[name]['seconds'] for name in each) for t in found[kind]):.1f}" for kind in KINDS]
     table(("seconds a case", *each, "all"), [(*row, total) for row, total in zip(costs, totals, strict=True)])
@@ -168,6 +171,14 @@ def _spread(found: dict[str, list[Taken]], timer: str, name: str) -> str:
         return "–"
     ends = values[len(values) // 10], values[-1 - len(values) // 10]
     return f"{ends[0]:.3g} – {ends[1]:.3g}"
+
+
+def _moved(found: dict[str, list[Taken]], timer: str, name: str) -> str:
+    """The median of the later processes over that of the programs before them: no interval knows of it."""
+    earlier, later = (
+        [t[name][timer]["median"] for t in found[kind] if t[name].get(timer)] for kind in (DEFAULT, "later")
+    )
+    return f"{median(later) / median(earlier):.3f}" if earlier and later else "–"
 
 
 def exact(held: int, n: int) -> tuple[float, float]:

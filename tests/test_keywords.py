@@ -52,7 +52,7 @@ def test_where_options_are_set_is_said_where_they_hold() -> None:
 
     assert str(error.value) == (
         "timer='wall' is no option of measure\n"
-        "expected options that are given by name\n\n"
+        "expected one of: fn, max_time_s, seed\n\n"
         "hint: set timer in [tool.benchax]; for the function: functools.partial(f, timer=...)"
     )
 

@@ -117,7 +117,7 @@ class _Guard:
             raise UsageError(problem, "a function that is jitted so already", hint)
         if name in self.elsewhere:
             in_project = f"set {name} in [tool.benchax]; " if self.is_set_in_project else ""
-            raise UsageError(problem, "options that are given by name", f"{in_project}{_for_function(name)}")
+            raise UsageError(problem, one_of(self.options, name), f"{in_project}{_for_function(name)}")
         if near := difflib.get_close_matches(name, self.options, 1, NEARLY):
             problem = f"{problem}, and no argument of the function by that name"
             raise UsageError(problem, f"{near[0]}=", _for_function(name))
