@@ -392,7 +392,16 @@ def test_what_cannot_be_called_cannot_be_a_benchmark(value: Any) -> None:
 
     assert str(caught.value) == (
         f"cannot make a benchmark of {value!r}, a {type(value).__name__}\nexpected a function\n"
-        "\nhint: settings are given by name: @benchmark(args=...)"
+        f"\nhint: inputs are given by name: @benchmark(args=({value!r},))"
+    )
+
+
+def test_inputs_by_position_are_answered_with_the_line_that_works() -> None:
+    with pytest.raises(UsageError) as caught:
+        benchmark("f32[8]", "f32[8,8]")  # type: ignore[arg-type]
+
+    assert str(caught.value) == (
+        "@benchmark('f32[8]', 'f32[8,8]') gives inputs by position\nexpected @benchmark(args=('f32[8]', 'f32[8,8]'))"
     )
 
 

@@ -149,7 +149,7 @@ class Benchmark:
 
 def benchmark(
     fn: Callable[..., Any] | None = None,
-    *,
+    *inputs: Any,
     args: Any = (),
     name: str | None = None,
     tag: str = "",
@@ -176,8 +176,12 @@ def benchmark(
             `…_dtype`), short names such as "bf16" reach `args` as "bfloat16".
 
     Raises:
-        UsageError: a parameter without a list of values, or `args` that cannot be used.
+        UsageError: a parameter without a list of values, `args` that cannot be used, or inputs that are not given by
+            name.
     """
+    if inputs:
+        given = ", ".join(map(repr, (fn, *inputs)))
+        raise UsageError(f"@benchmark({given}) gives inputs by position", f"@benchmark(args=({given}))")
     if fn is None:
         return lambda f: benchmark(
             f, args=args, name=name, tag=tag, static=static, donate=donate, jit=jit, options=options, **params
@@ -186,7 +190,7 @@ def benchmark(
         raise UsageError(
             f"cannot make a benchmark of {fn!r}, a {type(fn).__name__}",
             "a function",
-            "settings are given by name: @benchmark(args=...)",
+            f"inputs are given by name: @benchmark(args=({fn!r},))",
         )
     label = _text(name or name_of(fn), "name")
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
