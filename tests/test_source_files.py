@@ -24,6 +24,7 @@ PACKAGES = sysconfig.get_path("purelib")
         (jaxlib.__file__, "jax"),
         (np.__file__, "package"),
         (f"{PACKAGES}/jaxtyping/__init__.py", "package"),
+        (f"{sysconfig.get_path('scripts')}/benchax", "package"),
         (os.__file__, "python"),
         (benchax.__file__, "benchax"),
         (__file__, "user"),

@@ -36,7 +36,8 @@ def _folders() -> dict[Owner, tuple[str, ...]]:
     found: dict[Owner, list[str | None]] = {
         "benchax": [str(Path(__file__).parent)],
         "jax": [_folder_of("jax"), _folder_of("jaxlib")],
-        "package": [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")],
+        # Commands of packages, too: .venv/bin/benchax is at the bottom of each stack.
+        "package": [*map(sysconfig.get_path, ("purelib", "platlib", "scripts"))],
         "python": [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")],
     }
     return {owner: tuple(f"{folder}{os.sep}" for folder in folders if folder) for owner, folders in found.items()}

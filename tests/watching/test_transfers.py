@@ -138,6 +138,28 @@ def test_reading_a_result_is_found_with_its_line_and_the_wait(read: Callable[[An
     assert transfer.elapsed_s > 0
 
 
+@pytest.mark.parametrize(
+    "tell",
+    [lambda x: jax.debug.print("{}", x), lambda x: jax.debug.callback(lambda mean: None, x)],
+    ids=["print", "callback"],
+)
+def test_what_a_compiled_program_hands_to_a_callback_is_not_read_by_a_line(tell: Callable[[Any], None]) -> None:
+    """The callback has a finding of its own; this one blamed the first line of the command that ran."""
+
+    @jax.jit
+    def total(x: jax.Array) -> jax.Array:
+        tell(x.mean())
+        return x.sum()
+
+    jax.block_until_ready(total(W))
+    with watch_transfers() as found:
+        total(W)
+        jax.effects_barrier()
+
+    assert "device to host" in found.sees
+    assert found.of("device to host") == []
+
+
 def test_a_branch_on_a_result_is_found() -> None:
     x = jnp.float32(2)
 

@@ -26,6 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -40,6 +41,7 @@ from benchax.source_files import owner_of
 from benchax.specs import short_dtype
 from benchax.watching.frames import calling
 
+_CALLBACKS = tuple(str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py"))
 Listener = Callable[[ObservedTransfer], None]
 Hearer = Callable[[Any], None]
 
@@ -203,15 +205,18 @@ def _reading_of_arrays() -> None:
 
 def _reading(value: Any, elapsed_s: float) -> None:
     by = _reader(sys._getframe(2))
-    if by != "device_get":  # asked for by name
+    if by not in ("device_get", None):  # the one is asked for by name, the other belongs to a callback
         what = f"{short_dtype(value.dtype.name)}[{','.join(map(str, value.shape))}]"
         _tell("device to host", calling(frozenset()).where, what, by, value.nbytes, elapsed_s)
 
 
-def _reader(frame: FrameType | None) -> str:
-    """The function of JAX that the user's line called: __float__, __repr__, device_get."""
+def _reader(frame: FrameType | None) -> str | None:
+    """The function of JAX that the user's line called: __float__, __repr__, device_get. None: the compiled program
+    did, to hand the value to a callback such as `jax.debug.print`."""
     name = "?"
     while frame is not None and owner_of(frame.f_code.co_filename) == "jax":
+        if frame.f_code.co_filename.endswith(_CALLBACKS):
+            return None
         name, frame = frame.f_code.co_name, frame.f_back
     return name
 
