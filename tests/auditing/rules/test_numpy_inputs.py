@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.watching.transfers import watch_transfers
 
 ID = "numpy-inputs"
+KEY = jax.random.key(0)
 
 
 def total(a: Any) -> Any:
@@ -81,6 +83,16 @@ def test_all_that_one_line_of_a_program_sends_is_one_finding(ask_about_program: 
 
     assert finding.seen == ("NumPy f64[128,784], made f32: 90 times, 3.52 KiB", "NumPy f32[128,10]: 90 times, 3.52 KiB")
     assert finding.severity == "info"
+
+
+def test_numbers_that_jax_makes_of_numpys_are_not_blamed_on_a_line(ask_about_program: Any) -> None:
+    with watch_transfers() as transfers:
+        for step in range(10):
+            jax.grad(lambda w: jnp.sum(jnp.ones(3) * w))(2.0)
+            jax.random.fold_in(KEY, step)
+
+    assert any(t.what.startswith("NumPy ") for t in transfers.of("host to device"))
+    assert ask_about_program(ID, transfers).outcome == "fine"
 
 
 def test_where_transfers_cannot_be_seen_nothing_is_called_fine(ask_about_program: Any) -> None:

@@ -70,7 +70,8 @@ def _of_program(transfers: Transfers | None) -> Iterable[Finding]:
         raise NotMeasured("transfers to the device could not be seen")
     lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}
     for t in transfers.of("host to device"):
-        if t.what.startswith("NumPy ") and t.count >= OFTEN:
+        # Single numbers are JAX's own more often than not: `jnp.ones` and `grad` make them of NumPy's.
+        if t.what.startswith("NumPy ") and "[]" not in t.what and t.count >= OFTEN:
             lines.setdefault((t.by, t.where), []).append(t)
     for (by, where), sent in lines.items():
         yield _of_line(by, where, sent)
