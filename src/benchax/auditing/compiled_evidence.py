@@ -36,10 +36,17 @@ class CompiledEvidence(ABC):
     is_timed = True
     """Is it built from nothing, so that its times to build are those of a new function?"""
 
-    def __init__(self, case: Case, *, seed: int = 0, timeout_s: float | None = None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        *,
+        seed: int = 0,
+        timeout_s: float | None = None,
+        held_arguments: frozenset[int | str] = frozenset(),
+    ) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
         self.case = replace(case, jit=True, id=replace(case.id, variant=""))
-        self.seed, self.timeout_s = seed, timeout_s
+        self.seed, self.timeout_s, self.held_arguments = seed, timeout_s, held_arguments
         self.tell: Callable[[str], None] = lambda doing: None
         self.error: Exception | None = None
         self._parts: dict[str, Any] = {}

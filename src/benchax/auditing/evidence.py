@@ -86,6 +86,11 @@ class Evidence(Protocol):
         ...
 
     @property
+    def held_arguments(self) -> frozenset[int | str]:
+        """Those that its program still had when it called the function again; none where that was not seen."""
+        ...
+
+    @property
     def eager_case(self) -> Case:
         """The eager function, operation by operation."""
         ...

@@ -102,7 +102,7 @@ def read(functions: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[st
 
 
 def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
-    evidence = ReadEvidence(one.case)
+    evidence = ReadEvidence(one.case, held_arguments=one.held_arguments)
     return audits.run_rules(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
 
 

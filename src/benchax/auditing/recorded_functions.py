@@ -36,6 +36,17 @@ class RecordedFunction:
     settings: Mapping[str, Any]
     """Of its `jax.jit`, as `frames.JaxCall` has them."""
     compile_s: float
+    held: frozenset[int] = frozenset()
+    """Leaves of its arguments, in JAX's order, that the program still had when it called the function again."""
+
+    @property
+    def held_arguments(self) -> frozenset[int | str]:
+        """Arguments with such a leaf, by position and name."""
+        static = {*self._setting("static_argnums"), *self._setting("static_argnames")}
+        named = [*enumerate(self.args), *sorted(self.kwargs.items())]
+        owners = [name for name, value in named if name not in static for _ in jax.tree.leaves(value)]
+        # Where JAX passes on more than the arguments, such as constants, a position says nothing.
+        return frozenset(owners[i] for i in self.held) if all(i < len(owners) for i in self.held) else frozenset()
 
     @property
     def case(self) -> Case:

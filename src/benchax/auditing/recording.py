@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 
+from benchax.auditing.argument_lifetimes import ArgumentLifetimes
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.environment import capture
 from benchax.watching.cache import watch_cache
@@ -48,6 +49,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     def finish(how: str) -> dict[str, Any]:
         calls.close()
         block.close()
+        kept = [dataclasses.replace(one, held=calls.lifetimes.held(one.fun)) for one in functions.close()]
         facts = {
             "main_thread_share": main_thread_share(found),
             "is_profiled": bool(used),
@@ -59,7 +61,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             "transfers": calls.transfers.asdict(),
             "environment": _environment(has_backend=bool(found.compiles)),
             "facts": facts,
-            "read": _read(functions.close(), settings["rules"], how),
+            "read": _read(kept, settings["rules"], how),
         }
 
     return finish
@@ -85,13 +87,14 @@ class CallCounter:
         self.jitted: Counter[str | None] = Counter()
         self.eager: Counter[str | None] = Counter()
         """By the line that calls."""
+        self.lifetimes = ArgumentLifetimes()
         self.lock = threading.Lock()
         self.block = contextlib.ExitStack()
         self.transfers = self.block.enter_context(watch_transfers(self.on_call))
         self.timer = threading.Timer(most_s, self.close)
         self.timer.daemon = True
 
-    def on_call(self, fun: Any) -> None:
+    def on_call(self, fun: Any, leaves: Sequence[Any]) -> None:
         calls = self.eager if is_of_jax(fun) else self.jitted
         where = calling(frozenset()).where
         with self.lock:
@@ -99,6 +102,8 @@ class CallCounter:
                 self.begun = perf_counter()
                 self.timer.start()
             calls[where] += 1
+            if calls is self.jitted:
+                self.lifetimes.note_call(fun, leaves)
 
     def close(self) -> None:
         """Once; calls are as quick as ever from now on."""

@@ -25,7 +25,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,7 +43,7 @@ from benchax.watching.frames import calling
 
 _CALLBACKS = tuple(str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py"))
 Listener = Callable[[ObservedTransfer], None]
-Hearer = Callable[[Any], None]
+Hearer = Callable[[Any, Sequence[Any]], None]
 
 _listeners: list[Listener] = []
 _hearers: list[Hearer] = []
@@ -58,8 +58,8 @@ def watch_transfers(hear: Hearer | None = None) -> Iterator[Transfers]:
     """Yields the transfers inside the block, of all threads. Blocks may be nested: each sees all inside it.
 
     Args:
-        hear: told of each call of a jitted function and of each eager operation, by the function that runs. Stays
-            silent where "host to device" cannot be seen.
+        hear: told of each call of a jitted function and of each eager operation before it runs: the function, and its
+            arguments flat. Stays silent where "host to device" cannot be seen.
     """
     found = Transfers()
     with _lock:
@@ -133,7 +133,7 @@ def _off_the_fast_path() -> None:
             if core.trace_state_clean():  # inside a trace they become constants of the program
                 _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
                 for hear in tuple(_hearers):
-                    hear(fun)
+                    hear(fun, args_flat)
         return run(p, args_flat, fun, *rest)
 
     _replace(pjit, "_run_python_pjit", call_and_record)

@@ -22,7 +22,7 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
     if asked is not None and asked.arguments:
         raise NotApplicable("it donates arguments as it is")
     try:
-        variant = Donate().change(e.case, seed=e.seed).case
+        variant = Donate(held=e.held_arguments).change(e.case, seed=e.seed).case
     except NotAvailable as error:
         raise NotApplicable(error.problem) from error
     donation = inspect_case(variant).donation

@@ -31,6 +31,8 @@ class Donate:
     name: str = "donate"
     title: str = "arguments donated, so that outputs reuse their memory"
     needs: str = ""
+    held: frozenset[int | str] = frozenset()
+    """Arguments that the caller needs afterwards: not to be chosen."""
 
     def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         if not case.jit:
@@ -40,7 +42,7 @@ class Donate:
             raise NotMeasured("it donates arguments as it is")
         # Shapes are all that it takes: nothing is allocated to choose.
         inputs = abstract_inputs(unjitted)
-        chosen = _donatable(unjitted, inputs) if given is None else _parse_positions(given, inputs)
+        chosen = _donatable(unjitted, inputs, self.held) if given is None else _parse_positions(given, inputs)
         names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)
         return ChangedCase(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
 
@@ -56,8 +58,8 @@ def _parse_positions(text: Any, inputs: Inputs) -> Positions:
     return tuple(found)
 
 
-def _donatable(case: Case, inputs: Inputs) -> Positions:
-    """Arguments of which some array has the shape and dtype of an output that no other array takes.
+def _donatable(case: Case, inputs: Inputs, held: frozenset[int | str]) -> Positions:
+    """Arguments that are not held and have an array of the shape and dtype of an output that no other array takes.
 
     Raises:
         NotAvailable: there is none.
@@ -65,7 +67,10 @@ def _donatable(case: Case, inputs: Inputs) -> Positions:
     traced = Prepared(program_of(case), inputs).trace().reach_trace()
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(traced.out_info))
     arguments = [*enumerate(inputs.args), *inputs.kwargs.items()]
-    chosen = tuple(name for name, tree in arguments if name not in inputs.static and _takes(tree, free))
+    left_out = {*inputs.static, *held}
+    chosen = tuple(name for name, tree in arguments if name not in left_out and _takes(tree, free))
+    if not chosen and any(_takes(tree, free) for name, tree in arguments if name in held):
+        raise NotAvailable("the program still had what it could donate when it called the function again")
     if not chosen:
         raise NotAvailable(
             "no argument has an array of the shape and dtype of an output, so that no output could reuse one"
