@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
+import os
 
 import psutil
 
 
 def children(pid: int) -> list[int]:
     """Also those that have ended and were not waited for."""
-    try:
-        # The kernel's own list takes 0.1 ms; psutil reads /proc of all processes, 1 ms and more.
-        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:  # it ended meanwhile
-        return []
+    # The kernel's own list takes 0.1 ms; psutil reads /proc of all processes, 1 ms and more.
+    texts = _lists_of_threads(f"/proc/{pid}/task")
     if texts:
         return [int(child) for text in texts for child in text.split()]
     try:
         return [child.pid for child in psutil.Process(pid).children()]
     except psutil.Error:
         return []
+
+
+def _lists_of_threads(folder: str) -> list[str]:
+    """Empty where the process has ended, or the kernel keeps no such lists."""
+    texts: list[str] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(folder):
+            # Not by pathlib, which takes five times as long, twice in each cell of a grid.
+            with contextlib.suppress(OSError), open(f"{folder}/{thread}/children", encoding="ascii") as file:
+                texts.append(file.read())
+    return texts
 
 
 def descendants(pid: int) -> list[int]:

@@ -104,7 +104,7 @@ def test_progress_is_told_in_the_order_of_work(row: Measurement, stages: list[st
     assert row.status == "ok"
     assert list(dict.fromkeys(stages)) == [
         "inputs", "trace", "lower", "compile", "artifacts", "first run", "verify", "transfer", "warm-up", "dispatch",
-        "wall", "memory",
+        "wall",
     ]  # fmt: skip
 
 

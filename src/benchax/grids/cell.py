@@ -154,11 +154,11 @@ class TrialSampler:
         record.absent.append(NO_NUMERICS)
         request, shape = self.request, trees.shape_text(*trees.taken_apart(subject.returned))
         self.report.shape = shape
-        record.enter("check")
         if request.check is None:
             if request.expected and shape != request.expected:
                 raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
             return
+        record.enter("check")
         verdict = request.check(subject.returned, *subject.inputs.args)
         if isinstance(verdict, str) and verdict:
             raise WrongShape(verdict)

@@ -26,12 +26,12 @@ LONG_CALL_S = 20e-3
 
 def observe_memory(record: Record, subject: Subject, options: Options) -> None:
     """The observed rises of both calls on CPU, in passes of their own."""
-    record.enter("memory")
     if not options.memory:
         record.absent += [
             Absent(f"memory.{name}", "switched off") for name in ("compiled_rise_bytes", "eager_rise_bytes")
         ]
         return
+    record.enter("memory")
     if jax.default_backend() != "cpu":
         if subject.program.kind != "eager":
             why = "an accelerator's mark tells only the first call, which was the compiled one"

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median
@@ -71,6 +71,12 @@ class Reading:
     """None where the system does not tell."""
     own_s: float
     cores: int
+    at_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def least_s(self) -> float:
+        """CPU seconds, over all cores, that an interval has to hold."""
+        return _TICK_S * max(_MIN_TICKS, _MIN_TICKS_PER_CORE * self.cores)
 
 
 def start() -> Reading:
@@ -84,6 +90,8 @@ def start() -> Reading:
 
 def finish(begun: Reading) -> Noise:
     """What the rest of the world did since `begun`. Shares are None where the interval was too short to tell."""
+    if (time.monotonic() - begun.at_s) * begun.cores < begun.least_s:  # a cell of a grid: reading takes time as well
+        return Noise(_load_1m())
     return between(begun, start(), load_1m=_load_1m())
 
 
@@ -98,7 +106,7 @@ def between(begun: Reading, ended: Reading, load_1m: float | None = None) -> Noi
     # Counters are known to step back now and then (psutil issues 392, 645, 1210): never below zero.
     spent = {k: max(0.0, ended.by_kind[k] - v) for k, v in begun.by_kind.items() if k not in _COUNTED_TWICE}
     total_s = sum(spent.values())
-    if total_s < _TICK_S * max(_MIN_TICKS, _MIN_TICKS_PER_CORE * ended.cores):
+    if total_s < begun.least_s:
         return Noise(load_1m)
     busy_s = sum(s for kind, s in spent.items() if kind not in _NOT_BUSY)
     # Ours is counted exactly, busy time tick by tick: the difference may fall a little below zero.

@@ -186,7 +186,7 @@ class Pool:
         return conclusion
 
     def _state(self) -> dict[str, Any]:
-        return capture_state(self.environ, self.jax_config)
+        return capture_state(self._conditions[1], self.environ, self.jax_config)
 
     def _discard(self, worker: Worker) -> None:
         assert self._keeper is not None

@@ -62,8 +62,14 @@ def check_jax_config(jax_config: Mapping[str, Any]) -> dict[str, Any]:
     return dict(jax_config)
 
 
-def capture_state(environ: Mapping[str, str], jax_config: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to hold in a worker: what holds here, with these variables and settings on top."""
+def capture_state(
+    settings: Mapping[str, Any], environ: Mapping[str, str], jax_config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is to hold in a worker: what holds here, with these variables and settings on top.
+
+    Args:
+        settings: those of JAX here.
+    """
     try:
         folder = str(Path.cwd())
     except OSError:  # it was removed
@@ -73,7 +79,7 @@ def capture_state(environ: Mapping[str, str], jax_config: Mapping[str, Any]) -> 
         "paths": [path for path in sys.path if isinstance(path, str)],
         "folder": folder,
         "arguments": list(sys.argv),
-        "settings": {**jax_settings(), **jax_config},
+        "settings": {**settings, **jax_config},
     }
 
 
