@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import (
-    check_writable,
     collect_cases,
     line,
     note,
@@ -34,6 +33,7 @@ from benchax.cli.options import (
     WhatOrCommand,
     limits_of_audit,
 )
+from benchax.cli.output_files import check_writable, write_text
 from benchax.errors import UsageError, one_of
 from benchax.units import read_duration
 
@@ -158,7 +158,7 @@ def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, htm
 
     for file, text in ((output, _json_lines), (sarif, exchange.text), (html, drawing.render_page)):
         if file is not None:
-            file.write_text(text(audits), encoding="utf-8")
+            write_text(file, text(audits))
             note(f"written to {file}")
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import check_drawable, line, note, printing_to_stderr, show
+from benchax.cli.console import line, note, printing_to_stderr, show
 from benchax.cli.options import (
     COMMAND_LINE,
     MaxTime,
@@ -34,6 +34,7 @@ from benchax.cli.options import (
     Store,
     Timeout,
 )
+from benchax.cli.output_files import check_drawable, write_figure
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -242,5 +243,5 @@ def _draw(found: Comparisons, plot: Path | None) -> None:
     if not found.of("run"):
         note("nothing was drawn: no run times were compared")
         return
-    figure(found).savefig(plot)
+    write_figure(plot, figure(found))
     note(f"figure drawn to {plot}")

@@ -13,7 +13,7 @@ import typer
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
 from benchax.cli.options import COMMAND_LINE, Params, Pattern, Seed, StoreOrOff, What
 from benchax.errors import UsageError
-from benchax.units import seconds
+from benchax.units import plural, seconds
 
 if TYPE_CHECKING:
     from benchax.api import RunOutcome
@@ -220,7 +220,7 @@ def rescue(outcome: RunOutcome) -> None:
     from benchax import codec
 
     n = len(outcome.unstored)
-    rows = f"{n} row{'s' * (n > 1)}"
+    rows = plural(n, "row")
     note(f"error: {outcome.unstored[0].error}")
     try:
         with tempfile.NamedTemporaryFile(
