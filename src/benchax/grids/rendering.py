@@ -14,7 +14,7 @@ from benchax.reporting import html as page
 from benchax.reporting.chart import Chart
 from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
 from benchax.reporting.tables import estimate
-from benchax.units import number
+from benchax.units import number, plural
 
 if TYPE_CHECKING:
     from benchax.grids.result import Cell, GridResult
@@ -83,7 +83,7 @@ def _words(g: GridResult) -> str:
     if len(lines) > MOST_WORDS:
         lines = [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
     reasons = Counter(cell.message for cell in g.cells if cell.status == "not_run")
-    lines += [f"{count} cell{'s' * (count > 1)} {reason}" for reason, count in reasons.items()]
+    lines += [f"{plural(count, 'cell')} {reason}" for reason, count in reasons.items()]
     return "\n".join(lines)
 
 
@@ -131,7 +131,7 @@ def _title(g: GridResult) -> str:
     device = where.processor if where.backend == "cpu" else where.device_kind
     versions = f"jax {where.jax}" if where.jax else ""
     about = " · ".join(part for part in (where.backend, device, versions) if part)
-    return f"{g.name}: median time of a call, {g.trials} trial{'s' * (g.trials > 1)}\n{about}"
+    return f"{g.name}: median time of a call, {plural(g.trials, 'trial')}\n{about}"
 
 
 def _square(cell: Cell) -> heatmap.Square:
