@@ -55,7 +55,7 @@ def begin(argument: dict[str, Any]) -> None:
     try:
         _serve(channel, argument)
     except Closed:
-        pass  # whoever asked has enough, or is gone
+        pass  # the ordinary end: whoever asked has enough samples, or has died; there is nobody left to tell
     finally:
         sys.stdout.flush()
 
