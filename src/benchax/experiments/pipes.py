@@ -28,7 +28,7 @@ from benchax.experiments.functions import count_rows
 from benchax.experiments.parsing import value_of
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.measuring.paired import without_cache
+from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.program import program_of
 from benchax.numerics import compare
 from benchax.units import number, percent, size

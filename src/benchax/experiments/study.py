@@ -26,7 +26,7 @@ from benchax.experiments.functions import Converted, plain
 from benchax.measuring import memory
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
-from benchax.measuring.paired import without_cache
+from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.prepare import prepare
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Environment, Failure, Memory, Options

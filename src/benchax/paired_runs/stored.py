@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchax.case import Case
-from benchax.measuring.paired import Side
+from benchax.measuring.sides import Side
 from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
 from benchax.options import resolve
 from benchax.paired_runs.paired_run import PairedRun
