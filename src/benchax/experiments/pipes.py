@@ -20,12 +20,12 @@ import jax
 import numpy as np
 
 from benchax.case import Case
-from benchax.codec import Json
 from benchax.environment import count_cores, jax_facts
 from benchax.errors import NotAvailable
 from benchax.experiments.devices import DeviceReading, seen_idle, time_calls
 from benchax.experiments.functions import count_rows
 from benchax.experiments.parsing import value_of
+from benchax.json_values import Json
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.jax_settings import without_cache

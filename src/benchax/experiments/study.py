@@ -18,11 +18,11 @@ import jax
 import numpy as np
 
 from benchax.case import Case
-from benchax.codec import Json
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments import output_errors
 from benchax.experiments.functions import Converted, plain
+from benchax.json_values import Json
 from benchax.measuring import memory
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature

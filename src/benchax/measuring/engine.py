@@ -30,7 +30,8 @@ from benchax.measuring.floor import call_floor
 from benchax.measuring.memory_rises import observe_device, observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.record import Progress, Record, quiet
-from benchax.measuring.remarks import RowEvidence, remarks
+from benchax.measuring.remarks import remarks
+from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.sampler import CaseSampler, TimerSampler
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject

@@ -2,6 +2,8 @@
 
 Where all sides are cases they run as they are. Where one is an exported program, the others are exported too: then
 nothing but the programs differs. What a process exports is kept for those that follow it (`PairedRequest.programs`).
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from benchax.codec import Json
 from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
+from benchax.json_values import Json
 from benchax.measuring import paired
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
