@@ -1,6 +1,7 @@
 """`benchax watch -- python train.py`: a program of the user's runs as it stands; at its end, what was compiled and why.
 
-The program has standard output to itself; the tables go to standard error. The exit code is the program's.
+The program has standard output to itself; the tables go to standard error. The exit code is the program's. Progress is
+not shown: the terminal is the program's, which may draw in it itself, and nobody knows how long it will take.
 """
 
 from __future__ import annotations
