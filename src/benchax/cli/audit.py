@@ -21,6 +21,7 @@ from benchax.cli.console import (
     note,
     printing_to_stderr,
     show,
+    show_list,
 )
 from benchax.cli.options import (
     COMMAND,
@@ -105,10 +106,7 @@ def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
 def _list() -> None:
     from benchax.auditing.rules import rules
 
-    known = rules()
-    width = max(map(len, known))
-    for rule in known.values():
-        line(f"{rule.id:{width}}  {rule.severity:7}  {rule.title}")
+    show_list([(rule.id, rule.severity, rule.title) for rule in rules().values()])
 
 
 def _check(fail_on: str | None, outputs: Sequence[Path | None], checklist: bool) -> None:

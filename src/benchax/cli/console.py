@@ -31,6 +31,15 @@ def show(document: Document) -> None:
         print(terminal.to_text(document, console.width if "COLUMNS" in os.environ else None))
 
 
+def show_list(lines: Sequence[Sequence[str]]) -> None:
+    """A table of words without a head: each thing by its name, then what is to be said of it."""
+    from benchax.reporting.document import Document, TableColumn, tabulate
+
+    # Only the last column may fold; what tells the lines apart stands in the first ones.
+    widths = [*(None for _ in lines[0][:-1]), 20]
+    show(Document((tabulate([TableColumn("", "words", width) for width in widths], lines),)))
+
+
 def line(text: str) -> None:
     """A line on stdout. Not typer.echo, which sends UTF-8 to terminals that know ASCII only."""
     print(text)

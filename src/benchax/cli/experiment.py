@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import line, printing_to_stderr, show
+from benchax.cli.console import line, printing_to_stderr, show, show_list
 from benchax.cli.options import COMMAND_LINE, JsonFile, MaxTime, MemoryLimit, NoJit, Params, Seed, Timeout
 from benchax.cli.output_files import check_writable, write_text
 from benchax.errors import UsageError
@@ -83,9 +83,8 @@ def experiment(
 def _list() -> None:
     from benchax.experiments.variants import VARIANTS
 
-    width = max(map(len, VARIANTS))
-    for name, variant in VARIANTS.items():
-        line(f"{name:{width}}  {variant.title}{f' (needs {variant.needs})' if variant.needs else ''}")
+    lines = [(name, f"{v.title} (needs {v.needs})" if v.needs else v.title) for name, v in VARIANTS.items()]
+    show_list(lines)
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import line, note, print_json, show
+from benchax.cli.console import line, note, print_json, show, show_list
 from benchax.cli.options import Pattern, Store
 from benchax.errors import StoreError, UsageError
 from benchax.units import plural
@@ -137,9 +137,10 @@ def list_names(store: Store = None) -> None:
     from benchax.store.baselines import list_baselines
 
     found = list_baselines(open_listed_store(store))
-    for each in found:
-        line(f"{each.name}  run {each.run_id[:12]}  set {each.set_at[:16].replace('T', ' ')} UTC")
-    if not found:
+    if found:
+        dates = [each.set_at[:16].replace("T", " ") for each in found]
+        show_list([(b.name, f"run {b.run_id[:12]}", f"set {at} UTC") for b, at in zip(found, dates, strict=True)])
+    else:
         note("no baselines; benchax baseline set NAME gives the last run a name")
 
 
