@@ -1,4 +1,4 @@
-"""Contests with a stored baseline: its program runs again, beside the candidate's function or program.
+"""Paired runs with a stored baseline: its program runs again, beside the candidate's function or program.
 
 No stored time is compared: two sessions differ by 30 % and more for reasons that are not in the code.
 """
