@@ -12,7 +12,7 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors"},
     {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords"},
     {"model", "progress"},
-    {"results"},
+    {"results", "json_values"},
     {"program"},  # profiling knows collectives by its list
     {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "hooks"},
     {"workloads"},

@@ -70,7 +70,7 @@ def test_a_run_is_named_as_elsewhere(
         (("--format", "asv"), "error: asv's results are several files\nexpected --output FOLDER\n"),
         (("v9", "--format", "csv"), "error: 'v9' is no baseline, run or commit in "),
         (("--format", "csv", "--timer", "lop"), "error: no case was timed by 'lop'\nexpected one of: wall\n"),
-        (("--format", "csv", "-o", ".benchmarks"), "error: cannot write '.benchmarks': "),
+        (("--format", "csv", "-o", ".benchmarks"), "error: cannot write to '.benchmarks': "),
         (("v1", "--format", "asv", "-o", "x"), "error: git does not know commit aaaaaaaaaaaa here, and asv wants"),
     ],
 )  # fmt: skip

@@ -144,8 +144,11 @@ def test_a_figure_is_drawn_on_request(suffix: str, history: Benchax, three: None
             ["--plot", "x.png"],
             "--plot 'x.png' draws one case, and these are 3\nexpected one of: fft, matmul[n=256], matmul[n=512]",
         ),
-        (["fft", "--plot", "no/x.png"], "cannot write to 'no/x.png'\nexpected a file in a folder that exists"),
-        (["fft", "--plot", "x.xyz"], "cannot draw to 'x.xyz'\nexpected a file that ends in .png, .svg or .pdf"),
+        (["fft", "--plot", "no/x.png"], "cannot draw to 'no/x.png'\nexpected a file in a folder that exists"),
+        (
+            ["fft", "--plot", "x.xyz"],
+            "cannot draw to 'x.xyz'\nexpected a file in a folder that exists: .png, .svg or .pdf",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -66,7 +66,7 @@ ONLY_COMMAND_LINE = {
     # limit and makes the data.
     "profile": {"duration", "start_after", "serve", "attach", "nsys", "in_nsys", "xprof", "read", "compare"}
     | {"timeout", "seed"},
-    "run": {"eager", "no_jit"},
+    "run": {"break_even", "no_jit"},
 }
 OBJECTS = {"fn", "functions", "data", "make", "check", "name", "tag", "axis", "static", "donate", "options", "jit"}
 """Python objects: a benchmark in a file has them. On the command line literals are static."""
@@ -178,6 +178,7 @@ def test_an_old_name_is_the_same_command_and_not_listed(old: str, new: str) -> N
 @pytest.mark.parametrize(
     ("command", "old", "new"),
     [
+        ("run", "--eager", "break_even"),
         ("compare", "--eager", "no_jit"),
         ("experiment", "--eager", "no_jit"),
         ("experiment", "--set", "given"),

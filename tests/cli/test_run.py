@@ -275,7 +275,7 @@ def test_parameters_of_a_target_are_filled_in(benchax: Benchax) -> None:
         (["--filter", "matmul"], ["matmul[n=4]", "matmul[n=8]"]),
         (["-k", "*n=8*"], ["matmul[n=8]"]),
         (["-k", "n=8", "-p", "n=8,9"], ["matmul[n=8]"]),
-        (["--eager", "-k", "add"], ["add eager", "add"]),
+        (["--break-even", "-k", "add"], ["add eager", "add"]),
         (["--no-jit", "-k", "add"], ["add eager"]),
     ],
 )
@@ -394,7 +394,7 @@ def test_settings_of_the_project_and_the_environment_are_overruled_by_words(
 def test_eager_measures_both_and_says_when_compiling_pays(benchax: Benchax, project: Path) -> None:
     write(project / "bench_it.py", "@benchax.benchmark(args=('f32[8]',))\ndef f(x):\n    return jnp.tanh(x) * x + 1\n")
 
-    done = benchax("run", *SHORT, "--eager")
+    done = benchax("run", *SHORT, "--break-even")
 
     eager, jitted = package.load(".benchmarks")
     assert [eager.case.label, jitted.case.label] == ["f eager", "f"]
@@ -415,7 +415,7 @@ def f(x):
 """,
     )
 
-    done = benchax("run", *SHORT, "--eager", "--json")
+    done = benchax("run", *SHORT, "--break-even", "--json")
 
     eager, jitted = done.rows
     assert eager.case == replace(jitted.case, variant="eager")

@@ -235,6 +235,12 @@ def test_each_renderer_shows_all_of_a_grid() -> None:
     check_rendered(rendering.document(seeds_grid(TIMEOUT)))
 
 
+def test_a_notebook_shows_the_heat_map_below_the_table() -> None:
+    page = seeds_grid(TIMEOUT)._repr_html_()
+
+    assert page.index("</table>") < page.index("<svg ") < page.index(">timeout</text>")
+
+
 def test_the_figure_has_a_square_per_cell() -> None:
     figure = seeds_grid(TIMEOUT).plot()
 

@@ -13,7 +13,8 @@ from jax import lax
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.measuring.remarks import RowEvidence, folded
+from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.measuring.remarks.of_functions import folded
 from benchax.measuring.sampling import NO_WARMUP
 from benchax.measuring.stages import build
 from benchax.model import Memory, Noise, Stages

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from benchax.case import make_case
-from benchax.measuring import paired, stages
+from benchax.measuring import paired, sides, stages
 from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, PairedRequest, Side, take_blocks
+from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, take_blocks
 from benchax.measuring.program import program_of
+from benchax.measuring.sides import PairedRequest, Side
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 
@@ -517,12 +518,12 @@ def test_a_function_beside_a_program_is_traced_and_exported_by_the_first_process
         return x**n
 
     jitted = jax.jit(power, static_argnums=1)  # which arguments are static is known by tracing alone
-    sides = (Side("then", program=program(jitted, X, 3)), native("now", jitted, X, 3))
-    first, _ = taken(*sides, programs=str(tmp_path))
-    for module, name in ((paired, "exported"), (stages, "trace_only")):
+    both = (Side("then", program=program(jitted, X, 3)), native("now", jitted, X, 3))
+    first, _ = taken(*both, programs=str(tmp_path))
+    for module, name in ((sides, "exported"), (stages, "trace_only")):
         monkeypatch.setattr(module, name, lambda *given: pytest.fail("it is there already"))
 
-    second, _ = taken(*sides, programs=str(tmp_path))
+    second, _ = taken(*both, programs=str(tmp_path))
 
     assert [side["sha256"] for side in second["sides"]] == [side["sha256"] for side in first["sides"]]
     assert [side["is_program"] for side in second["sides"]] == [True, True]

@@ -12,7 +12,8 @@ import pytest
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.measuring.remarks import RowEvidence, remarks
+from benchax.measuring.remarks import remarks
+from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
 from benchax.model import CallFloor, Cost, Memory, Noise, Samples, Stages, Transfer

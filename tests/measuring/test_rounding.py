@@ -11,7 +11,7 @@ import pytest
 
 from benchax.measuring.jaxprs import trace_call
 from benchax.measuring.rounding_noise import Rounding
-from benchax.measuring.verdicts import _f_quantile, _independent
+from benchax.measuring.rounding_verdicts import _f_quantile, _independent
 from benchax.measuring.widening import evaluate_wide
 
 BF16 = jnp.bfloat16

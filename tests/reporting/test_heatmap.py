@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchax.reporting import figures
 from benchax.reporting.figure_cells import MOST_NUMBERS
-from benchax.reporting.heatmap import Square, figure
+from benchax.reporting.heatmap import Square, chart
+
+
+def figure(rows: list[str], columns: list[str], squares: list[list[Square]]) -> Any:
+    return figures.draw(chart(rows, columns, squares))
 
 
 def words(drawn: Any) -> list[str]:
@@ -65,6 +70,12 @@ def test_ten_thousand_squares_are_one_picture_with_a_legend() -> None:
     assert words(drawn) == []
     assert len(drawn.axes[0].patches) == 0
     assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == ["timeout"]
+    assert png(drawn)
+
+
+def test_dollars_in_a_name_are_no_formula() -> None:
+    drawn = figure([r"a$\frac$"], [r"b$\x$"], [[Square(1.0)]])
+
     assert png(drawn)
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from measurement_strategies import RICH, measured
 
 from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Samples
 from benchax.reporting import display  # noqa: F401  # what a notebook asks for _repr_html_
+from benchax.reporting.chart import Axis, AxisTick, Chart, Points
 from benchax.reporting.document import (
     Block,
     Code,
@@ -117,6 +119,13 @@ EVERY: tuple[Block, ...] = (
     Remarks((Remark("x", "info", ATTACK),)),
     Code("hlo", ATTACK, ATTACK),
     Sparkline((1.0, None, 2.0), ATTACK, breaks=(2,)),
+    Chart(
+        Axis(ATTACK, ticks=(AxisTick(0, ATTACK),)),
+        Axis(ATTACK),
+        (Points((0,), (1.0,), label=ATTACK),),
+        ATTACK,
+        has_legend=True,
+    ),
 )
 
 
@@ -124,7 +133,7 @@ def test_no_block_takes_a_text_for_html() -> None:
     """Attributes included: what leaves one is an element or an attribute of its own."""
     read = Reader(fragment(Document(EVERY)))
 
-    assert "".join(read.texts).count(ATTACK) == 16
+    assert "".join(read.texts).count(ATTACK) == 21
     assert not {"script", "onmouseover", "onload"} & (read.tags | read.attributes)
 
 
@@ -135,6 +144,32 @@ def test_a_page_is_whole_and_takes_no_text_for_html() -> None:
     assert whole.startswith("<!doctype html>\n<html lang='en'>")
     assert {"html", "head", "title", "body", "hr"} <= read.tags
     assert "script" not in read.tags
+
+
+CHART = Chart(Axis("n"), Axis("time", "seconds"), (Points((1, 2), (1e-3, 2e-3)),), "f over n")
+
+
+def test_a_chart_stands_in_the_page_as_text_and_lines() -> None:
+    """Searchable, with a name for those who do not see it, and the same for the same chart."""
+    drawn = fragment(Document((CHART,)))
+
+    assert {"f over n", "n", "time"} <= set(Reader(drawn).texts)
+    assert "aria-label='f over n'" in drawn
+    assert drawn == fragment(Document((CHART,)))
+
+
+def test_a_chart_changes_nothing_else_of_the_page() -> None:
+    """A style sheet inside of an element holds for all others, too."""
+    assert not {"style", "metadata", "script"} & Reader(fragment(Document((CHART,)))).tags
+
+
+def test_where_matplotlib_is_missing_a_line_says_what_would_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    (text,) = Reader(fragment(Document((CHART,)))).texts
+
+    assert text.startswith("chart: f over n\n")
+    assert "benchax[plot]" in text
 
 
 def test_a_program_is_unfolded_under_its_title() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchax.codec import Json
+from benchax.json_values import Json
 from benchax.workers.task import Say, task
 
 

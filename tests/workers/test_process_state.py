@@ -104,8 +104,7 @@ CHANGES_ITS_OWN_PROCESS = {
     "experiments/study.py": "inputs in float64 are made here; sides have settings of their own in the worker",
     "experiments/variants/persistent_cache.py": "in the worker",
     "measuring/exported.py": "while this process lowers a program",
-    "measuring/jax_settings.py": "in the worker",
-    "measuring/paired.py": "while this process compiles what it measures",
+    "measuring/jax_settings.py": "in the worker, or while this process compiles what it measures",
 }
 
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.codec import Json
 from benchax.errors import FormatError
+from benchax.json_values import Json
 from benchax.model import Failure
 from benchax.workers.answers import pack, unpack
 from benchax.workers.task import Say, find_task, task

@@ -19,7 +19,7 @@ import jax
 
 from benchax.case import Case
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.paired import without_cache
+from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.prepare import prepare
 from benchax.model import Failure
 from benchax.workers.call_limits import limit_stages

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import (
-    check_writable,
     collect_cases,
     line,
     note,
     printing_to_stderr,
     show,
+    show_list,
 )
 from benchax.cli.options import (
     COMMAND,
@@ -34,6 +34,7 @@ from benchax.cli.options import (
     WhatOrCommand,
     limits_of_audit,
 )
+from benchax.cli.output_files import check_writable, write_text
 from benchax.errors import UsageError, one_of
 from benchax.units import read_duration
 
@@ -105,10 +106,7 @@ def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
 def _list() -> None:
     from benchax.auditing.rules import rules
 
-    known = rules()
-    width = max(map(len, known))
-    for rule in known.values():
-        line(f"{rule.id:{width}}  {rule.severity:7}  {rule.title}")
+    show_list([(rule.id, rule.severity, rule.title) for rule in rules().values()])
 
 
 def _check(fail_on: str | None, outputs: Sequence[Path | None], checklist: bool) -> None:
@@ -158,7 +156,7 @@ def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, htm
 
     for file, text in ((output, _json_lines), (sarif, exchange.text), (html, drawing.render_page)):
         if file is not None:
-            file.write_text(text(audits), encoding="utf-8")
+            write_text(file, text(audits))
             note(f"written to {file}")
 
 

@@ -9,7 +9,7 @@ import typer
 from benchax.cli.console import line, note
 from benchax.cli.options import COMMAND_LINE, Params, Pattern
 from benchax.errors import UsageError
-from benchax.units import read_duration
+from benchax.units import plural, read_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def bisect(
     if what is None or len(what) < 2:
         raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
     row = judges.list_commits(what[0], what[1])
-    note(f"{len(row) - 1} commit{'s' * (len(row) != 2)} from {what[0]} to {what[1]}")
+    note(f"{plural(len(row) - 1, 'commit')} from {what[0]} to {what[1]}")
     selection = Selection(tuple(what[2:] or ["."]), pattern, tuple(params or []))
     effort = Effort(max_time_s=max_time_s)
     with show_progress(True) as report, judges.make_commit_judge(row[0], selection, effort, report) as judge:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import check_drawable, line, note, printing_to_stderr, show
+from benchax.cli.console import line, note, printing_to_stderr, show
 from benchax.cli.options import (
     COMMAND_LINE,
     MaxTime,
@@ -34,6 +34,7 @@ from benchax.cli.options import (
     Store,
     Timeout,
 )
+from benchax.cli.output_files import check_drawable, write_figure
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -91,10 +92,7 @@ def compare(
     Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error (also a function that failed),
     3 unclear with --fail-unclear.
     """
-    from benchax.comparing.gate import ERROR, gate_of
     from benchax.options import resolve
-    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
-    from benchax.stats.verdicts import SAME_WITHIN
 
     words = what or []
     check_drawable(plot)
@@ -109,28 +107,17 @@ def compare(
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
     if ref is None and jax is None and _are_functions(words):
         _refuse(of_versions, "functions", "one of them")
-        raise typer.Exit(
-            _of_functions(words, options, baseline, no_jit, resolution, limit_s, as_json=as_json, plot=plot)
-        )
-    _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
-    _check(ref, jax, benchmarks, process_pairs, resolution)
-    gate = gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
-    metrics = ["run", "compile"] if gate.has_limit("compile") else ["run"]
-    del options["memory_limit_bytes"]
-    suite: dict[str, Any] = {"filter": pattern, "params": params or [], "max_time_s": limit_s, **options}
-    fine = {"resolution": SAME_WITHIN if resolution is None else resolution, "metrics": metrics}
-    if jax is not None:
-        call = partial(compare_jax, jax, words or ".")
-    elif ref is not None:
-        call = partial(compare_ref, ref, words or ".", benchmarks=benchmarks, process_pairs=process_pairs, **fine)
-    elif _is_stored(words):
-        call = partial(compare_stored, *words, **fine)
+        code = _compare_functions(words, options, baseline, no_jit, resolution, limit_s, as_json=as_json, plot=plot)
     else:
-        call = partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
-    found = _run(partial(call, progress=True, **suite))
-    _draw(found, plot)
-    code = _show(found, gate, as_json=as_json)
-    raise typer.Exit(ERROR if found.broken else code)
+        _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
+        _check(ref, jax, benchmarks, process_pairs, resolution)
+        gate = _read_gate(fail_slower, fail_unclear)
+        suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **options}
+        del suite["memory_limit_bytes"]
+        fine = {"resolution": resolution, "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"]}
+        call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)
+        code = _compare_versions(partial(call, **suite), gate, as_json=as_json, plot=plot)
+    raise typer.Exit(code)
 
 
 def _are_functions(words: list[str]) -> bool:
@@ -148,7 +135,7 @@ def _refuse(given: Mapping[str, Any], beside: str, expected: str) -> None:
 # ---- functions --------------------------------------------------------------------------------------------------
 
 
-def _of_functions(
+def _compare_functions(
     words: list[str],
     options: Mapping[str, Any],
     baseline: str | None,
@@ -175,6 +162,44 @@ def _of_functions(
 
 
 # ---- versions of benchmarks -------------------------------------------------------------------------------------
+
+
+def _read_gate(fail_slower: str | None, fail_unclear: bool) -> Gate:
+    from benchax.comparing.gate import gate_of
+
+    return gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
+
+
+def _choose(
+    words: list[str], ref: str | None, jax: str | None, of_ref: Mapping[str, Any], fine: Mapping[str, Any]
+) -> Callable[..., Comparisons]:
+    """The function of the library that was meant, with what is its own.
+
+    Args:
+        of_ref: options of another commit.
+        fine: how finely is compared, which pairs of whole processes of versions of JAX have no choice of.
+    """
+    from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
+    from benchax.stats.verdicts import SAME_WITHIN
+
+    if jax is not None:
+        return partial(compare_jax, jax, words or ".")
+    fine = {**fine, "resolution": SAME_WITHIN if fine["resolution"] is None else fine["resolution"]}
+    if ref is not None:
+        return partial(compare_ref, ref, words or ".", **of_ref, **fine)
+    if _is_stored(words):
+        return partial(compare_stored, *words, **fine)
+    return partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
+
+
+def _compare_versions(call: Callable[[], Comparisons], gate: Gate, *, as_json: bool, plot: Path | None) -> int:
+    """Compares, shows, and returns the exit code."""
+    from benchax.comparing.gate import ERROR
+
+    found = _run(call)
+    _draw(found, plot)
+    code = _show(found, gate, as_json=as_json)
+    return ERROR if found.broken else code
 
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
@@ -242,5 +267,5 @@ def _draw(found: Comparisons, plot: Path | None) -> None:
     if not found.of("run"):
         note("nothing was drawn: no run times were compared")
         return
-    figure(found).savefig(plot)
+    write_figure(plot, figure(found))
     note(f"figure drawn to {plot}")

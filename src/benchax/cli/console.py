@@ -1,4 +1,4 @@
-"""Where the command line writes: results on stdout, the rest on stderr; and what commands ask of files and cases."""
+"""Where the command line writes: results on stdout, the rest on stderr; and the cases that commands are about."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-
-from benchax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchax.case import Case
@@ -32,6 +29,15 @@ def show(document: Document) -> None:
         console.print(terminal.render(document), crop=False)
     else:
         print(terminal.to_text(document, console.width if "COLUMNS" in os.environ else None))
+
+
+def show_list(lines: Sequence[Sequence[str]]) -> None:
+    """A table of words without a head: each thing by its name, then what is to be said of it."""
+    from benchax.reporting.document import Document, TableColumn, tabulate
+
+    # Only the last column may fold; what tells the lines apart stands in the first ones.
+    widths = [*(None for _ in lines[0][:-1]), 20]
+    show(Document((tabulate([TableColumn("", "words", width) for width in widths], lines),)))
 
 
 def line(text: str) -> None:
@@ -70,25 +76,3 @@ def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> t
 def show_broken(broken: Sequence[Broken]) -> None:
     for each in broken:
         note(f"error: {each.failure.message}\n{each.failure.traceback}")
-
-
-def check_writable(*paths: Path | None) -> None:
-    """A slip in a path is told before an hour of measuring, not after it.
-
-    Raises:
-        UsageError: there can be no file of that name.
-    """
-    for path in paths:
-        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
-
-
-def check_drawable(plot: Path | None) -> None:
-    """As `check_writable`, of a figure. Raises `MissingPackage`, too, where nothing can be drawn."""
-    if plot is None:
-        return
-    if plot.suffix not in (".png", ".svg", ".pdf") or plot.is_dir() or not plot.absolute().parent.is_dir():
-        raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
-    from benchax.errors import require
-
-    require("matplotlib", extra="plot", doing="--plot")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import check_writable, line, printing_to_stderr, show
+from benchax.cli.console import line, printing_to_stderr, show, show_list
 from benchax.cli.options import COMMAND_LINE, JsonFile, MaxTime, MemoryLimit, NoJit, Params, Seed, Timeout
+from benchax.cli.output_files import check_writable, write_text
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -71,7 +72,7 @@ def experiment(
         found = printing_to_stderr(lambda: run_experiment(case, names, lab, told, combine=combine, ablation=ablation))
     plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
     if output is not None:
-        output.write_text(plain + "\n", encoding="utf-8")
+        write_text(output, plain + "\n")
     if as_json:
         line(plain)
     else:
@@ -82,9 +83,8 @@ def experiment(
 def _list() -> None:
     from benchax.experiments.variants import VARIANTS
 
-    width = max(map(len, VARIANTS))
-    for name, variant in VARIANTS.items():
-        line(f"{name:{width}}  {variant.title}{f' (needs {variant.needs})' if variant.needs else ''}")
+    lines = [(name, f"{v.title} (needs {v.needs})" if v.needs else v.title) for name, v in VARIANTS.items()]
+    show_list(lines)
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -9,7 +9,9 @@ import typer
 
 from benchax.cli.console import line, note
 from benchax.cli.options import Store
+from benchax.cli.output_files import write_text
 from benchax.errors import UsageError
+from benchax.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,12 +54,12 @@ def export(
     if format == ASV and output is not None:
         _write_asv(output, found)
     elif output is not None:
-        _write(output, FORMATS[format](found))
+        write_text(output, FORMATS[format](found))
     else:
         line(FORMATS[format](found).removesuffix("\n"))
     without = sum(entry.samples is None for entry in found)
     where = f" to {output}" if output else ""
-    note(f"{len(found)} case{'s' * (len(found) != 1)}{where}" + (f", {without} of them without times" * bool(without)))
+    note(plural(len(found), "case") + where + (f", {without} of them without times" * bool(without)))
 
 
 def find_comparisons(store: DatabaseStore, rows: Sequence[Measurement]) -> list[Comparison]:
@@ -88,7 +90,7 @@ def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
     commits = {entry.m.environment.commit for entry in found} - {None}
     for path, text in asv.files(found, {commit: _date(commit) for commit in commits if commit}).items():
         file = folder / path
-        _write(file, asv.merge(file.read_text("utf-8"), text) if file.exists() else text)
+        write_text(file, asv.merge(file.read_text("utf-8"), text) if file.exists() else text)
 
 
 def _date(commit: str) -> int:
@@ -104,12 +106,3 @@ def _date(commit: str) -> int:
             f"git does not know commit {commit[:12]} here, and asv wants its date",
             "a working directory inside the repository that was measured",
         ) from error
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot.
-        file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-    except OSError as error:
-        raise UsageError(f"cannot write {str(file)!r}: {error}", "a place that can be written") from error

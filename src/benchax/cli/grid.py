@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import check_writable, note, print_json, printing_to_stderr, show
+from benchax.cli.console import note, print_json, printing_to_stderr, show
 from benchax.cli.options import COMMAND_LINE, MemoryLimit, Seed, StoreOrOff
+from benchax.cli.output_files import check_drawable, check_writable, write_figure
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -75,7 +76,8 @@ def grid(
         "trials": trials, "timer": timer, "memory_limit_bytes": memory_limit, "store": store, "fill": fill,
         "compare": compare, "memory": memory, "resume": True if resume == "last" else resume,
     }  # fmt: skip
-    check_writable(csv, plot)
+    check_writable(csv)
+    check_drawable(plot)
     functions, data, given = read(file)
     given |= {name: value for name, value in flags.items() if value is not None}
     code, result = measure(functions, data, given, as_json=as_json)
@@ -171,8 +173,5 @@ def _write(result: GridResult, csv: Path | None, plot: Path | None) -> None:
         result.to_csv(csv)
         note(f"times written to {csv}")
     if plot is not None:
-        try:
-            result.plot().savefig(plot)
-        except ValueError as error:  # matplotlib's, for a suffix that it does not know
-            raise UsageError(f"cannot draw to {str(plot)!r}", "a file that ends in .png, .svg or .pdf") from error
+        write_figure(plot, result.plot())
         note(f"heat map drawn to {plot}")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import check_writable, line, note, show
+from benchax.cli.console import line, note, show
 from benchax.cli.options import Plot, Store
+from benchax.cli.output_files import check_drawable, write_figure
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def history(
     from benchax.reporting.document import Document
     from benchax.reporting.history import document, overview
 
-    check_writable(plot)
+    check_drawable(plot)
     database = open_listed_store(store)
     every = _series(database, metric)
     chosen = _choose_series(every, case, baseline, metric)
@@ -126,10 +127,7 @@ def _history(store: DatabaseStore, series: Series) -> History:
 def _draw(found: History, plot: Path) -> None:
     from benchax.reporting.history import figure
 
-    try:
-        figure(found).savefig(plot)
-    except ValueError as error:  # matplotlib's, for a suffix that it does not know
-        raise UsageError(f"cannot draw to {str(plot)!r}", "a file that ends in .png, .svg or .pdf") from error
+    write_figure(plot, figure(found))
     note(f"history drawn to {plot}")
 
 

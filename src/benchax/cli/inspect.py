@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import check_writable, collect_cases, line, note, printing_to_stderr
+from benchax.cli.console import collect_cases, line, note, printing_to_stderr
 from benchax.cli.options import Params, Pattern, What
+from benchax.cli.output_files import check_writable, write_text
 from benchax.errors import BenchaxError, UsageError, one_of
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class _Sink:
 
     def close(self) -> None:
         if self.output is not None:
-            _write(self.output, "".join(f"{text}\n" for text in self.lines))
+            write_text(self.output, "".join(f"{text}\n" for text in self.lines))
 
 
 def _show(
@@ -163,7 +164,7 @@ def _draw(found: Inspection, output: Path) -> None:
 
     if found.hlo is None:
         raise BenchaxError(f"there is no program to draw: {found.why_absent('hlo')}")
-    _write(output, graph.svg(found.hlo, title=f"{found.name}({found.signature})", stablehlo=found.stablehlo or ""))
+    write_text(output, graph.svg(found.hlo, title=f"{found.name}({found.signature})", stablehlo=found.stablehlo or ""))
     note(f"graph drawn to {output}")
 
 
@@ -190,13 +191,6 @@ def _differences(
             sink.show(difference.document(each, parts, full=full))
     sink.close()
     return int(any(not each.is_none for each in found))
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write to {str(output)!r}: {error.strerror}", "a file that can be written") from error
 
 
 def _parts(given: Sequence[str], output: Path | None) -> list[str]:

@@ -55,7 +55,7 @@ Params = Annotated[
     typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256."),
 ]
 NoJit = Annotated[
-    # --eager is what `rank` and `try` called it. In `run` it means another thing: both ways.
+    # --eager is what `rank` and `try` called it. In `run` that is an old name of another thing: --break-even.
     bool,
     typer.Option("--no-jit", "--eager", help="Functions as they are, operation by operation."),
 ]

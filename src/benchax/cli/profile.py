@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,28 +110,35 @@ def profile(
     wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory)
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
     number = read_seed(seed, COMMAND_LINE)
-    if serve is not None and command is not None:
-        from benchax.cli.profile_program import profile_served
-
-        code = profile_served(command, serve, limit_s)
-    elif attach is not None:
-        from benchax.cli.profile_program import profile_attached
-
-        code = profile_attached(attach, wish, limit_s, wanted)
+    if read is not None:
+        code = profile_output.show_all([profile_output.read(read)], wanted)
+    elif attach is not None or (command is not None and not nsys):
+        code = _profile_program(command, serve, attach, wish, limit_s, wanted)
     elif nsys:
         code = _with_nsys(what or [], command, wish, output)
-    elif read is not None:
-        code = profile_output.show_all([profile_output.read(read)], wanted)
-    elif command is not None:
-        from benchax.cli.profile_program import profile_program
-
-        code = profile_program(command, wish, limit_s, wanted)
-    elif in_nsys:
-        code = _region(_cases(what or [], pattern, params or []), number, runs)
     else:
         cases = _cases(what or [], pattern, params or [])
-        code = profile_cases(cases, wish, wanted, limit_s=limit_s, seed=number, runs=runs)
+        profile_them = _region if in_nsys else partial(profile_cases, wish=wish, wanted=wanted, limit_s=limit_s)
+        code = profile_them(cases, seed=number, runs=runs)
     raise typer.Exit(code)
+
+
+def _profile_program(
+    command: list[str] | None,
+    serve: int | None,
+    attach: int | None,
+    wish: ProgramRequest,
+    limit_s: float | None,
+    wanted: Wanted,
+) -> int:
+    """One that runs already, or one that is started for it."""
+    from benchax.cli.profile_program import profile_attached, profile_program, profile_served
+
+    if attach is not None:
+        return profile_attached(attach, wish, limit_s, wanted)
+    if serve is not None:
+        return profile_served(command or [], serve, limit_s)
+    return profile_program(command or [], wish, limit_s, wanted)
 
 
 def _one_of_four(what: Any, command: Any, read: Any, attach: Any) -> None:

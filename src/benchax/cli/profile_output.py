@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchax.cli.console import line, note, show
+from benchax.cli.output_files import write_text
 from benchax.errors import FormatError, UsageError
 from benchax.model import Remark
+from benchax.units import plural
 
 if TYPE_CHECKING:
     from benchax.results.profile import Profile, ProfileChange, Timeline
@@ -150,8 +152,8 @@ def _change(found: Profile, wanted: Wanted) -> ProfileChange | None:
 
 def _write_json(profiles: Sequence[Profile], wanted: Wanted) -> None:
     file = (wanted.output or Path()) / "profile.json"
-    file.write_text("".join(_document(found, wanted) + "\n" for found in profiles), encoding="utf-8")
-    note(f"{file}: {len(profiles)} document{'s' * (len(profiles) > 1)}, one a line")
+    write_text(file, "".join(_document(found, wanted) + "\n" for found in profiles))
+    note(f"{file}: {plural(len(profiles), 'document')}, one a line")
 
 
 def _ask_xprof(tool: str, found: Profile, wanted: Wanted) -> None:

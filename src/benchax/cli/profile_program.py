@@ -24,7 +24,7 @@ from benchax.cli.profile_output import RecordingFolder, Wanted, folder_for, prof
 from benchax.cli.watch import describe_end
 from benchax.errors import BenchaxError
 from benchax.profiling import nsys
-from benchax.units import seconds
+from benchax.units import plural, seconds
 
 if TYPE_CHECKING:
     from benchax.hooks.command import EndedCommand, Report
@@ -147,7 +147,7 @@ def _describe(report: Report) -> str:
     if found["port"] is None:
         return f"process {report.pid} could not be recorded: {'; '.join(found['remarks'])}"
     count = found["recordings"]
-    return f"process {report.pid} was recorded {count} time{'s' * (count != 1)}"
+    return f"process {report.pid} was recorded {plural(count, 'time')}"
 
 
 def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:

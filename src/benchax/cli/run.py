@@ -13,7 +13,7 @@ import typer
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
 from benchax.cli.options import COMMAND_LINE, Params, Pattern, Seed, StoreOrOff, What
 from benchax.errors import UsageError
-from benchax.units import seconds
+from benchax.units import plural, seconds
 
 if TYPE_CHECKING:
     from benchax.api import RunOutcome
@@ -63,8 +63,10 @@ def run(
         str | None,
         typer.Option(metavar="N|auto", help="Readings of so many processes (auto, the default: 5 for short cases)."),
     ] = None,
-    eager: Annotated[
-        bool, typer.Option("--eager", help="Measure each case eagerly too, and when compiling pays.")
+    break_even: Annotated[
+        # As `benchax.break_even` of the library; --eager is what it was called, and in no other command both ways.
+        bool,
+        typer.Option("--break-even", "--eager", help="Measure each case eagerly, too: from how many calls on it pays."),
     ] = False,
     no_jit: Annotated[
         bool, typer.Option("--no-jit", help="Each case as it stands, operation by operation, in place of jitted.")
@@ -89,11 +91,11 @@ def run(
 
     check(given, COMMAND_LINE)  # before files are imported, which takes its time
     cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
-    if eager and no_jit:
-        raise UsageError("--eager is given with --no-jit", "--eager for both ways, --no-jit for one")
+    if break_even and no_jit:
+        raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
     if no_jit:
         cases = [case.eager() for case in cases]
-    if eager:
+    if break_even:
         cases = [variant for case in cases for variant in with_eager(case)]
     if dry_run:
         for case in cases:
@@ -220,7 +222,7 @@ def rescue(outcome: RunOutcome) -> None:
     from benchax import codec
 
     n = len(outcome.unstored)
-    rows = f"{n} row{'s' * (n > 1)}"
+    rows = plural(n, "row")
     note(f"error: {outcome.unstored[0].error}")
     try:
         with tempfile.NamedTemporaryFile(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import line, note, print_json, show
+from benchax.cli.console import line, note, print_json, show, show_list
 from benchax.cli.options import Pattern, Store
 from benchax.errors import StoreError, UsageError
+from benchax.units import plural
 
 if TYPE_CHECKING:
     from benchax.store.base import Row
@@ -102,7 +103,7 @@ def import_file(
         for m in new:
             database.append(m)
     known = f", {len(rows) - len(new)} were there already" * (len(new) < len(rows))
-    note(f"{len(new)} row{'s' * (len(new) != 1)} stored in {database.where} as run {rows[0].run_id[:12]}{known}")
+    note(f"{plural(len(new), 'row')} stored in {database.where} as run {rows[0].run_id[:12]}{known}")
     if without := sum(not m.samples for m in new):
         note(f"{without} of them without readings: the file holds statistics only")
 
@@ -125,7 +126,7 @@ def set_name(
     set_baseline(database, name, newest)
     kept = [m for m in rows if m.run_id == newest]
     without = [m.case.label for m in kept if m.program is None]
-    note(f"{name} is run {newest[:12]}: {len(kept)} case{'s' * (len(kept) != 1)}")
+    note(f"{name} is run {newest[:12]}: {plural(len(kept), 'case')}")
     if without:
         note(f"without a program, and so not comparable: {', '.join(without)}")
 
@@ -136,9 +137,10 @@ def list_names(store: Store = None) -> None:
     from benchax.store.baselines import list_baselines
 
     found = list_baselines(open_listed_store(store))
-    for each in found:
-        line(f"{each.name}  run {each.run_id[:12]}  set {each.set_at[:16].replace('T', ' ')} UTC")
-    if not found:
+    if found:
+        dates = [each.set_at[:16].replace("T", " ") for each in found]
+        show_list([(b.name, f"run {b.run_id[:12]}", f"set {at} UTC") for b, at in zip(found, dates, strict=True)])
+    else:
         note("no baselines; benchax baseline set NAME gives the last run a name")
 
 

@@ -1,6 +1,7 @@
 """`benchax watch -- python train.py`: a program of the user's runs as it stands; at its end, what was compiled and why.
 
-The program has standard output to itself; the tables go to standard error. The exit code is the program's.
+The program has standard output to itself; the tables go to standard error. The exit code is the program's. Progress is
+not shown: the terminal is the program's, which may draw in it itself, and nobody knows how long it will take.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import check_writable, note
+from benchax.cli.console import note
 from benchax.cli.options import COMMAND_LINE, JsonFile
+from benchax.cli.output_files import check_writable, write_text
 from benchax.units import read_duration
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def _tell_process(report: Report, is_one_of_many: bool) -> None:
 
 
 def _write(output: Path, command: list[str], ended: EndedCommand) -> None:
-    output.write_text(json.dumps(document(command, ended), indent=2) + "\n", encoding="utf-8")
+    write_text(output, json.dumps(document(command, ended), indent=2) + "\n")
     note(f"written to {output}")
 
 

@@ -7,7 +7,7 @@ tracing, lowering and compiling. Outputs of all ways to make a call are compared
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any
 
@@ -15,9 +15,8 @@ import jax
 
 from benchax.case import Case
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.paired import without_cache
-from benchax.measuring.program import CallableProgram, program_of
+from benchax.measuring.jax_settings import without_cache
+from benchax.measuring.prepare import Prepared, prepare
 from benchax.model import Failure, Options
 from benchax.numerics import compare
 from benchax.program.cost import cost
@@ -94,8 +93,9 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> di
             say(f"calls, {way}")
             outputs: list[Any] = []
             try:
-                program = program_of(cases[0])
-                calls = [_call_program(program, case, seed, outputs, right) for case in cases]
+                # Its programs are what is counted: none of them is forgotten on the way.
+                first = replace(prepare(cases[0], seed), forgets=False)
+                calls = [_count_call(first.on_inputs_of(case, seed), outputs, right) for case in cases]
                 found[way] = Counted(tuple(calls))
             except (Exception, SystemExit) as error:
                 found[way] = Counted(failure=diagnose(error, "calls"))
@@ -104,10 +104,8 @@ def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> di
     return found
 
 
-def _call_program(
-    program: CallableProgram, case: Case, seed: int, outputs: list[Any], right: Sequence[Any]
-) -> CountedCall:
-    inputs = make_inputs(case, seed)
+def _count_call(prepared: Prepared, outputs: list[Any], right: Sequence[Any]) -> CountedCall:
+    program, inputs = prepared.program, prepared.inputs
 
     def call() -> tuple[Any, float]:
         begun = perf_counter_ns()
@@ -120,14 +118,14 @@ def _call_program(
     _, again_s = call()
     outputs.append(result)
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
-    flops = _flops(program, inputs.args, inputs.kwargs) if programs else None
+    flops = _flops(prepared) if programs else None
     wrong = _disagreement(result, right[len(outputs) - 1]) if right else ""
     return CountedCall(programs, first_s, again_s, flops, wrong)
 
 
-def _flops(program: CallableProgram, args: Any, kwargs: Any) -> float | None:
-    compiled = program.call.lower(*args, **kwargs).compile()
-    found = cost(compiled, compiled.as_text() or "")
+def _flops(prepared: Prepared) -> float | None:
+    compiled = prepared.built.compiled
+    found = None if compiled is None else cost(compiled, prepared.hlo)
     return None if found is None or found.has_loops else found.flops
 
 

@@ -12,7 +12,7 @@ from benchax.errors import BenchaxError
 from benchax.experiments.functions import side_by_side
 from benchax.experiments.study import under
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.paired import Side
+from benchax.measuring.sides import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun

@@ -20,15 +20,15 @@ import jax
 import numpy as np
 
 from benchax.case import Case
-from benchax.codec import Json
 from benchax.environment import count_cores, jax_facts
 from benchax.errors import NotAvailable
 from benchax.experiments.devices import DeviceReading, seen_idle, time_calls
 from benchax.experiments.functions import count_rows
 from benchax.experiments.parsing import value_of
+from benchax.json_values import Json
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.measuring.paired import without_cache
+from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.program import program_of
 from benchax.numerics import compare
 from benchax.units import number, percent, size

@@ -18,15 +18,15 @@ import jax
 import numpy as np
 
 from benchax.case import Case
-from benchax.codec import Json
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments import output_errors
 from benchax.experiments.functions import Converted, plain
+from benchax.json_values import Json
 from benchax.measuring import memory
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
-from benchax.measuring.paired import without_cache
+from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.prepare import prepare
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Environment, Failure, Memory, Options

@@ -21,12 +21,12 @@ import jax
 import numpy as np
 
 from benchax.case import Case, make_case
-from benchax.codec import Json
 from benchax.environment import capture
 from benchax.errors import UsageError, one_of
 from benchax.grids import trees
 from benchax.grids.cell_report import STEPS, CellReport, TrialOutputs, plain
 from benchax.grids.plan import DataPoint
+from benchax.json_values import Json
 from benchax.measuring import noise
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill

@@ -1,4 +1,4 @@
-"""How a grid is shown: a table of medians, the cells that need a word, a sentence at the end; text, HTML or a figure.
+"""How a grid is shown: a table of medians, the cells that need a word, a sentence at the end; on a page, a heat map.
 
 Tables are cut at 60 data points and 12 functions, and say so; nothing else is.
 """
@@ -9,11 +9,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from benchax.model import Absent
-from benchax.reporting import heatmap, terminal
+from benchax.reporting import figures, heatmap, terminal
 from benchax.reporting import html as page
+from benchax.reporting.chart import Chart
 from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
 from benchax.reporting.tables import estimate
-from benchax.units import number
+from benchax.units import number, plural
 
 if TYPE_CHECKING:
     from benchax.grids.result import Cell, GridResult
@@ -29,7 +30,7 @@ def text(g: GridResult) -> str:
 
 
 def html(g: GridResult) -> str:
-    return page.fragment(document(g))
+    return page.fragment(Document((*document(g).blocks, chart(g))))
 
 
 def document(g: GridResult) -> Document:
@@ -82,7 +83,7 @@ def _words(g: GridResult) -> str:
     if len(lines) > MOST_WORDS:
         lines = [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
     reasons = Counter(cell.message for cell in g.cells if cell.status == "not_run")
-    lines += [f"{count} cell{'s' * (count > 1)} {reason}" for reason, count in reasons.items()]
+    lines += [f"{plural(count, 'cell')} {reason}" for reason, count in reasons.items()]
     return "\n".join(lines)
 
 
@@ -115,9 +116,14 @@ def total(g: GridResult) -> str:
 
 
 def figure(g: GridResult) -> Any:
+    """A matplotlib Figure. Raises `MissingPackage` without matplotlib."""
+    return figures.draw(chart(g))
+
+
+def chart(g: GridResult) -> Chart:
     """A line per function, a column per data point."""
     cells = [[_square(g.by_key[f, d]) for d in g.data] for f in g.functions]
-    return heatmap.figure(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=_title(g))
+    return heatmap.chart(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=_title(g))
 
 
 def _title(g: GridResult) -> str:
@@ -125,7 +131,7 @@ def _title(g: GridResult) -> str:
     device = where.processor if where.backend == "cpu" else where.device_kind
     versions = f"jax {where.jax}" if where.jax else ""
     about = " · ".join(part for part in (where.backend, device, versions) if part)
-    return f"{g.name}: median time of a call, {g.trials} trial{'s' * (g.trials > 1)}\n{about}"
+    return f"{g.name}: median time of a call, {plural(g.trials, 'trial')}\n{about}"
 
 
 def _square(cell: Cell) -> heatmap.Square:

@@ -150,7 +150,7 @@ def _wait(program: subprocess.Popen[bytes], limit_s: float | None) -> bool:
         program.wait(limit_s)
         return False
     except subprocess.TimeoutExpired:
-        pass
+        pass  # no error: it is why the rest of this function is there, and what is returned says so
     # Listed before: when the program has ended, its children are no longer to be found as such.
     children = _family(program.pid)
     program.terminate()

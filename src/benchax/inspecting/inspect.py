@@ -37,6 +37,7 @@ from benchax.program.memory_plan import memory_plan
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
 from benchax.specs import is_spec, parse_spec
+from benchax.units import plural
 
 COMPILED_PARTS = ("hlo", "counts", "xla_cost", "memory", "buffers", "donation", "collectives")
 
@@ -160,7 +161,7 @@ class _InspectionReader:
         extra = sum(i >= len(self.leaves) for i in self.kept or ())
         if self.stage is not None and extra:
             raise BenchaxError(
-                f"it uses {extra} value{'s' * (extra > 1)} that leaked from the tracing of another function",
+                f"it uses {plural(extra, 'value')} that leaked from the tracing of another function",
                 "a function that computes from its arguments and from arrays",
                 "return such values from the function that makes them, in place of storing them outside of it",
             )

@@ -30,13 +30,15 @@ from benchax.measuring.floor import call_floor
 from benchax.measuring.memory_rises import observe_device, observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.record import Progress, Record, quiet
-from benchax.measuring.remarks import RowEvidence, remarks
+from benchax.measuring.remarks import remarks
+from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.sampler import CaseSampler, TimerSampler
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 from benchax.program.cost import cost, lowered_flops
 from benchax.program.memory_plan import memory_plan
+from benchax.units import plural
 
 
 def measure(
@@ -168,7 +170,7 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
     """The first run, and whether it is right."""
     first = prepared.call_first(observe_device(record, _rise_of(subject)))
     if first.compiles:
-        why = f"the first call compiled {first.compiles} program{'s' * (first.compiles > 1)} itself"
+        why = f"the first call compiled {plural(first.compiles, 'program')} itself"
         record.absent.append(Absent("stages.first_run_s", why))
     else:
         record.stages = replace(record.stages, first_run_s=first.elapsed_s)

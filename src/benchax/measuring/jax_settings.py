@@ -18,6 +18,8 @@ from typing import Any
 
 import jax
 
+from benchax.environment import jax_config
+
 _SETTINGS: dict[str, Any] = {
     "jax_enable_compilation_cache": True,
     # By default only what takes a second to compile is kept.
@@ -68,3 +70,14 @@ def _look_again() -> None:
         compilation_cache.reset_cache()
     except (ImportError, AttributeError):  # a JAX that has moved it: then workers compile what they run
         return
+
+
+@contextmanager
+def without_cache() -> Iterator[None]:
+    """A persistent cache would be filled by the first block, and later ones time looking things up."""
+    was_on = jax_config(jax.config).get("jax_enable_compilation_cache", True)
+    jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", was_on)

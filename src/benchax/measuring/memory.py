@@ -30,7 +30,7 @@ import jax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.noise import paused_gc
-from benchax.units import size
+from benchax.units import plural, size
 from benchax.watching.compiles import watch_compiles
 
 METHOD = "VmHWM"
@@ -172,7 +172,7 @@ def _refuse_compiling(compiles: int) -> None:
     """As eager loops over lambdas do in every call."""
     if compiles:
         raise NotMeasured(
-            f"each call compiles ({compiles} program{'s' * (compiles > 1)} this time), and the memory of the "
+            f"each call compiles ({plural(compiles, 'program')} this time), and the memory of the "
             "compiler cannot be told from its own"
         )
 

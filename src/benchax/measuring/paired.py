@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import hashlib
-import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Any
@@ -29,18 +27,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.case import Case
-from benchax.environment import jax_config, jax_facts
-from benchax.errors import NotMeasured, UsageError
+from benchax.environment import jax_facts
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.exported import ImportedProgram, exported, is_same_program, leaves_of
-from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, static_arguments
-from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.jax_settings import share_programs, without_cache
 from benchax.measuring.noise import paused_gc
 from benchax.measuring.prepare import Prepared
-from benchax.measuring.program import CallableProgram, program_of
+from benchax.measuring.program import CallableProgram
 from benchax.measuring.sampling import warm_up
+from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_one, guarded, make_versions
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.numerics import compare
@@ -62,61 +57,6 @@ REBUILD_NS = 2_000_000_000
 PADDING_BYTES = 2**20
 
 
-@dataclass(frozen=True)
-class Side:
-    """One version: a case, or the exported program of one."""
-
-    label: str
-    case: Case | None = None
-    program: bytes | None = None
-    leaves: tuple[Any, ...] | None = None
-    """What a program is to be given: arrays of JAX and numbers, as `exported.leaves_of` has them."""
-
-
-@dataclass(frozen=True)
-class PairedRequest:
-    """What one process is asked for."""
-
-    sides: tuple[Side, ...]
-    """The baseline first. The first case gives the inputs of all, without any the first side that has leaves; without
-    these they are random data, of the shapes that the first program wants."""
-    blocks: int = 3
-    seed: int = 0
-    """Of the data, equal in all processes."""
-    order_seed: int = 0
-    """Of the order of things, another one in each process."""
-    patience: int = 1
-    """Times as many rounds, in as much more time."""
-    skips_equal: bool = False
-    """Programs that are one are not timed."""
-    compares_outputs: bool = True
-    """Are the outputs compared with the baseline's? Once is enough: all processes run the same on the same data."""
-    programs: str | None = None
-    """Folder of the programs and executables of this case. What has been compiled before is read from there: 20 ms in
-    place of 50 to 200 for as new an executable, as fast within 1 %. Only what was compiled is timed being built."""
-
-
-class Unfit(Exception):
-    """A side that cannot be run; `cause` says why."""
-
-    def __init__(self, side: int, cause: BaseException, stage: str) -> None:
-        super().__init__(str(cause))
-        self.side, self.cause, self.stage = side, cause, stage
-
-
-@dataclass
-class BuildableVersion:
-    """A side, ready to be built."""
-
-    label: str
-    make: Callable[[], CallableProgram]
-    inputs: Inputs
-    is_program: bool
-    sha256: str | None = None
-    content: bytes | None = None
-    """Of a program."""
-
-
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
@@ -132,60 +72,64 @@ def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[
         return {"failure": dataclasses.asdict(failure), "side": unfit.side}, []
 
 
-@contextmanager
-def without_cache() -> Iterator[None]:
-    """A persistent cache would be filled by the first block, and later ones time looking things up."""
-    was_on = jax_config(jax.config).get("jax_enable_compilation_cache", True)
-    jax.config.update("jax_enable_compilation_cache", False)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_enable_compilation_cache", was_on)
-
-
 def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     say("inputs")
-    rng = random.Random(request.order_seed)
-    versions, why = _versions(request)
+    versions, why = make_versions(request)
     facts: list[dict[str, Any]] = [{"is_program": v.is_program, "sha256": v.sha256, "builds": []} for v in versions]
-    if request.skips_equal and _are_one(versions):
+    if request.skips_equal and are_one(versions):
         nothing = np.zeros((0, 0, len(versions)), np.int64)
         return _document(versions, facts, why, 0, True), [nothing, nothing]
-    blocks: list[np.ndarray] = []
-    """int64[2, round, side] each: wall, processor."""
-    iterations, call_ns, took_ns = 0, 0, 0
-    subjects: dict[int, Subject] = {}
-    for block in range(request.blocks):
-        gc.collect(1)  # of all objects of JAX it would take 20 ms
-        versions, _padding = _renewed(versions, rng)
-        due: list[int] = []
-        if took_ns < REBUILD_NS:
-            begun, due = perf_counter_ns(), _due(block, len(versions), rng)
-            for i in due:
-                say(f"build of {versions[i].label}", again=True)
-                subjects[i] = _build_shared(request, i, versions[i], facts[i])
-            took_ns = perf_counter_ns() - begun
-        subjects = {i: replace(subjects[i], inputs=version.inputs) for i, version in enumerate(versions)}
-        say("warm-up", again=True)
-        timers = [_ready(i, subject, i in due) for i, subject in subjects.items()]
-        if not iterations:
-            iterations, call_ns = calibrated(timers)
-        say("rounds", again=True)
-        count = rounds(len(timers), max(call_ns * iterations, SAMPLE_NS), request.patience)
-        blocks.append(_rounds(timers, subjects, iterations, count, call_ns < WAKING_NS, rng))
+    work = _PairedWork(request, say, versions, facts, random.Random(request.order_seed))
+    blocks = [work.take_block(block) for block in range(request.blocks)]
     if request.compares_outputs:
-        _compare_outputs(subjects, facts)
-    for i, subject in subjects.items():  # last of all: it calls the user's Python once more
+        _compare_outputs(work.subjects, facts)
+    for i, subject in work.subjects.items():  # last of all: it calls the user's Python once more
         if subject.program.kind == "eager":
             facts[i]["operations"] = _operations(subject)
     wall, processor = np.stack(blocks, axis=1)
-    return _document(versions, facts, why, iterations, False), [wall, processor]
+    return _document(versions, facts, why, work.iterations, False), [wall, processor]
 
 
-def _are_one(versions: Sequence[BuildableVersion]) -> bool:
-    """Are all of them programs, and the same? What functions do in Python is in no program."""
-    first, *others = (version.content for version in versions)
-    return first is not None and all(each is not None and is_same_program(first, each) for each in others)
+@dataclass
+class _PairedWork:
+    """What a block leaves to the next one."""
+
+    request: PairedRequest
+    say: Callable[..., None]
+    versions: list[BuildableVersion]
+    facts: list[dict[str, Any]]
+    """Of each version, for the answer."""
+    rng: random.Random
+    subjects: dict[int, Subject] = field(default_factory=dict[int, Subject])
+    iterations: int = 0
+    """Calls in a sample; found in the first block, and then the same in all."""
+    call_ns: int = 0
+    build_ns: int = 0
+    """What the last builds took."""
+    padding: np.ndarray | None = None
+    """Kept until there is another one: buffers would be laid where one that is let go has been."""
+
+    def take_block(self, block: int) -> np.ndarray:
+        """int64[2, round, side]: wall, processor."""
+        gc.collect(1)  # of all objects of JAX it would take 20 ms
+        self.versions, self.padding = _renewed(self.versions, self.rng)
+        due = self._build_due(block) if self.build_ns < REBUILD_NS else []
+        self.subjects = {i: replace(self.subjects[i], inputs=v.inputs) for i, v in enumerate(self.versions)}
+        self.say("warm-up", again=True)
+        timers = [_ready(i, subject, i in due) for i, subject in self.subjects.items()]
+        if not self.iterations:
+            self.iterations, self.call_ns = calibrated(timers)
+        self.say("rounds", again=True)
+        count = rounds(len(timers), max(self.call_ns * self.iterations, SAMPLE_NS), self.request.patience)
+        return _rounds(timers, self.subjects, self.iterations, count, self.call_ns < WAKING_NS, self.rng)
+
+    def _build_due(self, block: int) -> list[int]:
+        begun, due = perf_counter_ns(), _due(block, len(self.versions), self.rng)
+        for i in due:
+            self.say(f"build of {self.versions[i].label}", again=True)
+            self.subjects[i] = _build_shared(self.request, i, self.versions[i], self.facts[i])
+        self.build_ns = perf_counter_ns() - begun
+        return due
 
 
 def _document(
@@ -204,137 +148,6 @@ def _document(
         "environment": jax_facts(),
         "failure": None,
     }
-
-
-# ---- versions ---------------------------------------------------------------------------------------------------
-
-
-def _versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str | None]]:
-    """The sides as versions, and per side why it runs natively beside a program.
-
-    Where all are cases they run as they are. Where one is a program, the others are exported too: then nothing but
-    the programs differs.
-    """
-    giver = next((i for i, side in enumerate(request.sides) if side.case is not None), None)
-    if giver is None:
-        inputs = _inputs_of_programs(request)
-        return [_imported(i, side.label, _content(side), inputs) for i, side in enumerate(request.sides)], [None]
-    case = _case(request.sides[giver])
-    inputs = _guarded(giver, "inputs", lambda: make_inputs(case, request.seed))
-    if all(side.case is not None for side in request.sides):
-        return [native(side, inputs) for side in request.sides], [None]
-    cases = {
-        i: _guarded(i, "build", lambda i=i, side=side: _exportable(side, inputs, _program_file(request, i)))
-        for i, side in enumerate(request.sides)
-        if side.case is not None
-    }
-    leaves = _guarded(giver, "inputs", lambda: leaves_of(cases[giver].subject))
-    made = [_as_program(i, side, cases.get(i), leaves) for i, side in enumerate(request.sides)]
-    return [version for version, _ in made], [why for _, why in made]
-
-
-def _case(side: Side) -> Case:
-    if side.case is None:
-        raise UsageError(f"{side.label} has no function", "a case or a program")
-    return side.case
-
-
-def _content(side: Side) -> bytes:
-    if side.program is None:
-        raise UsageError(f"{side.label} has neither a function nor a program", "a case or a program")
-    return side.program
-
-
-def native(side: Side, inputs: Inputs) -> BuildableVersion:
-    case = _case(side)
-    # The same buffers for all: `_renewed` tells by the tuple.
-    static = static_arguments(case, inputs.args, inputs.kwargs)
-    given = replace(inputs, static=static)
-    return BuildableVersion(side.label, lambda: program_of(case, given), given, False)
-
-
-def _inputs_of_programs(request: PairedRequest) -> Inputs:
-    leaves = next((side.leaves for side in request.sides if side.leaves is not None), None)
-    if leaves is None:
-        rng = np.random.default_rng(request.seed)
-        specs = _guarded(0, "import", lambda: ImportedProgram(_content(request.sides[0])).specs)
-        leaves = tuple(make_like(spec, rng) for spec in specs)
-    return Inputs(leaves, {}, (), signature(leaves, {}, ()))
-
-
-@dataclass(frozen=True)
-class ExportableCase:
-    """A case that is to run as a program."""
-
-    subject: Subject
-    file: Path | None
-    """Where the program is kept for the processes that follow."""
-    content: bytes | None = None
-    """The program, where an earlier process has exported it."""
-
-    def export(self) -> bytes:
-        """The program. Raises NotMeasured where it cannot be exported."""
-        if self.content is not None:
-            return self.content
-        content = exported(self.subject).content or b""
-        if self.file:
-            _retain(self.file, json.dumps(self.subject.static).encode() + b"\n" + content)
-        return content
-
-
-def _exportable(side: Side, inputs: Inputs, file: Path | None) -> ExportableCase:
-    """Traced, unless an earlier process has exported it: tracing and exporting take 50 ms and more in each process."""
-    program = program_of(_case(side), inputs)
-    if file and file.exists():
-        static, _, content = file.read_bytes().partition(b"\n")
-        return ExportableCase(Subject(program, inputs, None, tuple(json.loads(static))), file, content)
-    prepared = Prepared(program, replace(inputs, static=static_arguments(_case(side), inputs.args, inputs.kwargs)))
-    try:
-        return ExportableCase(prepared.subject_of(prepared.trace()), file)
-    except NotMeasured:  # eager, or built already: it runs as it is, and `exported` says why
-        return ExportableCase(prepared.subject_of(), file)
-
-
-def _program_file(request: PairedRequest, i: int) -> Path | None:
-    return Path(request.programs, f"{i}.exported") if request.programs else None
-
-
-def _retain(file: Path, content: bytes) -> None:
-    with suppress(OSError):  # no room: the next process exports it too
-        file.parent.mkdir(parents=True, exist_ok=True)
-        whole = file.with_suffix(".new")
-        whole.write_bytes(content)
-        whole.replace(file)  # a process that is killed while it writes leaves no half of one
-
-
-def _as_program(i: int, side: Side, case: ExportableCase | None, leaves: Inputs) -> tuple[BuildableVersion, str | None]:
-    """The version, and why it runs as it is where it cannot be exported."""
-    if case is None:
-        return _imported(i, side.label, _content(side), leaves), None
-    try:
-        return _imported(i, side.label, case.export(), leaves), None
-    except NotMeasured as error:
-        return native(side, case.subject.inputs), error.problem
-
-
-def _imported(i: int, label: str, content: bytes, leaves: Inputs) -> BuildableVersion:
-    found = _guarded(i, "import", lambda: ImportedProgram(content))
-    _guarded(i, "inputs", lambda: _check_inputs(found, leaves))
-    return BuildableVersion(label, found.program, leaves, True, hashlib.sha256(content).hexdigest(), content)
-
-
-def _check_inputs(found: ImportedProgram, leaves: Inputs) -> None:
-    given = [jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf for leaf in leaves.args]
-    wanted = signature(found.specs, {}, ())
-    if [(a.shape, a.dtype) for a in given] != [(s.shape, s.dtype) for s in found.specs]:
-        raise UsageError(f"the inputs are {leaves.signature}, and this version takes {wanted}")
-
-
-def _guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except (Exception, SystemExit) as error:
-        raise Unfit(side, error, stage) from error
 
 
 # ---- a block ----------------------------------------------------------------------------------------------------
@@ -361,11 +174,11 @@ def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, fac
     # Each side has a folder, so that the first build of each is a real one, also where both are one program.
     folder = request.programs and str(Path(request.programs, str(i)))
     with share_programs(folder) if folder else nullcontext():
-        return _guarded(i, "build", lambda: build(version, facts))
+        return guarded(i, "build", lambda: build(Prepared(version.make(), version.inputs), facts))
 
 
-def build(version: BuildableVersion, facts: dict[str, Any]) -> Subject:
-    prepared = Prepared(version.make(), version.inputs)
+def build(prepared: Prepared, facts: dict[str, Any]) -> Subject:
+    """Builds it and calls it once; `facts` gets the times, and at the first build what the compiler planned."""
     built = prepared.built
     if built.cache != "hit":
         facts["builds"].append(built.seconds)
@@ -397,7 +210,7 @@ def _operations(subject: Subject) -> int | None:
 
 def _ready(i: int, subject: Subject, is_new: bool) -> PreparedTimer:
     """Warm. What ran in the block before only has to meet its new buffers, which one call does."""
-    _guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S) if is_new else subject.outcome())
+    guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S) if is_new else subject.outcome())
     return WallTimer().prepare(subject)
 
 

@@ -82,6 +82,10 @@ class Prepared:
     step: str = "trace"
     """That was entered last, or is the first to come: where a failure belongs."""
 
+    def on_inputs_of(self, case: Case, seed: int) -> Prepared:
+        """The same program with the inputs of another case: a jitted function is called with several."""
+        return replace(self, inputs=make_inputs(case, seed))
+
     def enter(self, step: str) -> None:
         self.step = step
         self.tell(step)

@@ -28,9 +28,9 @@ from benchax.clock import survey
 from benchax.errors import NotMeasured
 from benchax.measuring.jaxprs import TracedCall, trace_call
 from benchax.measuring.rounding_noise import SIGNS_ARE_FREE, Rounding, is_narrow
+from benchax.measuring.rounding_verdicts import LeafVerdict, RoundingSpread, judge, judge_with_free_signs, quick_bound
 from benchax.measuring.state import CallOutcome, Values, data_of
 from benchax.measuring.timers.base import Ready, Subject
-from benchax.measuring.verdicts import LeafVerdict, RoundingSpread, judge, judge_with_free_signs, quick_bound
 from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
 from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of

@@ -12,7 +12,7 @@ from benchax.comparing.ranking import Comparisons, Rank, names, rank_versions, w
 from benchax.comparing.sequential import Effort, SequentialTest, effort_for
 from benchax.errors import UsageError
 from benchax.keywords import guard_keywords
-from benchax.measuring.paired import Side
+from benchax.measuring.sides import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
 from benchax.options import NAMES, resolve
 from benchax.paired_runs import session

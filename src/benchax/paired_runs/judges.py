@@ -16,7 +16,7 @@ from benchax.checkouts.environments import launch_jax, list_versions, version_ke
 from benchax.checkouts.worktrees import BuiltCheckout, build_checkout
 from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError, UsageError
-from benchax.measuring.paired import Side
+from benchax.measuring.sides import Side
 from benchax.model import CaseId, Comparison, Options, Version
 from benchax.options import resolve
 from benchax.paired_runs import session

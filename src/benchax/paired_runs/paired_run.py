@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from benchax.codec import Json
 from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
+from benchax.json_values import Json
 from benchax.measuring import paired
+from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
 from benchax.paired_runs.remarks import remarks
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
@@ -29,7 +30,7 @@ class PairedRun:
     """Versions of one case. The first is the baseline of the others."""
 
     case: CaseId
-    sides: tuple[paired.Side, ...]
+    sides: tuple[Side, ...]
     versions: tuple[Version, ...]
     options: Options
     remarks: tuple[Remark, ...] = ()
@@ -100,9 +101,7 @@ class PairedSamples:
             seed = self.paired_run.options.seed
             # Who fails takes along what the others have told in that attempt: they compile once more.
             programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
-            request = paired.PairedRequest(
-                chosen, blocks, seed, order, patience, skips_equal, not self.answers, programs
-            )
+            request = PairedRequest(chosen, blocks, seed, order, patience, skips_equal, not self.answers, programs)
             if self._has_run(pool, process, sides, request, say):
                 return
 
@@ -116,7 +115,7 @@ class PairedSamples:
         return [i for i in range(len(self.paired_run.versions)) if i not in self.failures]
 
     def _has_run(
-        self, pool: Pool, process: int, sides: Sequence[int], request: paired.PairedRequest, say: Callable[[str], None]
+        self, pool: Pool, process: int, sides: Sequence[int], request: PairedRequest, say: Callable[[str], None]
     ) -> bool:
         paired_run = self.paired_run
         answer = pool.call(
@@ -231,7 +230,7 @@ class PairedSamples:
 
 
 @task
-def take_blocks(request: paired.PairedRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
+def take_blocks(request: PairedRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
     """As `paired.take_blocks`."""
     document, arrays = paired.take_blocks(request, say)
     return Json(document), tuple(arrays)

@@ -31,8 +31,8 @@ from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError
 from benchax.measuring import turns
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.noise import paused_gc
-from benchax.measuring.paired import without_cache
 from benchax.measuring.turns import Turns
 from benchax.options import resolve
 from benchax.workers import process_tree
@@ -55,7 +55,7 @@ def begin(argument: dict[str, Any]) -> None:
     try:
         _serve(channel, argument)
     except Closed:
-        pass  # whoever asked has enough, or is gone
+        pass  # the ordinary end: whoever asked has enough samples, or has died; there is nobody left to tell
     finally:
         sys.stdout.flush()
 

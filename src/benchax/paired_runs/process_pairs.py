@@ -32,6 +32,7 @@ from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
 from benchax.paired_runs.remarks import remarks
 from benchax.paired_runs.session import report_process
 from benchax.progress import Listener, ProgressEvent, quiet
+from benchax.units import plural
 
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
 """Of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
@@ -91,7 +92,7 @@ class ProcessPairSamples:
         pairs = len(self.evidence.run)
         if self.evidence.failure is not None or pairs >= self.least:
             return found
-        why = f"there was time for {pairs} pair{'s' * (pairs != 1)} of processes, and {self.least} are the least"
+        why = f"there was time for {plural(pairs, 'pair')} of processes, and {self.least} are the least"
         return [replace(c, verdict="unclear", why=why) if c.method == "process pairs" else c for c in found]
 
     def rivals(self, alpha: float) -> list[Comparison]:

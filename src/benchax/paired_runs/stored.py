@@ -1,4 +1,4 @@
-"""Contests with a stored baseline: its program runs again, beside the candidate's function or program.
+"""Paired runs with a stored baseline: its program runs again, beside the candidate's function or program.
 
 No stored time is compared: two sessions differ by 30 % and more for reasons that are not in the code.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchax.case import Case
-from benchax.measuring.paired import Side
+from benchax.measuring.sides import Side
 from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
 from benchax.options import resolve
 from benchax.paired_runs.paired_run import PairedRun

@@ -120,7 +120,9 @@ class ProfileServer:
             with connection:
                 self._answer(connection)
         except Exception:
-            pass  # the client is gone, or never was one: nothing that the program should hear of
+            # The client is gone, or never was one. We are guests in a program of the user's: a traceback of this thread
+            # would look like a fault of the program. What a recording cannot do is an answer (`Refused`), no exception.
+            pass
         finally:
             self._places.release()
 

@@ -83,14 +83,13 @@ def nested_in(equation: Any) -> list[Any]:
 def user_line(equation: Any) -> str:
     """file:line of the innermost frame that is neither JAX's nor Python's; empty where it is not told."""
     try:
-        frames = equation.source_info.traceback.frames
-        for frame in frames:
+        for frame in equation.source_info.traceback.frames:
             if frame.file_name.startswith(_END):
-                return ""
+                break
             if _is_users(frame.file_name):
                 return f"{frame.file_name}:{frame.line_num}"
-    except AttributeError:  # not documented, see above; harmless: a line less in a listing
-        pass
+    except AttributeError:
+        pass  # another JAX, see the head of this module: an equation without its line is still an equation
     return ""
 
 

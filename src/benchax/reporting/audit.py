@@ -50,19 +50,15 @@ def render_page(audits: Sequence[Audit]) -> str:
 def heading(a: Audit) -> str:
     """f32[8] · cpu · AMD EPYC · jax 0.10.2 · 23 rules in 31.2 s"""
     machine = describe_machine(a.environment) if a.environment else ""
-    rules = f"{len(a.checked)} {_rules(len(a.checked))}in {seconds(a.elapsed_s)}"
+    rules = f"{plural(len(a.checked), 'rule')} in {seconds(a.elapsed_s)}"
     return " · ".join(filter(None, (a.signature, machine, rules)))
-
-
-def _rules(n: int) -> str:
-    return "rule " if n == 1 else "rules "
 
 
 def verdict(a: Audit) -> str:
     """2 findings: 1 warning, 1 info. Or: nothing found: 12 rules fine, 5 not applicable, 1 not checked. Or: nothing can
     be said: 35 not checked."""
     counts = [(outcome, len(a.outcomes(outcome))) for outcome in ("fine", *UNSEEN)]
-    looked = ", ".join(f"{n} {_rules(n) * (outcome == 'fine')}{outcome}" for outcome, n in counts if n)
+    looked = ", ".join(f"{plural(n, 'rule') if outcome == 'fine' else n} {outcome}" for outcome, n in counts if n)
     if not a.findings:
         if any(remark.severity == "error" for remark in a.remarks):
             return f"little can be said: {looked}"

@@ -1,8 +1,8 @@
 """A figure before anybody draws it: two axes, and the marks between them, as plain data.
 
-A module of this folder says what stands where and what it means; `figures.py` draws that with matplotlib, and a page
-can draw the same. Numbers are seconds, bytes, counts and ratios, as everywhere. A style says what is meant (good, bad,
-faint), as in a `Document`; each renderer has its own colours.
+A module of this folder says what stands where and what it means; `figures.py` draws that with matplotlib: into a file,
+or as a block of a `Document` on a page. Numbers are seconds, bytes, counts and ratios, as everywhere. A style says what
+is meant (good, bad, faint), as in all blocks; each renderer has its own colours.
 
     Points         values with their intervals: of samples, of commits, of comparisons one below the other
     Line           straight from one place to the next: a level, a series over sizes
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from benchax.reporting.document import Style
+from benchax.reporting.styles import Style
 from benchax.units import count, seconds, size
 
 Quantity = Literal["seconds", "bytes", "flop", "change", ""]
@@ -120,6 +120,11 @@ class Chart:
     """Numbers at the right of each name, where there is room for them."""
     has_legend: bool = False
     """Words for what the marks mean, where nothing else says it."""
+
+    @property
+    def caption(self) -> str:
+        """What it shows, where it cannot be seen."""
+        return " · ".join((self.title or self.x.title or self.y.title).split("\n"))
 
     @property
     def places(self) -> int:

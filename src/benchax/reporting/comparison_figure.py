@@ -12,10 +12,9 @@ from typing import Any
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 from benchax.model import Comparison
-from benchax.reporting import figures
+from benchax.reporting import comparisons, figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol
-from benchax.reporting.comparisons import interval
-from benchax.reporting.document import Style
+from benchax.reporting.document import Document, Style
 from benchax.reporting.tables import one_line
 from benchax.stats.verdicts import Verdict
 from benchax.units import number
@@ -43,6 +42,12 @@ def figure(found: Comparisons) -> Any:
         MissingPackage: matplotlib is not installed.
     """
     return figures.draw(chart(found))
+
+
+def document(found: Comparisons) -> Document:
+    """For a page: what a terminal shows, and the chart below it."""
+    drawn = (chart(found),) if found.of("run") else ()
+    return Document((*comparisons.document(found).blocks, *drawn))
 
 
 def chart(found: Comparisons) -> Chart:
@@ -131,7 +136,7 @@ def words(c: Comparison) -> str:
     """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: faster  × 0.062 (0.058 – 0.067); its result differs"""
     differs = "; its result differs" if c.numerics is not None and not c.numerics.agrees else ""
     if c.ratio is None or 0.5 < c.ratio < 2:
-        return f"{c.verdict}  {interval(c)}".rstrip() + differs
+        return f"{c.verdict}  {comparisons.interval(c)}".rstrip() + differs
     around = f" ({number(c.low)} – {number(c.high)})" if c.low and c.high else ""
     return f"{c.verdict}  × {number(c.ratio)}{around}{differs}"
 

@@ -29,8 +29,11 @@ DOCUMENTS: dict[str, str] = {
     "Watch": "watch.document",
 }
 """Type of a result → the function of `benchax.reporting` that makes a document of it."""
-ON_PAGES = DOCUMENTS | {"Inspection": "inspection.document_with_texts"}
-"""A page folds what would fill a terminal."""
+ON_PAGES = DOCUMENTS | {
+    "Comparisons": "comparison_figure.document",
+    "Inspection": "inspection.document_with_texts",
+}
+"""A page has charts, and folds what would fill a terminal."""
 
 
 def document_of(result: Any, is_for_page: bool = False) -> Document:

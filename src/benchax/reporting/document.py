@@ -1,4 +1,4 @@
-"""What a result says, before anybody draws it: headings, sentences, tables, facts, remarks, code and lines of bars.
+"""What a result says, before anybody draws it: headings, sentences, tables, facts, remarks, code, bars and charts.
 
 Plain data. A module of this folder turns one kind of result into a `Document` and knows no renderer; `terminal`, `html`
 and `markdown` each render every block, and know no result. All texts are texts: no renderer takes markup from them, so
@@ -12,11 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from benchax.model import Remark, Severity
-
-Style = Literal["", "good", "bad", "warning", "info", "faint", "title"]
-MARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
-"""Of remarks."""
+from benchax.model import Remark
+from benchax.reporting.chart import Chart
+from benchax.reporting.styles import Style
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def draw_bars(heights: Iterable[float | None], breaks: Collection[int] = ()) -> 
     return "".join((BREAK if i in breaks and i > 0 else "") + bar for i, bar in enumerate(bars))
 
 
-Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline
+Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchax.errors import require
 from benchax.reporting.chart import Cells, Chart, describe_value
-from benchax.reporting.document import Style
+from benchax.reporting.styles import Style
 from benchax.reporting.tables import one_line
 from benchax.units import SECONDS, number, seconds_unit
 
@@ -21,9 +21,10 @@ LONGEST_NAME = 28
 """Of a row or column of squares."""
 
 
-def need(module: str) -> Any:
-    require("matplotlib", extra="plot", doing="drawing a figure")
-    return require(f"matplotlib.{module}", extra="plot", doing="drawing a figure")
+def need(module: str = "") -> Any:
+    """matplotlib, or a module of it."""
+    whole = require("matplotlib", extra="plot", doing="drawing a figure")
+    return require(f"matplotlib.{module}", extra="plot", doing="drawing a figure") if module else whole
 
 
 def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
@@ -78,10 +79,11 @@ def _name_cells(axes: Any, chart: Chart) -> None:
     axes.set_xticks(
         range(0, len(columns), every), columns[::every], rotation=45 if is_long else 0,
         ha="right" if is_long else "center", rotation_mode="anchor" if is_long else "default", fontsize=8,
+        parse_math=False,
     )  # fmt: skip
     every = max(1, len(rows) // 70)
-    axes.set_yticks(range(0, len(rows), every), rows[::every], fontsize=8)
-    axes.set_xlabel(chart.x.title, fontsize=9)
+    axes.set_yticks(range(0, len(rows), every), rows[::every], fontsize=8, parse_math=False)
+    axes.set_xlabel(chart.x.title, fontsize=9, parse_math=False)
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)

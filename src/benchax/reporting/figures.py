@@ -1,11 +1,14 @@
-"""Draws a `Chart` with matplotlib: a Figure, which can be saved as PNG, SVG or PDF. Knows no result.
+"""Draws a `Chart` with matplotlib: a Figure, which can be saved as PNG, SVG or PDF, or SVG for a page. Knows no result.
 
 Figures are made without pyplot: no window opens, nothing has to be closed, and no display is needed.
 """
 
 from __future__ import annotations
 
+import io
 import math
+import re
+import warnings
 from typing import Any
 
 from benchax.reporting.chart import (
@@ -21,8 +24,8 @@ from benchax.reporting.chart import (
     Symbol,
     describe_value,
 )
-from benchax.reporting.document import Style
 from benchax.reporting.figure_cells import LONGEST_NAME, draw_cells, need
+from benchax.reporting.styles import Style
 
 # Told apart by all kinds of eyes (Okabe & Ito 2008); what they mean is also said by a mark or in words.
 COLORS: dict[Style, str] = {
@@ -33,6 +36,10 @@ SHADE = "#f0f0f0"
 SYMBOLS: dict[Symbol, str] = {"circle": "o", "diamond": "D", "left": "<", "right": ">"}
 ARROWS = {"x": ("$←$", "$→$"), "y": ("$↓$", "$↑$")}
 """Where an interval is cut off."""
+# Texts stay texts: a page can search them, and the reader's fonts have Chinese. Equal charts are equal files.
+FOR_PAGES = {"svg.fonttype": "none", "svg.hashsalt": "benchax"}
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_STYLE_SHEET = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
 
 
 def draw(chart: Chart) -> Any:
@@ -55,6 +62,21 @@ def draw(chart: Chart) -> Any:
     if chart.has_legend:
         _draw_legend(axes)
     return canvas
+
+
+def to_svg(chart: Chart) -> str:
+    """An <svg> element as wide as there is room for, to stand in a page.
+
+    Raises:
+        MissingPackage: matplotlib is not installed.
+    """
+    written = io.StringIO()
+    with need().rc_context(FOR_PAGES), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a character that only matplotlib's own font lacks
+        draw(chart).savefig(written, format="svg", metadata=NO_METADATA)
+    # A style sheet of an element holds for the whole page; on the element itself it holds for this.
+    element = _STYLE_SHEET.sub("", written.getvalue().partition("<svg ")[2])
+    return f"<svg style='max-width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt' {element.rstrip()}"
 
 
 def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from benchax.reporting import figures
 from benchax.reporting.chart import Axis, AxisTick, Cells, Chart
 from benchax.reporting.document import Style
 
@@ -25,21 +23,15 @@ class Square:
     status: str = "ok"
 
 
-def figure(
+def chart(
     rows: Sequence[str],
     columns: Sequence[str],
     squares: Sequence[Sequence[Square]],
     *,
     x_title: str = "",
     title: str = "",
-) -> Any:
-    """A matplotlib Figure, one line of squares per row. Raises `MissingPackage` without matplotlib."""
-    return figures.draw(chart(rows, columns, squares, x_title=x_title, title=title))
-
-
-def chart(
-    rows: Sequence[str], columns: Sequence[str], squares: Sequence[Sequence[Square]], *, x_title: str, title: str
 ) -> Chart:
+    """One line of squares per row."""
     cells = Cells(
         tuple(tuple(square.value_s for square in line) for line in squares),
         tuple(tuple(_word(square) for square in line) for line in squares),

@@ -2,7 +2,8 @@
 
 Styles stand in each element: a notebook may drop style sheets, and has styles of its own for tables, which is why even
 what a browser does anyway is said in full. Colours are legible on light and dark backgrounds alike. All text goes
-through `_element`, and attributes through `_begin`: nothing else here escapes, and nothing else makes a tag.
+through `_element`, and attributes through `_begin`: nothing else here escapes, and nothing else makes a tag, but
+matplotlib, which draws the charts.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import chain
 
+from benchax.errors import MissingPackage
 from benchax.model import Remark
+from benchax.reporting import figures
+from benchax.reporting.chart import Chart
 from benchax.reporting.document import (
-    MARKS,
     Block,
     Code,
     Document,
@@ -24,12 +27,12 @@ from benchax.reporting.document import (
     Remarks,
     Section,
     Sparkline,
-    Style,
     Table,
     TableCell,
     TableColumn,
     TextRow,
 )
+from benchax.reporting.styles import MARKS, Style
 
 # Contrast of about 4 on white and on the dark grey of notebooks (#1e1e1e) alike.
 _STYLES: dict[Style, str] = {
@@ -107,6 +110,8 @@ def _render_block(block: Block) -> Iterator[Markup]:
             yield _render_code(block)
         case Sparkline():
             yield _element("div", _draw_sparkline(block), " ", block.caption, style=_APART)
+        case Chart():
+            yield _draw_chart(block)
 
 
 def _render_heading(heading: Heading) -> Iterator[Markup]:
@@ -185,7 +190,7 @@ def _render_cells(row: Sequence[TableCell], styles: Sequence[str]) -> Iterator[M
         yield _element("td", cell.text, style=style + _STYLES[cell.style], title=cell.hint)
 
 
-# ---- sparklines -------------------------------------------------------------------------------------------------
+# ---- sparklines and charts --------------------------------------------------------------------------------------
 
 
 def _draw_sparkline(line: Sparkline) -> Markup:
@@ -200,6 +205,15 @@ def _draw_sparkline(line: Sparkline) -> Markup:
             shapes.append(_draw_box(left + 1.0, BAR_WIDTH - 2.0, 2 + height * (BAR_HEIGHT - 2), "0.8"))
     named = {"role": "img", "aria_label": line.caption, "width": str(width), "height": str(BAR_HEIGHT)}
     return _element("svg", *shapes, viewBox=f"0 0 {width} {BAR_HEIGHT}", fill="currentColor", **named)
+
+
+def _draw_chart(chart: Chart) -> Markup:
+    """A page without it is still a page: where matplotlib is missing, a line says what would be there."""
+    try:
+        drawn = Markup(figures.to_svg(chart))
+    except MissingPackage as error:
+        return _element("div", f"chart: {chart.caption}\n{error}", style=_APART + _LINES + _STYLES["faint"])
+    return _element("div", drawn, style=_APART, role="img", aria_label=chart.caption)
 
 
 def _draw_box(left: float, width: float, height: float, opacity: str) -> Markup:

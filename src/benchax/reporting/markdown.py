@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from benchax.reporting.chart import Chart
 from benchax.reporting.document import (
-    MARKS,
     Block,
     Code,
     Document,
@@ -25,6 +25,7 @@ from benchax.reporting.document import (
     TableColumn,
     TextRow,
 )
+from benchax.reporting.styles import MARKS
 
 # A colon inside a word makes emoji and links of web addresses; a dash in front makes a list or a rule.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$@]|:(?=\S)|^[-+](?=[-+\s]|$))")
@@ -59,6 +60,8 @@ def _render_block(block: Block) -> Iterator[str]:
             yield _fence(block)
         case Sparkline():
             yield f"{block.bars} {escape(block.caption)}"
+        case Chart():  # GitHub shows no SVG that stands in a text
+            yield f"chart: {escape(block.caption)}"
 
 
 def _join_lines(lines: Iterable[str]) -> str:

@@ -18,8 +18,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from benchax.model import Remark
+from benchax.reporting.chart import Chart
 from benchax.reporting.document import (
-    MARKS,
     Block,
     Code,
     Document,
@@ -30,10 +30,10 @@ from benchax.reporting.document import (
     Remarks,
     Section,
     Sparkline,
-    Style,
     Table,
     TextRow,
 )
+from benchax.reporting.styles import MARKS, Style
 
 STYLES: dict[Style, str] = {
     "": "",
@@ -112,6 +112,8 @@ def _render_block(block: Block, is_below: bool) -> RenderableType:
             return Group(*title, highlight(block.language, block.text))
         case Sparkline():
             return Text(f"{block.bars}  {block.caption}")
+        case Chart():  # what it shows stands in tables, too
+            return Text(f"chart: {block.caption}", style="dim")
 
 
 def _render_heading(heading: Heading) -> RenderableType:

@@ -1,4 +1,4 @@
-"""What a task returns, on its way back: JSON by the annotation of the task (`codec.py`), arrays and bytes beside it.
+"""What a task returns, on its way back: JSON by the annotation of the task (`json_values.py`), arrays and bytes beside.
 
 Nothing of an answer is unpickled: it comes out of a process in which the user's code ran. JSON and plain bytes can be
 wrong, but do no harm.
@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax import codec
+from benchax import json_values
 from benchax.workers.channel import Bytes
 
 _ARRAY, _BYTES, _SECTION = "$array", "$bytes", "section"
 
-codec.leave_as_it_is(np.ndarray)
-codec.leave_as_it_is(bytes)
+json_values.leave_as_it_is(np.ndarray)
+json_values.leave_as_it_is(bytes)
 
 
 def pack(value: Any, hint: Any) -> list[Bytes]:
@@ -44,7 +44,7 @@ def pack(value: Any, hint: Any) -> list[Bytes]:
         beside.append(content)
         return {_ARRAY: description, _SECTION: len(beside)}
 
-    text = json.dumps(codec.encode_value(value, hint), default=put_beside)
+    text = json.dumps(json_values.encode_value(value, hint), default=put_beside)
     return [text.encode("ascii"), *beside]
 
 
@@ -62,7 +62,7 @@ def unpack(sections: Sequence[memoryview], hint: Any) -> Any:
             return rebuild_arrays([found[_ARRAY]], [sections[found[_SECTION]]])[0]
         return found
 
-    return codec.decode_value(json.loads(bytes(sections[0]), object_hook=put_back), hint)
+    return json_values.decode_value(json.loads(bytes(sections[0]), object_hook=put_back), hint)
 
 
 def describe_array(array: Any) -> tuple[dict[str, Any], pickle.PickleBuffer]:

@@ -49,7 +49,9 @@ def read_block(block: bytes | memoryview, form: LineForm | None, wanted: Sequenc
     if form is not None and len(lines) >= _FEW and not _has_other_blanks(text):
         try:
             return _read_together(lines, form, wanted)
-        except (ValueError, DeprecationWarning):  # a line that NumPy cannot read, or would read otherwise some day
+        except (ValueError, DeprecationWarning):
+            # A line that NumPy cannot read, or would read otherwise some day. Line by line, which is slower, the others
+            # are read all the same, and that one is named among the damaged.
             pass
     return _read_singly(lines, form, wanted)
 

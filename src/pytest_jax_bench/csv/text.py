@@ -123,7 +123,7 @@ def _read_key(text: str, at: int) -> tuple[str, int]:
             key, end = _JSON.raw_decode(text, at)
             return key, end + 1
         except ValueError:
-            pass
+            pass  # pytest-jax-bench wrote names as they are, also one that begins with a quotation mark
     key, dash, _ = text[at:].partition("-")
     return key, at + len(key) + len(dash)
 

@@ -8,7 +8,7 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import list_some, rule
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
-from benchax.units import size
+from benchax.units import plural, size
 
 LARGE_BYTES = 1 << 20
 """Below this, a constant costs nothing that can be measured."""
@@ -32,7 +32,7 @@ def captured_constants(e: Evidence) -> Iterable[Finding]:
     if kept is not None:
         seen.append(f"the compiled program holds {size(kept)} of constants")
     yield captured_constants.finding(
-        f"closes over {len(large)} array{'s' * (len(large) > 1)} of {size(total)}",
+        f"closes over {plural(len(large), 'array')} of {size(total)}",
         seen,
         "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
         "by each compiled program apart from the array itself, and computed with while compiling.",

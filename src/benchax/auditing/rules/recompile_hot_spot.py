@@ -9,7 +9,7 @@ from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.results.audit import Finding
 from benchax.results.watch import Compile
-from benchax.units import percent, seconds
+from benchax.units import percent, plural, seconds
 
 OFTEN = 3
 """Recompiles of one function in a program."""
@@ -40,11 +40,11 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
 def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s: float | None) -> Finding:
     lost_s = sum(c.total_s for c in compiles)
     of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
-    seen = [f"{len(compiles)} recompile{'s' * (len(compiles) > 1)} took {seconds(lost_s)}{of_run}, by JAX's own clock"]
+    seen = [f"{plural(len(compiles), 'recompile')} took {seconds(lost_s)}{of_run}, by JAX's own clock"]
     seen += list_some([f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles])
     kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
     return recompile_hot_spot.finding(
-        f"{function} was compiled again {len(compiles)} time{'s' * (len(compiles) > 1)}",
+        f"{function} was compiled again {plural(len(compiles), 'time')}",
         seen,
         " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
         where=where_of(defined) or where_of(compiles[0].where),

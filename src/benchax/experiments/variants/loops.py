@@ -32,7 +32,7 @@ from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.options import resolve
 from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Experiment, VariantRow
-from benchax.units import read_duration
+from benchax.units import plural, read_duration
 
 MOST_UNROLLED = 1000
 LoopBody = Callable[[Any, Any], Any]
@@ -225,7 +225,7 @@ def _rows(whole: Case, step: LoopBody, n: int | Condition, lab: Lab) -> tuple[Va
     plain = replace(found.baseline, name="loop:python")
     if plain.status != "ok":
         return (plain, *rows)
-    count = f"while {name_of(n)}(state)" if callable(n) else f"{n} {'iteration' if n == 1 else 'iterations'}"
+    count = f"while {name_of(n)}(state)" if callable(n) else plural(n, "iteration")
     return (as_baseline_row(plain, f"{PLAIN}; {count}, i from 0 on"), *rows)
 
 

@@ -33,6 +33,7 @@ from benchax.model import Failure
 from benchax.options import resolve
 from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Curve, Experiment, VariantRow
+from benchax.units import plural
 
 TITLE = "micro-batches through stages on a device each"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
@@ -110,7 +111,7 @@ def _kinds(found: Sequence[Any]) -> str:
     other = next((one for one in found if not callable(one)), None)
     if other is not None:
         return f"an object of the type {type(other).__name__}"
-    return f"{len(found)} {'function' if len(found) == 1 else 'functions'}"
+    return plural(len(found), "function")
 
 
 def _batch(case: Case, inputs: Inputs) -> int | str:

@@ -24,7 +24,7 @@ from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import Curve, Facts, VariantRow
-from benchax.units import count, percent, seconds
+from benchax.units import percent, plural, seconds
 
 EXACT, PADDED, BUCKETED = "exact", "padded", "bucketed"
 TITLES = {
@@ -112,7 +112,7 @@ class Sweep:
         own = {size: times[f"{way} {size}"] for size in self.sizes if f"{way} {size}" in times}
         wasted = self._describe_waste(way, found)
         lost = f"which cost {seconds(one.lost_s)} in first calls"
-        programs = f"{count(one.programs)} program{'s' * (one.programs != 1)} for {len(self.sizes)} sizes"
+        programs = f"{plural(one.programs, 'program')} for {len(self.sizes)} sizes"
         reason = "size by size, below" if own else "the others are compared with it, where they pad"
         absent = Absent("comparison", reason)
         return replace(

@@ -35,7 +35,7 @@ from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.measuring.paired import without_cache
+from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.program import program_of
 from benchax.model import Failure
 from benchax.numerics import compare

@@ -24,7 +24,7 @@ from benchax.experiments.variant import Measure
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Absent, Comparison
 from benchax.results.experiment import Facts, VariantRow
-from benchax.units import count, seconds
+from benchax.units import count, plural, seconds
 
 TRACED, STATIC = "traced", "static"
 
@@ -115,9 +115,9 @@ class _StaticSweep:
 
 
 def _programs(one: Counted) -> str:
-    several = count(one.programs, f"program{'s' * (one.programs != 1)}")
+    several = plural(one.programs, "program")
     cost = f", which cost {seconds(one.lost_s)}" if one.programs else ""
-    return f"{several} for {len(one.calls)} value{'s' * (len(one.calls) != 1)}{cost}"
+    return f"{several} for {plural(len(one.calls), 'value')}{cost}"
 
 
 def _pays_off(one: Counted, c: Comparison) -> str:

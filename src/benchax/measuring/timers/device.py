@@ -31,7 +31,7 @@ from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.profiling import events
 from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
-from benchax.units import percent, seconds
+from benchax.units import percent, plural, seconds
 
 MOST_SHARE = 0.15
 """Of a reading that recording may be. Its cost is known to a third (0.23 to 0.43 µs in loops), the rest then to 5 %."""
@@ -122,7 +122,7 @@ def _check_share(cost: EventCost, recorded: list[ProgramRun]) -> None:
         n = recorded[-1].outer + recorded[-1].inner
         part = f"about {percent(share)}" if share < 0.9 else "nearly all"
         raise NotMeasured(
-            f"recording its {n} operation{'s' * (n > 1)} takes {part} of the {seconds(busy_s)} that were recorded"
+            f"recording its {plural(n, 'operation')} takes {part} of the {seconds(busy_s)} that were recorded"
         )
 
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from benchax.program import hlo, hlo_module
 from benchax.program.hlo import Instruction
 from benchax.program.hlo_module import Computation
+from benchax.units import plural
 
 TITLE, LINE, DETAILS = 30, 36, 400
 """Longest texts, in characters."""
@@ -127,7 +128,7 @@ def _fusion(attributes: dict[str, str], inside: Computation) -> tuple[Role, str,
         custom[1].strip("_").removesuffix("_fusion") if custom else attributes.get("kind", "").removeprefix("k").lower()
     )
     role = role_of_fusion(map(_role, work))
-    operations = f"{len(work)} operation{'s' * (len(work) != 1)}"
+    operations = plural(len(work), "operation")
     return role, _title_of_fusion(inside, role), (truncate(f"{kind} fusion, {operations}".strip(), LINE),)
 
 
@@ -182,9 +183,7 @@ def shape_lines(shape: str) -> tuple[str, ...]:
     if not plain.startswith("("):
         return (truncate(plain, LINE),)
     arrays = re.findall(r"[a-z]\w*\[[^\]]*\]", plain)
-    return (
-        truncate(f"{len(arrays)} array{'s' * (len(arrays) != 1)}: {', '.join(arrays)}" if arrays else "nothing", LINE),
-    )
+    return (truncate(f"{plural(len(arrays), 'array')}: {', '.join(arrays)}" if arrays else "nothing", LINE),)
 
 
 def _plain(shape: str) -> str:

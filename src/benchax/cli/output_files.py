@@ -1,0 +1,52 @@
+"""Files that commands write: checked before an hour of measuring, not after it, and written in one way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchax.errors import UsageError, require
+
+DRAWN = (".png", ".svg", ".pdf")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Raises `UsageError` where there can be no file of that name."""
+    for path in paths:
+        if path is not None and not _can_be(path):
+            raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
+
+
+def check_drawable(plot: Path | None) -> None:
+    """As `check_writable`, of a figure. Raises `MissingPackage`, too, where nothing can be drawn."""
+    if plot is None:
+        return
+    if plot.suffix not in DRAWN or not _can_be(plot):
+        raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
+    require("matplotlib", extra="plot", doing="--plot")
+
+
+def _can_be(path: Path) -> bool:
+    return path.absolute().parent.is_dir() and not path.is_dir()
+
+
+def write_text(file: Path, text: str) -> None:
+    """With its folder. Raises `UsageError` with the reason of the operating system."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot. Line breaks stay as they are.
+        file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+    except OSError as error:
+        raise _refuse(file, error) from error
+
+
+def write_figure(plot: Path, figure: Any) -> None:
+    """Saves matplotlib's figure. Raises `UsageError` with the reason of the operating system."""
+    try:
+        figure.savefig(plot)
+    except OSError as error:
+        raise _refuse(plot, error) from error
+
+
+def _refuse(file: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot write to {str(file)!r}: {error.strerror or error}", "a file that can be written")

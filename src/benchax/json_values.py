@@ -1,0 +1,340 @@
+"""Dataclasses to JSON and back by their annotations: what documents and the messages between processes are made of.
+
+Wherever a type is annotated, it is kept to in both directions. Where any value may stand (`Any`: parameters, settings
+of JAX), str, bool, int, float, None, tuples of these and Opaque come back as they were; a list comes back as a tuple,
+a NumPy or JAX scalar as the Python one, anything else as an Opaque: a row is worth more than the type of one of its
+parameters. What JSON has no word for is an object with one key:
+
+    {"$float": "nan"}              also "inf", "-inf"
+    {"$int": "0x..."}              integers beyond 64 bits; many readers of JSON cut them
+    {"$opaque": [type, text]}      Opaque
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple, NewType, Union, cast
+
+from benchax.errors import FormatError
+from benchax.model import Opaque
+
+Json = NewType("Json", dict[str, Any])
+"""A document that is JSON as it stands; nothing of it is looked at."""
+
+
+def encode_value(value: Any, hint: Any) -> Any:
+    """`value` as `json.dumps` takes it, by the annotation `hint`: any dataclass, and what these are made of. For
+    messages between processes of one benchax; without a version.
+
+    Raises:
+        TypeError: it holds something that its annotation does not allow.
+    """
+    return converter(hint).encode(value)
+
+
+def decode_value(document: object, hint: Any) -> Any:
+    """Inverse of `encode_value`.
+
+    Raises:
+        FormatError: the document is not what `encode_value` makes of such a value.
+    """
+    try:
+        return converter(hint).decode(document)
+    except Mismatch as mismatch:
+        raise FormatError(f"a message is damaged: {mismatch}", mismatch.expected) from mismatch
+
+
+def leave_as_it_is(kind: type) -> None:
+    """Values annotated as `kind` stay what they are in a document; who writes it knows what to do with them."""
+    _LEFT.add(kind)
+
+
+_LEFT = set[type]()
+
+
+def quote(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
+
+
+# ---- by annotation ----------------------------------------------------------------------------------------------
+
+
+class Converter(NamedTuple):
+    """How values of one annotation are written and read. What `encode` lets through, `decode` accepts."""
+
+    encode: Callable[[Any], Any]
+    """Raises TypeError."""
+    decode: Callable[[Any], Any]
+    """Raises Mismatch."""
+
+
+class Mismatch(Exception):
+    """`found` stands where `expected` should; `path` is completed on the way up."""
+
+    def __init__(self, found: object, expected: str) -> None:
+        self.found, self.expected, self.path = found, expected, ""
+
+    def __str__(self) -> str:
+        return f"{self.path.removeprefix('.') or 'it'} is {quote(self.found)}"
+
+
+@cache
+def converter(hint: Any) -> Converter:
+    """Built once per annotation: reading the hints of a class takes longer than converting an object of it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return Converter(_encode_any, _decode_any)
+    if hint is types.NoneType:
+        return _literal((None,))
+    if hint is Json or hint in _LEFT:
+        return _left(dict if hint is Json else hint)
+    if hint in _SCALARS:
+        return _scalar(hint)
+    if dataclasses.is_dataclass(hint):
+        return _dataclass(cast(type, hint))
+    if origin is Literal:
+        return _literal(arguments)
+    if origin in (Union, types.UnionType):
+        return _optional(arguments)
+    if origin is tuple:
+        return _sequence(arguments[0]) if arguments[-1] is ... else _fixed(arguments)
+    if origin is list:
+        return _list(arguments[0])
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(arguments[1])
+    raise TypeError(f"benchax.json_values has no rule for the annotation {hint}; write one beside the others")
+
+
+def _dataclass(cls: type) -> Converter:
+    hints = typing.get_type_hints(cls)
+    stored = [f for f in dataclasses.fields(cls) if not f.metadata.get("is_stored_apart")]
+    fields = [(f.name, converter(hints[f.name]), _default(f)) for f in stored]
+
+    def encode(value: Any) -> dict[str, Any]:
+        document: dict[str, Any] = {}
+        for name, converter, default in fields:
+            item = getattr(value, name)
+            # The types too, because True == 1 == 1.0.
+            if type(item) is type(default) and item == default:
+                continue
+            try:
+                document[name] = converter.encode(item)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}.{name}: {error}") from error
+        return document
+
+    def decode(json_value: Any) -> Any:
+        document = _object(json_value)
+        values: dict[str, Any] = {}
+        for name, converter, default in fields:
+            if name in document:
+                values[name] = _decode_at(f".{name}", converter, document[name])
+            elif default is _REQUIRED:
+                raise Mismatch(document, f"an object with {name!r}")
+        return cls(**values)
+
+    return Converter(encode, decode)
+
+
+_REQUIRED = object()
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return _REQUIRED if field.default is dataclasses.MISSING else field.default
+
+
+def _sequence(hint: Any) -> Converter:
+    item = converter(hint)
+
+    def encode(values: Any) -> list[Any]:
+        return list(values) if hint is float and _all_plain(values) else [item.encode(v) for v in values]
+
+    def decode(json_value: Any) -> tuple[Any, ...]:
+        values = _array(json_value)
+        if hint is float and set(map(type, values)) <= {float}:
+            return tuple(values)
+        return tuple(_decode_at(f"[{i}]", item, v) for i, v in enumerate(values))
+
+    return Converter(encode, decode)
+
+
+def _list(hint: Any) -> Converter:
+    """A list where the class says list: of what is filled while it is made."""
+    encode, decode = _sequence(hint)
+
+    def decode_list(json_value: Any) -> list[Any]:
+        return list(decode(json_value))
+
+    return Converter(encode, decode_list)
+
+
+def _left(kind: type) -> Converter:
+    def encode(value: Any) -> Any:
+        return value
+
+    def decode(json_value: Any) -> Any:
+        if not isinstance(json_value, kind):
+            raise Mismatch(json_value, f"an object of the type {kind.__name__}")
+        return json_value
+
+    return Converter(encode, decode)
+
+
+def _all_plain(values: Any) -> bool:
+    """Finite Python floats only: ten thousand readings need no look at each. A NaN or an infinity spoils the sum."""
+    return set(map(type, values)) <= {float} and math.isfinite(sum(values))
+
+
+def _fixed(hints: tuple[Any, ...]) -> Converter:
+    items = [converter(hint) for hint in hints]
+
+    def encode(values: Any) -> list[Any]:
+        return [item.encode(v) for item, v in zip(items, values, strict=True)]
+
+    def decode(json_value: Any) -> tuple[Any, ...]:
+        values = _array(json_value)
+        if len(values) != len(items):
+            raise Mismatch(values, f"an array of {len(items)}")
+        return tuple(_decode_at(f"[{i}]", item, v) for i, (item, v) in enumerate(zip(items, values, strict=True)))
+
+    return Converter(encode, decode)
+
+
+def _mapping(hint: Any) -> Converter:
+    key, item = converter(str), converter(hint)
+
+    def encode(mapping: Mapping[str, Any]) -> dict[str, Any]:
+        return {key.encode(k): item.encode(v) for k, v in mapping.items()}
+
+    def decode(json_value: Any) -> dict[str, Any]:
+        return {k: _decode_at(f"[{k!r}]", item, v) for k, v in _object(json_value).items()}
+
+    return Converter(encode, decode)
+
+
+def _optional(hints: tuple[Any, ...]) -> Converter:
+    (hint,) = (h for h in hints if h is not type(None))
+    encode, decode = converter(hint)
+
+    def encode_optional(value: Any) -> Any:
+        return None if value is None else encode(value)
+
+    def decode_optional(json_value: Any) -> Any:
+        return None if json_value is None else decode(json_value)
+
+    return Converter(encode_optional, decode_optional)
+
+
+def _literal(permitted: tuple[Any, ...]) -> Converter:
+    expected = f"one of: {', '.join(map(str, permitted))}"
+
+    def encode(value: Any) -> Any:
+        if value not in permitted:
+            raise TypeError(f"{quote(value)} is not {expected}")
+        return value
+
+    def decode(json_value: Any) -> Any:
+        if json_value not in permitted:
+            raise Mismatch(json_value, expected)
+        return json_value
+
+    return Converter(encode, decode)
+
+
+def _decode_at(step: str, converter: Converter, json_value: Any) -> Any:
+    try:
+        return converter.decode(json_value)
+    except Mismatch as mismatch:
+        mismatch.path = step + mismatch.path
+        raise
+
+
+def _object(json_value: Any) -> dict[str, Any]:
+    if not isinstance(json_value, dict):
+        raise Mismatch(json_value, "an object")
+    return cast("dict[str, Any]", json_value)
+
+
+def _array(json_value: Any) -> list[Any]:
+    if not isinstance(json_value, list):
+        raise Mismatch(json_value, "an array")
+    return cast("list[Any]", json_value)
+
+
+# ---- scalars ----------------------------------------------------------------------------------------------------
+
+# An int is welcome where a float is expected and stays an int; a bool is welcome as neither.
+_SCALARS: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
+_EXACT = frozenset({str, bool, int, float, type(None)})
+_HEXADECIMAL = re.compile("-?0x[0-9a-f]+")
+
+
+def _scalar(hint: type) -> Converter:
+    permitted, expected = _SCALARS[hint], f"a value of type {hint.__name__}"
+
+    def encode(value: Any) -> Any:
+        plain = _python_scalar(value)
+        if type(plain) not in permitted:
+            raise TypeError(f"{quote(value)} is not {expected}")
+        return _encode_any(plain)
+
+    def decode(json_value: Any) -> Any:
+        value = _decode_any(json_value)
+        if type(value) not in permitted:
+            raise Mismatch(json_value, expected)
+        return value
+
+    return Converter(encode, decode)
+
+
+def _python_scalar(value: Any) -> Any:
+    """np.float64(0.5), np.bool_(True), jnp.int32(3) as the Python scalar; subclasses of str, int, float as these."""
+    if type(value) in _EXACT:
+        return value
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return operator.index(value)
+    return float(value) if isinstance(value, float) else value
+
+
+def _encode_any(value: Any) -> Any:
+    plain = _python_scalar(value)
+    if type(plain) is int and plain.bit_length() > 63:
+        return {"$int": hex(plain)}
+    if type(plain) is float and not math.isfinite(plain):
+        return {"$float": repr(plain)}
+    if type(plain) in _EXACT:
+        return plain
+    if isinstance(plain, tuple | list):
+        return [_encode_any(v) for v in cast("tuple[Any, ...]", plain)]
+    opaque = plain if isinstance(plain, Opaque) else Opaque(type(value).__name__, repr(value))
+    return {"$opaque": [opaque.type, opaque.text]}
+
+
+def _decode_any(json_value: Any) -> Any:
+    if type(json_value) in _EXACT:
+        return json_value
+    if isinstance(json_value, list):
+        return tuple(_decode_any(v) for v in cast("list[Any]", json_value))
+    match json_value:
+        case {"$float": "nan" | "inf" | "-inf" as text}:
+            return float(text)
+        case {"$int": str(text)} if _HEXADECIMAL.fullmatch(text):
+            return int(text, 16)
+        case {"$opaque": [str(kind), str(text)]}:
+            return Opaque(kind, text)
+        case _:
+            raise Mismatch(json_value, 'an object with one of "$float", "$int", "$opaque"')

@@ -1,0 +1,172 @@
+"""Remarks about the function that was measured: what it was given, what it computes and changes, and is it right?
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.model import Remark
+from benchax.program.cost import INLINE_FLOPS
+from benchax.program.counts import least_operations
+from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
+from benchax.units import count, seconds, size
+
+UNUSED_INPUTS = (
+    "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same in "
+    "every call"
+)
+FOLDED_SHARE = 0.01
+
+
+def wrong_result(e: RowEvidence) -> Remark | None:
+    if e.numerics is None or e.numerics.agrees:
+        return None
+    reference = {"eager": "eager", "float64": "float64"}[e.numerics.reference]
+    return Remark("wrong-result", "error", f"the compiled result differs from the {reference} one: {e.numerics.why}")
+
+
+def not_verified(e: RowEvidence) -> Remark | None:
+    return Remark("not-verified", "warning", f"the result was not verified: {e.undecided}") if e.undecided else None
+
+
+def numpy_inputs(e: RowEvidence) -> Remark | None:
+    if not e.inputs.numpy_bytes:
+        return None
+    transfer = e.stages.transfer_in
+    moved = f", {seconds(transfer.median_s)} here," if transfer else ""
+    verb = "hands them over without a copy" if transfer and transfer.is_zero_copy else "transfers them"
+    return Remark(
+        "numpy-inputs",
+        "warning",
+        f"inputs of {size(e.inputs.numpy_bytes)} came as NumPy arrays and were put on the device once, before "
+        f"timing; a call with NumPy arrays {verb}{moved} every time",
+    )
+
+
+def narrowed(e: RowEvidence) -> Remark | None:
+    if not e.inputs.narrowed:
+        return None
+    what = ", ".join(e.inputs.narrowed)
+    return Remark("narrowed", "warning", f"inputs were narrowed from {what}: JAX's 64-bit mode (jax_enable_x64) is off")
+
+
+def no_inputs(e: RowEvidence) -> Remark | None:
+    if e.has_data or e.program.kind == "eager":
+        return None
+    return Remark(
+        "no-inputs",
+        "warning",
+        "the function takes no arrays, so all that it computes is known when it is compiled and XLA may fold it "
+        "into a constant: pass the data as arguments",
+    )
+
+
+def folded(e: RowEvidence) -> Remark | None:
+    """The compiled program does next to nothing of what was written: folded into constants, or unused.
+
+    XLA's counts are a first look: they take a cumulative sum of n for n² operations as it is written, and for n as it
+    is compiled. What is said rests on one count of ours, of both texts.
+    """
+    if not e.has_data or not e.hlo or (e.cost and e.cost.has_loops):
+        return None
+    if entry_uses_parameters(e.hlo) is False:
+        return Remark("folded", "warning", UNUSED_INPUTS)
+    written, left = e.count_written_flops(), e.cost.flops if e.cost else None
+    # Nobody can look into the calls of libraries; a program of transcendentals alone has no FLOPs by XLA's count.
+    if not written or written < INLINE_FLOPS or (left or 0.0) >= FOLDED_SHARE * written or opaque_calls(e.hlo):
+        return None
+    before, after = least_operations(e.written_hlo()), least_operations(e.hlo)
+    if before is None or after is None or before < INLINE_FLOPS or after >= FOLDED_SHARE * before:
+        return None
+    return Remark(
+        "folded",
+        "warning",
+        f"of {count(before, 'FLOP')} written, {count(after, 'FLOP')} are left in the compiled program: the rest was "
+        "computed when it was compiled, or its results are not used",
+    )
+
+
+def not_jitted(e: RowEvidence) -> Remark | None:
+    if e.program.was_jitted or e.program.kind == "eager":
+        return None
+    return Remark(
+        "not-jitted",
+        "info",
+        f"given without jit and measured as {e.program.jitted_by}(f); --no-jit (jit=False) measures the call as it "
+        "stands and says from how many calls on compiling pays",
+    )
+
+
+def impure(e: RowEvidence) -> Remark | None:
+    if not e.purity.difference:
+        return None
+    return Remark(
+        "impure",
+        "error",
+        f"two traces of it differ: {e.purity.difference}. It reads something that changes by itself (random numbers of "
+        "Python or NumPy, the time, a counter), of which each compiled program keeps what it read first: pass such "
+        "values as arguments",
+    )
+
+
+def changed_by_tracing(e: RowEvidence) -> Remark | None:
+    if not e.purity.changed:
+        return None
+    listed = _listed([f"{name!r} ({change})" for name, change in e.purity.changed.items()])
+    return Remark(
+        "changed-by-tracing",
+        "info",
+        f"each trace changes {listed}, and a compiled call does not: what Python does there is done when it is built",
+    )
+
+
+def stateful(e: RowEvidence) -> Remark | None:
+    if not e.mutated:
+        return None
+    return Remark(
+        "stateful",
+        "info",
+        f"each call changes {_listed(e.mutated)} in place: every timer times these changes with the outputs, and every "
+        "call starts from the same values",
+    )
+
+
+def state_dropped(e: RowEvidence) -> Remark | None:
+    if not e.notes.dropped:
+        return None
+    return Remark(
+        "state-dropped",
+        "error",
+        f"called eagerly, it changes {_listed(e.notes.dropped)} in place; compiled, it does not, and neither does it "
+        "do the work that leads there. jax.jit takes objects of Flax NNX for trees of arrays: use flax.nnx.jit, or "
+        "return the new state",
+    )
+
+
+def undetermined_state(e: RowEvidence) -> Remark | None:
+    if not e.notes.undetermined:
+        return None
+    return Remark(
+        "undetermined-state",
+        "warning",
+        f"{_listed(e.notes.undetermined)} cannot be verified: the compiled and the eager run differ, and by as "
+        "much as rounding alone changes it. So it is where an optimizer divides a gradient of zero by its own size",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def donation_unused(e: RowEvidence) -> Remark | None:
+    if not e.built.donates or not e.hlo or aliased_parameters(e.hlo):
+        return None
+    return Remark(
+        "donation-unused",
+        "warning",
+        "a donated argument was not used: no output has its shape, dtype and layout, so nothing was saved",
+    )
