@@ -190,11 +190,13 @@ class CompiledGrid:
 
     def _result(self, functions: list[Traced], form: OutputForm, cells: CompiledCell) -> CompiledGridResult:
         is_timed = jnp.arange(self.repeats) < cells.count[:, None]
-        timings = jnp.where(is_timed, elapsed_s(cells.stamps[:, :, 0], cells.stamps[:, :, 1]), jnp.nan)
+        of_run = elapsed_s(cells.stamps[:, :, 0], cells.stamps[:, :, 1]) / cells.runs[:, None]
+        timings = jnp.where(is_timed, of_run, jnp.nan)
         return CompiledGridResult(
             outputs=form.tree_of([self._finish(leaf) for leaf in cells.outputs]),
             timings=timings.astype(jnp.float32),
             count=cells.count,
+            runs=cells.runs,
             status=cells.status,
             stamps=cells.stamps,
             guard=cells.guard,
