@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -115,7 +116,8 @@ def repeat_calls(traced: Traced, repeats: int, inputs: Leaves, outputs: Leaves, 
     def once(state: Any) -> Any:
         i, runs, inputs, now, outputs, stamps = state
         (inputs, now), start = stamp((inputs, now))
-        end, outputs = chain_runs(run, runs, start, outputs, inputs)
+        with jax.named_scope(traced.scope):
+            end, outputs = chain_runs(run, runs, start, outputs, inputs)
         after, outputs = chain_runs(do_nothing, runs, end, outputs, inputs)
         stamps = lax.dynamic_update_index_in_dim(stamps, jnp.stack([start, end, after]), i, 0)
         i, runs = next_repetition(i, runs, minus(end, start))

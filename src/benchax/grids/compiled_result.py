@@ -54,6 +54,7 @@ LEAST_SHARE = 0.05
 """Of what surrounds a run: what is less was seen to come and go with how the program is laid out in memory."""
 NEARBY = 5
 """Repetitions on either side whose readings of nothing are subtracted from one."""
+UNKNOWN = "the grid was called inside a jax.jit, whose program is not known here"
 LATE_S = 1e-3
 """Later than this after its limit is worth a note: no stop inside a loop comes as late."""
 
@@ -61,7 +62,7 @@ LATE_S = 1e-3
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("outputs", "timings", "count", "runs", "status", "stamps", "guard", "span"),
-    meta_fields=("names", "notes", "guarded", "unstoppable", "clock"),
+    meta_fields=("names", "notes", "guarded", "unstoppable", "clock", "unproved"),
 )
 @dataclass(frozen=True, eq=False)
 class CompiledGridResult:
@@ -92,6 +93,9 @@ class CompiledGridResult:
     """Operations in each function that no limit stops, as far as it was looked for."""
     clock: str
     """The tier of the clock."""
+    unproved: tuple[str, ...] | None = None
+    """Why it is not shown that what was timed is the function's work, function by function; empty where it is.
+    None: not known, inside a `jax.jit`."""
 
     @property
     def status_names(self) -> list[str]:
@@ -148,6 +152,8 @@ class CompiledGridResult:
         """Completes "not measured, because …"; None for a function that has a time."""
         k = self._place(k)
         summary, status = self._summaries[k], Status(int(self.status[k]))
+        if summary and self.unproved and self.unproved[k]:
+            return self.unproved[k]
         if summary:
             return self._why_not_believed(summary, float(self.stamp_cost_s[k]))
         if status == Status.stopped and not self.guarded[k]:
@@ -211,7 +217,9 @@ class CompiledGridResult:
     def _footer(self) -> str:
         cost = self.stamp_cost_s.compressed()
         net = f", its readings of {seconds(float(np.median(cost)))} subtracted" if cost.size else ""
-        return f"one compiled call of {seconds(self.total_s)}; clock: {self.clock}{net}"
+        unknown = f"; that all of each function's work was timed is not shown, because {UNKNOWN}"
+        call = f"one compiled call of {seconds(self.total_s)}; clock: {self.clock}{net}"
+        return call + (unknown if self.unproved is None else "")
 
     def _why_not_believed(self, summary: Summary, cost_s: float) -> str | None:
         least_s = max(LEAST_SHARE * cost_s, 0.0)
