@@ -32,6 +32,7 @@ from benchax.grids.compiled_repetitions import CompiledCell, measure_function, s
 from benchax.grids.compiled_result import CompiledGridResult, Status
 from benchax.grids.plan import named_functions, whole
 from benchax.grids.postprocessing import checked_clip
+from benchax.grids.python_loop import LoopComparison, compare_loops
 from benchax.keywords import guard_keywords
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
 from benchax.units import parse_duration
@@ -142,6 +143,21 @@ class CompiledGrid:
         with show_progress(self.progress) as self._report:
             unproved = self._prove(x, own, total)
             return replace(self.jitted(x, own, total), unproved=unproved)
+
+    def compare_python_loop(self, data: Mapping[Any, Any], *, rounds: int = 5) -> LoopComparison:
+        """Benchmarks the same functions and data by a loop in Python too, in turns: what does benchmarking cost?
+
+        Args:
+            data: by label, what each function is given: an array or a pytree; a tuple holds several arguments.
+            rounds: of each way, beside the first one, which compiles.
+
+        Raises:
+            UsageError: `data` is no mapping, or an empty one.
+            NotMeasured: no function ends within its limit.
+        """
+        if not isinstance(data, Mapping) or not data:
+            raise UsageError(f"data={data!r}", "a mapping from labels to data", 'one data point is {"x": x}')
+        return compare_loops(self, {str(label): x for label, x in data.items()}, whole("rounds", rounds, least=1))
 
     def __repr__(self) -> str:
         return f"compiled_grid of {len(self.functions)} functions × {self.repeats}: {', '.join(self.names)}"

@@ -178,15 +178,15 @@ class CompiledGridResult:
 
     def table(self) -> str:
         """Text: a line for each function, and what was not measured and why."""
-        return terminal.to_text(self._document())
+        return terminal.to_text(self.document())
 
     def __str__(self) -> str:
         return repr(self) if isinstance(self.status, Tracer) else self.table()
 
     def _repr_html_(self) -> str | None:
-        return None if isinstance(self.status, Tracer) else html.fragment(self._document())
+        return None if isinstance(self.status, Tracer) else html.fragment(self.document())
 
-    def _document(self) -> Document:
+    def document(self) -> Document:
         lines = map(self._line, range(len(self.names)))
         return Document((tabulate(COLUMNS, lines), Paragraph(self._footer())))
 
