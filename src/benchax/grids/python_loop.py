@@ -171,6 +171,6 @@ def _runs(results: Mapping[str, CompiledGridResult]) -> int:
 
 
 def _way(name: str, first_s: float, rounds: Sequence[tuple[float, Any]], runs: int, keys: Any) -> Way:
-    medians = {key: [found[key] for _, found in rounds if found[key] is not None] for key in keys}
-    medians = {key: median(values) if values else None for key, values in said.items()}
+    readings = {key: [found[key] for _, found in rounds if found[key] is not None] for key in keys}
+    medians = {key: median(values) if values else None for key, values in readings.items()}
     return Way(name, first_s, tuple(took_s for took_s, _ in rounds), runs, medians)
