@@ -38,7 +38,7 @@ Scalar = str | int | float | bool | None
 Param = "Scalar | tuple[Param, ...] | Opaque"
 
 Cache = Literal["off", "hit", "miss", "warm"]
-Cold = Literal["process", "function"]
+Cold = Literal["process", "operations", "function"]
 Severity = Literal["info", "warning", "error"]
 Stop = Literal["precise", "time", "count"]
 Form = Literal["direct", "branch"]
@@ -232,7 +232,8 @@ class Stages:
     cache: Cache | None = None
     """JAX's persistent cache during compile_s; "warm": nothing was compiled, it was there already."""
     cold: Cold | None = None
-    """What had never been compiled before: anything in this "process", or just this "function"."""
+    """What had never been compiled before: anything in this "process", some of the "operations" of this function, as
+    far as functions were measured here, or just this "function"."""
 
     @property
     def transfer_in_s(self) -> float | None:

@@ -33,7 +33,11 @@ CACHES = {
     "miss": "persistent cache missed",
     "warm": "was compiled before in this process",
 }
-COLD = {"process": "a cold process", "function": "a new function in a warm process"}
+COLD = {
+    "process": "a cold process",
+    "operations": "a new function: JAX's first use of some of its operations is in it",
+    "function": "a new function in a warm process",
+}
 _TIMERS = ("in_graph", "loop", "wall")
 
 
