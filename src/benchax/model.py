@@ -332,7 +332,9 @@ class Memory:
     compiled_rise_bytes: int | None = None
     """Observed: how far the compiled call rose above what was there before it (outputs + temporaries)."""
     eager_rise_bytes: int | None = None
-    """The same for the eager call; depends on how far Python ran ahead of the device."""
+    """The same for the eager call: the most of its readings. Depends on how far Python ran ahead of the device."""
+    eager_rise_low_bytes: int | None = None
+    """The least of its readings, where they are more than 3 % apart."""
     method: str | None = None
     """How the two rises were observed."""
 
