@@ -52,7 +52,7 @@ def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[l
         what: folders and files, or a target and its inputs.
         params: texts such as "n=128,256".
     """
-    values = dict(map(_values_of, params))
+    values = dict(map(values_of, params))
     if ":" in what[0] and not Path(what[0]).exists():
         cases = target_cases(what[0], what[1:], values)
         kept = [case for case in cases if matches(case.id, pattern)]
@@ -63,7 +63,7 @@ def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[l
     return list(found.cases), found.broken
 
 
-def _values_of(text: str) -> tuple[str, list[Any]]:
+def values_of(text: str) -> tuple[str, list[Any]]:
     name, equals, values = text.partition("=")
     if not equals or not name or not values:
         raise UsageError(f"cannot read -p {text!r}", "NAME=VALUES, such as -p n=128,256")

@@ -38,7 +38,7 @@ Scalar = str | int | float | bool | None
 Param = "Scalar | tuple[Param, ...] | Opaque"
 
 Cache = Literal["off", "hit", "miss", "warm"]
-Cold = Literal["process", "function"]
+Cold = Literal["process", "operations", "function"]
 Severity = Literal["info", "warning", "error"]
 Stop = Literal["precise", "time", "count"]
 Form = Literal["direct", "branch"]
@@ -232,7 +232,8 @@ class Stages:
     cache: Cache | None = None
     """JAX's persistent cache during compile_s; "warm": nothing was compiled, it was there already."""
     cold: Cold | None = None
-    """What had never been compiled before: anything in this "process", or just this "function"."""
+    """What had never been compiled before: anything in this "process", some of the "operations" of this function, as
+    far as functions were measured here, or just this "function"."""
 
     @property
     def transfer_in_s(self) -> float | None:
@@ -331,7 +332,9 @@ class Memory:
     compiled_rise_bytes: int | None = None
     """Observed: how far the compiled call rose above what was there before it (outputs + temporaries)."""
     eager_rise_bytes: int | None = None
-    """The same for the eager call; depends on how far Python ran ahead of the device."""
+    """The same for the eager call: the most of its readings. Depends on how far Python ran ahead of the device."""
+    eager_rise_low_bytes: int | None = None
+    """The least of its readings, where they are more than 3 % apart."""
     method: str | None = None
     """How the two rises were observed."""
 

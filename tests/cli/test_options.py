@@ -25,6 +25,7 @@ VERBS = {
     "audit": "audit",
     "checklist": "checklist",
     "compare": "compare",
+    "compiled-grid": "compiled_grid",
     "experiment": "experiment",
     "grid": "grid",
     "inspect": "inspect",
@@ -38,6 +39,7 @@ STOPS: dict[str, tuple[str, ...]] = {
     "bisect": ("--jax", "one"),
     "checklist": ("nowhere:f",),
     "compare": ("nowhere:f", "nowhere:g"),
+    "compiled-grid": ("nowhere:f", "f32[8]"),
     "demo": ("nothing",),
     "doctor": ("--aa",),
     "experiment": ("nowhere:f",),
@@ -59,6 +61,8 @@ ONLY_COMMAND_LINE = {
     "audit": {"checklist"},  # the old name of a command
     "checklist": set[str](),
     "compare": {"ref", "jax", "benchmarks", "process_pairs", "store", "no_jit"},  # compare_ref and its like; jit=False
+    # The comparison is a method of what the function returns; data are made from specs.
+    "compiled-grid": {"python_loop", "rounds", "seed"},
     "experiment": {"no_jit"},
     "grid": set[str](),
     "inspect": {"diff", "time"},
@@ -71,6 +75,7 @@ ONLY_COMMAND_LINE = {
 OBJECTS = {"fn", "functions", "data", "make", "check", "name", "tag", "axis", "static", "donate", "options", "jit"}
 """Python objects: a benchmark in a file has them. On the command line literals are static."""
 ONLY_LIBRARY = {
+    "compiled-grid": {"like", "fill", "clip", "nan_to_num", "stop_inside"},  # of outputs, which it does not show
     "grid": {"clip", "nan_to_num", "output_limit_bytes"},  # the file sets them, as all others
     "profile": {"dir"},  # a name of --output
 }
@@ -165,7 +170,7 @@ def test_a_seed_is_a_whole_number(command: str, given: str, benchax: Benchax) ->
 
 
 def test_what_the_library_can_do_is_a_command_of_that_name() -> None:
-    assert {*VERBS.values()} - {"bench"} <= COMMANDS.keys()
+    assert {verb.replace("_", "-") for verb in VERBS.values()} - {"bench"} <= COMMANDS.keys()
     assert "bench" in OLD_NAMES
 
 

@@ -12,7 +12,9 @@ import pytest
 from jax import lax
 
 from benchax.clock import elapsed_s, stamp, tie, tier
+from benchax.grids import compiled_proof, compiled_repetitions
 from benchax.grids.compiled import compiled_grid
+from benchax.grids.compiled_proof import scope_of
 from benchax.program import census, hlo_module
 
 X = jnp.asarray(np.random.default_rng(0).random((512, 128)), jnp.float32)
@@ -82,7 +84,7 @@ def test_in_the_optimised_program_it_stands_inside_the_repetition(operation: str
     text = grid.jitted.lower(X, np.float32([np.inf]), np.float32(np.inf)).compile().as_text()
 
     module = hlo_module.parse(text)
-    inside = census.take_census(module, census.timed_body(module, tier().target("stamp")))
+    inside = census.take_census(module, census.timed_body(module, tier().target("stamp"), scope_of(0)))
     alone = census.take_census(hlo_module.parse(jax.jit(function).lower(X).compile().as_text()))
     assert inside[operation] == alone[operation] > 0
 
@@ -137,3 +139,35 @@ def test_a_tied_function_between_stamps_holds_all_of_its_work():
     np.testing.assert_allclose(
         jax.jit(lambda x: tie(encode_positions)(stamp(x)[1], x))(X), encode_positions(X), atol=1e-5
     )
+
+
+def test_a_time_is_shown_where_all_of_the_work_was_found_between_the_stamps(monkeypatch):
+    """Without branches XLA computes once what no repetition changes: the same functions have no times then."""
+    functions = {"encode": encode_positions, "drop out": drop_out, "half": lambda x: x / 2}
+
+    proved = compiled_grid(functions, repeats=3, stop_inside=False)(X)
+    monkeypatch.setattr(compiled_repetitions, "run_in_branch", lambda function, inputs, word: function(inputs))
+    hoisted = compiled_grid(functions, repeats=3, stop_inside=False)(X)
+
+    assert proved.unproved == ("", "", "")
+    assert "does only" in hoisted.why_not_measured("encode")
+    assert "0 of its 32.8 k sine" in hoisted.why_not_measured("encode")
+    assert "does only" in hoisted.why_not_measured("drop out")
+    assert "0 of its 65.5 k multiply" in hoisted.why_not_measured("half")
+    assert "not measured, because inside a loop XLA does only" in hoisted.table()
+
+
+def test_work_that_cannot_be_found_is_not_said_to_be_timed():
+    grid = compiled_grid([jnp.sin], repeats=3)
+    grid(X)
+
+    (why,) = compiled_proof.prove("HloModule other", next(iter(grid._traced.values())), [X])
+
+    assert why == "its work cannot be found in the optimised program of the grid"
+
+
+def test_inside_of_a_users_jit_the_table_says_that_nothing_was_shown():
+    result = jax.jit(compiled_grid([jnp.sin], repeats=3))(X)
+
+    assert result.unproved is None
+    assert "is not shown, because the grid was called inside a jax.jit" in result.table()

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from benchax.clock.selftest import nanoseconds
 from benchax.errors import UsageError
 from benchax.grids.compiled_result import CompiledGridResult, Status
 
@@ -29,6 +30,7 @@ def result(durations_us, status, limit_us=1000, cost_ns=200, took_us=500, guard_
         "outputs": None,
         "timings": None,
         "count": np.array([len(durations_us)]),
+        "runs": np.array([1]),
         "status": np.array([status]),
         "stamps": words(times),
         "guard": words([[begun, begun + guard_us * US]]),
@@ -38,6 +40,7 @@ def result(durations_us, status, limit_us=1000, cost_ns=200, took_us=500, guard_
         "guarded": (guard_us > 0,),
         "unstoppable": ((),),
         "clock": "prebuilt",
+        "unproved": ("",),
     }
     return CompiledGridResult(**(fields | more))
 
@@ -52,6 +55,22 @@ def test_times_are_net_and_what_was_not_repeated_is_masked():
     np.testing.assert_allclose(r.seconds(raw=True).compressed(), [10.2e-6, 12.2e-6, 11.2e-6], rtol=1e-9)
     assert r.stamp_cost_s.tolist() == pytest.approx([0.2e-6])
     assert r.summary("f").median_s == pytest.approx(11e-6)
+
+
+def test_a_repetition_of_several_runs_counts_for_one_and_so_does_what_is_subtracted():
+    r = result([100, 120, 110], Status.ok, cost_ns=2000, runs=np.array([10]))
+
+    np.testing.assert_allclose(r.seconds().compressed(), [10e-6, 12e-6, 11e-6], rtol=1e-9)
+    np.testing.assert_allclose(r.seconds(raw=True).compressed(), [10.2e-6, 12.2e-6, 11.2e-6], rtol=1e-9)
+    assert r.stamp_cost_s.tolist() == pytest.approx([0.2e-6])
+
+
+def test_a_preempted_reading_of_nothing_spoils_no_time():
+    spoiled = result([10] * 12, Status.ok)
+    spoiled.stamps[0, 3:, 2] = words(nanoseconds(spoiled.stamps)[0, 3:, 2] + 10**6)
+    spoiled.stamps[0, 4:, :2] = words(nanoseconds(spoiled.stamps)[0, 4:, :2] + 10**6)
+
+    np.testing.assert_allclose(spoiled.seconds().compressed(), [10e-6] * 12, rtol=1e-3)
 
 
 def test_a_line_says_the_median_its_interval_and_how_many_it_is_of():
@@ -70,7 +89,12 @@ def test_a_line_says_the_median_its_interval_and_how_many_it_is_of():
         (result([], Status.stopped, guard_us=700), "there was time for its guarded run only, of 700 µs"),
         (result([], Status.not_run), "its time was up before its turn came"),
         (result([], Status.wrong_shape, notes=("it returns f32[2]",)), "it returns f32[2]"),
-        (result([0.1] * 6, Status.ok), "it takes less than a reading of the clock, 200 ns"),
+        (result([], Status.stopped), "there was no time for a reading that is long enough within 1.00 ms"),
+        (
+            result([0.005] * 6, Status.ok),
+            "it cannot be told from nothing: less than 10 ns beside the 200 ns that reading the clock takes",
+        ),
+        (result([5] * 6, Status.ok, unproved=("only a half of it",)), "only a half of it"),
     ],
 )
 def test_what_has_no_time_has_a_reason(made, why):

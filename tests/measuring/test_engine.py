@@ -24,7 +24,8 @@ def test_a_row_holds_every_part(bench):
     assert m.failure is None
     assert (m.case.name, m.case.tag, m.signature) == ("tanh", "t", "f32[512,512]")
     assert min(s.trace_s, s.lower_s, s.compile_s, s.first_run_s, s.dispatch_s, s.transfer_in_s, s.transfer_out_s) > 0
-    assert (s.cache, s.cold) == ("off", "function")
+    assert s.cache == "off"
+    assert s.cold in ("operations", "function")  # of this process, in which others have run
     assert m.headline.timer == "in_graph"
     assert m.headline.clock_tier
     assert m.summary().median_s > 0

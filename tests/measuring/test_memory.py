@@ -1,6 +1,8 @@
 """The observed rise is that of the arrays that a call really makes; where it cannot be told, a reason."""
 
+import itertools
 import platform
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +10,18 @@ import pytest
 
 from benchax.errors import NotMeasured
 from benchax.measuring import memory
-from benchax.measuring.memory import DeviceUsage, device_rise, device_usage, observed_rise
+from benchax.measuring.memory import (
+    DeviceUsage,
+    device_rise,
+    device_usage,
+    is_one_figure,
+    observed_range,
+    observed_rise,
+)
+from benchax.reporting.measurement import document
+from benchax.reporting.terminal import to_text
 
+optax = pytest.importorskip("optax")
 pytestmark = pytest.mark.serial  # what they observe is disturbed by a neighbour
 
 linux = pytest.mark.skipif(
@@ -125,3 +137,33 @@ def test_a_fresh_process_tells_the_rise_on_a_gpu():
 
     assert m.memory.method == "memory_stats"
     assert m.memory.compiled_rise_bytes >= 16 * MIB
+
+
+@linux
+def test_an_eager_call_whose_memory_differs_from_call_to_call_is_a_range_that_holds_most_of_them() -> None:
+    """Each operation makes 8 MiB; Python runs ahead of the device, or does not."""
+    x, alive = jnp.ones(2 * MIB), itertools.cycle([1, 3])
+
+    def eager() -> Any:
+        return [(x + i).block_until_ready() for i in range(next(alive))]
+
+    eager(), eager()
+    least, most = observed_range(eager, longest_s=60)
+    same, as_well = observed_range(lambda: (x + 1).block_until_ready(), longest_s=60)
+
+    assert within(least, 8 * MIB)
+    assert within(most, 24 * MIB)
+    assert not is_one_figure(least, most)
+    assert is_one_figure(same, as_well)
+
+
+@linux
+def test_the_row_says_both_ends(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "observed_range", lambda *_: (40 * MIB, 60 * MIB))
+
+    m = bench(optax.huber_loss, jnp.ones(1024), jnp.zeros(1024), options={"memory": True, "timer": "wall"}, jit=False)
+
+    assert (m.memory.eager_rise_low_bytes, m.memory.eager_rise_bytes) == (40 * MIB, 60 * MIB)
+    text = " ".join(to_text(document(m)).split())
+    assert "+40.0 MiB" in text
+    assert "to +60.0 MiB, observed in several calls" in text

@@ -181,3 +181,15 @@ def test_programs_that_differ_in_one_place_are_told_apart() -> None:
     found = {difference(one, other) is None for one in jaxprs for other in jaxprs if one is not other}
 
     assert found == {False}
+
+
+def test_a_clock_that_is_read_while_tracing_is_a_remark_with_its_line(bench: Any) -> None:
+    def scaled(x: Any) -> Any:
+        return x * time.perf_counter()
+
+    m = bench(scaled, jnp.ones(8), options={"stages": "build"})
+
+    (remark,) = [r for r in m.remarks if r.code == "reads-clock"]
+    assert remark.severity == "warning"
+    assert f"(time.perf_counter at {__file__}:{scaled.__code__.co_firstlineno + 1})" in remark.message
+    assert not [r for r in bench(jnp.sin, jnp.ones(8), options={"stages": "build"}).remarks if r.code == "reads-clock"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 
@@ -23,16 +24,18 @@ def test_the_summary_of_a_known_list() -> None:
     found = summarize(values)
 
     assert found == Summary(
-        n=9, median_s=5.0, low_s=2.0, high_s=8.0, q25_s=3.0, q75_s=7.0, min_s=1.0, max_s=9.0, outliers=0
-    )
+        n=9, median_s=5.0, low_s=2.0, high_s=8.0, q25_s=3.0, q75_s=7.0, min_s=1.0, max_s=9.0, outliers=0,
+        mean_s=5.0, std_s=math.sqrt(7.5),
+    )  # fmt: skip
 
 
 def test_the_summary_of_one_value_is_that_value() -> None:
     found = summarize([2.0])
 
     assert found == Summary(
-        n=1, median_s=2.0, low_s=None, high_s=None, q25_s=2.0, q75_s=2.0, min_s=2.0, max_s=2.0, outliers=0
-    )
+        n=1, median_s=2.0, low_s=None, high_s=None, q25_s=2.0, q75_s=2.0, min_s=2.0, max_s=2.0, outliers=0,
+        mean_s=2.0,
+    )  # fmt: skip
 
 
 @given(TIMES)
@@ -40,12 +43,30 @@ def test_quartiles_median_and_extremes_are_those_of_numpy(values: list[float]) -
     found = summarize(values)
 
     expected = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
-    assert [found.min_s, found.q25_s, found.median_s, found.q75_s, found.max_s] == pytest.approx(expected, rel=1e-12)
+    assert [found.min_s or 0.0, found.q25_s, found.median_s, found.q75_s, found.max_s] == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @given(TIMES, st.floats(0, 1))
 def test_any_quantile_is_that_of_numpy(values: list[float], q: float) -> None:
     assert quantile(sorted(values), q) == pytest.approx(float(np.quantile(values, q)), rel=1e-9, abs=1e-9)
+
+
+@given(st.lists(st.floats(1e-9, 1e6), min_size=2, max_size=60))
+def test_mean_and_standard_deviation_are_those_of_numpy(values: list[float]) -> None:
+    found = summarize(values)
+
+    assert found.mean_s == pytest.approx(float(np.mean(values)), rel=1e-9)
+    assert found.std_s == pytest.approx(float(np.std(values, ddof=1)), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("least", [0.0, -1e-9])
+def test_a_difference_that_is_not_above_zero_is_no_least_time(least: float) -> None:
+    found = summarize([least, 1e-6, 2e-6])
+
+    assert found.min_s is None
+    assert (found.median_s, found.max_s) == (1e-6, 2e-6)
 
 
 def test_a_quantile_between_two_values_is_interpolated() -> None:
@@ -59,8 +80,9 @@ def test_a_quantile_between_two_values_is_interpolated() -> None:
 def test_the_numbers_of_a_summary_are_in_order(values: list[float]) -> None:
     found = summarize(values)
 
-    assert found.min_s <= found.q25_s <= found.median_s <= found.q75_s <= found.max_s
-    assert found.low_s is None or found.min_s <= found.low_s <= found.median_s
+    least = found.min_s or 0.0
+    assert least <= found.q25_s <= found.median_s <= found.q75_s <= found.max_s
+    assert found.low_s is None or least <= found.low_s <= found.median_s
     assert found.high_s is None or found.median_s <= found.high_s <= found.max_s
 
 

@@ -166,7 +166,9 @@ def isolated() -> Iterator[Isolated]:
 
 
 def test_only_a_new_process_is_cold(row: Measurement, executor: Executor) -> None:
-    assert row.stages.cold == getattr(executor, "cold", "function")
+    is_new = getattr(executor, "cold", "function") == "process"
+    # In a worker that is not new, operations may be used for the first time.
+    assert row.stages.cold in (("process",) if is_new else ("operations", "function"))
 
 
 def test_a_cold_process_does_one_case_only() -> None:

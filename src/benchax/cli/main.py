@@ -24,6 +24,7 @@ from benchax.cli import (
     bisect,
     checklist,
     compare,
+    compiled_grid,
     demo,
     doctor,
     experiment,
@@ -53,6 +54,7 @@ app = typer.Typer(
 # The verbs of the library, by their names there; `run` is `bench` of all benchmarks in files.
 app.command("run")(run.run)
 app.command("grid")(grid.grid)
+app.command("compiled-grid")(compiled_grid.compiled_grid)
 app.command("compare")(compare.compare)
 app.command("experiment")(experiment.experiment)
 app.command("profile", cls=WithCommand)(profile.profile)

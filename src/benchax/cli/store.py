@@ -67,8 +67,11 @@ def show_row(
     samples: Annotated[
         bool, typer.Option("--samples", help="Every reading, in seconds per call: timer, tab, value.")
     ] = False,
+    statistics: Annotated[
+        bool, typer.Option("--statistics", help="Of each timer: mean ± standard deviation, quartiles, extremes.")
+    ] = False,
 ) -> None:
-    """Show one stored row: every stage, timer, remark, or the raw samples."""
+    """Show one stored row: every stage, timer, remark, or the statistics or the raw samples."""
     from benchax.reporting.measurement import document
 
     database = open_listed_store(store)
@@ -81,6 +84,10 @@ def show_row(
         for series in measurement.samples:
             for value in series.per_call_s:
                 line(f"{series.timer}\t{value!r}")
+    elif statistics:
+        from benchax.reporting.statistics import document as document_of_statistics
+
+        show(document_of_statistics(measurement))
     else:
         show(document(measurement, is_full=True))
 

@@ -2,21 +2,28 @@
 
 What a call saves is decided by the eager and the compiled call in turns (`paired_runs`). Two rows measured one after
 the other tell nothing below a factor of 2, since the machine differs by as much between two moments (docs/trust.md).
+
+The bounds hold what another run of it all would say: the ratio has an interval, a call takes another time in each
+process (eager calls by as much as a factor of 4, by whether the allocator has pages at hand), and so does building.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from benchax.errors import UsageError
 from benchax.model import Comparison, Measurement
-from benchax.stats.summary import Summary
-from benchax.stats.verdicts import ALPHA
-from benchax.units import percent, seconds
+from benchax.stats.intervals import between_interval
+from benchax.stats.summary import LEVEL, Summary
+from benchax.units import number, percent, seconds
 
 APART = 2.0
 """Rows that were measured one after the other differ where even the near ends of their intervals are this far apart."""
+MANY_CALLS = 10_000
+"""Whoever calls a function less often than it takes until compiling pays loses by it; few call one more often."""
 SAME_PROGRAM = "same-program"
 """The remark of a comparison in which both calls run one program."""
 
@@ -48,19 +55,44 @@ class BreakEven:
     within: float | None = None
     """How near that was."""
     is_same_program: bool = False
-    """The eager call runs the program that the jitted one runs: there is nothing to be gained."""
+    """The eager call runs the program that the jitted one runs: they differ in how Python starts it."""
+    speedup_low: float | None = None
+    """The ends of the interval of `speedup`, where it is paired."""
+    speedup_high: float | None = None
 
     @property
     def speedup(self) -> float:
         return self.eager_s / self.jitted_s
 
+    @property
+    def speedup_text(self) -> str:
+        """3.48× (3.42 – 3.55)"""
+        around = (number(end) for end in (self.speedup_low, self.speedup_high) if end is not None)
+        return f"{number(self.speedup)}×" + (f" ({between})" if (between := " – ".join(around)) else "")
+
+    @property
+    def pays_soon(self) -> bool:
+        """Within `MANY_CALLS`, by the end of the interval that speaks for compiling?"""
+        return self.low is not None and self.low <= MANY_CALLS and not self.is_same
+
+    @property
+    def advice(self) -> str:
+        """Whether to jit: the same for a function that is jitted and for one that is not."""
+        inside = "Where only jitted functions call it, nothing is to be done: a jit within a jit costs nothing."
+        if self.calls is None:
+            return f"Leave jax.jit away where it is called by itself: a jitted call is no faster. {inside}"
+        return (
+            f"Decorate it with jax.jit where it is called by itself {self.calls:,} times or more in a process; leave "
+            f"jax.jit away where it is called less often. {inside}"
+        )
+
     def __str__(self) -> str:
         cost = f"ompiling ({seconds(self.build_s)})"
         times = f"{seconds(self.eager_s)} eager, {seconds(self.jitted_s)} jitted"
-        if self.is_same_program:
-            return (
-                f"Both calls run the same program, whose compiling takes {seconds(self.build_s)}: nothing to compare."
-            )
+        one = "Both calls run one program, and differ in how Python starts it. " * self.is_same_program
+        return one + self._verdict(cost, times)
+
+    def _verdict(self, cost: str, times: str) -> str:
         if self.is_same:
             near = f" within {percent(self.within)}" if self.within is not None else ""
             return f"C{cost} saves nothing that shows: both calls take {seconds(self.eager_s)}{near}."
@@ -74,7 +106,7 @@ class BreakEven:
         if self.calls is None:
             return f"C{cost} never pays{bounds}: {times}."
         calls = f"{self.calls:,} call{'s' * (self.calls > 1)}"
-        return f"C{cost} pays from {calls} on{bounds}: {times}, {self.speedup:.1f} times faster."
+        return f"C{cost} pays from {calls} on{bounds}: {times}, {self.speedup_text} faster."
 
 
 def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison | None = None) -> BreakEven:
@@ -110,25 +142,56 @@ def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison |
     )
 
 
-def of_comparison(build_s: float, c: Comparison, *, is_eager_baseline: bool = True) -> BreakEven | None:
+def of_comparison(
+    build_s: float, c: Comparison, *, is_eager_baseline: bool = True, builds_s: Sequence[float] = ()
+) -> BreakEven | None:
     """Break-even by the pairs of a comparison of run times; None where it has no interval.
 
     Args:
+        build_s: of the jitted function.
         is_eager_baseline: is the eager call the baseline, and the jitted one the candidate? Else the reverse.
+        builds_s: of the same function, built again.
     """
     if c.baseline_value is None or not c.ratio or not c.low or not c.high:
         return None
-    eager, jitted = c.baseline_value, c.baseline_value * c.ratio
-    saved = [c.baseline_value * (1 - ratio) for ratio in (c.ratio, c.low, c.high)]
-    if not is_eager_baseline:
-        eager, jitted, saved = jitted, eager, [-s for s in saved]
-    middle, *ends = saved
-    calls, low, high = (_calls(build_s, s) for s in (middle, max(ends), min(ends)))
+    times = (c.baseline_value, c.baseline_value * c.ratio)
+    eager, jitted = times if is_eager_baseline else times[::-1]
+    ratios = (c.ratio, c.low, c.high) if is_eager_baseline else (1 / c.ratio, 1 / c.high, 1 / c.low)
+    saved_s = [_saved(c, ratio, is_eager_baseline) for ratio in (c.low, c.high)] + _saved_by_process(
+        c, is_eager_baseline
+    )
+    builds = [build_s, *builds_s]
     return BreakEven(
-        build_s, eager, jitted, calls, low, high,
-        level=1 - ALPHA, is_clear=c.verdict in ("faster", "slower"), is_same=c.verdict == "same", within=c.resolution,
+        median(builds),
+        eager,
+        jitted,
+        _calls(median(builds), eager - jitted),
+        _calls(min(builds), max(saved_s)),
+        _calls(max(builds), min(saved_s)),
+        level=LEVEL,
+        is_clear=c.verdict in ("faster", "slower"),
+        is_same=c.verdict == "same",
+        within=c.resolution,
         is_same_program=any(remark.code == SAME_PROGRAM for remark in c.remarks),
-    )  # fmt: skip
+        speedup_low=1 / ratios[2],
+        speedup_high=1 / ratios[1],
+    )
+
+
+def _saved(c: Comparison, ratio: float, is_eager_baseline: bool) -> float:
+    """Seconds of a call, by that ratio of candidate to baseline."""
+    saved_s = (c.baseline_value or 0.0) * (1 - ratio)
+    return saved_s if is_eager_baseline else -saved_s
+
+
+def _saved_by_process(c: Comparison, is_eager_baseline: bool) -> list[float]:
+    """What other processes may save of a call, by those that there were; the least and the most of two."""
+    groups: dict[int, list[float]] = {}
+    for block in c.blocks:
+        pairs = zip(block.baseline_s, block.candidate_s, strict=True)
+        groups.setdefault(block.process, []).extend(a - b if is_eager_baseline else b - a for a, b in pairs)
+    between = between_interval([*groups.values()], LEVEL)
+    return [*between] if between else [median(group) for group in groups.values()]
 
 
 def _wall(row: Measurement) -> Summary:

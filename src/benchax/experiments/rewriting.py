@@ -24,12 +24,12 @@ Change = Callable[[Any, list[Any], Evaluate], list[Any]]
 
 @dataclass(frozen=True)
 class Without:
-    """Leaves out the primitives of these names, which must have no results, as debugging callbacks."""
+    """Leaves out the primitives of these names that have no results, as those of debugging callbacks."""
 
     names: tuple[str, ...]
 
     def __call__(self, equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
-        return [] if equation.primitive.name in self.names else evaluate(equation)
+        return [] if equation.primitive.name in self.names and not equation.outvars else evaluate(equation)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -25,12 +26,13 @@ from benchax.clock import handlers
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import elapsed_s, stamp
 from benchax.errors import NotAvailable, UsageError
-from benchax.grids import compiled_functions
+from benchax.grids import compiled_functions, compiled_proof
 from benchax.grids.compiled_functions import Leaves, OutputForm, Traced
 from benchax.grids.compiled_repetitions import CompiledCell, measure_function, skip_function
 from benchax.grids.compiled_result import CompiledGridResult, Status
 from benchax.grids.plan import named_functions, whole
 from benchax.grids.postprocessing import checked_clip
+from benchax.grids.python_loop import LoopComparison, compare_loops
 from benchax.keywords import guard_keywords
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
 from benchax.units import parse_duration
@@ -113,6 +115,8 @@ class CompiledGrid:
         self.progress, self._report = check_progress(progress), quiet
         self.clock = tier().name
         self.jitted = jax.jit(self._run)
+        self._proofs: dict[Any, tuple[str, ...]] = {}
+        self._traced: dict[Any, list[Traced]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -134,11 +138,37 @@ class CompiledGrid:
         check_data(x)
         own = self.timeout_s if timeout_s is None else limits("timeout_s", timeout_s, len(self.functions))
         total = self.total_timeout_s if total_timeout_s is None else limits("total_timeout_s", total_timeout_s)
-        with show_progress(self.progress) as self._report:
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((x, own, total))):
             return self.jitted(x, own, total)
+        with show_progress(self.progress) as self._report:
+            unproved = self._prove(x, own, total)
+            return replace(self.jitted(x, own, total), unproved=unproved)
+
+    def compare_python_loop(self, data: Mapping[Any, Any], *, rounds: int = 5) -> LoopComparison:
+        """Benchmarks the same functions and data by a loop in Python too, in turns: what does benchmarking cost?
+
+        Args:
+            data: by label, what each function is given: an array or a pytree; a tuple holds several arguments.
+            rounds: of each way, beside the first one, which compiles.
+
+        Raises:
+            UsageError: `data` is no mapping, or an empty one.
+            NotMeasured: no function ends within its limit.
+        """
+        if not isinstance(data, Mapping) or not data:
+            raise UsageError(f"data={data!r}", "a mapping from labels to data", 'one data point is {"x": x}')
+        return compare_loops(self, {str(label): x for label, x in data.items()}, whole("rounds", rounds, least=1))
 
     def __repr__(self) -> str:
         return f"compiled_grid of {len(self.functions)} functions × {self.repeats}: {', '.join(self.names)}"
+
+    def _prove(self, x: Any, own_s: Any, total_s: Any) -> tuple[str, ...]:
+        """Once for each structure, shapes and dtypes; what it compiles is what the call finds."""
+        key = signature_of(x)
+        if key not in self._proofs:
+            text = self.jitted.lower(x, own_s, total_s).compile().as_text() or ""
+            self._proofs[key] = compiled_proof.prove(text, self._traced[key], jax.tree.leaves(x))
+        return self._proofs[key]
 
     def _run(self, x: Any, own_s: Any, total_s: Any) -> CompiledGridResult:
         args = x if type(x) is tuple else (x,)
@@ -156,6 +186,7 @@ class CompiledGrid:
             inputs, cell, functions[k] = self._part(function, inputs, blank, now, until)
             cells.append(cell)
             now = cell.span[2]
+        self._traced[signature_of(x)] = functions
         self._report(ProgressEvent(repr(self), "compile and run"))
         # Without this, outputs of the first functions would be stacked while the last ones are timed.
         (cells, _), _ = stamp((cells, now))
@@ -166,7 +197,7 @@ class CompiledGrid:
         traced: list[Traced] = []
         for k, (name, f) in enumerate(self.functions.items()):
             self._report(ProgressEvent(name, "trace", k, len(self.functions)))
-            traced.append(compiled_functions.trace(name, f, args))
+            traced.append(replace(compiled_functions.trace(name, f, args), scope=compiled_proof.scope_of(k)))
         if self.like is None:
             form = next((t.form for t in traced if t.form), compiled_functions.NO_OUTPUTS)
         else:
@@ -190,11 +221,13 @@ class CompiledGrid:
 
     def _result(self, functions: list[Traced], form: OutputForm, cells: CompiledCell) -> CompiledGridResult:
         is_timed = jnp.arange(self.repeats) < cells.count[:, None]
-        timings = jnp.where(is_timed, elapsed_s(cells.stamps[:, :, 0], cells.stamps[:, :, 1]), jnp.nan)
+        of_run = elapsed_s(cells.stamps[:, :, 0], cells.stamps[:, :, 1]) / cells.runs[:, None]
+        timings = jnp.where(is_timed, of_run, jnp.nan)
         return CompiledGridResult(
             outputs=form.tree_of([self._finish(leaf) for leaf in cells.outputs]),
             timings=timings.astype(jnp.float32),
             count=cells.count,
+            runs=cells.runs,
             status=cells.status,
             stamps=cells.stamps,
             guard=cells.guard,
@@ -211,6 +244,14 @@ class CompiledGrid:
         if self.clip is not None and jnp.issubdtype(output.dtype, jnp.number):
             output = jnp.clip(output, *self.clip)
         return jnp.nan_to_num(output) if self.nan_to_num else output
+
+
+def signature_of(x: Any) -> Any:
+    """Structure, shapes and dtypes: what a compiled program is made for."""
+    leaves, tree = jax.tree.flatten(x)
+    is_weak = [isinstance(leaf, int | float | complex) or bool(getattr(leaf, "weak_type", False)) for leaf in leaves]
+    kinds = ((jnp.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+    return tree, tuple(kinds), tuple(is_weak)
 
 
 def blanks_of(form: OutputForm, fill: float | None) -> Leaves:

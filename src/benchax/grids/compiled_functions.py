@@ -64,6 +64,8 @@ class Traced:
     note: str = ""
     unstoppable: tuple[str, ...] = ()
     """Operations that no deadline stops."""
+    scope: str = "runs"
+    """The name under which its runs stand in the program."""
 
     @property
     def is_runnable(self) -> bool:

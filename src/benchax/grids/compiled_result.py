@@ -50,14 +50,19 @@ COLUMNS = (
     *("median", "95 % interval", "n", "took"),
     TableColumn("", "words", 20),
 )
+LEAST_SHARE = 0.05
+"""Of what surrounds a run: what is less was seen to come and go with how the program is laid out in memory."""
+NEARBY = 5
+"""Repetitions on either side whose readings of nothing are subtracted from one."""
+UNKNOWN = "the grid was called inside a jax.jit, whose program is not known here"
 LATE_S = 1e-3
 """Later than this after its limit is worth a note: no stop inside a loop comes as late."""
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("outputs", "timings", "count", "status", "stamps", "guard", "span"),
-    meta_fields=("names", "notes", "guarded", "unstoppable", "clock"),
+    data_fields=("outputs", "timings", "count", "runs", "status", "stamps", "guard", "span"),
+    meta_fields=("names", "notes", "guarded", "unstoppable", "clock", "unproved"),
 )
 @dataclass(frozen=True, eq=False)
 class CompiledGridResult:
@@ -66,9 +71,11 @@ class CompiledGridResult:
     outputs: Any
     """The structure that all functions return, with K in front; `status` tells what is filled in."""
     timings: Any
-    """f32[K, N] seconds by the clock, its own cost included; NaN where there was no repetition."""
+    """f32[K, N] seconds of a run by the clock, its own cost included; NaN where there was no repetition."""
     count: Any
     """i32[K]: repetitions timed."""
+    runs: Any
+    """i32[K]: of the function in each of its repetitions; more than one where a run is too short for the clock."""
     status: Any
     """i32[K]: see `Status`."""
     stamps: Any
@@ -86,25 +93,28 @@ class CompiledGridResult:
     """Operations in each function that no limit stops, as far as it was looked for."""
     clock: str
     """The tier of the clock."""
+    unproved: tuple[str, ...] | None = None
+    """Why it is not shown that what was timed is the function's work, function by function; empty where it is.
+    None: not known, inside a `jax.jit`."""
 
     @property
     def status_names(self) -> list[str]:
         return [Status(code).name for code in np.asarray(self.status).tolist()]
 
     def seconds(self, *, raw: bool = False) -> np.ma.MaskedArray:
-        """float64[K, N]: each repetition, net of what the stamps cost; masked where there was none.
+        """float64[K, N]: a run in each repetition, net of what the stamps cost; masked where there was none.
 
         Args:
             raw: as the clock said it.
 
         A net time can be below zero: of a function that costs nothing, by the noise of the clock.
         """
-        net = self._differences(0) - (0 if raw else self.stamp_cost_s[:, None])
+        net = self._differences(0) - (0 if raw else self._costs_nearby)
         return np.ma.masked_array(net, ~self._is_timed)
 
     @property
     def stamp_cost_s(self) -> np.ma.MaskedArray:
-        """float64[K]: median of an interval with nothing in it, taken after each repetition; masked without any."""
+        """float64[K]: median of a run with nothing in it, taken after each repetition; masked without any."""
         return np.ma.median(np.ma.masked_array(self._differences(1), ~self._is_timed), axis=1)
 
     @property
@@ -142,9 +152,12 @@ class CompiledGridResult:
         """Completes "not measured, because …"; None for a function that has a time."""
         k = self._place(k)
         summary, status = self._summaries[k], Status(int(self.status[k]))
+        if summary and self.unproved and self.unproved[k]:
+            return self.unproved[k]
         if summary:
-            cost = float(self.stamp_cost_s[k])
-            return f"it takes less than a reading of the clock, {seconds(cost)}" if summary.median_s < cost else None
+            return self._why_not_believed(summary, float(self.stamp_cost_s[k]))
+        if status == Status.stopped and not self.guarded[k]:
+            return f"there was no time for a reading that is long enough within {seconds(float(self.limit_s[k]))}"
         return {
             Status.timed_out: f"a single call did not end within {seconds(float(self.limit_s[k]))}",
             Status.stopped: f"there was time for its guarded run only, of {seconds(float(self.guard_s[k] or 0))}",
@@ -165,15 +178,15 @@ class CompiledGridResult:
 
     def table(self) -> str:
         """Text: a line for each function, and what was not measured and why."""
-        return terminal.to_text(self._document())
+        return terminal.to_text(self.document())
 
     def __str__(self) -> str:
         return repr(self) if isinstance(self.status, Tracer) else self.table()
 
     def _repr_html_(self) -> str | None:
-        return None if isinstance(self.status, Tracer) else html.fragment(self._document())
+        return None if isinstance(self.status, Tracer) else html.fragment(self.document())
 
-    def _document(self) -> Document:
+    def document(self) -> Document:
         lines = map(self._line, range(len(self.names)))
         return Document((tabulate(COLUMNS, lines), Paragraph(self._footer())))
 
@@ -204,7 +217,18 @@ class CompiledGridResult:
     def _footer(self) -> str:
         cost = self.stamp_cost_s.compressed()
         net = f", its readings of {seconds(float(np.median(cost)))} subtracted" if cost.size else ""
-        return f"one compiled call of {seconds(self.total_s)}; clock: {self.clock}{net}"
+        unknown = f"; that all of each function's work was timed is not shown, because {UNKNOWN}"
+        call = f"one compiled call of {seconds(self.total_s)}; clock: {self.clock}{net}"
+        return call + (unknown if self.unproved is None else "")
+
+    def _why_not_believed(self, summary: Summary, cost_s: float) -> str | None:
+        least_s = max(LEAST_SHARE * cost_s, 0.0)
+        if summary.median_s >= least_s and (summary.low_s is None or summary.low_s > 0):
+            return None
+        return (
+            f"it cannot be told from nothing: less than {seconds(least_s, 2)} beside the {seconds(cost_s, 2)} that "
+            "reading the clock takes"
+        )
 
     def _place(self, k: int | str) -> int:
         if isinstance(k, int | np.integer):
@@ -214,8 +238,17 @@ class CompiledGridResult:
         return self.names.index(k)
 
     def _differences(self, first: int) -> np.ndarray:
-        """Seconds [K, N] from one stamp of a repetition to the next; 0 where there was none."""
-        return np.where(self._is_timed, self._ns[..., first + 1] - self._ns[..., first], 0) / 1e9
+        """Seconds of a run [K, N] from one stamp of a repetition to the next; 0 where there was none."""
+        ns = np.where(self._is_timed, self._ns[..., first + 1] - self._ns[..., first], 0)
+        return ns / np.asarray(self.runs)[:, None] / 1e9
+
+    @cached_property
+    def _costs_nearby(self) -> np.ndarray:
+        """Seconds of an empty run [K, N]: the median of those of the repetitions around, since it drifts."""
+        costs = np.where(self._is_timed, self._differences(1), np.nan)
+        around = np.pad(costs, ((0, 0), (NEARBY, NEARBY)), constant_values=np.nan)
+        windows = np.lib.stride_tricks.sliding_window_view(around, 2 * NEARBY + 1, axis=1)
+        return np.where(self._is_timed, np.nanmedian(np.where(self._is_timed[..., None], windows, 0.0), axis=2), 0.0)
 
     @cached_property
     def _ns(self) -> np.ndarray:

@@ -26,6 +26,7 @@ from benchax.environment import jax_config
 from benchax.measuring import memory, noise, purity, stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import exported
+from benchax.measuring.first_time import do_first_work, note_first_uses
 from benchax.measuring.floor import call_floor
 from benchax.measuring.memory_rises import observe_device, observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
@@ -58,6 +59,8 @@ def measure(
         prepared: the case, where it has been built already; its first run is still to come.
     """
     record, failure = Record(progress), None
+    if cold != "process":
+        do_first_work()
     try:
         subject = fill(record, case, options, TimerSampler(case, options), cold, prepared)
         with _without_warnings():
@@ -109,7 +112,7 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _artifacts(record, prepared)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
-    record.stages = _stages(built, cold)
+    record.stages = _stages(built, note_first_uses(built, cold))
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if not examines:
         return subject

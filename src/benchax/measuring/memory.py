@@ -19,7 +19,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,6 +38,11 @@ ACCURACY_BYTES = 512 * 2**10
 """What the method cannot tell from nothing: other threads, and blocks too small to be mapped on their own."""
 CALLS = 3
 """One that is not read, and two that are."""
+AGREEING, MOST_EAGER_READINGS = 3, 10
+"""Readings of an eager call, of which no two are alike: how far Python runs ahead decides how many arrays live at once.
+So many where they agree."""
+SAME_SHARE = 0.03
+"""Readings that are not farther apart are one figure."""
 SETTLED_READINGS, MOST_READINGS = 5, 50
 """Resident memory counts as settled after so many equal readings, 1 ms apart; waited for at most so many."""
 _STATUS = Path("/proc/self/status")
@@ -62,6 +67,45 @@ def observed_rise(call: Callable[[], Any]) -> int:
         _call_without_compiling(call)
         # A reading errs downwards, where something else is freed during the call: the greater of two.
         return believed(max((read_rise(call) for _ in range(CALLS - 1)), key=lambda rise: rise.rise_bytes))
+
+
+def observed_range(
+    call: Callable[[], Any], longest_s: float, most_readings: int = MOST_EAGER_READINGS
+) -> tuple[int, int]:
+    """(least, most) of the readings of a call whose memory differs from one to the next, as `observed_rise`.
+
+    Args:
+        call: once that is not read, and up to `most_readings` times that are.
+        longest_s: of a call that is worth more than two readings.
+
+    Raises:
+        NotMeasured: as `observed_rise`.
+    """
+    with mapping_every_block():
+        _call_without_compiling(call)
+        return read_range(call, longest_s, most_readings)
+
+
+def read_range(
+    call: Callable[[], Any], longest_s: float, most_readings: int, first: Rise | None = None
+) -> tuple[int, int]:
+    """(least, most), inside `mapping_every_block`, where a call has been before; `first` has been read already."""
+    rises = [first or read_rise(call)]
+    most = most_readings if rises[0].elapsed_s < longest_s else CALLS - 1
+    while len(rises) < most and not (len(rises) >= AGREEING and is_one_figure(*_ends(rises))):
+        rises.append(read_rise(call))
+    _refuse_compiling(max(rise.compiles for rise in rises))
+    return max(_ends(rises)[0], 0), believed(max(rises, key=lambda rise: rise.rise_bytes))
+
+
+def _ends(rises: Sequence[Rise]) -> tuple[int, int]:
+    values = [rise.rise_bytes for rise in rises]
+    return min(values), max(values)
+
+
+def is_one_figure(least: int, most: int) -> bool:
+    """Within 3 %, or as near as the method can tell?"""
+    return most - least <= max(SAME_SHARE * most, ACCURACY_BYTES)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Options
 
-LONG_CALL_S = 20e-3
-"""Of a call as long as this memory is read once, and not twice, where `Options.stages` asks for few calls."""
+QUICK_CALL_S = 0.3
+"""Of an eager call that is quicker more readings are taken where the first ones differ; of a longer one as few as can
+be."""
 
 
 def observe_memory(record: Record, subject: Subject, options: Options) -> None:
@@ -40,7 +41,21 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
     if subject.program.kind != "eager":
         _observe(record, "compiled_rise_bytes", subject, subject.program.call)
     if subject.program.kind == "eager" or _eager_has_run(record, subject):
-        _observe(record, "eager_rise_bytes", subject, subject.program.eager or subject.program.call)
+        with record.or_absent("memory.eager_rise_bytes"):
+            fn = subject.program.eager or subject.program.call
+            calls = _call_on_fresh_buffers(subject, fn, _readings(subject))
+            _note_eager(record, memory.observed_range(calls, QUICK_CALL_S, _readings(subject) - 1))
+
+
+def _readings(subject: Subject) -> int:
+    """Of an eager call, and one before; few where each has buffers of its own, which all wait in memory."""
+    return memory.CALLS if subject.needs_renewal else memory.MOST_EAGER_READINGS + 1
+
+
+def _note_eager(record: Record, ends: tuple[int, int]) -> None:
+    least, most = ends
+    low = None if memory.is_one_figure(least, most) else least
+    record.memory = replace(record.memory, method=memory.METHOD, eager_rise_bytes=most, eager_rise_low_bytes=low)
 
 
 def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]) -> None:
@@ -49,9 +64,9 @@ def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]
         record.memory = replace(record.memory, method=memory.METHOD, **{name: rise})
 
 
-def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any]) -> Callable[[], Any]:
+def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int = memory.CALLS) -> Callable[[], Any]:
     """Buffers for all calls are made beforehand: they must not count as memory of the call."""
-    calls = iter([subject.ready(fn) for _ in range(memory.CALLS)])
+    calls = iter([subject.ready(fn) for _ in range(count)])
     return lambda: next(calls)()
 
 
@@ -71,13 +86,13 @@ def observe_next_call(record: Record, subject: Subject) -> float | None:
         return None
     last_s = None
     with record.or_absent("memory.eager_rise_bytes"):
-        call = _call_on_fresh_buffers(subject, subject.program.call)
+        call = _call_on_fresh_buffers(subject, subject.program.call, _readings(subject))
         rise = memory.read_rise(call)
         last_s = rise.elapsed_s
-        if last_s < LONG_CALL_S:
-            rise = max(rise, memory.read_rise(call), key=lambda one: one.rise_bytes)
-        rise_bytes = memory.believed(rise)
-        record.memory = replace(record.memory, method=memory.METHOD, eager_rise_bytes=rise_bytes)
+        if last_s < QUICK_CALL_S:
+            _note_eager(record, memory.read_range(call, QUICK_CALL_S, _readings(subject) - 1, rise))
+        else:
+            _note_eager(record, (memory.believed(rise),) * 2)
     return last_s
 
 

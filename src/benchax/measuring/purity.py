@@ -25,6 +25,7 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.errors import NotMeasured, UsageError
+from benchax.measuring.clock_reads import watch_clock_reads
 from benchax.measuring.mutation import is_carried
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.surroundings import changes, state_of, values_of
@@ -49,6 +50,8 @@ class Purity:
     """How two traces of it differ; empty where they do not."""
     changed: dict[str, str] = field(default_factory=dict)
     """What a trace changes beside its result, by name, in words."""
+    clock_reads: tuple[str, ...] = ()
+    """Clocks that it reads while it is traced, with their lines."""
 
 
 def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[], None]) -> Purity:
@@ -80,11 +83,12 @@ def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[
     if trace_s > LONGEST_TRACE_S:
         raise NotMeasured(f"tracing it takes {seconds(trace_s)}, and would be repeated for this")
     before = state_of(fn)
-    second = _trace(subject, fn)
-    changed = changes(before, state_of(fn))
+    with watch_clock_reads() as reads:
+        second = _trace(subject, fn)
+    changed, clocks = changes(before, state_of(fn)), tuple(map(str, reads))
     if built.traced is not None and difference(built.traced.jaxpr, second, user_line) is None:
-        return Purity("", changed)
-    return Purity(difference(second, _trace(subject, fn), user_line) or "", changed)
+        return Purity("", changed, clocks)
+    return Purity(difference(second, _trace(subject, fn), user_line) or "", changed, clocks)
 
 
 def _trace(subject: Subject, fn: Callable[..., Any]) -> Any:

@@ -113,5 +113,5 @@ def _sample_with(name: str, record: Record, subject: Subject, options: Options, 
 def _least_call_s(record: Record) -> float:
     """The shortest call that was seen of the function itself; 0 where none was."""
     floor, wall = record.stages.call_floor, next((s.summary for s in record.samples if s.timer == "wall"), None)
-    seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *((wall.min_s,) if wall else ())]
+    seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *((wall.min_s,) if wall and wall.min_s else ())]
     return min(seen, default=0.0)

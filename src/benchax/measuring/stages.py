@@ -124,10 +124,11 @@ def _judge_cache(built: BuiltProgram, log: CompileLog) -> None:
     elif log.cache_hits:
         built.cache = "hit"
     else:
-        built.cache = "miss" if _persistent_cache_is_on() else "off"
+        built.cache = "miss" if is_cache_on() else "off"
 
 
-def _persistent_cache_is_on() -> bool:
+def is_cache_on() -> bool:
+    """Is there a persistent cache of JAX's, which a program would be written to?"""
     settings = jax_config(jax.config)
     return (
         bool(settings.get("jax_compilation_cache_dir")) and settings.get("jax_enable_compilation_cache", True) is True

@@ -129,13 +129,14 @@ def price(name: str) -> float:
     return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)
 
 
-def timed_body(module: Module, stamp_target: str) -> Computation | None:
+def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computation | None:
     """The body of the innermost loop that reads the clock: what one run of the function costs is inside of it.
 
     Args:
         stamp_target: of the custom call that reads the clock.
+        scope: the name of the `jax.named_scope` around it, where several loops read the clock.
     """
-    bodies = [body for body in _loop_bodies(module) if _reads_clock(body, stamp_target)]
+    bodies = [body for body in _loop_bodies(module) if _reads_clock(body, stamp_target, scope)]
     inner = [body for body in bodies if not any(other in bodies for other in _reach(module, body))]
     return inner[0] if len(inner) == 1 else None
 
@@ -259,8 +260,13 @@ def _loop_bodies(module: Module) -> list[Computation]:
     ]
 
 
-def _reads_clock(body: Computation, target: str) -> bool:
-    return any(each.opcode == "custom-call" and f'"{target}"' in each.attributes for each in body.instructions)
+def _reads_clock(body: Computation, target: str, scope: str) -> bool:
+    return any(
+        each.opcode == "custom-call"
+        and f'"{target}"' in each.attributes
+        and (not scope or f"/{scope}/" in each.attributes)
+        for each in body.instructions
+    )
 
 
 def _reach(module: Module, computation: Computation) -> list[Computation]:

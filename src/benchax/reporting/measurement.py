@@ -33,7 +33,11 @@ CACHES = {
     "miss": "persistent cache missed",
     "warm": "was compiled before in this process",
 }
-COLD = {"process": "a cold process", "function": "a new function in a warm process"}
+COLD = {
+    "process": "a cold process",
+    "operations": "a new function: JAX's first use of some of its operations is in it",
+    "function": "a new function in a warm process",
+}
 _TIMERS = ("in_graph", "loop", "wall")
 
 
@@ -218,7 +222,10 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         ("compiled call", "memory.compiled_rise_bytes", mem.compiled_rise_bytes),
         ("eager call", "memory.eager_rise_bytes", mem.eager_rise_bytes),
     ):
-        if value is not None:
+        if value is not None and label == "eager call" and mem.eager_rise_low_bytes is not None:
+            text = f"observed in several calls ({mem.method}): arrays live by how far Python runs ahead of the device"
+            yield TextRow(label, f"+{size(mem.eager_rise_low_bytes)}", f"to +{size(value)}, {text}")
+        elif value is not None:
             yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
         else:
             yield from _absent(m, label, what)

@@ -120,6 +120,13 @@ def estimate(s: Summary | None) -> str:
     return beside + why
 
 
+def mean_and_deviation(s: Summary) -> str:
+    """2.00 ms ± 1.00 ms: of the readings, whose scatter is no uncertainty of their mean."""
+    if s.mean_s is None:
+        return ""
+    return seconds(s.mean_s) + ("" if s.std_s is None else f" ± {seconds(s.std_s)}")
+
+
 def spread(median_s: float, low_s: float | None, high_s: float | None) -> str:
     """± 1.2 %; 5.10 – 9.80 µs; unstable, 5.10 – 34.0 µs; empty without an interval."""
     if low_s is None or high_s is None or median_s <= 0:

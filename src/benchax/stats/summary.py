@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from statistics import fmean
 
 from benchax.stats.intervals import between_interval, interval_among
 
@@ -27,12 +29,18 @@ class Summary:
     high_s: float | None
     q25_s: float
     q75_s: float
-    min_s: float
+    min_s: float | None
+    """None where the least reading is not above 0: a difference that noise has eaten, and no time."""
     max_s: float
     outliers: int
     """Readings outside Tukey's fences (1.5 interquartile ranges beyond the quartiles). Counted, never removed."""
     processes: int = 1
     """Whose readings these are."""
+    mean_s: float | None = None
+    """Of all readings, preempted ones included."""
+    std_s: float | None = None
+    """Standard deviation of the readings (n - 1); None of a single one. It is no uncertainty of the mean: readings in a
+    row are not independent."""
 
     @property
     def relative_width(self) -> float | None:
@@ -71,9 +79,12 @@ def _describe(ordered: Sequence[float], interval: tuple[float, float] | None) ->
         high_s=interval[1] if interval else None,
         q25_s=q25,
         q75_s=q75,
-        min_s=ordered[0],
+        min_s=ordered[0] if ordered[0] > 0 else None,
         max_s=ordered[-1],
         outliers=bisect_left(ordered, q25 - fence) + len(ordered) - bisect_right(ordered, q75 + fence),
+        mean_s=(mean := fmean(ordered)),
+        # Not `statistics.stdev`, which computes in fractions: 10 ms for 10,000 readings.
+        std_s=math.sqrt(math.fsum((v - mean) ** 2 for v in ordered) / (len(ordered) - 1)) if len(ordered) > 1 else None,
     )
 
 

@@ -7,11 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.host_callback import host_callback
 from benchax.case import make_case
 
+optax = pytest.importorskip("optax")
 ID = "host-callback"
 
 
@@ -59,14 +61,46 @@ def test_those_in_loops_are_counted_and_the_gain_is_not_guessed(ask_about: Any) 
 
     assert (answered.pairs, answered.one.gain) == ([], None)
     assert "1 of them in loops" in answered.one.seen[0]
-    assert answered.one.seen[1] == "gain not measured: they stand in loops or branches"
+    assert answered.one.seen[1] == "gain not measured of 1: they stand in loops or branches"
 
 
-def test_callbacks_whose_results_are_used_are_not_left_out(ask_about: Any) -> None:
+def test_callbacks_that_give_results_are_not_left_out(ask_about: Any) -> None:
     answered = ask_about(ID, computes, "f32[100]", ratio=0.05)
 
     assert answered.one.seen[0].startswith("1 × pure_callback")
+    assert answered.one.seen[1] == "gain not measured of 1: they give results, which the rest may need"
     assert (answered.pairs, answered.one.gain) == ([], None)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_an_io_callback_without_results_is_left_out_to_measure_it(
+    ask_about: Any, result_of: Any, ordered: bool
+) -> None:
+    def logs_its_loss(params: Any, batch: Any) -> Any:
+        loss, grads = jax.value_and_grad(lambda p: optax.l2_loss(batch @ p).mean())(params)
+        io_callback(ignore, None, loss, ordered=ordered)
+        return optax.apply_updates(params, optax.sgd(0.1).update(grads, optax.sgd(0.1).init(params))[0])
+
+    answered = ask_about(ID, logs_its_loss, "f32[8]", "f32[4,8]", ratio=0.1)
+
+    assert answered.one.title == "1 × Python called from compiled code"
+    assert answered.one.gain.startswith("measured: 1.00 ms → 100 µs per call")
+    assert not any("results" in line for line in answered.one.seen)
+    ((before, without),) = answered.pairs
+    assert "io_callback" not in str(jax.make_jaxpr(without.fn)(np.ones(8, "f4"), np.ones((4, 8), "f4")))
+    np.testing.assert_allclose(result_of(before), result_of(without), rtol=1e-6)
+
+
+def test_of_both_kinds_those_without_results_are_measured(ask_about: Any) -> None:
+    def both(a: Any) -> Any:
+        io_callback(ignore, None, a[0])
+        return jax.pure_callback(np.sin, a, a)
+
+    answered = ask_about(ID, both, "f32[100]", ratio=0.5)
+
+    assert answered.one.gain is not None
+    assert any(line.startswith("without those that give no results") for line in answered.one.seen)
+    assert answered.one.seen[-1] == "gain not measured of 1: they give results, which the rest may need"
 
 
 def test_a_function_without_callbacks_is_fine(ask_about: Any) -> None:

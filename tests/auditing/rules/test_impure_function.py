@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import inspect
 import random
+import time
 from collections.abc import Callable
+from time import perf_counter as read_clock
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from benchax import clock
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.impure_function import impure_function
@@ -148,3 +152,45 @@ def test_a_pure_function_and_a_memo_are_fine(fn: Callable[..., Any]) -> None:
     findings, answer = asked(fn)
 
     assert (findings, answer.outcome, answer.why) == ([], "fine", "")
+
+
+def adds_the_time(x: Any) -> Any:
+    return x * time.time()  # noqa: TID251  (what is looked for)
+
+
+def times_itself(x: Any) -> Any:
+    begun = read_clock()
+    y = jnp.fft.fft(x).real
+    took.append(read_clock() - begun)
+    return y
+
+
+def dates(x: Any) -> Any:
+    return x + datetime.datetime.now(tz=datetime.UTC).hour
+
+
+took: list[float] = []
+
+
+@pytest.mark.parametrize(
+    ("fn", "name", "text"),
+    [
+        (adds_the_time, "time.time", "x * time.time()"),
+        (times_itself, "time.perf_counter", "begun ="),
+        (dates, "datetime.now", "datetime.now("),
+    ],
+)
+def test_a_clock_is_named_with_its_line_though_two_traces_agree(fn: Any, name: str, text: str) -> None:
+    findings, _ = asked(jax.jit(fn))
+
+    found = [f for f in findings if "clock" in f.title]
+    assert found[0].title == f"reads the clock by {name} while it is traced, and not when it runs compiled"
+    assert found[0].where == (__file__, line_of(fn, text))
+    assert found[0].severity == "warning"
+
+
+def test_clocks_that_libraries_read_and_a_clock_in_the_program_are_fine() -> None:
+    def stamped(x: Any) -> Any:
+        return clock.stamp(jax.nn.softmax(x))[0]
+
+    assert asked(jax.jit(stamped))[0] == []

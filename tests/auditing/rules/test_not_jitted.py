@@ -9,7 +9,9 @@ from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules.not_jitted import not_jitted
 from benchax.case import make_case
+from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.errors import NotMeasured
+from benchax.model import Remark
 
 
 def selu(x):
@@ -31,13 +33,38 @@ def test_many_operations_one_by_one_are_found_with_the_measured_gain() -> None:
 
 
 def test_the_gain_is_that_of_the_pairs() -> None:
-    e = evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3, comparison=judged(0.5))
+    e = evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3, build_s=0.01, comparison=judged(0.5))
 
     (finding,) = not_jitted.check(e)
 
     assert finding.gain == "measured: 10.0 µs → 5.00 µs per call (2.00×, 1.98 – 2.02)"
     assert finding.gain_s == pytest.approx(5e-6)
-    assert "pays from 20,000 calls on" in finding.seen[0]  # 100 ms over 5 µs
+    assert "pays from 2,000 calls on" in finding.seen[0]  # 10 ms over 5 µs
+    assert "2.00× (1.98 – 2.02) faster" in finding.seen[0]  # one speedup, in both places
+    assert finding.severity == "info"
+
+
+def test_what_pays_soon_is_a_warning() -> None:
+    (finding,) = not_jitted.check(
+        evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3, build_s=0.001, comparison=judged(0.5))
+    )
+
+    assert finding.severity == "warning"
+    assert finding.advice.startswith("Decorate it with jax.jit where it is called by itself 200 times or more")
+
+
+def test_one_operation_is_not_said_to_be_nothing_to_compare() -> None:
+    same = Remark(SAME_PROGRAM, "info", "both run the same program")
+    c = judged(0.5, remarks=(same,))
+
+    (finding,) = not_jitted.check(
+        evidence(lambda x: x + 1, "f32[8]", eager_s=2e-5, jitted_s=1e-5, build_s=0.01, comparison=c)
+    )
+
+    assert finding.title == "starts its one operation from Python"
+    text = " ".join(finding.seen)
+    assert text.startswith("Both calls run one program, and differ in how Python starts it. Compiling (10.0 ms) pays")
+    assert text.endswith("(95 %: 1,981 – 2,021): 10.0 µs eager, 5.00 µs jitted, 2.00× (1.98 – 2.02) faster.")
 
 
 def test_one_long_operation_is_fine_without_a_comparison() -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import rule, try_variant
+from benchax.auditing.rule import Tried, rule, try_variant
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import closed_jaxpr, flow, jaxpr_facts
 from benchax.experiments.rewriting import Rewritten, Without
-from benchax.program.jaxpr import nested_in
+from benchax.program.jaxpr import equations, nested_in
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
 
-DEBUGGING = ("debug_callback", "debug_print")
-CALLBACKS = (*DEBUGGING, "pure_callback", "io_callback")
+CALLBACKS = ("debug_callback", "debug_print", "pure_callback", "io_callback")
 
 
 @rule("host-callback", "does compiled code call Python?", "warning")
@@ -25,25 +24,24 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
     callbacks = [p for p in jaxpr.primitives if p.name in CALLBACKS]
     if not callbacks:
         return
-    result = None
     seen = [_describe(p) for p in callbacks]
-    if all(p.name in DEBUGGING for p in callbacks):
-        # Only in the outermost level can they be left out.
-        reachable = sum(step.name in DEBUGGING for step in flow(closed_jaxpr(e)).steps)
-        if reachable == sum(p.count for p in callbacks):
-            without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(DEBUGGING)))
-            result = try_variant(e, "without them", without)
-            seen.append(result.sentence)
-        else:
-            seen.append("gain not measured: they stand in loops or branches")
-    else:
-        seen.append("gain not measured: their results are used")
+    count = sum(p.count for p in callbacks)
+    # Only in the outermost level, and without results, can they be left out.
+    silent = [step for step in flow(closed_jaxpr(e)).steps if step.name in CALLBACKS and not step.makes]
+    result = _try_without(e, is_all=len(silent) == count) if silent else None
+    if result is not None:
+        seen.append(result.sentence)
+    if len(silent) < count:
+        returning = sum(bool(equation.outvars) for equation in _callbacks(closed_jaxpr(e)))
+        seen += [f"gain not measured of {returning}: they give results, which the rest may need"] * bool(returning)
+        hidden = count - returning - len(silent)
+        seen += [f"gain not measured of {hidden}: they stand in loops or branches"] * (hidden > 0)
     is_conditional = not _always(closed_jaxpr(e))
     if is_conditional:
         seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
     line = next((p.lines[0] for p in callbacks if p.lines), "")
     yield host_callback.finding(
-        f"{sum(p.count for p in callbacks)} × Python called from compiled code",
+        f"{count} × Python called from compiled code",
         seen,
         "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
         "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit.",
@@ -51,6 +49,16 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
         gain=result.gain if result else None,
         severity="info" if is_conditional else None,
     )
+
+
+def _try_without(e: Evidence, *, is_all: bool) -> Tried:
+    without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(CALLBACKS)))
+    return try_variant(e, "without them" if is_all else "without those that give no results", without)
+
+
+def _callbacks(jaxpr: Any) -> Iterator[Any]:
+    """Their equations, however deep, each where it stands."""
+    return (each.equation for each in equations(jaxpr) if each.equation.primitive.name in CALLBACKS)
 
 
 def _always(jaxpr: Any) -> int:

@@ -20,6 +20,7 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.syntax import Source, calls
 from benchax.measuring import program as programs
+from benchax.measuring.clock_reads import ClockRead, watch_clock_reads
 from benchax.measuring.program import program_of
 from benchax.measuring.surroundings import State, changes, state_of
 from benchax.results.audit import Finding, Where
@@ -38,6 +39,7 @@ class _Trace:
     printed: str
     before: State
     after: State
+    clock_reads: list[ClockRead]
 
 
 @rule("impure-function", "does it do anything beside giving a result?", "warning")
@@ -65,6 +67,16 @@ def impure_function(e: Evidence) -> Iterable[Finding]:
             where=_print_where(e.source) or e.def_where,
             severity=severity,
         )
+    for read in second.clock_reads:
+        # Told by the call, not by what differs: in float32 the seconds since 1970 step by 128, and traces agree.
+        yield impure_function.finding(
+            f"reads the clock by {read.name} while it is traced, and not when it runs compiled",
+            [f"called by a trace: {read}", TRACED_TWICE],
+            "Compiled, it keeps what it read first. Pass the time as an argument; to time a part of a function, read "
+            "the clock in the compiled program (benchax.clock.stamp).",
+            where=(read.file, read.line),
+            severity=severity,
+        )
     if (difference := _difference(first, second)) is not None:
         yield impure_function.finding(
             "gives another program each time it is traced",
@@ -80,7 +92,7 @@ def _trace(e: Evidence) -> _Trace:
     case = e.plain_case
     program = program_of(case)  # a new function object, so that JAX traces it anew
     before = state_of(case.fn)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, watch_clock_reads() as reads:
         traced = programs.trace(program, e.inputs.args, e.inputs.kwargs)
     after = state_of(case.fn)
     return _Trace(
@@ -89,6 +101,7 @@ def _trace(e: Evidence) -> _Trace:
         printed.getvalue(),
         before,
         after,
+        reads,
     )
 
 

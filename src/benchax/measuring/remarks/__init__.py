@@ -26,6 +26,7 @@ RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     of_functions.folded,
     of_functions.not_jitted,
     of_functions.impure,
+    of_functions.reads_clock,
     of_functions.changed_by_tracing,
     of_functions.stateful,
     of_functions.state_dropped,

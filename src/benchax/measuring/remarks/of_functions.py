@@ -112,6 +112,17 @@ def impure(e: RowEvidence) -> Remark | None:
     )
 
 
+def reads_clock(e: RowEvidence) -> Remark | None:
+    if not e.purity.clock_reads:
+        return None
+    return Remark(
+        "reads-clock",
+        "warning",
+        f"it reads the clock while it is traced ({_listed(e.purity.clock_reads)}), and a compiled call does not: the "
+        "program keeps what was read first. Pass the time as an argument; to time a part of it, use benchax.clock",
+    )
+
+
 def changed_by_tracing(e: RowEvidence) -> Remark | None:
     if not e.purity.changed:
         return None

@@ -76,10 +76,11 @@ def resident_far_below_wall(e: RowEvidence) -> Remark | None:
     wall = e.summary("wall")
     name, resident = next(((n, s) for n in ("in_graph", "loop", "device") if (s := e.summary(n))), ("", None))
     floor = e.stages.call_floor
-    if not wall or not resident or (wall.min_s < SLOPE_LIMIT_S and not floor and not _has_wrapper(e)):
+    least_s = (wall.min_s or wall.median_s) if wall else 0.0
+    if not wall or not resident or (least_s < SLOPE_LIMIT_S and not floor and not _has_wrapper(e)):
         return None
     floor_s = min(floor.elapsed_s) if floor else 0.0
-    parts = wall.min_s / (resident.median_s + floor_s)
+    parts = least_s / (resident.median_s + floor_s)
     if parts < (PARTS_APART if floor else PARTS_APART_WITHOUT_FLOOR):
         return None
     where = "the device runs it for" if name == "device" else "repeated inside one program it takes"
@@ -88,7 +89,7 @@ def resident_far_below_wall(e: RowEvidence) -> Remark | None:
         "resident-far-below-wall",
         "warning" if parts > PARTS_FAR_APART else "info",
         f"{where} {seconds(resident.median_s)} ({name}){nothing}; no call took less than "
-        f"{seconds(wall.min_s)}. Reasons that are known: {_wrapper(e)}the start of a program of many operations, "
+        f"{seconds(least_s)}. Reasons that are known: {_wrapper(e)}the start of a program of many operations, "
         "outputs, which only a call allocates anew, and work that a call shares among threads and waits for. A call "
         "costs what wall says",
     )

@@ -12,10 +12,10 @@ from typing import Any
 from benchax.reporting.exports.entries import ExportedCase, plain
 
 COLUMNS: tuple[str, ...] = (
-    "name", "params", "variant", "tag", "run_id", "started_at", "commit", "is_dirty", "host", "backend", "device_kind",
-    "jax", "fingerprint", "signature", "status", "timer", "n", "iterations", "median_s", "low_s", "high_s", "min_s",
-    "max_s", "compile_s", "observed_peak_bytes", "predicted_peak_bytes", "constant_bytes", "flops", "baseline",
-    "verdict", "ratio", "ratio_low", "ratio_high", "why",
+    "name", "params", "variant", "tag", "run_id", "started_at", "commit", "is_dirty", "host", "backend",
+    "device_kind", "jax", "fingerprint", "signature", "status", "timer", "n", "iterations", "median_s", "low_s",
+    "high_s", "mean_s", "std_s", "min_s", "max_s", "compile_s", "observed_peak_bytes", "predicted_peak_bytes",
+    "constant_bytes", "flops", "baseline", "verdict", "ratio", "ratio_low", "ratio_high", "why",
 )  # fmt: skip
 
 
@@ -66,7 +66,8 @@ def _numbers(entry: ExportedCase) -> dict[str, Any]:
     found: dict[str, Any] = {"compile_s": entry.compile_s} | entry.counted
     if entry.samples and (s := entry.summary):
         found |= {"timer": entry.samples.timer, "n": s.n, "iterations": entry.samples.iterations}
-        found |= {"median_s": s.median_s, "low_s": s.low_s, "high_s": s.high_s, "min_s": s.min_s, "max_s": s.max_s}
+        found |= {"median_s": s.median_s, "low_s": s.low_s, "high_s": s.high_s}
+        found |= {"mean_s": s.mean_s, "std_s": s.std_s, "min_s": s.min_s, "max_s": s.max_s}
     return found
 
 

@@ -58,14 +58,17 @@ def _commit(env: dict[str, Any]) -> dict[str, Any]:
 def _benchmark(entry: ExportedCase, samples: Samples) -> dict[str, Any]:
     m = entry.m
     params = {key: plain(value) for key, value in m.case.params}
-    readings = [value for each in m.series_of(samples.timer) for value in each.per_call_s]
+    every = [value for each in m.series_of(samples.timer) for value in each.per_call_s]
+    # A difference that noise has eaten is no time, and whoever reads the file would show it as the least one.
+    readings = [value for value in every if value > 0] or every
+    left_out = {"readings_not_above_0": len(every) - len(readings)} if len(readings) < len(every) else {}
     return {
         "group": m.case.tag or None,
         "name": entry.label,
         "fullname": entry.label,
         "params": params or None,
         "param": "-".join(map(str, params.values())) if params else None,
-        "extra_info": _extra(entry),
+        "extra_info": _extra(entry) | left_out,
         "options": {"timer": samples.timer, "max_time": plain(m.options.max_time_s)},
         "stats": stats(readings) | {"data": readings, "iterations": samples.iterations},
     }

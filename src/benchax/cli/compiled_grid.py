@@ -1,0 +1,100 @@
+"""`benchax compiled-grid FUNCTION... INPUT...`: functions × repetitions inside one compiled call, for each parameter.
+
+With `--python-loop` the same functions and data are benchmarked by a loop in Python too, in turns: what does
+benchmarking cost? Nothing is stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchax.cli.console import line, note, printing_to_stderr, show
+from benchax.cli.options import COMMAND_LINE, Params, Seed
+from benchax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchax.grids.compiled import CompiledGrid
+
+EXAMPLE = "benchax compiled-grid model.py:loop model.py:scan 'f32[{n}]' -p n=64,1024"
+
+
+def compiled_grid(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODULE:FUNCTION... INPUT...",
+            help="Functions, then the inputs of all: specs such as f32[8,128], or f32[{n}] with -p n=4,8.",
+        ),
+    ],
+    params: Params = None,
+    repeats: Annotated[int, typer.Option(metavar="N", help="Repetitions of each function, at most.")] = 100,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For all repetitions of one function: 2.5, 500ms, 2min.")
+    ] = None,
+    total_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For the whole call: 2.5, 500ms, 2min.")
+    ] = None,
+    python_loop: Annotated[
+        bool, typer.Option("--python-loop", help="Beside the same benchmark by a loop in Python, in turns.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(metavar="N", help="Turns of both loops (with --python-loop).")] = 5,
+    seed: Seed = None,
+) -> None:
+    """Functions × repetitions in one compiled call, with the clock and the limits inside.
+
+    Exit codes: 0 fine (time limits are results), 2 an error (a function that does not trace).
+    """
+    from benchax.grids.compiled import compiled_grid as make_grid
+    from benchax.options import read_seed
+    from benchax.units import read_duration
+
+    limits = {
+        "timeout_s": read_duration("timeout_s", timeout, COMMAND_LINE),
+        "total_timeout_s": read_duration("total_timeout_s", total_timeout, COMMAND_LINE),
+    }
+    data_seed = 0 if seed is None else read_seed(seed, COMMAND_LINE)
+    functions, data = printing_to_stderr(lambda: read(what, params or [], data_seed))
+    h = make_grid(functions, repeats=repeats, **limits)
+    raise typer.Exit(printing(h, data, rounds if python_loop else None))
+
+
+def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(functions by name, inputs by label)."""
+    from benchax.cli.compare_functions import is_function, labels
+    from benchax.discovery import resolve_target, target_cases, values_of
+    from benchax.measuring.inputs import make_inputs
+
+    targets = [word for word in words if is_function(word)]
+    inputs = [word for word in words if word not in targets]
+    if not targets or not inputs:
+        missing = "functions" if not targets else "inputs"
+        raise UsageError(f"there are no {missing} in {' '.join(words)!r}", "functions, then inputs of all", EXAMPLE)
+    cases = target_cases(targets[0], inputs, dict(map(values_of, params)))
+    data: dict[str, Any] = {}
+    for case in cases:
+        made = make_inputs(case, seed)
+        if made.static or made.kwargs:
+            raise UsageError("a compiled grid with static inputs", "specs of arrays, such as f32[8]", EXAMPLE)
+        label = ", ".join(f"{name}={value}" for name, value in case.id.params) or " ".join(inputs)
+        data[label] = tuple(made.args)
+    return {name: resolve_target(word) for name, word in labels(targets).items()}, data
+
+
+def printing(h: CompiledGrid, data: dict[str, Any], rounds: int | None) -> int:
+    """Measures, shows, and returns the exit code."""
+    from benchax.grids.compiled_result import Status
+
+    if rounds is not None:
+        found = printing_to_stderr(lambda: h.compare_python_loop(data, rounds=rounds))
+        show(found.document())
+        return 0
+    code = 0
+    for k, (label, x) in enumerate(data.items()):
+        result = printing_to_stderr(lambda x=x: h(x))
+        line("\n" * bool(k) + label)
+        show(result.document())
+        code = 2 if (result.status == Status.error).any() else code
+    note("nothing is stored of a compiled grid")
+    return code

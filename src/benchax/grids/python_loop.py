@@ -1,0 +1,176 @@
+"""Two ways of benchmarking side by side: a loop in Python that times each call, and the loop inside a compiled grid.
+
+Both run the same functions on the same data, with as many readings. They take turns, round by round, so that both see
+the same machine. What is told apart: the first time (tracing and compiling) from those after it, and what a run takes
+by its own way's clock from what having it measured takes: the difference is the cost of benchmarking.
+
+The Python loop has no limits inside. So functions that the compiled grid has stopped, or could not run, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter, perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from benchax.errors import NotMeasured
+from benchax.grids.compiled_result import CompiledGridResult, Status
+from benchax.reporting import html, terminal
+from benchax.reporting.document import Document, Paragraph, TableColumn, tabulate
+from benchax.units import seconds
+
+if TYPE_CHECKING:
+    from benchax.grids.compiled import CompiledGrid
+
+PYTHON, COMPILED = "Python loop", "compiled loop"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of benchmarking: what it took, and what it says."""
+
+    name: str
+    first_s: float
+    """The first round, with tracing and compiling."""
+    took_s: tuple[float, ...]
+    """Each further round, from its beginning to its end."""
+    runs: int
+    """Of functions in a round, all in all."""
+    run_s: Mapping[tuple[str, str], float | None]
+    """What it says that a run takes, by function and data: median over rounds of the medians; None where it has none.
+    Of the Python loop: a call, its dispatch and the wait."""
+
+    @property
+    def per_run_s(self) -> float:
+        """What a round takes for each run in it."""
+        return median(self.took_s) / self.runs
+
+
+@dataclass(frozen=True)
+class LoopComparison:
+    """What `CompiledGrid.compare_python_loop` returns."""
+
+    python: Way
+    compiled: Way
+    left_out: Mapping[tuple[str, str], str]
+    """Why, by function and data."""
+    elapsed_s: float
+    """Of the comparison itself."""
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """What a run costs in the Python loop over what it costs in the compiled one, round by round."""
+        pairs = zip(self.python.took_s, self.compiled.took_s, strict=True)
+        return tuple(a / self.python.runs / (b / self.compiled.runs) for a, b in pairs)
+
+    def __str__(self) -> str:
+        return terminal.to_text(self.document())
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.document())
+
+    def document(self) -> Document:
+        columns = (TableColumn("function", "names"), TableColumn("data", "words"), COMPILED, PYTHON)
+        ways = (self.compiled, self.python)
+        lines = [(*key, *(_time(way.run_s.get(key)) for way in ways)) for key in self.python.run_s]
+        blocks = [tabulate(columns, lines), tabulate(_TOTALS, [_totals(way) for way in ways])]
+        texts = [*(f"{function}, {data}: left out, because {why}" for (function, data), why in self.left_out.items())]
+        low, high = min(self.ratios), max(self.ratios)
+        texts.append(
+            f"A run costs {median(self.ratios):.3g} times as much in the Python loop as in the compiled one "
+            f"({low:.3g} – {high:.3g} in {len(self.ratios)} rounds)."
+        )
+        texts.append(f"The comparison took {self.elapsed_s:.2f} seconds.")
+        return Document((*blocks, *map(Paragraph, texts)))
+
+
+_TOTALS = (TableColumn("", "words"), "a round took", "runs in it", "per run", "first round")
+
+
+def _totals(way: Way) -> tuple[str, ...]:
+    return way.name, seconds(median(way.took_s)), f"{way.runs:,}", seconds(way.per_run_s), seconds(way.first_s)
+
+
+def _time(value: float | None) -> str:
+    return "not measured" if value is None else seconds(value)
+
+
+def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> LoopComparison:
+    """Raises `NotMeasured` where no function can run in both."""
+    begun = perf_counter()
+    first_compiled_s, results = _time_round(lambda: {label: h(x) for label, x in data.items()})
+    left_out = {(name, label): why for label, r in results.items() for name, why in _unfit(r).items()}
+    calls = {
+        (name, label): (jax.jit(fn), x if type(x) is tuple else (x,))
+        for label, x in data.items()
+        for name, fn in h.functions.items()
+        if (name, label) not in left_out
+    }
+    if not calls:
+        raise NotMeasured("no function ends within its limit: " + "; ".join(left_out.values()))
+    first_python_s, _ = _time_round(lambda: {key: _call(f, args, h.repeats) for key, (f, args) in calls.items()})
+    python, compiled = [], []
+    for k in range(rounds):
+        turns = [
+            lambda: python.append(_time_round(lambda: {key: _call(*call, h.repeats) for key, call in calls.items()})),
+            lambda: compiled.append(_time_round(lambda: {label: h(x) for label, x in data.items()})),
+        ]
+        for turn in turns if k % 2 else turns[::-1]:
+            turn()
+    return LoopComparison(
+        _way(PYTHON, first_python_s, python, len(calls) * h.repeats, calls),
+        _way(
+            COMPILED,
+            first_compiled_s,
+            [(took_s, _summaries(found, calls)) for took_s, found in compiled],
+            round(median([_runs(found) for _, found in compiled])),
+            calls,
+        ),
+        left_out,
+        perf_counter() - begun,
+    )
+
+
+def _time_round(way: Any) -> tuple[float, Any]:
+    begun = perf_counter()
+    found = jax.block_until_ready(way())
+    return perf_counter() - begun, found
+
+
+def _call(f: Any, args: tuple[Any, ...], repeats: int) -> float:
+    """Median seconds of a call and the wait for it, each timed."""
+    times = []
+    for _ in range(repeats):
+        begun = perf_counter_ns()
+        jax.block_until_ready(f(*args))
+        times.append(perf_counter_ns() - begun)
+    return median(times) / 1e9
+
+
+def _unfit(r: CompiledGridResult) -> dict[str, str]:
+    """Functions that did not end, or did not run, and why."""
+    return {
+        name: r.why_not_measured(k) or r.status_names[k]
+        for k, name in enumerate(r.names)
+        if int(r.status[k]) not in (Status.ok, Status.constant)
+    }
+
+
+def _summaries(results: Mapping[str, CompiledGridResult], keys: Any) -> dict[tuple[str, str], float | None]:
+    found = {(name, label): results[label].summary(name) for name, label in keys}
+    return {key: None if summary is None else summary.median_s for key, summary in found.items()}
+
+
+def _runs(results: Mapping[str, CompiledGridResult]) -> int:
+    return sum(int(np.sum(np.asarray(r.count) * np.asarray(r.runs))) for r in results.values())
+
+
+def _way(name: str, first_s: float, rounds: Sequence[tuple[float, Any]], runs: int, keys: Any) -> Way:
+    readings = {key: [found[key] for _, found in rounds if found[key] is not None] for key in keys}
+    medians = {key: median(values) if values else None for key, values in readings.items()}
+    return Way(name, first_s, tuple(took_s for took_s, _ in rounds), runs, medians)

@@ -1,0 +1,66 @@
+"""What a function reads of the clock while it is traced: a compiled program keeps what it read then, for good.
+
+Two traces do not show it: in float32 the seconds since 1970 step by 128. So Python is asked which functions are called
+(`sys.setprofile`), and those of the user's own lines that read a clock are told by name. Numbers by chance are left to
+the two traces: a generator with a fixed seed gives the same ones each time, and is fine.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from benchax.source_files import is_library
+
+# Of Python's own modules, all of which are written in C: Python says so before each call of one.
+TIME = (
+    "time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
+    "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "localtime", "gmtime",
+    "ctime",
+)  # fmt: skip
+DATETIME = ("now", "utcnow", "today")
+
+
+class ClockRead(NamedTuple):
+    """One reading of a clock by a line of the user's."""
+
+    name: str
+    """time.time"""
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.file}:{self.line}"
+
+
+@contextmanager
+def watch_clock_reads() -> Iterator[list[ClockRead]]:
+    """The readings of the block, each line once; complete when the block has ended."""
+    found: dict[ClockRead, None] = {}
+    reads: list[ClockRead] = []
+
+    def note(frame: Any, event: str, called: Any) -> None:
+        if event == "c_call" and (name := _name_of(called)) and not is_library(frame.f_code.co_filename):
+            found.setdefault(ClockRead(name, frame.f_code.co_filename, frame.f_lineno))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield reads
+    finally:
+        sys.setprofile(before)
+        reads.extend(found)
+
+
+def _name_of(called: Any) -> str:
+    """time.time, datetime.now; empty for all that reads no clock."""
+    name, owner = getattr(called, "__name__", ""), getattr(called, "__self__", None)
+    if name in TIME and getattr(owner, "__name__", "") == "time":
+        return f"time.{name}"
+    if name in DATETIME and isinstance(owner, type) and owner.__module__ == "datetime":
+        return f"{owner.__name__}.{name}"
+    return ""

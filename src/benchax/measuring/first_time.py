@@ -1,0 +1,63 @@
+"""What JAX does once in a process is done on a program of ours, before the stages of the user's are timed.
+
+The first function that is lowered in a process took 30 to 60 ms for it, the next one 8: modules are imported, dialects
+of MLIR loaded, LLVM begins. So a small program is traced, lowered and compiled first (50 ms, once).
+
+What cannot be done beforehand is the first use of a function of JAX: `relu` is itself jitted, and is traced when it is
+first met with such shapes. A function that brings operations that none before it had says so, in `Stages.cold`.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchax.measuring.stages import BuiltProgram, is_cache_on
+from benchax.model import Cold
+from benchax.program.jaxpr import equations
+
+_SEEN: set[str] = set()
+"""Operations of the functions that were built in this process, and functions of JAX that are jitted themselves."""
+
+
+@lru_cache(maxsize=1)
+def do_first_work() -> None:
+    """Traces, lowers and compiles a small program, and never runs it. Nothing the second time."""
+    # Where it does not compile, neither will the user's program, which then says why.
+    with contextlib.suppress(Exception):
+        lowered = jax.jit(_program).lower(np.ones((2, 2), np.float32))
+        # A persistent cache is the user's; and JAX decides at the first compilation of a process whether it has one.
+        if not is_cache_on():
+            lowered.compile()
+
+
+def _program(x: Any) -> Any:
+    """A product, a reduction, and operations on elements, one of which is a jitted function of JAX."""
+    return jnp.where(x > 0, jnp.tanh(x @ x), x).sum()
+
+
+def note_first_uses(built: BuiltProgram, cold: Cold) -> Cold:
+    """ "operations" where this function brought some that none before it had, else what it was.
+
+    Args:
+        cold: what had never been compiled before it, as far as whoever started this process knows.
+    """
+    if built.traced is None or cold != "function":
+        return cold
+    new = operations_of(built.traced.jaxpr) - _SEEN
+    _SEEN.update(new)
+    return "operations" if new else cold
+
+
+def operations_of(jaxpr: Any) -> set[str]:
+    """Names of primitives, and of the jitted functions in it: `relu` is one operation to whoever writes it."""
+    found = [each.equation for each in equations(jaxpr)]
+    inner = {f"{e.primitive.name} {e.params['name']}" for e in found if isinstance(e.params.get("name"), str)}
+    return {e.primitive.name for e in found} | inner
