@@ -39,6 +39,8 @@ RESERVED_SHARE = 0.25
 WATCHED_CALLS = 3
 NOT_CALLED = "not-called"
 """Code of the remark that it was tried in a worker and must not be called here, so that little could be looked at."""
+NOT_BUILT = "not-built"
+"""Code of the remark that it does not trace or compile, so that most rules had nothing to look at."""
 _DONE = {
     "measurement": "measured compiled",
     "eager": "measured eagerly",
@@ -139,7 +141,17 @@ class LiveEvidence(CompiledEvidence):
         done += ["compiled"] if self.failure is None else []
         done += [text for part, text in _DONE.items() if self._has(part)]
         done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
-        return [*about_trials, Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
+        how = Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")
+        return [*about_trials, *self._of_failure(), how]
+
+    def _of_failure(self) -> Iterable[Remark]:
+        """Eagerly a function may run that cannot be compiled; one that runs in no way could not be looked at."""
+        if self.failure is None:
+            return
+        # Not tried for this alone: it may take as long as the limit is.
+        fails_eagerly = self.is_jitted or any(trial.way == "eager" and trial.error for trial in self.trials)
+        text = f"It does not {self.failure.stage}, so that most rules had nothing to look at: {self.failure.message}"
+        yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", text)
 
     # What is tried
 
