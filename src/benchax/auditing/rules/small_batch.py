@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, NotApplicable, refuse_failed, rule
+from benchax.auditing.rule import Gain, NotApplicable, refuse_failed, require_decided, rule
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.experiments.functions import CallArguments, change_arrays, count_rows
@@ -42,10 +42,12 @@ def small_batch(e: Evidence) -> Iterable[Finding]:
     if summary.median_s > LONG_S:
         return
     doubled = replace(case, inputs=_Twice(case, e.seed, batched))
-    c = e.compare(f"batch {2 * n}", doubled, case)
-    # By the end of the interval that speaks against it: to batch more is work, and no median is worth that alone.
-    if c.verdict == "unclear" or c.ratio is None or (c.high or c.ratio) > LITTLE:
+    c = require_decided(e.compare(f"batch {2 * n}", doubled, case), f"a batch of {2 * n}")
+    if c.ratio is None or (c.low or c.ratio) > LITTLE:
         return
+    # By the end of the interval that speaks against it: to batch more is work, and no median is worth that alone.
+    if (c.high or c.ratio) > LITTLE:
+        raise NotMeasured(f"undecided: {_describe(n, c)}")
     yield small_batch.finding(
         f"a batch of {2 * n} takes {number(c.ratio)} times as long as one of {n}",
         [_describe(n, c), f"{percent(1 - c.ratio / 2)} less time for each element of the batch"],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, measured_gain, rule
+from benchax.auditing.rule import NotApplicable, measured_gain, require_decided, rule
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.errors import NotMeasured
 from benchax.model import Comparison
@@ -25,9 +25,7 @@ def trivial_jit(e: Evidence) -> Iterable[Finding]:
     if pays.low is not None and pays.low <= MANY_CALLS:
         return
     # The two medians are of different moments; only pairs can say that so little is saved, or nothing.
-    c = e.compare("no jit", e.eager_case)
-    if c.verdict == "unclear":
-        raise NotMeasured(f"the comparison with the eager function is unclear: {c.why}")
+    c = require_decided(e.compare("no jit", e.eager_case), "the eager function")
     calls = fewest_calls(pays.build_s, c)
     if calls is not None and calls <= MANY_CALLS:
         return
