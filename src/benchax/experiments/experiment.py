@@ -20,6 +20,7 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
+from benchax.experiments.batches import BATCH, CutsBatch
 from benchax.experiments.lab import BASELINE, Lab, WorkerLab
 from benchax.experiments.study import Study, StudySide
 from benchax.experiments.variant import AnyVariant, ChangedCase, ChangingVariant, Measure, Variant
@@ -66,7 +67,8 @@ def experiment(
         variants: names, as `benchax experiment --list` has them, or "donate,bf16"; default: all that apply.
         combine: also all of them at once.
         ablation: also all at once, and all but each: what does each contribute? Implies `combine`.
-        given: what a variant is to be told, by its name: {"donate": "0"}.
+        given: what a variant is to be told, by its name: {"donate": "state"}; and under "batch", for all that take a
+            batch apart, which arguments hold it: {"batch": "x+y"}. Not told, it is guessed, and the result says so.
         max_time_s: begin no further process after this long, but for confirming a change; of each of up to three
             parts: the variants, the combination, the ablation.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
@@ -107,10 +109,11 @@ def run_experiment(
     """An experiment with a case. Raises `UsageError` for a variant that does not exist.
 
     Args:
-        given: what a variant is to be told, by its name.
+        given: what a variant is to be told, by its name, and "batch".
     """
     variants, was_asked = choose_variants(names)
-    given = given or {}
+    given = dict(given or {})
+    variants = _with_batch(variants, given.pop(BATCH, None))
     for unknown in set(given) - set(variants):
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
@@ -134,6 +137,23 @@ def run_experiment(
     if not combine and not ablation:
         return found
     return add_combination(found, case, variants, lab, given, is_ablation=ablation)
+
+
+def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:
+    """Those that take a batch apart are told which arguments hold it.
+
+    Raises:
+        UsageError: it is given, and none does.
+    """
+    if batch is None:
+        return dict(variants)
+    told = {name: v.with_batch(str(batch)) for name, v in variants.items() if isinstance(v, CutsBatch)}
+    if not told:
+        able = ", ".join(name for name, variant in VARIANTS.items() if isinstance(variant, CutsBatch))
+        raise UsageError(
+            f"batch={batch!r} is given, and no variant that is tried takes a batch apart", f"one of: {able}"
+        )
+    return {**variants, **told}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import jax.scipy
+from jax.core import Tracer
 
 from benchax.source_files import is_library
 
@@ -180,7 +181,7 @@ def _names(node: ast.expr) -> Iterator[str]:
 
 
 def _is_traced(value: Any) -> bool:
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def _counterpart(node: ast.expr | None, frame: FrameType | None) -> tuple[str, str] | None:
