@@ -62,6 +62,9 @@ def add_combination(
 def _candidates(found: Experiment, variants: Mapping[str, AnyVariant]) -> list[ChangingVariant]:
     """Those that change a case, but for what failed, or gave wrong results."""
     bad = {row.name for row in found.rows if row.status in ("failed", "wrong_result")}
+    # The kinds of one variant, as remat:dots_saveable, have rows of their own.
+    kinds = {name: [row for row in found.rows if row.name.startswith(f"{name}:")] for name in variants}
+    bad |= {name for name, rows in kinds.items() if rows and all(row.name in bad for row in rows)}
     return [each for name, each in variants.items() if name not in bad and isinstance(each, ChangingVariant)]
 
 

@@ -23,7 +23,7 @@ from benchax.experiments.ablation import add_combination
 from benchax.experiments.batches import BATCH, CutsBatch
 from benchax.experiments.lab import BASELINE, Lab, WorkerLab
 from benchax.experiments.study import Study, StudySide
-from benchax.experiments.variant import AnyVariant, ChangedCase, ChangingVariant, Measure, Variant
+from benchax.experiments.variant import AnyVariant, ChangedCase, Measure, MeasuringVariant, Variant
 from benchax.experiments.variant_rows import judge_variants
 from benchax.experiments.variants import VARIANTS
 from benchax.keywords import guard_keywords
@@ -172,7 +172,8 @@ def _prepare_variants(
     ready = ReadyVariants()
     for name, variant in variants.items():
         try:
-            if isinstance(variant, ChangingVariant):
+            # One that can do both measures by itself, and changes the case among others (`ablation.py`).
+            if not isinstance(variant, MeasuringVariant):
                 ready.changed[name] = variant.change(case, given.get(name), seed)
             elif was_asked or not variant.only_by_name:
                 ready.plans[name] = variant.plan(case, given.get(name), seed)

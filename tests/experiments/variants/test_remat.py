@@ -15,8 +15,9 @@ from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
+from benchax.experiments.checkpoints import POLICIES, SEGMENTS, Checkpointed
 from benchax.experiments.gradients import differentiate
-from benchax.experiments.variants.remat import POLICIES, SEGMENTS, Checkpointed, Remat, saved_residuals
+from benchax.experiments.variants.remat import Remat, saved_residuals
 
 
 def loss(ws, x):
@@ -60,7 +61,7 @@ def test_what_is_kept_between_the_passes_is_told(rows) -> None:
 @pytest.mark.parametrize("policy", [*POLICIES, "no_policy"])
 def test_policies_are_looked_up_by_name(policy: str) -> None:
     x = jnp.ones((4, 4))
-    checkpointed = Checkpointed(lambda x, axis: jnp.sin(x).sum(axis), policy)
+    checkpointed = Checkpointed(lambda x, axis: jnp.sin(x).sum(axis), (policy,))
     if policy not in POLICIES:
         with pytest.raises(AttributeError):
             checkpointed(x, 0)
