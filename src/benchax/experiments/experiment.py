@@ -189,7 +189,7 @@ def _prepare_variants(
 
 
 def _sides(changed: Mapping[str, ChangedCase]) -> list[StudySide]:
-    return [StudySide(name, one.case, one.settings) for name, one in changed.items()]
+    return [one.as_side(name) for name, one in changed.items()]
 
 
 def _baselines(case: Case, changed: Mapping[str, ChangedCase]) -> list[StudySide]:

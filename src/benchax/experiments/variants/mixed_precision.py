@@ -67,6 +67,7 @@ class Mixed:
             tolerance=tolerance(dtype),
             facts=lambda before, now, c: _facts(tuple(facts), now),
             family="inputs",
+            rounds_to=dtype,
         )
 
     def _read_scale(self, given: Any) -> int:

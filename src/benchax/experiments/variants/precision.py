@@ -63,6 +63,7 @@ class InputPrecision:
             facts=_facts,
             family="inputs",
             settings={"jax_enable_x64": True} if self.name == "f64" else {},
+            rounds_to=dtype,
         )
 
 
