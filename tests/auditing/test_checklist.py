@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
-from evidence_by_hand import evidence
+from evidence_by_hand import evidence, judged
 
 import benchax
 from benchax.auditing import checklist as lists
@@ -52,6 +53,7 @@ UNSEEN = ([], Checked("d", "?", "not checked", "no time"))
     [
         ({"a": A_FOUND, "b": FINE}, ("no", "it is slow (measured: 2 ms)")),
         ({"b": FINE, "c": NO}, ("yes", "nothing found by b")),
+        ({"b": FINE, "d": UNSEEN}, ("not checked", "no time; nothing found by b")),
         ({"c": NO}, ("not applicable", "no loop")),
         ({"c": NO, "d": UNSEEN}, ("not checked", "no time")),
     ],
@@ -68,10 +70,35 @@ def test_rules_answer_a_line(answers: dict, expected: tuple[str, str]) -> None:
         (VariantRow("v", "", "wrong_result", "off by 9 %"), ("yes", "tried, and rightly not used: off by 9 %")),
         (VariantRow("v", "", "not_available", "no gradient"), ("not applicable", "no gradient")),
         (VariantRow("v", "", "failed", "out of memory"), ("not checked", "out of memory")),
+        (
+            VariantRow("v", "", sentence="time unclear", comparison=judged(0.04, verdict="unclear")),
+            ("not checked", "tried, and undecided: time unclear"),
+        ),
+        (VariantRow("v:dots", "", sentence="saves 3 MiB"), ("no", "dots: tried: it saves 3 MiB")),
     ],
 )
 def test_a_variant_answers_a_line(row: VariantRow, expected: tuple[str, str]) -> None:
     assert answer(Item("section", "text", lists._by_variant, variant="v"), known(row)) == expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [(FINE, "yes"), (UNSEEN, "not checked"), (A_FOUND, "no")],
+    ids=["pays", "undecided", "trivial"],
+)
+def test_what_is_jitted_has_a_tick_where_it_was_decided_that_it_pays(outcome: Any, expected: str) -> None:
+    answers = {"not-jitted": NO, "trivial-jit": outcome}
+    jitted = Known(evidence(jax.jit(double), "f32[8]", eager_s=1e-3, jitted_s=1e-4), answers, None)
+    (item,) = (item for item in ITEMS if item.text == "JIT expensive functions")
+
+    assert answer(item, jitted)[0] == expected
+
+
+def test_comparisons_none_of_which_was_decided_validate_nothing() -> None:
+    row = VariantRow("bf16", "", comparison=judged(0.5, verdict="unclear"))
+    (item,) = (item for item in ITEMS if item.text.startswith("Validate"))
+
+    assert answer(item, known(row))[0] == "not checked"
 
 
 def test_low_precision_parameters_are_named() -> None:

@@ -3,12 +3,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
+from evidence_by_hand import judged
 
 import benchax
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules import rules as every_rule
 from benchax.case import make_case
+from benchax.comparing.sequential import Effort
 from benchax.errors import NotMeasured
 from benchax.experiments.lab import WorkerLab
 from benchax.measuring import stages
@@ -143,3 +145,31 @@ def test_what_is_measured_of_a_built_function_is_what_building_took() -> None:
 
     assert inspected.hlo
     assert e.measurement.stages.compile_s == seconds["compile"]
+
+
+def test_a_comparison_of_a_large_effect_that_is_unclear_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is 24 times as slow is not to stay undecided, because others make the machine busy for a few seconds."""
+    efforts: list[Effort] = []
+    answers = [judged(0.04, verdict="unclear"), judged(0.04)]
+
+    def time(self: LiveEvidence, pair: object, effort: Effort) -> Comparison:
+        efforts.append(effort)
+        return answers[len(efforts) - 1]
+
+    monkeypatch.setattr(LiveEvidence, "_time", time)
+    e = of(double, "f32[8]")
+
+    found = e.compare("jax.jit", e.case, e.case)
+
+    assert (found.verdict, len(efforts)) == ("faster", 2)
+    assert efforts[1].looks[-1] > efforts[0].looks[-1]
+
+
+def test_a_comparison_of_a_small_effect_that_is_unclear_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Effort] = []
+    unclear = judged(1.1, verdict="unclear")
+    monkeypatch.setattr(LiveEvidence, "_time", lambda self, pair, effort: asked.append(effort) or unclear)
+    e = of(double, "f32[8]")
+
+    assert e.compare("jax.jit", e.case, e.case).verdict == "unclear"
+    assert len(asked) == 1

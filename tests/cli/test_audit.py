@@ -170,3 +170,25 @@ def test_a_program_has_stdout_to_itself(benchax: Benchax) -> None:
 
     assert done.code == 2
     assert "expected --output FILE" in done.err
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ("return jnp.concatenate([x] * n)", "branch-on-value"),
+        ("return x[:n]", "branch-on-value"),
+        ("return x @ jnp.ones((n.ndim, 3))", "not-traceable"),
+    ],
+    ids=["repeated list", "slice", "shapes that do not fit"],
+)
+def test_what_does_not_trace_is_a_finding_and_an_error_of_the_command(
+    project: Path, benchax: Benchax, body: str, rule: str
+) -> None:
+    source = f"import jax, jax.numpy as jnp\n\n\n@jax.jit\ndef f(x, n):\n    {body}\n"
+    (project / "untraceable.py").write_text(source, encoding="utf-8")
+
+    done = benchax("audit", "untraceable.py:f", "f32[8]", "i32[]", "--rules", "branch-on-value,not-traceable")
+
+    assert done.code == 2
+    assert f"rule  {rule}" in done.out
+    assert "1 finding: 1 error" in done.out

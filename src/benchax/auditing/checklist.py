@@ -1,8 +1,8 @@
 """`benchax.checklist`: the advice of every guide to fast JAX, ticked off for one function by what was measured.
 
 Each line is answered by rules, by variants that were tried, or by a measurement. "yes": the advice is followed, or
-there is nothing to be gained by it; "no": a rule found something, or a variant saves time or memory. Where it does not
-apply or could not be checked, the line says why.
+there is nothing to be gained by it, as was measured; "no": a rule found something, or a variant saves time or memory.
+Where it does not apply, could not be checked or was not decided, the line says why.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from benchax.auditing.trial import TIMEOUT_S, TrialCall
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture
-from benchax.errors import BenchaxError
+from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import is_float
 from benchax.experiments.lab import WorkerLab
+from benchax.experiments.variant_rows import BASELINE_OF_GROUP
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import NAMES, resolve
@@ -114,8 +115,11 @@ class Known:
     answers: Mapping[str, tuple[list[Finding], Checked]]
     tried: Experiment | None
 
-    def row(self, variant: str) -> VariantRow | None:
-        return next((row for row in self.tried.rows if row.name == variant), None) if self.tried else None
+    def rows(self, variant: str) -> list[VariantRow]:
+        """Of a variant, or of its kinds, as remat:dots_saveable; not the one that these are compared with."""
+        rows = self.tried.rows if self.tried else ()
+        named = [row for row in rows if row.name.partition(":")[0] == variant]
+        return [row for row in named if row.reason != BASELINE_OF_GROUP]
 
 
 @dataclass(frozen=True)
@@ -139,27 +143,42 @@ def _by_rules(known: Known, item: Item) -> Said:
     if findings:
         return "no", "; ".join(f.title + (f" ({f.gain})" if f.gain else "") for f in findings)
     checked = [checked for _, checked in answers]
-    if fine := [c for c in checked if c.outcome == "fine"]:
-        return "yes", f"nothing found by {', '.join(c.rule for c in fine)}"
-    unseen = [c for c in checked if c.outcome == "not checked"]
-    answer: Answer = "not checked" if unseen else "not applicable"
-    return answer, "; ".join(dict.fromkeys(c.why for c in unseen or checked))
+    fine = [c.rule for c in checked if c.outcome == "fine"]
+    found_nothing = f"nothing found by {', '.join(fine)}" if fine else ""
+    # A tick is of all that was to be looked at: what one rule could not see, the others have not seen either.
+    if unseen := [c for c in checked if c.outcome == "not checked"]:
+        return "not checked", "; ".join(dict.fromkeys([*(c.why for c in unseen), *filter(None, [found_nothing])]))
+    if fine:
+        return "yes", found_nothing
+    return "not applicable", "; ".join(dict.fromkeys(c.why for c in checked))
 
 
 def _by_variant(known: Known, item: Item) -> Said:
-    row = known.row(item.variant)
-    if row is None:
+    rows = known.rows(item.variant)
+    if not rows:
         return _unbuilt(known)
+    said = [_of_row(row) for row in rows]
+    # One that gains something is advice; a tick needs all of them to have been decided.
+    for answer in ("no", "not checked", "yes"):
+        if of_them := [why for given, why in said if given == answer]:
+            return answer, "; ".join(of_them)
+    return "not applicable", "; ".join(dict.fromkeys(why for _, why in said))
+
+
+def _of_row(row: VariantRow) -> Said:
+    name = f"{row.name.partition(':')[2]}: " if ":" in row.name else ""
     if row.status == "not_available":
         return "not applicable", row.reason
     if row.status == "failed":
-        return "not checked", row.reason
+        return "not checked", name + row.reason
     if row.status == "wrong_result":
-        return "yes", f"tried, and rightly not used: {row.reason}"
+        return "yes", f"{name}tried, and rightly not used: {row.reason}"
     # A sentence begins with what is gained, whatever it costs beside (variant_rows.sentence): the author has to choose.
     if row.sentence.startswith("saves"):
-        return "no", f"tried: it {row.sentence}"
-    return "yes", f"tried, nothing to be gained: {row.sentence}"
+        return "no", f"{name}tried: it {row.sentence}"
+    if row.comparison is not None and row.comparison.verdict == "unclear":
+        return "not checked", f"{name}tried, and undecided: {row.sentence}"
+    return "yes", f"{name}tried, nothing to be gained: {row.sentence}"
 
 
 def _unbuilt(known: Known) -> Said:
@@ -184,14 +203,17 @@ def _by_measurement(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item
 
 
 def _check_jitted(known: Known, item: Item) -> Said:
-    if known.evidence.is_jitted and not known.answers["trivial-jit"][0]:
+    # Whether it pays has to be decided for a tick; undecided, the line has the reason.
+    if known.evidence.is_jitted and known.answers["trivial-jit"][1].outcome == "fine":
         return _by_measurement(lambda e: ("yes", f"jitted; a call takes {_per_call(e)}"))(known, item)
     return _by_rules(known, item)
 
 
 def _per_call(e: Evidence) -> str:
     summary = e.measurement.summary()
-    return seconds(summary.median_s) if summary else f"an unknown time: {e.measurement.why_absent('samples')}"
+    if summary is None:
+        raise NotMeasured(f"its run time was not measured: {e.measurement.why_absent('samples')}")
+    return seconds(summary.median_s)
 
 
 def _memory(e: Evidence) -> Said:
@@ -241,13 +263,14 @@ def _devices(known: Known, item: Item) -> Said:
 def _check_comparisons(known: Known, item: Item) -> Said:
     gains = [f.gain for found, _ in known.answers.values() for f in found if f.gain]
     measured = sum(gain.startswith("measured") for gain in gains)
-    tried = sum(row.comparison is not None for row in known.tried.rows) if known.tried else 0
+    tried = [row.comparison for row in known.tried.rows if row.comparison is not None] if known.tried else []
+    decided = sum(c.verdict != "unclear" for c in tried)
     if not gains and not tried:
         return "not applicable", "no gain was claimed"
-    return (
-        "yes",
-        f"{tried} variants compared in pairs; of the gains found above {measured} of {len(gains)} are measured",
-    )
+    of_gains = f"of the gains found above {measured} of {len(gains)} are measured"
+    if not decided and not measured:
+        return "not checked", f"of {len(tried)} variants compared in pairs none was decided; {of_gains}"
+    return "yes", f"{decided} of {len(tried)} variants compared in pairs were decided; {of_gains}"
 
 
 COMPILATION, VECTORIZATION, MEMORY = "compilation", "vectorization", "memory"

@@ -34,11 +34,17 @@ SHORT: Mapping[str, Any] = {"store": "off", "max_time_s": 0.25, "max_warmup_s": 
 """Options of the measurements."""
 COMPARING_S = 12.0
 """A comparison begins no process after this long. It takes two processes to compare and two to confirm."""
+LARGE_EFFECT = 2.0
+"""So many times as fast or as slow, and yet unclear: then it goes on, for it is others' noise that hides it."""
+LONGER_S = 40.0
+"""It then goes on for about so long."""
 RESERVED_SHARE = 0.25
 """In the last quarter of the time none is begun, so that the audit ends about when its time does."""
 WATCHED_CALLS = 3
 NOT_CALLED = "not-called"
 """Code of the remark that it was tried in a worker and must not be called here, so that little could be looked at."""
+NOT_BUILT = "not-built"
+"""Code of the remark that it does not trace or compile, so that most rules had nothing to look at."""
 _DONE = {
     "measurement": "measured compiled",
     "eager": "measured eagerly",
@@ -139,7 +145,17 @@ class LiveEvidence(CompiledEvidence):
         done += ["compiled"] if self.failure is None else []
         done += [text for part, text in _DONE.items() if self._has(part)]
         done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
-        return [*about_trials, Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")]
+        how = Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")
+        return [*about_trials, *self._of_failure(), how]
+
+    def _of_failure(self) -> Iterable[Remark]:
+        """Eagerly a function may run that cannot be compiled; one that runs in no way could not be looked at."""
+        if self.failure is None:
+            return
+        # Not tried for this alone: it may take as long as the limit is.
+        fails_eagerly = self.is_jitted or any(trial.way == "eager" and trial.error for trial in self.trials)
+        text = f"It does not {self.failure.stage}, so that most rules had nothing to look at: {self.failure.message}"
+        yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", text)
 
     # What is tried
 
@@ -189,14 +205,19 @@ class LiveEvidence(CompiledEvidence):
         if self.budget_s <= RESERVED_SHARE * self.max_time_s:
             raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
         self.tell(f"comparing with {name}")
-        given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
-        effort = Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s))
-        lab = WorkerLab(resolve(given, project=self.case.folder), effort)
-        found = lab.time_pairs([pair])[name]
+        found = self._time(pair, Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s)))
+        if is_hidden(found) and self.budget_s > RESERVED_SHARE * self.max_time_s:
+            self.tell(f"comparing with {name} for longer, for the effect is large")
+            found = self._time(pair, Effort(looks=(4, 6, 8), max_time_s=min(LONGER_S, self.budget_s)))
         if found.failure is not None:
             raise NotMeasured(f"the comparison with {name} failed: {found.failure.message}")
         self._comparisons.append((pair, found))
         return found
+
+    def _time(self, pair: Pair, effort: Effort) -> Comparison:
+        given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
+        lab = WorkerLab(resolve(given, project=self.case.folder), effort)
+        return lab.time_pairs([pair])[pair.name]
 
     def _watch(self) -> Watch:
         self.tell("calling it")
@@ -209,6 +230,11 @@ class LiveEvidence(CompiledEvidence):
                 except Exception as error:
                     raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
         return seen
+
+
+def is_hidden(c: Comparison) -> bool:
+    """Is it unclear, though a large effect was seen?"""
+    return c.verdict == "unclear" and bool(c.ratio) and max(c.ratio or 1.0, 1 / (c.ratio or 1.0)) >= LARGE_EFFECT
 
 
 def _check_row(row: Measurement, what: str) -> Measurement:

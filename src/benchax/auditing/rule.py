@@ -130,6 +130,21 @@ def measured_gain(c: Comparison) -> Gain | None:
     return Gain(f"measured: {now} → {then} per call ({speedup(c)})", saved)
 
 
+def require_decided(c: Comparison, what: str) -> Comparison:
+    """A comparison that says something: "nothing found" must not come of one that could not tell.
+
+    Args:
+        what: it was of: "jax.jit".
+
+    Raises:
+        NotMeasured: it is unclear.
+    """
+    if c.verdict != "unclear":
+        return c
+    seen = f", though {speedup(c)} was seen" if c.ratio else ""
+    raise NotMeasured(f"the comparison with {what} is undecided{seen}{f': {c.why}' if c.why else ''}")
+
+
 def median_s(m: Measurement) -> float:
     """The median time of a call as Python makes it, waiting for its outputs, which eager functions have as well.
 

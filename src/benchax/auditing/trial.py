@@ -55,6 +55,11 @@ class TrialCall:
         return f"it was tried {HOW[self.way]} in a worker process, and {raised}{self.obstacle.message}"
 
     @property
+    def is_unbuilt(self) -> bool:
+        """Was there nothing to run, since it does not trace or compile?"""
+        return self.error is not None and self.error.stage in BUILDING
+
+    @property
     def advice(self) -> str:
         """Against the obstacle; empty where there is nothing to say."""
         if self.obstacle is not None and self.obstacle.kind == "timeout":

@@ -1,9 +1,9 @@
 """`benchax audit`: what makes a function or a program slower or larger than it must be, each finding with its evidence.
 
 Exit codes: 0, also with findings; 1 where --fail-on asks for it and there are some of that severity or a graver one; 2
-for an error, and where a function did not end within --timeout or killed its process, so that it could not be looked
-at: that there are no findings means nothing then. The exit code of a program that is audited is the audit's where that
-is 0; of one that --timeout ended it tells of the signal.
+for an error, and where a function could not be looked at, since it does not trace, did not end within --timeout or
+killed its process: what was not found means nothing then. The exit code of a program that is audited is the audit's
+where that is 0; of one that --timeout ended it tells of the signal.
 """
 
 from __future__ import annotations
@@ -139,14 +139,15 @@ def _functions(
 ) -> tuple[list[Audit], int]:
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
-    from benchax.auditing.live_evidence import NOT_CALLED
+    from benchax.auditing.live_evidence import NOT_BUILT, NOT_CALLED
     from benchax.progress import show_progress
 
     choose_rules(ids)
     cases, code = collect_cases(what, pattern, params)
     with show_progress(True) as report:
         audits = [printing_to_stderr(lambda case=case: audit_case(case, ids, **given, report=report)) for case in cases]
-    was_left_out = any(remark.code == NOT_CALLED for found in audits for remark in found.remarks)
+    remarks = [remark for found in audits for remark in found.remarks if remark.severity == "error"]
+    was_left_out = any(remark.code in (NOT_BUILT, NOT_CALLED) for remark in remarks)
     return audits, 2 if was_left_out else code
 
 

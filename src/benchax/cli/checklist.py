@@ -22,7 +22,8 @@ def checklist(
 ) -> None:
     """Go through a checklist of optimisations, each ticked off by what was measured.
 
-    Exit codes: 0 also where there is something to gain, 2 an error (also a function that could not be called).
+    Exit codes: 0 also where there is something to gain, 2 an error (also a function that does not trace,
+    or could not be called).
     """
     from benchax.auditing.checklist import walk_checklist
     from benchax.progress import show_progress
@@ -34,5 +35,5 @@ def checklist(
         found = [printing_to_stderr(lambda case=case: walk_checklist(case, **given, report=report)) for case in cases]
     for each, _ in found:
         line(json.dumps(each.asdict())) if as_json else show(document(each))
-    was_left_out = any(trial.obstacle is not None for _, trial in found)
+    was_left_out = any(trial.obstacle is not None or trial.is_unbuilt for _, trial in found)
     raise typer.Exit(2 if was_left_out else code)

@@ -34,7 +34,10 @@ def experiment(
         list[str] | None,
         # --set is what `try` called it.
         typer.Option(
-            "--given", "--set", metavar="VARIANT=VALUE", help="What a variant is to be told: --given donate=0."
+            "--given",
+            "--set",
+            metavar="VARIANT=VALUE",
+            help="What a variant is to be told: donate=state. Of all: which arguments hold the batch: batch=x.",
         ),
     ] = None,
     combine: Annotated[bool, typer.Option("--combine", help="Also all of them at once.")] = False,

@@ -47,8 +47,8 @@ def add_combination(
         others = [each for each in candidates if each.name in on and each.name != name]
         # Applied anew: what only applies after the one left out (float32 sums after bf16) goes with it.
         less[name], _, _ = combiner.apply(others)
-    sides = [StudySide(f"all but {name}", each.case, each.settings) for name, each in less.items() if each]
-    looked = lab.study([StudySide(BASELINE, case), StudySide(ALL, one.case, one.settings), *sides])
+    sides = [each.as_side(f"all but {name}") for name, each in less.items() if each]
+    looked = lab.study([StudySide(BASELINE, case), one.as_side(ALL), *sides])
     if BASELINE not in looked.seen:
         text = f"there is no combination: {looked.failures[BASELINE].message}"
         return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
@@ -62,6 +62,9 @@ def add_combination(
 def _candidates(found: Experiment, variants: Mapping[str, AnyVariant]) -> list[ChangingVariant]:
     """Those that change a case, but for what failed, or gave wrong results."""
     bad = {row.name for row in found.rows if row.status in ("failed", "wrong_result")}
+    # The kinds of one variant, as remat:dots_saveable, have rows of their own.
+    kinds = {name: [row for row in found.rows if row.name.startswith(f"{name}:")] for name in variants}
+    bad |= {name for name, rows in kinds.items() if rows and all(row.name in bad for row in rows)}
     return [each for name, each in variants.items() if name not in bad and isinstance(each, ChangingVariant)]
 
 
@@ -119,9 +122,12 @@ class Combiner:
 
 def _merge(whole: ChangedCase | None, one: ChangedCase) -> ChangedCase:
     if whole is None:
-        return ChangedCase(one.case, one.tolerance, settings=one.settings)
+        return ChangedCase(one.case, one.tolerance, settings=one.settings, rounds_to=one.rounds_to)
     tolerances = [t for t in (whole.tolerance, one.tolerance) if t is not None]
-    return ChangedCase(one.case, max(tolerances, default=None), settings={**whole.settings, **one.settings})
+    settings = {**whole.settings, **one.settings}
+    # Of those that convert, a combination has one at most.
+    rounds_to = whole.rounds_to or one.rounds_to
+    return ChangedCase(one.case, max(tolerances, default=None), settings=settings, rounds_to=rounds_to)
 
 
 def _contributions(

@@ -20,9 +20,10 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
+from benchax.experiments.batches import BATCH, CutsBatch
 from benchax.experiments.lab import BASELINE, Lab, WorkerLab
 from benchax.experiments.study import Study, StudySide
-from benchax.experiments.variant import AnyVariant, ChangedCase, ChangingVariant, Measure, Variant
+from benchax.experiments.variant import AnyVariant, ChangedCase, Measure, MeasuringVariant, Variant
 from benchax.experiments.variant_rows import judge_variants
 from benchax.experiments.variants import VARIANTS
 from benchax.keywords import guard_keywords
@@ -66,7 +67,8 @@ def experiment(
         variants: names, as `benchax experiment --list` has them, or "donate,bf16"; default: all that apply.
         combine: also all of them at once.
         ablation: also all at once, and all but each: what does each contribute? Implies `combine`.
-        given: what a variant is to be told, by its name: {"donate": "0"}.
+        given: what a variant is to be told, by its name: {"donate": "state"}; and under "batch", for all that take a
+            batch apart, which arguments hold it: {"batch": "x+y"}. Not told, it is guessed, and the result says so.
         max_time_s: begin no further process after this long, but for confirming a change; of each of up to three
             parts: the variants, the combination, the ablation.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
@@ -107,10 +109,11 @@ def run_experiment(
     """An experiment with a case. Raises `UsageError` for a variant that does not exist.
 
     Args:
-        given: what a variant is to be told, by its name.
+        given: what a variant is to be told, by its name, and "batch".
     """
     variants, was_asked = choose_variants(names)
-    given = given or {}
+    given = dict(given or {})
+    variants = _with_batch(variants, given.pop(BATCH, None))
     for unknown in set(given) - set(variants):
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
@@ -136,6 +139,23 @@ def run_experiment(
     return add_combination(found, case, variants, lab, given, is_ablation=ablation)
 
 
+def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:
+    """Those that take a batch apart are told which arguments hold it.
+
+    Raises:
+        UsageError: it is given, and none does.
+    """
+    if batch is None:
+        return dict(variants)
+    told = {name: v.with_batch(str(batch)) for name, v in variants.items() if isinstance(v, CutsBatch)}
+    if not told:
+        able = ", ".join(name for name, variant in VARIANTS.items() if isinstance(variant, CutsBatch))
+        raise UsageError(
+            f"batch={batch!r} is given, and no variant that is tried takes a batch apart", f"one of: {able}"
+        )
+    return {**variants, **told}
+
+
 @dataclass(frozen=True)
 class ReadyVariants:
     """What can be tried, and what cannot, by the names of the variants."""
@@ -152,7 +172,8 @@ def _prepare_variants(
     ready = ReadyVariants()
     for name, variant in variants.items():
         try:
-            if isinstance(variant, ChangingVariant):
+            # One that can do both measures by itself, and changes the case among others (`ablation.py`).
+            if not isinstance(variant, MeasuringVariant):
                 ready.changed[name] = variant.change(case, given.get(name), seed)
             elif was_asked or not variant.only_by_name:
                 ready.plans[name] = variant.plan(case, given.get(name), seed)
@@ -168,7 +189,7 @@ def _prepare_variants(
 
 
 def _sides(changed: Mapping[str, ChangedCase]) -> list[StudySide]:
-    return [StudySide(name, one.case, one.settings) for name, one in changed.items()]
+    return [one.as_side(name) for name, one in changed.items()]
 
 
 def _baselines(case: Case, changed: Mapping[str, ChangedCase]) -> list[StudySide]:

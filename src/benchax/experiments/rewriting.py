@@ -1,6 +1,7 @@
 """A function with some of its operations changed: it is traced, and run again equation by equation.
 
-Inner jits are inlined, as XLA does. Bodies of loops and branches stay as they are.
+Inner jits are inlined, as XLA does. Bodies of loops and branches, and what `jax.checkpoint` computes again, are
+rewritten too where that is asked for, as long as they give the same shapes and types; else they stay as they are.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Rewritten:
 
     fn: Callable[..., Any]
     change: Change
+    enters_loops: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call, arrays = as_function_of_arrays(self.fn, args, kwargs)
@@ -66,6 +68,8 @@ class Rewritten:
             return eval_jaxpr(alone, (), *(values[v] for v in operands))
 
         for equation in jaxpr.eqns:
+            if self.enters_loops and equation.primitive.name in WITH_BODIES:
+                equation = self._rewrite_bodies(equation)
             operands = [_value(v, values) for v in equation.invars]
             if (inner := inner_program(equation)) is not None:
                 results = self._run(inner.jaxpr, inner.consts, operands)
@@ -73,6 +77,43 @@ class Rewritten:
                 results = self.change(equation, operands, evaluate)
             values.update(zip(equation.outvars, results, strict=True))
         return [_value(v, values) for v in jaxpr.outvars]
+
+    def _rewrite_bodies(self, equation: Any) -> Any:
+        changed = {key: self._rewrite_value(value) for key, value in equation.params.items()}
+        return equation.replace(params=changed)
+
+    def _rewrite_value(self, value: Any) -> Any:
+        """A parameter of an equation, each program in it rewritten."""
+        if isinstance(value, tuple):
+            return tuple(map(self._rewrite_value, value))
+        if isinstance(value, core.ClosedJaxpr):
+            found = self._rewrite_program(value.jaxpr, value.consts)
+            return value if found is None else found
+        if isinstance(value, core.Jaxpr):
+            found = self._rewrite_program(value, ())
+            # `jax.checkpoint` has nowhere to keep constants.
+            return value if found is None or found.consts else found.jaxpr
+        return value
+
+    def _rewrite_program(self, jaxpr: Any, consts: Any) -> Any:
+        """None where it would no longer fit into its place."""
+        inputs = [_shape(v.aval) for v in jaxpr.invars]
+        if None in inputs or (jaxpr.constvars and not consts):
+            return None
+        found = jax.make_jaxpr(lambda *xs: self._run(jaxpr, consts, xs))(*inputs)
+        fits = [_shape(v.aval) for v in found.jaxpr.outvars] == [_shape(v.aval) for v in jaxpr.outvars]
+        return found if fits else None
+
+
+WITH_BODIES = ("scan", "while", "cond", "checkpoint", "remat", "remat2")
+"""Primitives whose parameters hold programs that can be given in another form (jax 0.6 to 0.10.2)."""
+
+
+def _shape(aval: Any) -> jax.ShapeDtypeStruct | None:
+    """None of a token or a reference, which has none."""
+    if not hasattr(aval, "dtype") or not hasattr(aval, "shape") or hasattr(aval, "inner_aval"):
+        return None
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
 def inner_program(equation: Any) -> Any:

@@ -21,7 +21,7 @@ from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments import output_errors
-from benchax.experiments.functions import Converted, plain
+from benchax.experiments.functions import Converted, change_arrays, is_float, plain
 from benchax.json_values import Json
 from benchax.measuring import memory
 from benchax.measuring.diagnosis import diagnose
@@ -50,6 +50,8 @@ class StudySide:
     name: str
     case: Case
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rounds_to: str = ""
+    """The dtype in which it computes; empty: as the function does."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ class Observation:
     """Relative error that the type of the outputs permits (`numerics.tolerance`)."""
     observed_bytes: int | None
     absent: tuple[Absent, ...] = ()
+    rounding_rel: float | None = None
+    """The largest relative error of a run in float64 whose inputs were rounded to the dtype in which the side computes:
+    what no way to compute in it can be expected to do better. None: it computes as the function does."""
 
     def is_same_program(self, other: Observation) -> bool:
         """Was it compiled to the same program, for the same inputs? False where there is none to compare."""
@@ -180,6 +185,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
         bound=max((tolerance(leaf.dtype) for leaf in output_errors.leaves(subject.outputs).values()), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed_bytes(subject)),
         absent=tuple(absent),
+        rounding_rel=reference.rounding_error(side.rounds_to) if side.rounds_to else None,
     )
 
 
@@ -214,6 +220,18 @@ class _Reference:
         self.float64: list[np.ndarray] | None = None
         self.baseline: list[np.ndarray] | None = None
         self.why = why
+        self._run: Callable[[str], list[np.ndarray]] | None = None
+        self._rounding: dict[str, float | None] = {}
+
+    def rounding_error(self, dtype: str) -> float | None:
+        """The largest relative error that rounding the inputs makes in float64; None where it cannot be had."""
+        if self._run is None or self.float64 is None:
+            return None
+        if dtype not in self._rounding:
+            # The reference as arrays of one structure: the same function made both.
+            found = output_errors.measure_errors(self._run(dtype), self.float64, "float64")
+            self._rounding[dtype] = found.max_rel
+        return self._rounding[dtype]
 
     def errors(self, outputs: Any) -> Errors:
         """The first call is about the baseline. Raises `NotMeasured` where there is nothing to compare with."""
@@ -226,18 +244,31 @@ class _Reference:
 
     def make(self, case: Case, seed: int) -> None:
         try:
-            self.float64 = _in_float64(case, seed)
+            self._run = _float64_run(case, seed)
+            self.float64 = self._run("")
         except Exception as error:  # whatever the function has to say to float64; the rows say so
             first = (str(error).splitlines() or [""])[0]
             kind = "" if isinstance(error, BenchaxError) else f"{type(error).__name__}: "
             self.why = f"the run in float64 failed ({kind}{first})"
 
 
-def _in_float64(case: Case, seed: int) -> list[np.ndarray]:
+def _float64_run(case: Case, seed: int) -> Callable[[str], list[np.ndarray]]:
+    """A function that gives the outputs of a run in float64; told a dtype, of inputs that were rounded to it before."""
     unjitted = replace(plain(case, seed), jit=True, donate=())
     made = make_inputs(unjitted, seed)  # before the switch, which would make other data of a factory's
     fixed = replace(unjitted, inputs=lambda: (made.args, made.kwargs))
     with under({"jax_enable_x64": True}):
-        wide = replace(fixed, inputs=Converted(fixed, seed, "float64"))
-        given = prepare(wide, seed)
-        return output_errors.to_host(given.program.call(*given.inputs.args, **given.inputs.kwargs))
+        wide = prepare(replace(fixed, inputs=Converted(fixed, seed, "float64")), seed)
+
+    def run(rounds_to: str) -> list[np.ndarray]:
+        with under({"jax_enable_x64": True}):
+            args, kwargs = wide.inputs.args, wide.inputs.kwargs
+            if rounds_to:
+                args, kwargs = change_arrays(wide.inputs, lambda _, leaf: _round(leaf, rounds_to))
+            return output_errors.to_host(wide.program.call(*args, **kwargs))
+
+    return run
+
+
+def _round(leaf: Any, dtype: str) -> Any:
+    return leaf.astype(dtype).astype(leaf.dtype) if is_float(leaf) else leaf

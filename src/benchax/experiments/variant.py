@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from benchax.case import Case
 from benchax.experiments.lab import Lab
-from benchax.experiments.study import Observation
+from benchax.experiments.study import Observation, StudySide
 from benchax.model import Comparison
 from benchax.results.experiment import Curve, Facts, VariantRow
 
@@ -39,6 +39,12 @@ class ChangedCase:
     """False: it is never part of a combination."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of JAX under which both sides run, as jax_enable_x64."""
+    rounds_to: str = ""
+    """The dtype in which it computes, if that is another one: its errors may be what rounding to it makes."""
+
+    def as_side(self, name: str) -> StudySide:
+        """To be looked at."""
+        return StudySide(name, self.case, self.settings, self.rounds_to)
 
 
 class Variant(Protocol):

@@ -21,6 +21,9 @@ from benchax.units import number, percent, seconds, size
 SAME_PROGRAM = "does nothing here: the compiled program is the same"
 BASELINE_OF_GROUP = "the others are compared with it"
 LOOPS_COUNT_ONCE = Absent("flops", "XLA counts the body of a loop once")
+ROUNDINGS = 4.0
+"""Errors in a lower precision may be so many times those that rounding the inputs makes alone: what is between is
+rounded as well."""
 COMPARED_ELSEWHERE = ("outputs-differ",)
 """Remarks of a comparison that say, by other rules, what the errors say."""
 
@@ -67,6 +70,8 @@ def wrongness(tolerance: float | None, seen: Observation, baseline: Observation)
     if found.nans > own.nans:
         return f"{found.nans} values{leaf} are NaN where {where} has numbers"
     permitted = seen.bound if tolerance is None else tolerance
+    # Where a function is so sensitive that rounding its inputs moves its results, nothing in that precision is right.
+    permitted = max(permitted, ROUNDINGS * (seen.rounding_rel or 0.0))
     # A function that is off by 1 % itself does not become wrong in bf16.
     if found.max_rel is not None and found.max_rel > max(permitted, own.max_rel or 0.0):
         share = f"off by {percent(found.max_rel)} of the largest value{leaf} in {where}"
@@ -188,6 +193,10 @@ def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> Variant
     own, facts = looked.seen[BASELINE], list(row.facts)
     if changed.facts is not None:
         facts += changed.facts(own, looked.seen[row.name], row.comparison)
+    seen = looked.seen[row.name]
+    if seen.rounding_rel is not None and seen.rounding_rel > (changed.tolerance or seen.bound) / ROUNDINGS:
+        moved = f"rounding the inputs alone moves the results of a run in float64 by {percent(seen.rounding_rel)}"
+        facts.append(("sensitive", moved))
     beside = looked.seen.get(f"{BASELINE} beside {row.name}")
     if beside is not None and beside.digest != own.digest:
         listed = ", ".join(f"{name}={value}" for name, value in changed.settings.items())
@@ -211,7 +220,7 @@ def measure_baseline_group(
 ) -> tuple[VariantRow, ...]:
     """A row of `case`, which is the baseline here, and one of each candidate, compared with it."""
     changed = {one.name: one.changed for one in candidates}
-    found = lab.study([StudySide(BASELINE, case), *(StudySide(key, one.case) for key, one in changed.items())])
+    found = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items())])
     if BASELINE in found.failures:
         return (failed_row(name, title, found.failures[BASELINE]),)
     baseline = as_baseline_row(seen_row(name, title, found.seen[BASELINE]), title)

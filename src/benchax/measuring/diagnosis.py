@@ -9,27 +9,12 @@ import re
 import traceback
 from collections.abc import Callable
 
-import jax
-
 from benchax.errors import BenchaxError
+from benchax.measuring.tracer_errors import explain
 from benchax.model import Failure, FailureKind
 from benchax.source_files import is_library
 
-_ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
 _PATH = re.compile(r"at path (\S+)")
-
-_TRACER_ERRORS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
-
-REMEDIES = (
-    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...); decide inside the "
-    "compiled program with jax.lax.cond, jax.lax.while_loop or jnp.where; or jit only the inner part that does not "
-    "depend on it."
-)
 
 
 def diagnose(error: BaseException, stage: str) -> Failure:
@@ -48,14 +33,12 @@ def _judge(error: BaseException, stage: str) -> tuple[FailureKind, str]:
 
 
 def _is_tracer_error(error: BaseException) -> bool:
-    # Some are plain TypeErrors (a traced shape), told by the sentence that JAX adds to all of them.
-    return isinstance(error, _TRACER_ERRORS) or "was not available in Python because it depends" in str(error)
+    return explain(error) is not None
 
 
 def _tracer(error: BaseException) -> tuple[FailureKind, str]:
-    found = _ARGUMENT.search(str(error))
-    argument = f"the argument {found[1]}" if found else "the argument"
-    return "error", f"The value of {argument} is not known while tracing. " + REMEDIES.format(argument=argument)
+    explained = explain(error)
+    return "error", explained.advice if explained else ""
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -63,7 +63,7 @@ def jaxpr_facts(traced: jax.stages.Traced, static: Sequence[int | str] = ()) -> 
 def equations(jaxpr: Any, depth: int = 1, in_loop: bool = False, scope: str = "") -> Iterator[Equation]:
     """Every equation, each before what is nested in it."""
     for equation in _open(jaxpr).eqns:
-        here = "/".join(part for part in (scope, _scope(equation)) if part)
+        here = "/".join(part for part in (scope, scope_of(equation)) if part)
         yield Equation(equation, depth, in_loop, here)
         inside = in_loop or equation.primitive.name in LOOPS
         for nested in nested_in(equation):
@@ -98,7 +98,7 @@ def _is_users(file: str) -> bool:
     return not file.startswith("<") and owner_of(file) not in ("jax", "python")
 
 
-def _scope(equation: Any) -> str:
+def scope_of(equation: Any) -> str:
     return str(getattr(getattr(equation, "source_info", None), "name_stack", "") or "")
 
 

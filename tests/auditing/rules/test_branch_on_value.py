@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchax.auditing.audit import ask
@@ -68,6 +69,25 @@ def test_the_argument_the_line_and_the_remedies_are_told(
     assert finding.advice.split(".")[0].startswith("Here: jax" if remedy[:4] == "jax." else "Here: jnp")
     assert remedy in finding.advice
     assert all(way in finding.advice for way in ("static_argnames", "jax.lax.cond", "jit only the inner part"))
+
+
+@pytest.mark.parametrize(
+    ("fn", "title", "remedy"),
+    [
+        (lambda x, n: jnp.concatenate([x] * n), "[x] * n needs a size from the value of argument n", "dynamic_slice"),
+        (lambda x, n: x[:n], "x[:n] needs a size from the value of argument n", "dynamic_slice"),
+        (lambda x, n: np.sin(x), "np.sin(x) needs the value of argument x", "Write jnp.sin"),
+        (lambda x, n: x[x > n], "x[x > n] selects a number of elements that is not known while tracing", "jnp.where"),
+    ],
+    ids=["repeated list", "slice", "numpy", "mask"],
+)
+def test_what_is_no_branch_is_told_by_its_expression_with_its_own_remedies(fn: Any, title: str, remedy: str) -> None:
+    (finding,), _ = asked(jax.jit(fn), jnp.ones(4), 3)
+
+    assert finding.title.startswith(title)
+    assert finding.severity == "error"
+    assert remedy in finding.advice
+    assert "jax.lax.cond" not in finding.advice
 
 
 def test_it_is_an_error_of_what_is_jitted_and_a_warning_else() -> None:

@@ -79,11 +79,20 @@ def test_programs_below_the_threshold_are_told_with_the_setting() -> None:
     [
         CacheUse(compiled("hit", 2.0), is_enabled=True, min_compile_time_s=1.0),
         CacheUse(compiled("written", 2.0), is_enabled=True, min_compile_time_s=1.0),
-        CacheUse(compiled("not kept", 0.1, 0.1), is_enabled=False, why_off="no folder is set"),
     ],
 )
-def test_what_is_kept_or_quick_is_fine(cache: CacheUse) -> None:
+def test_what_is_kept_is_fine(cache: CacheUse) -> None:
     assert program(cache)[1].outcome == "fine"
+
+
+def test_a_cache_that_is_off_is_not_called_fine_where_it_is_not_needed() -> None:
+    _, of_program = program(CacheUse(compiled("not kept", 0.1, 0.1), is_enabled=False, why_off="no folder is set"))
+    _, of_function = function(compile_s=0.1, cache="off")
+
+    assert (of_program.outcome, of_function.outcome) == ("not applicable", "not applicable")
+    assert of_program.why == (
+        "the persistent cache is off, and 200 ms of compiling is too little to be worth one (from 500 ms on)"
+    )
 
 
 def test_a_program_whose_cache_was_not_watched_is_not_called_fine() -> None:
@@ -107,7 +116,7 @@ def test_a_function_that_the_cache_would_not_keep() -> None:
 
 
 def test_a_function_that_compiles_at_once_or_comes_from_the_cache() -> None:
-    assert function()[1].outcome == "fine"
+    assert function()[1].outcome == "not applicable"
     assert function(compile_s=3.0, cache="miss")[1].outcome == "fine"
     assert function(compile_s=3.0, cache="hit")[1].outcome == "not applicable"
 

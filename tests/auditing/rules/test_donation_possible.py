@@ -33,11 +33,17 @@ def test_where_time_is_not_won_the_bytes_are(ask_about: Any) -> None:
 
 
 def test_where_it_would_be_slower_nothing_is_advised(ask_about: Any) -> None:
-    assert ask_about(ID, moved, PARAMS, "f32[512,1024]", ratio=1.2).outcome == "fine"
+    answered = ask_about(ID, moved, PARAMS, "f32[512,1024]", ratio=1.2)
+
+    assert answered.outcome == "not applicable"
+    assert answered.why.startswith("nothing is donated, and donating 2.00 MiB would not pay: donated: slower")
 
 
 def test_small_arrays_are_not_worth_a_word(ask_about: Any) -> None:
-    assert ask_about(ID, lambda a: a + 1, "f32[256]").outcome == "fine"
+    answered = ask_about(ID, lambda a: a + 1, "f32[256]")
+
+    assert answered.outcome == "not applicable"
+    assert answered.why == "nothing is donated, and 1.00 KiB is all that could be: too little to speak of"
 
 
 def test_a_sum_can_take_over_nothing(ask_about: Any) -> None:

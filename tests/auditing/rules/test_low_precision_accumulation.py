@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 ID = "low-precision-accumulation"
 
@@ -15,6 +16,18 @@ def test_a_sum_that_loses_digits_is_told_with_both_errors(ask_about: Any) -> Non
     assert finding.gain.startswith("measured: error ")
     before, after = (float(text) for text in finding.gain.removeprefix("measured: error ").split(" → "))
     assert before > 2 * after > 0
+
+
+def test_a_sum_that_a_loop_adds_up_is_found(ask_about: Any) -> None:
+    """10,000 ones are 256 in bf16."""
+
+    def mean_of_ones(x: Any) -> Any:
+        total, _ = jax.lax.scan(lambda total, one: (total + one, None), jnp.zeros((), x.dtype), jnp.ones_like(x))
+        return total / x.size
+
+    finding = ask_about(ID, jax.jit(mean_of_ones), "bf16[10000]").one
+
+    assert finding.seen[0] == "largest error against a run in float64: 9.7e-1 → 0 of the largest value"
 
 
 def test_products_that_the_device_accumulates_in_float32_are_fine(ask_about: Any) -> None:

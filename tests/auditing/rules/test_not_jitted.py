@@ -76,6 +76,18 @@ def test_what_the_pairs_do_not_confirm_is_no_finding(ratio: float) -> None:
     assert list(not_jitted.check(evidence(selu, "f32[8]", eager_s=3e-3, jitted_s=1e-3, comparison=judged(ratio)))) == []
 
 
+def test_what_the_pairs_could_not_tell_is_not_called_fine() -> None:
+    """An eager step that was 24.6 times slower got a tick on a busy machine."""
+    unclear = judged(1 / 24.6, verdict="unclear", why="a change below 97 % could have been missed")
+    e = evidence(selu, "f32[8]", eager_s=24.6e-3, jitted_s=1e-3, comparison=unclear)
+
+    with pytest.raises(NotMeasured) as error:
+        list(not_jitted.check(e))
+
+    assert error.value.problem.startswith("the comparison with jax.jit is undecided, though 24.6×")
+    assert error.value.problem.endswith("could have been missed")
+
+
 def test_a_jitted_function_is_not_asked() -> None:
     with pytest.raises(NotApplicable, match="it is jitted"):
         list(not_jitted.check(LiveEvidence(make_case(jax.jit(selu), ("f32[8]",)))))

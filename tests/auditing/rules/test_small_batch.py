@@ -34,9 +34,16 @@ def test_twice_the_batch_in_hardly_more_time_is_told_per_element(ask_about: Any,
     assert jnp.allclose(after[:4], before, rtol=1e-4)
 
 
-@pytest.mark.parametrize("ratio", [1.4, 2.0])
+@pytest.mark.parametrize("ratio", [1.5, 2.0])
 def test_a_batch_that_takes_longer_with_its_size_is_fine(ask_about: Any, ratio: float) -> None:
     assert ask_about(ID, layer, *SHAPES, ratio=ratio).outcome == "fine"
+
+
+def test_an_interval_on_both_sides_of_the_limit_is_undecided(ask_about: Any) -> None:
+    answered = ask_about(ID, layer, *SHAPES, ratio=small_batch.LITTLE)
+
+    assert (answered.findings, answered.outcome) == ([], "not checked")
+    assert answered.why == "undecided: batch 4: 1.00 ms per call; batch 8: 1.40×, 1.39 – 1.41"
 
 
 def test_without_a_batch_it_does_not_apply(ask_about: Any) -> None:

@@ -67,15 +67,25 @@ def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> No
     [
         (jax.jit(jax.vmap(plain)), "not applicable"),
         (jax.jit(by_name), "not applicable"),
-        (not_jitted_at_all, "fine"),
-        (functools.partial(plain), "fine"),
-        (jax.grad(lambda x: double(x).sum()), "fine"),
+        (not_jitted_at_all, "not applicable"),
+        (functools.partial(plain), "not applicable"),
+        (jax.grad(lambda x: double(x).sum()), "not applicable"),
     ],
 )
 def test_jit_outside_or_no_jit_inside_is_none_of_it(fn: Callable[..., Any], outcome: str) -> None:
     findings, answer = ask(vmap_of_jit, of(fn))
 
     assert (findings, answer.outcome) == ([], outcome)
+
+
+def test_a_comparison_that_could_not_tell_is_no_nothing_found() -> None:
+    versions = Version("as it is"), Version("jax.jit")
+    unclear = Comparison(CaseId("f"), "run", *versions, "unclear", "the processes differ", ratio=0.05)
+    e = ScriptedEvidence(LiveEvidence(make_case(written_out, (X,))), compare=lambda name: unclear)
+
+    findings, answer = ask(vmap_of_jit, e)
+
+    assert (findings, answer.outcome) == ([], "not checked")
 
 
 def test_a_vmap_is_told_from_other_transformations() -> None:

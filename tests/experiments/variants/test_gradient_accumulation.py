@@ -43,7 +43,8 @@ def test_of_a_mean_the_result_is_equal_and_memory_less() -> None:
     assert row.status == "ok"
     assert row.temp_bytes < whole.temp_bytes
     assert row.errors.max_rel < 1e-4
-    assert ("batch", "256 rows of x, y, in 8 parts") in row.facts
+    assert dict(row.facts)["batch"].startswith("the 256 rows of x, y, guessed: with more of them the outputs keep")
+    assert dict(row.facts)["batch"].endswith("; in 8 parts")
     assert (row.flops, row.absent[-1].why) == (None, "XLA counts the body of a loop once")
     assert found["accumulate-gradients:3"].reason == "256 rows of x, y do not divide into 3 equal micro-batches"
 
@@ -76,6 +77,14 @@ def test_the_batch_is_what_most_arguments_have_in_front() -> None:
     (row,) = measure(ScriptedLab())
 
     assert row.reason == "8 rows of x, y do not divide into 3 equal micro-batches"
+
+
+def test_the_batch_can_be_named() -> None:
+    measure = AccumulatedGradients(batch="x").plan(make_case(mean_loss, SPECS), "3")
+
+    (row,) = measure(ScriptedLab())
+
+    assert row.reason == "256 rows of x do not divide into 3 equal micro-batches"
 
 
 def test_without_a_batch_it_says_so() -> None:

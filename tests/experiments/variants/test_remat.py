@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.ad_checkpoint import checkpoint_name
 from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
+from benchax.experiments.checkpoints import POLICIES, SEGMENTS, Checkpointed, read_recomputation
 from benchax.experiments.gradients import differentiate
-from benchax.experiments.variants.remat import POLICIES, SEGMENTS, Checkpointed, Remat, saved_residuals
+from benchax.experiments.variants.remat import Remat, saved_residuals
+from benchax.measuring.inputs import make_inputs
+from benchax.program.jaxpr import equations
 
 
 def loss(ws, x):
@@ -60,7 +64,7 @@ def test_what_is_kept_between_the_passes_is_told(rows) -> None:
 @pytest.mark.parametrize("policy", [*POLICIES, "no_policy"])
 def test_policies_are_looked_up_by_name(policy: str) -> None:
     x = jnp.ones((4, 4))
-    checkpointed = Checkpointed(lambda x, axis: jnp.sin(x).sum(axis), policy)
+    checkpointed = Checkpointed(lambda x, axis: jnp.sin(x).sum(axis), (policy,))
     if policy not in POLICIES:
         with pytest.raises(AttributeError):
             checkpointed(x, 0)
@@ -79,9 +83,124 @@ def test_a_dtype_without_a_size_is_not_added_up() -> None:
     assert isinstance(saved_residuals(split, plain), tuple)
 
 
-def test_a_step_that_differentiates_itself_is_refused() -> None:
+def test_what_is_no_loss_and_takes_no_gradient_is_refused() -> None:
     with pytest.raises(NotAvailable, match="give the loss"):
         Remat().plan(make_case(lambda w: (w, w.sum()), ("f32[4]",)))
+
+
+def sgd_step(ws, x):
+    value, grads = jax.value_and_grad(loss)(ws, x)
+    return [w - 0.1 * g for w, g in zip(ws, grads, strict=True)], value
+
+
+def test_a_step_that_takes_its_gradient_itself_is_recomputed_too() -> None:
+    case = make_case(jax.jit(sgd_step), (["f32[16,16]"] * 6, "f32[32,16]"))
+    measure = Remat().plan(case, "nothing_saveable,segments=3,only=nothing_of_that_name")
+
+    found = {row.name: row for row in measure(ScriptedLab())}
+
+    assert [row.status for row in found.values()] == ["ok", "ok", "ok", "not_available"]
+    # Another program, so it is timed; XLA may have made the same one of it again.
+    assert found["remat:segments=3"].comparison is not None
+    assert found["remat:none"].sentence == "the step, with its gradients as it takes them"
+
+
+def test_among_other_variants_a_step_is_recomputed_in_the_first_way() -> None:
+    case = make_case(sgd_step, (["f32[16,16]"] * 6, "f32[32,16]"))
+
+    changed = Remat().change(case, "segments=3,dots_saveable").case
+
+    inputs = make_inputs(case, 0).args
+    assert str(jax.make_jaxpr(changed.fn)(*inputs)).count("remat") == 3
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), changed.fn(*inputs), sgd_step(*inputs)
+    )
+    with pytest.raises(NotAvailable, match="no gradient that can be seen"):
+        Remat().change(CASE)
+
+
+def layer1(w, x):
+    return jnp.tanh(x @ w)
+
+
+def layer2(w, x):
+    return checkpoint_name(jnp.sin(x @ w), "hidden")
+
+
+def layer3(w, x):
+    return jnp.cos(x @ w)
+
+
+def layered(ws, x):
+    x = layer1(ws[0], x)
+    x = layer2(ws[1], x)
+    with jax.named_scope("head"):
+        x = layer3(ws[2], x)
+    return (x**2).mean()
+
+
+LAYERED = (["f32[8,8]"] * 3, "f32[4,8]")
+
+
+@pytest.mark.parametrize(
+    ("way", "parts", "recomputed"),
+    [
+        ("segments=3", 3, ("tanh", "sin", "cos")),
+        ("only=layer3", 1, ("cos",)),
+        ("only=layer1+layer3", 2, ("tanh", "cos")),
+        ("only=head", 1, ("cos",)),
+        ("save=hidden", 1, ("tanh", "cos")),
+    ],
+)
+def test_some_layers_or_all_but_marked_values_are_recomputed(way: str, parts: int, recomputed: Any) -> None:
+    """The guide's "only this layer" and "recompute every N layers"."""
+    inputs = make_inputs(make_case(layered, LAYERED), 0).args
+    of = read_recomputation("remat", way, way).of(layered)
+
+    found, expected = jax.value_and_grad(of)(*inputs), jax.value_and_grad(layered)(*inputs)
+    program = jax.make_jaxpr(jax.value_and_grad(of))(*inputs)
+
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected)
+    again = [e.equation for e in equations(program) if "policy" in e.equation.params]
+    inside = " ".join(str(each.params["jaxpr"]) for each in again)
+    assert len(again) == parts
+    assert {name for name in ("tanh", "sin", "cos") if f"{name} " in inside} >= set(recomputed)
+
+
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        ("only=layer9", "no function of its module and no named scope is called 'layer9': named scopes are head"),
+        ("save=logits", "no value is marked as 'logits' by jax.ad_checkpoint.checkpoint_name: marked are hidden"),
+        ("segments=99", "too few operations for segments, outside of loops"),
+    ],
+)
+def test_layers_and_values_that_are_not_there_are_a_row_with_those_that_are(way: str, why: str) -> None:
+    measure = Remat().plan(make_case(layered, LAYERED), way)
+
+    *_, row = measure(ScriptedLab())
+
+    assert (row.name, row.status) == (f"remat:{way}", "not_available")
+    assert row.reason.startswith(why)
+
+
+def test_layers_of_flax_are_named_by_their_scopes() -> None:
+    nn = pytest.importorskip("flax.linen")
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            for _ in range(3):
+                x = nn.tanh(nn.Dense(8)(x))
+            return x
+
+    net, x = Net(), jnp.ones((4, 8))
+    params = net.init(jax.random.key(0), x)
+    measure = Remat().plan(make_case(lambda p, x: net.apply(p, x).mean(), (params, x)), "only=Dense_1")
+
+    rows = measure(ScriptedLab())
+
+    assert [(row.name, row.status) for row in rows] == [("remat:none", "ok"), ("remat:only=Dense_1", "ok")]
 
 
 def test_too_few_operations_for_segments_are_a_row_and_the_others_go_on() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 from hypothesis import given
@@ -110,12 +111,31 @@ def test_a_function_that_fails_is_a_row() -> None:
     assert "no_such_thing" in found.reason
 
 
-def test_every_argument_with_as_many_rows_as_the_last_is_cut() -> None:
-    case = make_case(lambda w, x, y, n: w, ("f32[8]", "f32[8,2]", "f32[4,4]", 3), {"z": "f32[4]"}, static=(3,))
+def matmul(x, w):
+    """The one of the guide to sharding, whose second argument is not the batch."""
+    return x @ w
 
-    plan = plan_sharding(case, make_inputs(case, 0))
 
-    assert (plan.rows, plan.batched, plan.others) == (4, (2, "z"), (0, 1))
+@pytest.mark.parametrize("given", ["", "x", "0"])
+def test_of_a_product_the_first_factor_is_cut(given: str) -> None:
+    case = make_case(jax.jit(matmul), ("f32[64,32]", "f32[32,16]"))
+
+    plan = plan_sharding(case, make_inputs(case, 0), given)
+
+    assert (plan.batch.arguments, plan.others) == ((0,), (1,))
+
+
+def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
+    case = make_case(matmul, ("f32[4,4]", "f32[4,4]"))
+
+    (guessed,) = DEVICES.plan(case, "2")(ScriptedLab())
+    (told,) = DEVICES.with_batch("x").plan(case, "2")(ScriptedLab())
+
+    assert guessed.sentence.startswith(
+        "cut are the 4 rows of x, guessed: the outputs grow with them (else: batch=NAME)"
+    )
+    assert told.sentence.startswith("cut are the 4 rows of x, as given; ")
+    assert dict(told.points[0].facts)["exchanged:"] == "nothing"
 
 
 @pytest.mark.parametrize("case", [make_case(abs, (1.0,)), make_case(abs, ("f32[]",))])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 import linecache
-import re
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.syntax import holds, tree_of, where_of
 from benchax.measuring.diagnosis import user_line
+from benchax.measuring.tracer_errors import TracerError, explain
 from benchax.results.audit import Finding, Where
-
-_ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
 
 
 @rule("branch-on-value", "does Python decide by the value of an argument?", "error")
@@ -21,23 +19,31 @@ def branch_on_value(e: Evidence) -> Iterable[Finding]:
     is_jitted = e.is_jitted
     if e.failure is None:
         return
-    # The sentence of measuring/diagnosis.py for every kind of this error.
-    if e.error is None or "not known while tracing" not in e.failure.advice:
+    explained = explain(e.error) if e.error is not None else None
+    if e.error is None or explained is None:
         raise NotApplicable(f"it does not {e.failure.stage}, for another reason: {e.failure.message}")
     where = where_of(user_line(e.error)) or e.def_where
-    named = _ARGUMENT.search(str(e.error))
-    argument = f"argument {named[1]}" if named else "an argument"
-    node = _statement(where)
+    node = _statement(where) if explained.use == "value" else None
     line = linecache.getline(*where).strip() if where else ""
     seen = [f"line {where[1]}: {line}"] if where and line else []
     seen.append(f"{type(e.error).__name__}: {str(e.error).strip().splitlines()[0]}")
     yield branch_on_value.finding(
-        f"{_what(node)} needs the value of {argument}, which is not known while tracing",
+        _title(explained, node),
         seen,
-        f"{_inside(node)} {e.failure.advice}",
+        f"{_inside(node)} {e.failure.advice}".strip(),
         where=where,
         severity="error" if is_jitted else "warning",
     )
+
+
+def _title(explained: TracerError, node: ast.AST | None) -> str:
+    what = _what(node) or explained.expression or "a Python operation"
+    if explained.use == "selection":
+        return f"{what} selects a number of elements that is not known while tracing"
+    argument = explained.argument.removeprefix("the ")
+    argument = "an argument" if argument == "argument" else argument
+    needed = "a size from the value of" if explained.use == "size" else "the value of"
+    return f"{what} needs {needed} {argument}, which is not known while tracing"
 
 
 def _statement(where: Where | None) -> ast.stmt | ast.IfExp | None:
@@ -51,7 +57,7 @@ def _statement(where: Where | None) -> ast.stmt | ast.IfExp | None:
 
 
 def _what(node: ast.AST | None) -> str:
-    return next((what for kinds, what, _ in _BY_NODE if isinstance(node, kinds)), "a Python operation")
+    return next((what for kinds, what, _ in _BY_NODE if isinstance(node, kinds)), "")
 
 
 def _inside(node: ast.AST | None) -> str:

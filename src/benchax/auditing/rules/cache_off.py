@@ -15,6 +15,7 @@ from benchax.units import seconds
 
 WORTH_S = 0.5
 """Seconds of compiling, all programs together; below that a cache is not worth its folder."""
+TOO_LITTLE = f"is too little to be worth one (from {seconds(WORTH_S)} on)"
 SHOWN = 3
 TURN_ON = "Set JAX_COMPILATION_CACHE_DIR to a folder that outlives the process, and is written to by nobody else."
 KEEP = "Set {setting}: JAX keeps only what took longer than {least} to compile."
@@ -31,6 +32,8 @@ def _of_program(cache: CacheUse | None) -> Iterable[Finding]:
     lost = [p for p in cache.programs if p.fate in ("too quick", "not kept")]
     lost_s = sum(p.elapsed_s for p in lost)
     if lost_s < WORTH_S:
+        if cache.is_enabled is False:
+            raise NotApplicable(f"the persistent cache is off, and {seconds(lost_s)} of compiling {TOO_LITTLE}")
         return
     if cache.is_enabled is False:
         title = f"the persistent cache is off ({cache.why_off})"
@@ -49,7 +52,8 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
     if stages.compile_s is None:
         raise NotMeasured(e.measurement.why_absent("compile_s") or "its compilation was not timed")
     if stages.compile_s < WORTH_S:
-        return
+        off = "is off, and" if stages.cache == "off" else "is on, and"
+        raise NotApplicable(f"the persistent cache {off} {seconds(stages.compile_s)} of compiling {TOO_LITTLE}")
     seen = [f"compiling takes {seconds(stages.compile_s)} (measured once), in each process again"]
     least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
     if stages.cache == "off":

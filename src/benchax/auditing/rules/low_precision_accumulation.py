@@ -8,8 +8,9 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, probe, rule
 from benchax.auditing.traced import closed_jaxpr, loops_and_all
 from benchax.errors import NotAvailable, NotMeasured
+from benchax.experiments.running_sums import LOW
 from benchax.experiments.variant_rows import scientific
-from benchax.experiments.variants.precision import LOW, Accumulated
+from benchax.experiments.variants.precision import Accumulated
 from benchax.results.audit import Finding
 
 LEAST_GAIN = 2.0
@@ -42,8 +43,8 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
     yield low_precision_accumulation.finding(
         "sums lose digits that float32 would keep",
         seen,
-        "Sum in float32: jnp.matmul(a, b, preferred_element_type=jnp.float32), jnp.sum(x, dtype=jnp.float32); "
-        "then convert the result. In what time: benchax experiment with the variant accumulate-f32.",
+        "Sum in float32: jnp.matmul(a, b, preferred_element_type=jnp.float32), jnp.sum(x, dtype=jnp.float32), in a "
+        "loop a carry of float32; then convert the result. In what time: benchax experiment --variants accumulate-f32.",
         where=e.def_where,
         gain=Gain(f"measured: error {change}"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, measured_gain, rule
+from benchax.auditing.rule import NotApplicable, measured_gain, require_decided, rule
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.results.audit import Finding
 
@@ -23,7 +23,7 @@ def not_jitted(e: Evidence) -> Iterable[Finding]:
     # The two medians are of different moments: enough to ask by, since a comparison takes 5 to 20 s, not to say by.
     if rows.speedup < WORTH_ASKING:
         return
-    c = e.compare("jax.jit", e.case, e.eager_case)
+    c = require_decided(e.compare("jax.jit", e.case, e.eager_case), "jax.jit")
     gain, pays = measured_gain(c), of_comparison(rows.build_s, c)
     # What pays later than `trivial-jit` allows is no advice to jit: the two rules never contradict one another.
     if gain is None or pays is None or not pays.pays_soon:

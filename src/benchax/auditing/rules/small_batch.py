@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, NotApplicable, refuse_failed, rule
+from benchax.auditing.rule import Gain, NotApplicable, refuse_failed, require_decided, rule
 from benchax.case import Case
-from benchax.errors import NotMeasured
-from benchax.experiments.functions import CallArguments, change_arrays, count_rows
+from benchax.errors import NotAvailable, NotMeasured
+from benchax.experiments.batches import Batch, find_batch
+from benchax.experiments.functions import CallArguments, change_arrays
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Comparison
 from benchax.results.audit import Finding
@@ -31,7 +30,8 @@ LITTLE = 1.4
 def small_batch(e: Evidence) -> Iterable[Finding]:
     refuse_failed(e.failure)
     case = replace(e.plain_case, donate=())
-    n, batched = _batch(case, e.inputs)
+    batch = _batch(case, e.inputs)
+    n = batch.rows
     summary = e.measurement.summary()
     if summary is None:
         raise NotMeasured("its run time was not measured")
@@ -41,14 +41,16 @@ def small_batch(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable(f"a call takes {seconds(summary.median_s)}, most of which does not depend on the batch")
     if summary.median_s > LONG_S:
         return
-    doubled = replace(case, inputs=_Twice(case, e.seed, batched))
-    c = e.compare(f"batch {2 * n}", doubled, case)
-    # By the end of the interval that speaks against it: to batch more is work, and no median is worth that alone.
-    if c.verdict == "unclear" or c.ratio is None or (c.high or c.ratio) > LITTLE:
+    doubled = replace(case, inputs=_Twice(case, e.seed, batch.arguments))
+    c = require_decided(e.compare(f"batch {2 * n}", doubled, case), f"a batch of {2 * n}")
+    if c.ratio is None or (c.low or c.ratio) > LITTLE:
         return
+    # By the end of the interval that speaks against it: to batch more is work, and no median is worth that alone.
+    if (c.high or c.ratio) > LITTLE:
+        raise NotMeasured(f"undecided: {_describe(n, c)}")
     yield small_batch.finding(
         f"a batch of {2 * n} takes {number(c.ratio)} times as long as one of {n}",
-        [_describe(n, c), f"{percent(1 - c.ratio / 2)} less time for each element of the batch"],
+        [_describe(n, c), f"batch: {batch.how}", f"{percent(1 - c.ratio / 2)} less time for each element of the batch"],
         "Put more into one call, if the elements need not be answered one by one.",
         where=e.def_where,
         gain=_gain(n, c),
@@ -67,41 +69,15 @@ def _describe(n: int, c: Comparison) -> str:
     return f"batch {n}: {seconds(c.baseline_value or 0.0)} per call; batch {2 * n}: {number(c.ratio or 0.0)}×{around}"
 
 
-def _batch(case: Case, inputs: Inputs) -> tuple[int, tuple[int | str, ...]]:
-    """(size of the batch, the arguments that have it): the first such set for which all outputs double with it.
-
-    Raises:
-        NotApplicable: there is none.
-    """
-    dynamic = {k: v for k, v in [*enumerate(inputs.args), *inputs.kwargs.items()] if k not in inputs.static}
-    sizes = {k: count_rows(v) for k, v in dynamic.items()}
-    candidates = [(k,) for k in dynamic if sizes[k]]
-    candidates += [tuple(k for k in dynamic if sizes[k] == n) for n in dict.fromkeys(filter(None, sizes.values()))]
-    for chosen in dict.fromkeys(candidates):
-        if _doubles(case, inputs, chosen):
-            return sizes[chosen[0]] or 0, chosen
-    raise NotApplicable("no argument has a first axis along which its outputs grow")
-
-
-def _doubles(case: Case, inputs: Inputs, chosen: tuple[int | str, ...]) -> bool:
+def _batch(case: Case, inputs: Inputs) -> Batch:
+    """Raises `NotApplicable` where the outputs grow with no argument: what holds the batch is not known then."""
     try:
-        before = _outputs(case, inputs.args, inputs.kwargs)
-        after = _outputs(case, *_twice(inputs, chosen))
-    except Exception:  # the shapes do not fit: that argument has no batch; harmless, another one is tried
-        return False
-    # Single numbers, such as a loss, need not grow with the batch; but some output has to.
-    return bool(before) and all(
-        a[:1] and b == (2 * a[0], *a[1:]) for a, b in zip(before, after, strict=True) if a or b
-    ) and any(before)  # fmt: skip
-
-
-def _outputs(case: Case, args: Any, kwargs: Any) -> list[tuple[int, ...]]:
-    jitted = jax.jit(
-        case.fn,
-        static_argnums=[p for p in case.static if isinstance(p, int)] or None,
-        static_argnames=[p for p in case.static if isinstance(p, str)] or None,
-    )
-    return [leaf.shape for leaf in jax.tree.leaves(jitted.eval_shape(*args, **kwargs))]
+        found = find_batch(case, inputs)
+    except NotAvailable as error:
+        raise NotApplicable(error.problem) from error
+    if found.basis != "outputs":
+        raise NotApplicable("no argument has a first axis along which its outputs grow")
+    return found
 
 
 def _twice(inputs: Inputs, chosen: tuple[int | str, ...]) -> CallArguments:

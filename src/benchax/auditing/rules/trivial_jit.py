@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, measured_gain, rule
+from benchax.auditing.rule import NotApplicable, measured_gain, require_decided, rule
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
@@ -20,9 +20,7 @@ def trivial_jit(e: Evidence) -> Iterable[Finding]:
     if rows.pays_soon:
         return
     # The two medians are of different moments; only pairs can say that so little is saved, or nothing.
-    c = e.compare("no jit", e.eager_case)
-    if c.verdict == "unclear":
-        raise NotMeasured(f"the comparison with the eager function is unclear: {c.why}")
+    c = require_decided(e.compare("no jit", e.eager_case), "the eager function")
     pays = of_comparison(rows.build_s, c, is_eager_baseline=False)
     if pays is None:
         raise NotMeasured("the comparison with the eager function has no interval")

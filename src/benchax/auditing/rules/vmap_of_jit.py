@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, measured_gain, median_s, rule
+from benchax.auditing.rule import NotApplicable, measured_gain, median_s, require_decided, rule
 from benchax.auditing.rules.not_jitted import WORTH_ASKING
 from benchax.auditing.syntax import callee_name, calls
 from benchax.results.audit import Finding, Where
@@ -21,12 +21,12 @@ def vmap_of_jit(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable("it is jitted as a whole")
     where = _mapped_jit(e)
     if where is None:
-        return
+        raise NotApplicable("it maps nothing jitted with vmap, as far as its source says")
     eager_s, jitted_s = median_s(e.eager), median_s(e.measurement)
     if eager_s < WORTH_ASKING * jitted_s:
         return
     # Word for word the comparison of not-jitted, so that it need not be made twice.
-    gain = measured_gain(e.compare("jax.jit", e.case, e.eager_case))
+    gain = measured_gain(require_decided(e.compare("jax.jit", e.case, e.eager_case), "jax.jit"))
     if gain is None:
         return
     yield vmap_of_jit.finding(

@@ -14,6 +14,7 @@ from benchax.experiments.variants import (
     gradient_accumulation,
     jit,
     loops,
+    mixed_precision,
     persistent_cache,
     pipeline,
     precision,
@@ -28,6 +29,7 @@ from benchax.experiments.variants import (
 FAMILIES: tuple[tuple[AnyVariant, ...], ...] = (
     jit.MEMBERS,
     precision.MEMBERS,
+    mixed_precision.MEMBERS,
     static_arguments.MEMBERS,
     shapes.MEMBERS,
     alignment.MEMBERS,

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 
 from benchax.case import Case, Positions
-from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.functions import argument_name, plain
+from benchax.experiments.parsing import arguments, find_argument
 from benchax.experiments.study import Observation
 from benchax.experiments.variant import ChangedCase
 from benchax.inspecting.inspect import abstract_inputs
@@ -42,20 +43,19 @@ class Donate:
             raise NotMeasured("it donates arguments as it is")
         # Shapes are all that it takes: nothing is allocated to choose.
         inputs = abstract_inputs(unjitted)
-        chosen = _donatable(unjitted, inputs, self.held) if given is None else _parse_positions(given, inputs)
+        chosen = _donatable(unjitted, inputs, self.held) if given is None else _parse_arguments(given, unjitted, inputs)
         names = tuple(argument_name(unjitted.fn, argument) for argument in chosen)
         return ChangedCase(replace(unjitted, donate=chosen), facts=lambda before, now, c: _facts(names, now, c))
 
 
-def _parse_positions(text: Any, inputs: Inputs) -> Positions:
-    """ "0,2" or "state" as positions and names."""
-    found = [int(word) if word.isdecimal() else word for word in map(str.strip, str(text).split(","))]
-    permitted = [i for i in range(len(inputs.args)) if i not in inputs.static]
-    permitted_all = [*permitted, *(name for name in inputs.kwargs if name not in inputs.static)]
-    for argument in found:
-        if argument not in permitted_all:
-            raise UsageError(f"donate={text!r} holds {argument!r}", f"some of: {', '.join(map(str, permitted_all))}")
-    return tuple(found)
+def _parse_arguments(text: Any, case: Case, inputs: Inputs) -> Positions:
+    """ "0,2" or "state", as their author calls them: positions, and names of what is given by name.
+
+    Raises:
+        UsageError: an argument that is not there.
+    """
+    permitted = arguments(case, inputs)
+    return tuple(dict.fromkeys(find_argument("donate", word, permitted) for word in str(text).split(",")))
 
 
 def _donatable(case: Case, inputs: Inputs, held: frozenset[int | str]) -> Positions:
@@ -66,10 +66,10 @@ def _donatable(case: Case, inputs: Inputs, held: frozenset[int | str]) -> Positi
     """
     traced = Prepared(program_of(case), inputs).trace().reach_trace()
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(traced.out_info))
-    arguments = [*enumerate(inputs.args), *inputs.kwargs.items()]
+    everything = [*enumerate(inputs.args), *inputs.kwargs.items()]
     left_out = {*inputs.static, *held}
-    chosen = tuple(name for name, tree in arguments if name not in left_out and _takes(tree, free))
-    if not chosen and any(_takes(tree, free) for name, tree in arguments if name in held):
+    chosen = tuple(name for name, tree in everything if name not in left_out and _takes(tree, free))
+    if not chosen and any(_takes(tree, free) for name, tree in everything if name in held):
         raise NotAvailable("the program still had what it could donate when it called the function again")
     if not chosen:
         raise NotAvailable(

@@ -1,13 +1,12 @@
 """The gradient of a batch as the mean over micro-batches, one after the other: less memory for the same result.
 
-Equal only where the loss is a mean over the rows; of any other loss the outputs differ, and the row says so. The batch
-is what most of the arguments beside the differentiated one have in front, rows.
+Equal only where the loss is a mean over the rows; of any other loss the outputs differ, and the row says so. Which
+arguments hold the batch is given (batch=x), or guessed (`batches.py`), and each row says which it was.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.functions import count_rows
+from benchax.experiments.batches import Batch, find_batch
 from benchax.experiments.gradients import Differentiated, Gradient, differentiate
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import ChangedCase, Measure
@@ -31,12 +30,17 @@ class AccumulatedGradients:
     title: str = "gradient as the mean over micro-batches, one after the other"
     needs: str = ""
     only_by_name: bool = False
+    batch: str = ""
+    """Arguments that hold the batch; empty: they are guessed."""
+
+    def with_batch(self, batch: str) -> AccumulatedGradients:
+        return replace(self, batch=batch)
 
     def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
         counts = _parse_counts(given)
         whole = differentiate(case, seed)
-        rows, batched = _batch(whole)
-        return lambda lab: _rows(self, whole, rows, batched, counts, lab)
+        batch = _batch(whole, self.batch)
+        return lambda lab: _rows(self, whole, batch, counts, lab)
 
 
 def _parse_counts(text: Any) -> tuple[int, ...]:
@@ -48,19 +52,15 @@ def _parse_counts(text: Any) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def _batch(whole: Differentiated) -> tuple[int, tuple[int, ...]]:
-    """(rows, positions of the arguments that have them in front)"""
-    inputs = whole.inputs
-    fronts = {
-        i: front
-        for i, tree in enumerate(inputs.args)
-        if i not in (*inputs.static, whole.gradient.argument) and (front := count_rows(tree)) is not None
-    }
-    if not fronts:
-        raise NotAvailable(f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows")
-    # Of several numbers of rows the most frequent, of these the largest.
-    rows = max(Counter(fronts.values()).items(), key=lambda item: (item[1], item[0]))[0]
-    return rows, tuple(i for i, front in fronts.items() if front == rows)
+def _batch(whole: Differentiated, given: str) -> Batch:
+    loss, argument = replace(whole.case, fn=whole.gradient.loss), whole.gradient.argument
+    try:
+        found = find_batch(loss, whole.inputs, given, without=(argument, *whole.inputs.kwargs))
+    except NotAvailable:
+        raise NotAvailable(
+            f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows"
+        ) from None
+    return found
 
 
 @dataclass(frozen=True)
@@ -90,21 +90,21 @@ class MicroBatched:
 def _rows(
     variant: AccumulatedGradients,
     whole: Differentiated,
-    rows: int,
-    batched: tuple[int, ...],
+    batch: Batch,
     counts: tuple[int, ...],
     lab: Lab,
 ) -> tuple[VariantRow, ...]:
+    # The gradient is taken by position, and so is the batch: names are left out above.
+    batched = tuple(key for key in batch.arguments if isinstance(key, int))
     candidates: list[Candidate] = []
     refused: list[VariantRow] = []
-    batch = f"{rows} rows of {', '.join(whole.names[i] for i in batched)}"
     for count in counts:
         name = f"{variant.name}:{count}"
-        if rows % count:
-            why = f"{batch} do not divide into {count} equal micro-batches"
+        if batch.rows % count:
+            why = f"{batch.rows} rows of {', '.join(batch.names)} do not divide into {count} equal micro-batches"
             refused.append(refused_row(name, variant.title, "not_available", why))
             continue
-        facts = (("batch", f"{batch}, in {count} parts"), ("equal", "only where the loss is a mean over the rows"))
+        facts = (("batch", f"{batch.how}; in {count} parts"), ("equal", "only where the loss is a mean over the rows"))
         case = whole.with_gradient(MicroBatched(whole.gradient, count, batched))
         candidates.append(
             Candidate(name, variant.title, ChangedCase(case, facts=lambda *_, facts=facts: facts), has_loop=True)

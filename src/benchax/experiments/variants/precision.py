@@ -5,8 +5,8 @@ in that precision as far as it does not promote to another by itself. default, t
 to multiply matrices, which devices without such ways ignore; then the program is the same, and the row says so.
 
 accumulate-f32 traces the function and runs it again operation by operation: products of bf16 or f16 are asked for in
-float32 (`preferred_element_type`) and rounded once, and sums are made of float32. Bodies of loops and branches stay as
-they are, which the row says. Whether it changes anything is measured: some backends accumulate so anyway.
+float32 (`preferred_element_type`) and rounded once, sums are made of float32, and what a loop adds up is carried in
+float32 (`running_sums.py`). Whether it changes anything is measured: some backends accumulate so anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from benchax.case import Case
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.functions import Converted, is_float, plain
-from benchax.experiments.rewriting import Evaluate, Rewritten, inner_program
+from benchax.experiments.rewriting import Evaluate, Rewritten
+from benchax.experiments.running_sums import LOW, find_running_sums, run_wide
 from benchax.experiments.study import Observation
 from benchax.experiments.variant import ChangedCase
 from benchax.measuring.inputs import make_inputs
@@ -33,7 +34,6 @@ from benchax.results.experiment import Facts
 from benchax.specs import long_dtype
 from benchax.units import number
 
-LOW = ("bfloat16", "float16")
 PRODUCTS = ("dot_general", "conv_general_dilated")
 SUMS = ("reduce_sum", "cumsum")
 
@@ -63,6 +63,7 @@ class InputPrecision:
             facts=_facts,
             family="inputs",
             settings={"jax_enable_x64": True} if self.name == "f64" else {},
+            rounds_to=dtype,
         )
 
 
@@ -109,17 +110,18 @@ class Accumulated:
     def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         unjitted = plain(case, seed)
         traced = prepare(replace(unjitted, jit=True), seed).trace().reach_trace()
-        reached, others = _count_widened(traced.jaxpr.jaxpr)
+        reached = _count_widened(traced.jaxpr.jaxpr)
         if not reached:
-            where = f"; {others} stand in loops and branches, which are left as they are" if others else ""
-            raise NotAvailable(f"it has no product and no sum of bf16 or f16{where}")
+            raise NotAvailable("it has no product and no sum of bf16 or f16")
         return ChangedCase(
-            replace(unjitted, fn=Rewritten(unjitted.fn, _widen)),
-            facts=lambda before, now, c: _describe_widening(reached, others, before, now),
+            replace(unjitted, fn=Rewritten(unjitted.fn, _widen, enters_loops=True)),
+            facts=lambda before, now, c: _describe_widening(reached, before, now),
         )
 
 
 def _widen(eqn: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+    if find_running_sums(eqn):
+        return run_wide(eqn, operands)
     return _widen_operands(eqn, operands) if _is_low(eqn) else evaluate(eqn)
 
 
@@ -137,21 +139,14 @@ def _widen_operands(eqn: Any, operands: list[Any]) -> list[Any]:
     return [eqn.primitive.bind(*operands, **params).astype(dtype)]
 
 
-def _count_widened(jaxpr: Any, is_reached: bool = True) -> tuple[int, int]:
-    """(operations of low precision that are reached, those in loops and branches)"""
-    reached = others = 0
-    for eqn in jaxpr.eqns:
-        inner = [(inside, is_reached and inner_program(eqn) is not None) for inside in nested_in(eqn)]
-        own = int(_is_low(eqn))
-        reached, others = reached + own * is_reached, others + own * (not is_reached)
-        for one, two in (_count_widened(inside, still) for inside, still in inner):
-            reached, others = reached + one, others + two
-    return reached, others
+def _count_widened(jaxpr: Any) -> int:
+    """Products, sums and running sums of low precision, loops and branches included."""
+    own = sum(_is_low(eqn) + len(find_running_sums(eqn)) for eqn in jaxpr.eqns)
+    return own + sum(_count_widened(inside) for eqn in jaxpr.eqns for inside in nested_in(eqn))
 
 
-def _describe_widening(reached: int, others: int, before: Observation, now: Observation) -> Facts:
-    left = f"; {others} more in loops and branches are as they were" if others else ""
-    facts = [("changed", f"{reached} products and sums{left}")]
+def _describe_widening(reached: int, before: Observation, now: Observation) -> Facts:
+    facts = [("changed", f"{reached} products and sums")]
     if before.errors and now.errors and None not in (before.errors.median_rel, now.errors.median_rel):
         one, other = (number(e.median_rel or 0.0, 2) for e in (before.errors, now.errors))
         facts.append(("median error", f"{one} before, {other} now"))

@@ -1,14 +1,8 @@
 """Recomputing in the backward pass what the forward pass would keep (`jax.checkpoint`, "remat").
 
-Beside the gradient of the function as it is, each policy with what the compiler plans, what a call takes, and what is
-kept between the two passes. A policy of `jax.checkpoint_policies` is put around the whole function; "segments" cuts it
-into sqrt(n) parts. Whether any of it saves memory is the compiler's doing: XLA:CPU mostly
-plans more, not less.
-
-Segments are consecutive, each under `jax.checkpoint`: only what crosses a cut is kept. This is the plan of Chen et al.
-2016 (Training Deep Nets with Sublinear Memory Cost, section 3): sqrt(n) segments of a chain of n operations. A
-checkpoint around the whole function recomputes all of it at once, and so keeps as much at its worst moment. Bodies of
-loops and inner jits are one operation each here.
+Beside the gradient of a loss, or a step that takes gradients, each way to recompute (`checkpoints.py`) with what the
+compiler plans, what a call takes, and, of a loss, what is kept between the two passes. Whether any of it saves memory
+is the compiler's doing: XLA:CPU mostly plans more, not less.
 """
 
 from __future__ import annotations
@@ -23,32 +17,25 @@ from typing import Any
 
 import jax
 import jax.ad_checkpoint
-from jax.core import eval_jaxpr
-from jax.extend import core
 
 from benchax.case import Case
-from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.functions import as_function_of_arrays
+from benchax.errors import NotAvailable
+from benchax.experiments.checkpoints import Recomputation, read_recomputation
+from benchax.experiments.functions import as_function_of_arrays, plain
+from benchax.experiments.gradient_calls import TAKES_NONE, WithGradients, takes_gradients
 from benchax.experiments.gradients import Differentiated, differentiate
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import ChangedCase, Measure
-from benchax.experiments.variant_rows import Candidate, measure_baseline_group, refused_row
+from benchax.experiments.variant_rows import Candidate, failed_row, measure_baseline_group, refused_row
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import make_inputs
 from benchax.results.experiment import Facts, VariantRow
 from benchax.units import size
 
-POLICIES = (
-    "nothing_saveable",
-    "dots_saveable",
-    "dots_with_no_batch_dims_saveable",
-    "everything_saveable",
-)
-SEGMENTS = "segments"
-USUAL = ("nothing_saveable", "dots_saveable", SEGMENTS)
+USUAL = "nothing_saveable,dots_saveable,segments"
 _KEPT = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,]*)\] (?P<origin>.*)$")
 _SHORT = re.compile(r"^(bf|f|i|u|c)(\d+)$")
 _LONG = {"bf": "bfloat", "f": "float", "i": "int", "u": "uint", "c": "complex"}
-
-LEAST_OPERATIONS = 4
 
 
 @dataclass(frozen=True)
@@ -59,58 +46,107 @@ class Remat:
     only_by_name: bool = False
 
     def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
-        policies = _parse_policies(given)
-        plain = differentiate(case, seed)
-        return lambda lab: _rows(self, plain, policies, lab)
+        ways = self._read(given)
+        try:
+            loss = differentiate(case, seed)
+        except NotAvailable as error:
+            step = RecomputedStep(self._step(case, seed, error))
+            return lambda lab: _rows(self, step, ways, lab)
+        return lambda lab: _rows(self, RecomputedLoss(loss), ways, lab)
 
+    def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
+        """Among other variants: a step that takes gradients, recomputed in the first of the ways."""
+        way = self._read(given)[0]
+        step = RecomputedStep(self._step(case, seed))
+        return ChangedCase(step.recompute(way), facts=lambda *_: (("recomputed", way.title),))
 
-def _parse_policies(text: Any) -> tuple[str, ...]:
-    if text is None:
-        return USUAL
-    names = tuple(word.strip() for word in str(text).split(","))
-    for name in names:
-        if name not in (*POLICIES, SEGMENTS):
-            raise UsageError(f"remat={text!r} holds {name!r}", one_of((*POLICIES, SEGMENTS), name))
-    return names
+    def _read(self, given: Any) -> tuple[Recomputation, ...]:
+        text = USUAL if given is None else given if isinstance(given, str) else ",".join(map(str, given))
+        words = dict.fromkeys(word.strip() for word in text.split(","))
+        return tuple(read_recomputation(self.name, text, word) for word in words)
+
+    def _step(self, case: Case, seed: int, no_loss: NotAvailable | None = None) -> Case:
+        """The eager function, which takes gradients. Raises `NotAvailable` where it takes none."""
+        unjitted = replace(plain(case, seed), jit=True)
+        if takes_gradients(unjitted.fn, make_inputs(unjitted, seed)):
+            return unjitted
+        raise no_loss or NotAvailable(TAKES_NONE)
 
 
 @dataclass(frozen=True)
-class Checkpointed:
-    """The policy by its name, which another process can look up."""
+class Recomputed:
+    """Gradients of losses that are computed again."""
 
-    fn: Callable[..., Any]
-    policy: str
+    way: Recomputation
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
-        return jax.checkpoint(call, policy=getattr(jax.checkpoint_policies, self.policy))(*arrays)
+    def __call__(self, loss: Callable[..., Any], take: Callable[[Callable[..., Any]], Any]) -> Any:
+        return take(self.way.of(loss))
 
 
-def _rows(variant: Remat, plain: Differentiated, policies: tuple[str, ...], lab: Lab) -> tuple[VariantRow, ...]:
+@dataclass(frozen=True)
+class RecomputedStep:
+    """A function that takes gradients, which are taken with checkpoints."""
+
+    case: Case
+    """As it is."""
+    title = "the step, with its gradients as it takes them"
+
+    def recompute(self, way: Recomputation) -> Case:
+        """Raises `NotAvailable` where it has no such layers or values."""
+        changed = replace(self.case, fn=WithGradients(self.case.fn, Recomputed(way)))
+        inputs = make_inputs(changed, 0)
+        call, arrays = as_function_of_arrays(changed.fn, inputs.args, inputs.kwargs)
+        jax.eval_shape(call, *arrays)
+        return changed
+
+    def describe(self, way: Recomputation | None) -> Facts:
+        """Nothing: what a gradient inside of a function keeps, JAX does not list."""
+        return ()
+
+
+@dataclass(frozen=True)
+class RecomputedLoss:
+    """The gradient of a loss, which is taken with checkpoints."""
+
+    differentiated: Differentiated
+
+    @property
+    def case(self) -> Case:
+        return self.differentiated.case
+
+    @property
+    def title(self) -> str:
+        return self.differentiated.title
+
+    def recompute(self, way: Recomputation) -> Case:
+        return self.differentiated.with_loss(way.of(self.differentiated.gradient.loss))
+
+    def describe(self, way: Recomputation | None) -> Facts:
+        """What is kept between the passes. Raises `NotAvailable` where it has no such layers or values."""
+        loss = self.differentiated.gradient.loss
+        return saved_residuals(loss if way is None else way.of(loss), self.differentiated)
+
+
+def _rows(
+    variant: Remat, gradient: RecomputedLoss | RecomputedStep, ways: Sequence[Recomputation], lab: Lab
+) -> tuple[VariantRow, ...]:
     candidates: list[Candidate] = []
     refused: list[VariantRow] = []
-    for policy in policies:
-        name = f"{variant.name}:{policy}"
+    for way in ways:
+        name = f"{variant.name}:{way.label}"
         try:
-            candidates.append(_entry(name, plain, policy))
+            case, facts = gradient.recompute(way), gradient.describe(way)
         except NotAvailable as error:
             refused.append(refused_row(name, variant.title, "not_available", error.problem))
-    rows = measure_baseline_group(f"{variant.name}:none", plain.title, plain.case, candidates, lab)
-    return (_with_kept(rows[0], plain), *rows[1:], *refused)
-
-
-def _entry(name: str, plain: Differentiated, policy: str) -> Candidate:
-    loss: Callable[..., Any] = plain.gradient.loss
-    loss = Segmented(loss) if policy == SEGMENTS else Checkpointed(loss, policy)
-    kept = saved_residuals(loss, plain)
-    title = "gradient with a checkpoint around " + (
-        "each of sqrt(n) segments" if policy == SEGMENTS else f"the whole function, policy {policy}"
-    )
-    return Candidate(name, title, ChangedCase(plain.with_loss(loss), facts=lambda before, now, c: kept))
-
-
-def _with_kept(row: VariantRow, plain: Differentiated) -> VariantRow:
-    return row if row.status != "ok" else replace(row, facts=saved_residuals(plain.gradient.loss, plain))
+            continue
+        except Exception as error:  # of the user's loss, such as one whose outputs are no arrays; the others go on
+            refused.append(failed_row(name, variant.title, diagnose(error, "preparing")))
+            continue
+        changed = ChangedCase(case, facts=lambda *_, facts=facts: facts)
+        candidates.append(Candidate(name, f"gradient with {way.title}", changed))
+    rows = measure_baseline_group(f"{variant.name}:none", gradient.title, gradient.case, candidates, lab)
+    baseline = rows[0] if rows[0].status != "ok" else replace(rows[0], facts=gradient.describe(None))
+    return (baseline, *rows[1:], *refused)
 
 
 def saved_residuals(loss: Callable[..., Any], plain: Differentiated) -> Facts:
@@ -147,41 +183,3 @@ def _bytes(dtype: str, shape: str) -> int | None:
 
 
 MEMBERS = (Remat(),)
-
-
-@dataclass(frozen=True)
-class Segmented:
-    fn: Callable[..., Any]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
-        closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
-        return jax.tree.unflatten(jax.tree.structure(shapes), _run(closed, arrays))
-
-
-def _run(closed: Any, arguments: Sequence[Any]) -> list[Any]:
-    jaxpr = closed.jaxpr
-    if len(jaxpr.eqns) < LEAST_OPERATIONS:
-        raise NotAvailable(f"too few operations for segments, outside of loops and inner jits: {len(jaxpr.eqns)}")
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
-    length = math.ceil(math.sqrt(len(jaxpr.eqns)))
-    for start in range(0, len(jaxpr.eqns), length):
-        inside = jaxpr.eqns[start : start + length]
-        later = [*(v for eqn in jaxpr.eqns[start + length :] for v in eqn.invars), *jaxpr.outvars]
-        taken, made = _crossing(inside, later)
-        part = jaxpr.replace(constvars=[], invars=taken, outvars=made, eqns=list(inside))
-        results = jax.checkpoint(_evaluate_segment(part))(*(values[v] for v in taken))
-        values.update(zip(made, results, strict=True))
-    return [v.val if isinstance(v, core.Literal) else values[v] for v in jaxpr.outvars]
-
-
-def _crossing(inside: Sequence[Any], later: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """(what the segment takes, what it makes for later ones)"""
-    made = dict.fromkeys(v for eqn in inside for v in eqn.outvars)
-    taken = dict.fromkeys(v for eqn in inside for v in eqn.invars if not isinstance(v, core.Literal) and v not in made)
-    wanted = {v for v in later if not isinstance(v, core.Literal)}
-    return list(taken), [v for v in made if v in wanted]
-
-
-def _evaluate_segment(part: Any) -> Callable[..., list[Any]]:
-    return lambda *values: eval_jaxpr(part, (), *values)

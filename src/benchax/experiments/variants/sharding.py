@@ -3,9 +3,9 @@
     devices=1,2,4,8      the batch cut over so many devices (data parallel)
     mesh=4x2,8x1         the batch over the first axis, the last axis of the other float matrices over the second
 
-The batch is the rows in front of the last argument that is an array; every other argument with as many rows is
-sharded with it. XLA inserts the communication (jit with sharded inputs, automatic axes). Where there are too few
-real devices and the backend is the CPU, one process pretends to have as many as are needed: counts and bytes of its
+Which arguments hold the batch is given (batch=x), or guessed from the shapes of the outputs (`batches.py`), and the
+curve says which it was. XLA inserts the communication (jit with sharded inputs, automatic axes). Where there are too
+few real devices and the backend is the CPU, one process pretends to have as many as are needed: counts and bytes of its
 programs are those of the real thing, times are not, and are not told. Results are compared with those of one device.
 
 Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
@@ -28,8 +28,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from benchax.case import Case
 from benchax.environment import count_cores
 from benchax.errors import NotAvailable, UsageError
+from benchax.experiments.batches import Batch, find_batch
 from benchax.experiments.devices import MOST_DEVICES, DeviceReading, seen_communication, time_calls, with_devices
-from benchax.experiments.functions import argument_name, count_rows, is_float, plain
+from benchax.experiments.functions import is_float, plain
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import Measure
 from benchax.experiments.variant_rows import failed_row
@@ -72,13 +73,18 @@ class Sharded:
     is_mesh: bool
     needs: str = "several devices; on a CPU they are fake"
     only_by_name: bool = True
+    batch: str = ""
+    """Arguments that hold the batch; empty: they are guessed."""
+
+    def with_batch(self, batch: str) -> Sharded:
+        return dataclasses.replace(self, batch=batch)
 
     def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
         if not case.jit:
             raise NotAvailable("only a jitted function is split over devices")
         shapes = self.shapes(self.usual if given is None else given)
         unjitted = plain(case, seed)
-        plan = plan_sharding(unjitted, make_inputs(unjitted, seed))
+        plan = plan_sharding(unjitted, make_inputs(unjitted, seed), self.batch)
         return lambda lab: (self._curve(unjitted, plan, shapes, lab),)
 
     def shapes(self, text: Any) -> tuple[Shape, ...]:
@@ -116,30 +122,21 @@ def _shape(word: str, is_mesh: bool) -> Shape | None:
 class ShardingPlan:
     """Which array is sharded over which axis."""
 
-    rows: int
-    batched: tuple[int | str, ...]
-    """Arguments that are cut over "data"."""
-    names: tuple[str, ...]
-    """Of these, as their author calls them."""
+    batch: Batch
+    """What is cut over "data"."""
     others: tuple[int | str, ...]
     """Arguments of which the float matrices are cut over "model", by their last axis."""
 
 
-def plan_sharding(case: Case, inputs: Inputs) -> ShardingPlan:
-    """Raises `NotAvailable` where no argument is an array."""
-    arguments: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
-    dynamic = {key: value for key, value in arguments.items() if key not in inputs.static}
-    fronts = {key: count_rows(tree) for key, tree in dynamic.items()}
-    rows = next((count for count in reversed(fronts.values()) if count), None)
-    if rows is None:
-        raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
-    batched = tuple(key for key, count in fronts.items() if count == rows)
-    names = tuple(argument_name(case.fn, key) for key in batched)
-    return ShardingPlan(rows, batched, names, tuple(key for key in dynamic if key not in batched))
+def plan_sharding(case: Case, inputs: Inputs, batch: str = "") -> ShardingPlan:
+    """Raises `NotAvailable` where no argument is an array, `UsageError` where `batch` names none."""
+    found = find_batch(case, inputs, batch)
+    dynamic = [key for key in (*range(len(inputs.args)), *inputs.kwargs) if key not in inputs.static]
+    return ShardingPlan(found, tuple(key for key in dynamic if key not in found.arguments))
 
 
 def _sentence(plan: ShardingPlan, told: MeshReadings) -> str:
-    cut = f"cut are the {plan.rows} rows of {', '.join(plan.names)}"
+    cut = f"cut are {plan.batch.how}"
     if not told.is_fake:
         return f"{cut}; times are of one process, one after the other, and no comparison in pairs"
     return (
@@ -193,8 +190,9 @@ def _mesh(shape: Shape, plan: ShardingPlan) -> Mesh:
     wanted, there = math.prod(shape), len(jax.devices())
     if wanted > there:
         raise NotAvailable(f"the mesh has {wanted} places, and there are {there} devices")
-    if plan.rows % shape[0]:
-        raise NotAvailable(f"the {plan.rows} rows of {', '.join(plan.names)} do not divide among {shape[0]} devices")
+    batch = plan.batch
+    if batch.rows % shape[0]:
+        raise NotAvailable(f"the {batch.rows} rows of {', '.join(batch.names)} do not divide among {shape[0]} devices")
     # Said outright: XLA is to insert the communication, whatever kind of axes is the default of a JAX.
     automatic = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(shape, AXES, axis_types=automatic, devices=jax.devices()[:wanted])
@@ -204,7 +202,7 @@ def _place_inputs(mesh: Mesh, plan: ShardingPlan, inputs: Inputs) -> tuple[tuple
     columns = mesh.shape["model"]
 
     def leaf_spec(key: int | str, leaf: Any) -> PartitionSpec:
-        if key in plan.batched:
+        if key in plan.batch.arguments:
             return PartitionSpec("data")
         is_matrix = is_float(leaf) and leaf.ndim >= 2 and leaf.shape[-1] % columns == 0
         return PartitionSpec(*[None] * (leaf.ndim - 1), "model") if is_matrix and columns > 1 else PartitionSpec()
