@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.errors import UsageError, one_of
-from benchax.keywords import NAMES_OF_JIT, takes
+from benchax.keywords import NAMES_OF_JIT, check_places, takes
 from benchax.model import CaseId, Opaque
 from benchax.specs import DTYPES, long_dtype
 
@@ -90,6 +90,8 @@ def make_case(
     case_id = CaseId(label, variant="" if jit else "eager", tag=_text(tag, "tag"))
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
     given = (tuple(args), take_names_of_jit(fn, kwargs or {}, named))
+    for what, places in named.items():
+        check_places(fn, places, what)
     return Case(fn, lambda: given, case_id, named["static"], named["donate"], jit)
 
 
