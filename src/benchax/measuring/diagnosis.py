@@ -13,7 +13,7 @@ import jax
 
 from benchax.errors import BenchaxError
 from benchax.model import Failure, FailureKind
-from benchax.source_files import is_library
+from benchax.source_files import format_error, is_library
 
 _ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
 _PATH = re.compile(r"at path (\S+)")
@@ -37,7 +37,7 @@ def diagnose(error: BaseException, stage: str) -> Failure:
     kind, advice = _judge(error, stage)
     where = user_line(error)
     message = _message(error) + (f" (at {where})" if where else "")
-    return Failure(kind, stage, message, advice, "".join(traceback.format_exception(error)))
+    return Failure(kind, stage, message, advice, format_error(error))
 
 
 def _judge(error: BaseException, stage: str) -> tuple[FailureKind, str]:
