@@ -148,8 +148,8 @@ def target_cases(target: str, inputs: Sequence[str], params: Mapping[str, Sequen
     Args:
         target: `module:function` or `file.py:function`; attributes may be dotted (`jax:nn.relu`).
         inputs: a spec (`f32[8]`) or a number (`3.0`) is data, and traced; anything else (`n=3`, `'fast'`, `True`,
-            `shape=(8, 2)`) is a Python literal, passed as a static argument. `{n}` is replaced by the value of the parameter n. None at all for a benchmark, and for
-            a workload where its own are wanted.
+            `shape=(8, 2)`) is a Python literal, passed as a static argument. `{n}` is replaced by the value of the
+            parameter n. None at all for a benchmark, and for a workload where its own are wanted.
 
     Raises:
         UsageError: no such module or function, or an input that cannot be read.
