@@ -273,6 +273,22 @@ def test_a_case_holds_the_call_as_it_was_given() -> None:
     assert case.id == CaseId("turn", tag="t")
 
 
+def test_a_benchmark_brings_its_inputs_where_none_are_given() -> None:
+    marked = benchmark(double, name="twice", args=("f32[8]",), donate=0)
+
+    case = make_case(marked)
+
+    assert (case.fn, case.inputs(), case.donate, case.id.name) == (double, (("f32[8]",), {}), (0,), "twice")
+    assert make_case(marked, (3.0,)).inputs() == ((3.0,), {})
+
+
+def test_a_benchmark_of_several_cases_does_not_choose_one() -> None:
+    marked = benchmark(double, args=lambda n: (f"f32[{n}]",), n=[1, 2])
+
+    with pytest.raises(UsageError, match="benchmark 'double' is 2 cases, one for each combination of n"):
+        make_case(marked)
+
+
 @pytest.mark.parametrize("value", [3, None, "f", np.ones(2)])
 def test_what_cannot_be_called_cannot_be_measured(value: Any) -> None:
     with pytest.raises(UsageError) as caught:
