@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import itertools
 import re
 import traceback
 from collections.abc import Callable
@@ -146,7 +147,11 @@ def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
     # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
-    first_line = (str(error).strip().splitlines() or [""])[0]
+    first_line, *lines = str(error).strip().splitlines() or [""]
+    if first_line.endswith(":"):
+        # What it announces belongs to it: the sizes that vmap found, and of which arguments.
+        listed = itertools.takewhile(lambda line: line.lstrip().startswith("*"), lines)
+        first_line = " ".join([first_line, *(line.strip(" *") for line in listed)])
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
