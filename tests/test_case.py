@@ -262,12 +262,31 @@ def test_a_name_that_is_given_wins() -> None:
 def test_a_case_holds_the_call_as_it_was_given() -> None:
     x = np.ones(3)
 
-    case = make_case(double, (x, 2), {"axis": 0}, static=["axis"], donate=0, tag="t")
+    def turn(x: Any, n: int, axis: int) -> Any:
+        return np.roll(x, n, axis)
+
+    case = make_case(turn, (x, 2), {"axis": 0}, static=["axis"], donate=0, tag="t")
 
     args, kwargs = case.inputs()
     assert (args[0] is x, args[1], kwargs) == (True, 2, {"axis": 0})
-    assert (case.fn, case.static, case.donate, case.jit) == (double, ("axis",), (0,), True)
-    assert case.id == CaseId("double", tag="t")
+    assert (case.fn, case.static, case.donate, case.jit) == (turn, ("axis",), (0,), True)
+    assert case.id == CaseId("turn", tag="t")
+
+
+def test_a_benchmark_brings_its_inputs_where_none_are_given() -> None:
+    marked = benchmark(double, name="twice", args=("f32[8]",), donate=0)
+
+    case = make_case(marked)
+
+    assert (case.fn, case.inputs(), case.donate, case.id.name) == (double, (("f32[8]",), {}), (0,), "twice")
+    assert make_case(marked, (3.0,)).inputs() == ((3.0,), {})
+
+
+def test_a_benchmark_of_several_cases_does_not_choose_one() -> None:
+    marked = benchmark(double, args=lambda n: (f"f32[{n}]",), n=[1, 2])
+
+    with pytest.raises(UsageError, match="benchmark 'double' is 2 cases, one for each combination of n"):
+        make_case(marked)
 
 
 @pytest.mark.parametrize("value", [3, None, "f", np.ones(2)])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sysconfig
+import traceback
 from pathlib import Path
 
 import jax
 import jaxlib
 import numpy as np
 import pytest
+from flax import linen as nn
 
 import benchax
-from benchax.source_files import is_library, owner_of
+from benchax.source_files import format_error, is_library, keep_own_frames, owner_of
 
 PACKAGES = sysconfig.get_path("purelib")
 
@@ -35,3 +38,54 @@ PACKAGES = sysconfig.get_path("purelib")
 def test_a_file_belongs_to_whose_folder_it_lies_in(file: str, owner: str) -> None:
     assert owner_of(file) == owner
     assert is_library(file) == (owner != "user" or not Path(file).is_absolute())
+
+
+def raised_by_flax() -> BaseException:
+    """In a line of this file, called through JAX and Flax, below frames of Python and of benchax."""
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return nn.Dense(3)(x) @ jax.numpy.ones(7)
+
+    class Holder:
+        @functools.cached_property
+        def made(self) -> object:
+            return benchax.inspect(Net().init, jax.random.key(0), jax.numpy.ones((2, 4)))
+
+    with pytest.raises(Exception, match="contracting dimensions") as found:
+        _ = Holder().made
+    return found.value
+
+
+def test_what_is_left_of_a_traceback_is_the_users_own_and_that_of_packages() -> None:
+    error = raised_by_flax()
+
+    files = [frame.filename for frame in traceback.extract_tb(keep_own_frames(error.__traceback__))]
+
+    assert files[0] == files[-1] == __file__
+    assert {owner_of(file) for file in files} <= {"user", "package"}
+
+
+def test_an_error_is_written_without_the_machinery_and_with_what_caused_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ValueError("the whole")
+    error.__cause__ = raised_by_flax()
+
+    text = format_error(error)
+
+    assert "nn.Dense(3)(x) @ jax.numpy.ones(7)" in text
+    assert "The above exception was the direct cause" in text
+    assert "_src" not in text
+    assert str(Path(benchax.__file__).parent) not in text
+    monkeypatch.setenv("JAX_TRACEBACK_FILTERING", "off")
+    assert str(Path(benchax.__file__).parent) in format_error(error)
+
+
+def test_where_no_line_is_the_users_the_innermost_stays() -> None:
+    try:
+        functools.reduce(os.path.join, [1, 2])  # pyright: ignore[reportArgumentType]
+    except TypeError as error:
+        text = format_error(error.with_traceback(error.__traceback__.tb_next))  # pyright: ignore[reportOptionalMemberAccess]
+
+    assert text.count('  File "') == 1
+    assert keep_own_frames(None) is None

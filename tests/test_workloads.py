@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import benchax
 from benchax import workloads
 from benchax.case import Case
 from benchax.discovery import target_cases
@@ -197,3 +198,16 @@ def test_other_functions_are_no_workloads() -> None:
 
     assert workloads.benchmark_of(other) is None
     assert workloads.benchmark_of(workloads.fft) is not None
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_a_workload_brings_its_inputs_in_python_too(wrap: Any) -> None:
+    found = benchax.inspect(wrap(workloads.mlp))
+
+    assert found.signature == "(f32[128,4], f32[4,8], f32[8,12]), f32[1024,128]"
+
+
+def test_a_workload_with_inputs_of_the_callers_is_called_with_these() -> None:
+    weights = (jnp.ones((3, 2)),)
+
+    assert benchax.inspect(workloads.mlp, weights, "f32[5,3]").signature == "(f32[3,2]), f32[5,3]"

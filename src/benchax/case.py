@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.errors import UsageError, one_of
-from benchax.keywords import NAMES_OF_JIT, takes
+from benchax.keywords import NAMES_OF_JIT, check_places, takes
 from benchax.model import CaseId, Opaque
 from benchax.specs import DTYPES, long_dtype
 
@@ -75,10 +75,12 @@ def make_case(
     """A case out of a function and its arguments.
 
     Among the latter `static_argnums`, `static_argnames`, `donate_argnums` and `donate_argnames` mean what they mean to
-    `jax.jit`, unless `fn` takes such an argument.
+    `jax.jit`, unless `fn` takes such an argument. A benchmark, and a workload of benchax, brings its own inputs where
+    none are given.
 
     Raises:
-        UsageError: `fn` cannot be called, or a name cannot be stored.
+        UsageError: `fn` cannot be called, has no argument of a position or name that is given, is a benchmark of
+            several cases, or a name cannot be stored.
     """
     if not callable(fn):
         raise UsageError(
@@ -90,7 +92,32 @@ def make_case(
     case_id = CaseId(label, variant="" if jit else "eager", tag=_text(tag, "tag"))
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
     given = (tuple(args), take_names_of_jit(fn, kwargs or {}, named))
+    for what, places in named.items():
+        check_places(fn, places, what)
+    if given == ((), {}) and (own := _own_case(fn)) is not None:
+        called = own.fn if isinstance(fn, Benchmark) else fn
+        static, donate = named["static"] or own.static, named["donate"] or own.donate
+        return replace(own, fn=called, id=case_id, static=static, donate=donate, jit=jit and own.jit)
     return Case(fn, lambda: given, case_id, named["static"], named["donate"], jit)
+
+
+BENCHMARK_OF = "_benchax_benchmark"
+"""Attribute of a function that comes with inputs of its own, as the workloads do: its `Benchmark`."""
+
+
+def _own_case(fn: Callable[..., Any]) -> Case | None:
+    """What `fn` is measured with where nothing is given; None where it brings no inputs."""
+    own = fn if isinstance(fn, Benchmark) else getattr(fn, BENCHMARK_OF, None)
+    if not isinstance(own, Benchmark):
+        return None
+    cases = own.cases()
+    if len(cases) > 1:
+        raise UsageError(
+            f"benchmark {own.name!r} is {len(cases)} cases, one for each combination of {', '.join(own.params)}",
+            "its function with inputs, or one case",
+            "benchax run FILE measures them all",
+        )
+    return cases[0]
 
 
 def take_names_of_jit(
@@ -108,6 +135,8 @@ def name_of(fn: Any) -> str:
     """The name under which people know `fn`: of the function inside a partial, of the class of a callable object."""
     if isinstance(fn, functools.partial):
         return name_of(fn.func)
+    if isinstance(fn, Benchmark):
+        return fn.name
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 

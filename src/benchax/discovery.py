@@ -12,7 +12,6 @@ import importlib.util
 import itertools
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -23,6 +22,7 @@ from typing import Any
 from benchax.case import Benchmark, Case, make_case, param_value
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Failure
+from benchax.source_files import format_error
 from benchax.specs import is_spec, parse_spec
 from benchax.workloads import benchmark_of
 
@@ -147,9 +147,9 @@ def target_cases(target: str, inputs: Sequence[str], params: Mapping[str, Sequen
 
     Args:
         target: `module:function` or `file.py:function`; attributes may be dotted (`jax:nn.relu`).
-        inputs: a spec (`f32[8]`) is data; anything else (`3`, `'fast'`, `axis=0`) is a Python literal, passed as a
-            static argument. `{n}` is replaced by the value of the parameter n. None at all for a benchmark, and for
-            a workload where its own are wanted.
+        inputs: a spec (`f32[8]`) or a number (`3.0`) is data, and traced; anything else (`n=3`, `'fast'`, `True`,
+            `shape=(8, 2)`) is a Python literal, passed as a static argument. `{n}` is replaced by the value of the
+            parameter n. None at all for a benchmark, and for a workload where its own are wanted.
 
     Raises:
         UsageError: no such module or function, or an input that cannot be read.
@@ -187,7 +187,8 @@ def resolve_target(target: str) -> Callable[..., Any]:
 
 
 def _target_case(fn: Callable[..., Any], target: str, inputs: Sequence[str], params: dict[str, Any]) -> Case:
-    args, kwargs, static = [], {}, []
+    args, kwargs = list[Any](), dict[str, Any]()
+    static = list[int | str]()
     for text in inputs:
         key, value, is_data = _input(_fill(text, params))
         if key:
@@ -196,9 +197,9 @@ def _target_case(fn: Callable[..., Any], target: str, inputs: Sequence[str], par
             args.append(value)
         if not is_data:
             static.append(key or len(args) - 1)
-    case = make_case(fn, tuple(args), kwargs, name=target.rpartition(":")[2], static=static)
+    case = make_case(fn, tuple(args), kwargs, name=target.rpartition(":")[2])
     stored = tuple((k, param_value(v)) for k, v in params.items())
-    return replace(case, id=replace(case.id, params=stored), folder=Path.cwd())
+    return replace(case, id=replace(case.id, params=stored), static=tuple(static), folder=Path.cwd())
 
 
 def _fill(text: str, params: Mapping[str, Any]) -> str:
@@ -208,12 +209,14 @@ def _fill(text: str, params: Mapping[str, Any]) -> str:
 
 
 def _input(text: str) -> tuple[str, Any, bool]:
-    """(name or "", value, is it a spec?)"""
+    """(name or "", value, is it data?)"""
     key, equals, value = text.partition("=")
     if not equals or not key.isidentifier():
         key, value = "", text
     if not is_spec(value):
-        return key, literal(value), False
+        read = literal(value)
+        # A number by its name is a setting: `n=3` says so.
+        return key, read, not key and isinstance(read, int | float | complex) and not isinstance(read, bool)
     parse_spec(value)  # a slip is reported now, not in the middle of the run
     return key, value, True
 
@@ -239,7 +242,7 @@ def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
         module = import_file(file)
     except UsageError as error:
         cause = error.__cause__
-        text = "".join(traceback.format_exception(cause)) if cause else ""
+        text = format_error(cause) if cause else ""
         broken.append(Broken(file, Failure("error", "import", str(error.problem), error.hint, text)))
         return []
     # By identity: a benchmark bound to two names is one benchmark.

@@ -60,17 +60,43 @@ def takes(fn: Callable[..., Any], name: str) -> bool:
         return False
 
 
+def check_places(fn: Callable[..., Any], places: Iterable[int | str], what: str) -> None:
+    """Raises UsageError where `fn` has no argument at one of these positions, or of one of these names."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return
+    kinds = {p.kind for p in parameters}
+    by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    for place in places:
+        is_there = (
+            inspect.Parameter.VAR_POSITIONAL in kinds or -len(by_place) <= place < len(by_place)
+            if isinstance(place, int)
+            else inspect.Parameter.VAR_KEYWORD in kinds or place in names
+        )
+        if not is_there:
+            raise UsageError(
+                f"{what}={place!r} is no argument of the function",
+                f"positions or names of its arguments: {', '.join(f'{i} ({n})' for i, n in enumerate(by_place))}"
+                if by_place
+                else "a function with arguments",
+            )
+
+
 @dataclass
 class _Guard:
     verb: Callable[..., Any]
     elsewhere: tuple[str, ...]
     is_set_in_project: bool
+    signature: inspect.Signature = field(init=False)
     options: tuple[str, ...] = field(init=False)
     passes_on: bool = field(init=False)
     """Does the verb take keywords for the user's function?"""
 
     def __post_init__(self) -> None:
-        kinds = {p.name: p.kind for p in inspect.signature(self.verb).parameters.values()}
+        self.signature = inspect.signature(self.verb)
+        kinds = {p.name: p.kind for p in self.signature.parameters.values()}
         by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
         either = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
         self.options = (*by_name, *either)
@@ -83,6 +109,8 @@ class _Guard:
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not self.passes_on:
             self._refuse_unknown(kwargs)
+        self._refuse_count(args, kwargs)
+        if not self.passes_on:
             return
         first = args[0] if args else next((kwargs[name] for name in ("fn", "functions") if name in kwargs), None)
         theirs = _functions(first)
@@ -92,6 +120,16 @@ class _Guard:
                 self._refuse_ambiguous(name, value)
             elif name not in self.options and not is_theirs:
                 self._refuse_slip(name, value)
+
+    def _refuse_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+            parameters = [p for p in self.signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+            positional = [f"{stars.get(p.kind, '')}{p.name}" for p in parameters]
+            expected = f"{self.by}({', '.join(positional)}), and options by name"
+            raise UsageError(f"{self.by} is called with {error}", expected) from None
 
     def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
         for name, value in kwargs.items():

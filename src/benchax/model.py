@@ -253,6 +253,12 @@ class Stages:
         parts = [self.lower_s, self.compile_s]
         return None if None in parts else sum(p for p in [self.trace_s, *parts] if p)
 
+    @property
+    def first_result_s(self) -> float | None:
+        """From a Python function to its first result: `build_s` and the first run; the inputs are on the device."""
+        build_s = self.build_s
+        return None if build_s is None or self.first_run_s is None else build_s + self.first_run_s
+
 
 @dataclass(frozen=True)
 class Census:

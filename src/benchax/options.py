@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -104,10 +104,24 @@ def read_seed(given: Any, source: str = "the call") -> int:
     return resolve({"seed": given}).seed
 
 
-def split_names(given: Sequence[str] | str | None) -> list[str] | None:
-    """["donate", "bf16"], or "donate,bf16", as a list; None stays None, which is: all."""
-    listed = given.split(",") if isinstance(given, str) else given
-    return None if listed is None else [name.strip() for name in listed if name.strip()]
+def split_names(given: Iterable[str] | str | None) -> list[str] | None:
+    """["donate", "bf16"], or "donate,bf16", as a list; None stays None, which is: all.
+
+    Raises:
+        UsageError: neither of these, or no name at all.
+    """
+    if given is None:
+        return None
+    listed: list[Any] = []
+    if isinstance(given, Iterable):
+        listed = given.split(",") if isinstance(given, str) else list(given)
+    # People also give what is not permitted.
+    if not isinstance(given, Iterable) or not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"cannot read {given!r} as names", "a text such as 'a,b', or a list of texts")
+    names = [name.strip() for name in listed if name.strip()]
+    if not names:
+        raise UsageError(f"there are no names in {given!r}", "one name at least, or None for all")
+    return names
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -212,6 +226,8 @@ def _text(value: Any) -> str:
 def _store(value: Any) -> str:
     # `false` is what people write for "off", as a word too; a folder of that name can still be ./false.
     is_off = value is False or (isinstance(value, str) and _WORDS.get(value.lower()) is False)
+    if not is_off and "\0" in _text(value):
+        raise UsageError("", "the name of a folder, which holds no \\0")
     return "off" if is_off else _text(value)
 
 

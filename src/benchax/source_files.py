@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import sysconfig
+import traceback
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import Literal
 
 Owner = Literal["user", "package", "python", "jax", "benchax"]
@@ -28,6 +30,42 @@ def is_library(file: str) -> bool:
     """Is this file none of the user's own?"""
     # Compiled extensions (Cython) name their sources by relative paths.
     return not Path(file).is_absolute() or owner_of(file) != "user"
+
+
+def is_machinery(file: str) -> bool:
+    """Is this file JAX's, ours, or of Python itself, so that a reader of a traceback rarely wants to see it?"""
+    return file.startswith("<frozen") or owner_of(file) in ("benchax", "jax", "python")
+
+
+def keep_own_frames(found: TracebackType | None) -> TracebackType | None:
+    """A traceback without the machinery, unless JAX_TRACEBACK_FILTERING=off; None where nothing else is in it."""
+    frames: list[TracebackType] = []
+    while found is not None:
+        frames.append(found)
+        found = found.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        if _shows_all() or not is_machinery(frame.tb_frame.f_code.co_filename):
+            kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return kept
+
+
+def format_error(error: BaseException) -> str:
+    """As Python prints it, and what caused it, without the machinery: what is left begins in the user's own code."""
+    found = traceback.TracebackException.from_exception(error)
+    reached: list[traceback.TracebackException | None] = [found]
+    while not _shows_all() and reached:
+        if (one := reached.pop()) is None:
+            continue
+        own = [frame for frame in one.stack if not is_machinery(frame.filename)]
+        # A slip inside of a library that the user's code was never reached by: then that is what there is.
+        one.stack = traceback.StackSummary.from_list(own or one.stack[-1:])
+        reached += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
+    return "".join(found.format())
+
+
+def _shows_all() -> bool:
+    return os.environ.get("JAX_TRACEBACK_FILTERING") == "off"
 
 
 @cache

@@ -1,7 +1,8 @@
 """Functions to try benchax on: small, of every kind that its advice is about, and with inputs of their own.
 
-They bring their inputs, so that `benchax run benchax.workloads:mlp` needs nothing else, and so that examples, tests and
-benchmarks of benchax mean the same thing by the same name. All are plain functions, not jitted, in float32.
+They bring their inputs, so that `benchax run benchax.workloads:mlp` and `benchax.bench(mlp)` need nothing else, and
+that examples, tests and benchmarks of benchax mean the same thing by the same name. All are plain functions, not
+jitted, in float32.
 
     mlp          a few matrix products: dispatch is a good part of it        tutorial of JAX and pytest-jax-bench
     selu         memory traffic that jit fuses into one pass                 tutorial of JAX
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchax.case import Benchmark, Case, benchmark
+from benchax.case import BENCHMARK_OF, Benchmark, Case, benchmark
 
 MLP_INPUTS = (("f32[128,4]", "f32[4,8]", "f32[8,12]"), "f32[1024,128]")
 
@@ -189,6 +190,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     benchmark(train_step, args=_train_step_inputs),
     benchmark(fft, args=("c64[64,4096]",)),
 )
+
+
+for _benchmark in BENCHMARKS:
+    setattr(_benchmark.fn, BENCHMARK_OF, _benchmark)  # so that benchax.bench(mlp) has inputs, too
 
 
 def cases() -> list[Case]:

@@ -12,7 +12,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.inputs import Inputs
 from benchax.model import Failure, Measurement, Opaque, Options
 from benchax.options import resolve
+from benchax.source_files import keep_own_frames
 from pytest_jax_bench.context import BenchContext, make_folder
 
 WARMUP_S = 0.02
@@ -228,7 +229,7 @@ def _run(
             keep=lambda row, options: into.kept.append((row, options)),
         )
     if row.failure is not None:
-        into.error = _strip_traceback(heard["error"]) if "error" in heard else _explain_failure(row, row.failure)
+        into.error = _show_own_frames(heard["error"]) if "error" in heard else _explain_failure(row, row.failure)
         return row
     if "outputs" in heard:
         into.out = heard["outputs"]
@@ -271,15 +272,7 @@ def _explain_failure(row: Measurement, failure: Failure) -> BenchmarkFailed:
     return BenchmarkFailed(what, hint=hint)
 
 
-def _strip_traceback(error: BaseException) -> BaseException:
-    """`error` with a traceback that begins in the user's function: what measures it is of no interest. With none if
-    the function was never entered, as with a wrong argument."""
-    frames: TracebackType | None = error.__traceback__
-    while frames is not None and _is_ours(frames):
-        frames = frames.tb_next
-    return error.with_traceback(frames)
-
-
-def _is_ours(frame: TracebackType) -> bool:
-    module = str(frame.tb_frame.f_globals.get("__name__", ""))
-    return module.partition(".")[0] in ("benchax", "jax", "contextlib")
+def _show_own_frames(error: BaseException) -> BaseException:
+    """`error` with a traceback of the user's own code: what measures it is of no interest. With none if the function
+    was never entered, as with a wrong argument."""
+    return error.with_traceback(keep_own_frames(error.__traceback__))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchax import units
+from benchax.reporting.comparisons import COUNTED
 from benchax.reporting.document import Style, Table, TableCell, TableColumn
 from pytest_jax_bench.baseline import TIMES, number_of
 
@@ -79,7 +80,8 @@ def _number(record: Record, metric: str) -> TableCell:
     if old is None:
         return TableCell(text)
     verdict = record["verdicts"][metric][0]
-    word = "" if verdict == "same" else f" {verdict}"
+    # Bytes are less or more, not faster or slower.
+    word = "" if verdict == "same" else f" {verdict if metric in (*TIMES, 'compile') else COUNTED[verdict]}"
     return TableCell(text + word, STYLES[verdict])
 
 

@@ -240,13 +240,13 @@ def test_a_function_is_measured_without_a_file(benchax: Benchax, project: Path) 
     ("words", "signature"),
     [
         (["jax.numpy:sum", "f32[4,8]", "axis=0"], "f32[4,8], axis=0"),
-        (["jax.numpy:sum", "f32[4,8]", "1"], "f32[4,8], 1"),
+        (["jax.numpy:power", "f32[4,8]", "1.5"], "f32[4,8], 1.5"),
         (["jax.nn:relu", "x=f32[4]"], "x=f32[4]"),
         (["jax.random:uniform", "key", "(4,)"], "key, (4,)"),
         (["jax.numpy:linalg.norm", "f32[8]"], "f32[8]"),
     ],
 )
-def test_inputs_are_specs_or_static_values(words: list[str], signature: str, benchax: Benchax) -> None:
+def test_inputs_are_data_or_static_values(words: list[str], signature: str, benchax: Benchax) -> None:
     (row,) = benchax("run", *words, *SHORT, "--store", "off", "--json").rows
 
     assert (row.failure, row.signature) == (None, signature)

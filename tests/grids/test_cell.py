@@ -152,6 +152,21 @@ def test_a_check_that_does_not_say_no_is_content_whatever_the_others_gave(verdic
     assert document["failure"] is None
 
 
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda y, x: 1 / 0, "the check raised ZeroDivisionError: division by zero (at "),
+        (lambda y, x: y == x, "the check raised ValueError: The truth value of an array"),
+        (lambda y: True, "the check raised TypeError: "),
+    ],
+)
+def test_what_the_check_raises_is_the_checks(check: Any, message: str) -> None:
+    document, _, _ = measured(request(lambda x: x, check=check))
+
+    assert (document["failure"]["kind"], document["failure"]["stage"]) == ("error", "check")
+    assert document["failure"]["message"].startswith(message)
+
+
 def _raise(error: BaseException) -> Any:
     raise error
 

@@ -81,7 +81,12 @@ def test_a_batch_that_not_every_argument_has_is_explained():
     with pytest.raises(ValueError, match="inconsistent sizes") as caught:
         jax.vmap(jnp.dot)(jnp.ones((1000, 4)), jnp.ones((10, 4)))
 
-    assert "give in_axes=(0, None) for those that are shared" in diagnose(caught.value, "trace").advice
+    failure = diagnose(caught.value, "trace")
+
+    assert "give in_axes=(0, None) for those that are shared" in failure.advice
+    assert (
+        "one axis had size 1000: axis 0 of argument a of type float32[1000,4]; one axis had size 10" in failure.message
+    )
 
 
 def test_any_other_error_keeps_its_type_its_first_line_and_its_place():

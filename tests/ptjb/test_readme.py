@@ -159,6 +159,24 @@ def test_the_documented_file_is_read(ptjb) -> None:
     assert done.stdout.split("+-") == ["['76640ba' '76640ba'] [1.14 0.91] ", " [0.41 0.49]\n"]
 
 
+def test_the_documented_file_is_continued_under_its_own_name(ptjb) -> None:
+    columns = "".join(f"# {f'({i})':>4} {name}\n" for i, name in enumerate(NAMES.split(), 1))
+    file = ptjb.output / "tests:test_interface::test_full.csv"
+    file.parent.mkdir()
+    file.write_text(HEADER + columns + "#" + "".join(f"{f'({i})':>12}" for i in range(1, 18)) + "\n" + ROWS)
+    (ptjb.path / "tests").mkdir()
+    test = "def test_full(jax_bench):\n    jax_bench(jit_rounds=3).measure(jnp.tanh, jnp.tanh, jnp.ones(9))\n"
+    (ptjb.path / "tests" / "test_interface.py").write_text(f"import jax.numpy as jnp\n\n{test}")
+    before = load_bench_data(file)["jit_mean_ms"].tolist()
+
+    ptjb.run()
+
+    after = load_bench_data(file)
+    assert after["jit_mean_ms"].tolist()[:-1] == before
+    assert len(after) == len(before) + 1
+    assert list(ptjb.output.rglob("*.csv")) == [file]
+
+
 def test_plots_are_drawn_by_the_option_and_by_the_command(ptjb) -> None:
     pytest.importorskip("matplotlib")
     write(ptjb, "test_plots", USAGE, ALTERNATIVE, TAGS, PLOTS)

@@ -48,7 +48,8 @@ def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
     old = a_row()
 
     assert cell("Jit-Peak", a_record(a_row(), old)) == TableCell("1.00 MiB", "faint")
-    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB->2.00 MiB slower"
+    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB->2.00 MiB more"
+    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**19), old)).text == "1.00 MiB->512 KiB less"
 
 
 @pytest.mark.parametrize(

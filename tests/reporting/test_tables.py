@@ -52,7 +52,17 @@ def with_samples(*samples: Samples) -> Measurement:
 def test_everything_that_was_measured_has_a_row() -> None:
     assert labels(RICH) == {
         "failed": ["wrong output", ""],
-        "once": ["transfer in", "trace", "lower", "compile", "first run", "dispatch", "call floor", "transfer out"],
+        "once": [
+            "transfer in",
+            "trace",
+            "lower",
+            "compile",
+            "first run",
+            "first result",
+            "dispatch",
+            "call floor",
+            "transfer out",
+        ],
         "every call": ["wall", "loop"],
         "memory": ["planned peak", "captured", "compiled call", "eager call"],
         "work": ["operations", "bytes accessed"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -195,3 +196,27 @@ def test_more_than_the_machine_has_is_refused(ends: tuple[Channel, Channel], mon
 
     with pytest.raises(MemoryError, match=r"128 MiB to be sent, and only 1.00 MiB of memory are free"):
         ends[0].send({}, [bytes(2**27)])
+
+
+@pytest.mark.parametrize("limit_s", [25 * 86_400.0, 1e15])
+def test_a_limit_longer_than_a_poll_can_be_is_a_limit_like_any_other(limit_s: float) -> None:
+    one, other = map(Channel, pair())
+    threading.Timer(0.01, lambda: one.send({"a": 1})).start()
+
+    found = other.receive(limit_s)
+
+    assert found is not None
+    assert found.document == {"a": 1}
+    one.close()
+    other.close()
+
+
+def test_a_poll_is_repeated_until_the_limit_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "LONGEST_POLL_S", 0.001)
+    one, other = map(Channel, pair())
+    begun = monotonic()
+
+    assert other.receive(0.02) is None
+    assert monotonic() - begun >= 0.02
+    one.close()
+    other.close()

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
+import benchax
 from benchax.workers import conversation
 from benchax.workers.keeper import Keeper
 from benchax.workers.output import PASSED_ON_BYTES, TAIL_BYTES, Output
@@ -141,6 +143,26 @@ def test_a_stack_is_read_while_garbage_is_collected() -> None:
 
 def test_the_users_own_line_is_the_innermost_outside_of_libraries() -> None:
     assert conversation.user_line(conversation.frames(DUMP)) == "/home/me/model.py:13"
+
+
+def test_a_story_has_the_users_own_frames_and_counts_the_others() -> None:
+    own = [f'File "/home/me/{i}.py", line 3 in f' for i in range(3)]
+    stack = [f'File "{jax.__file__}", line 1 in wait', *own, f'File "{benchax.__file__}", line 2 in measure']
+
+    assert conversation._story(stack, "") == (
+        "Where it was, innermost first:\n"
+        '  File "/home/me/0.py", line 3 in f\n'
+        '  File "/home/me/1.py", line 3 in f\n'
+        '  File "/home/me/2.py", line 3 in f\n'
+        "(2 frames of JAX, benchax and Python left out)"
+    )
+
+
+def test_a_story_without_a_frame_of_the_user_says_so() -> None:
+    assert conversation._story([f'File "{jax.__file__}", line 1 in wait'], "") == (
+        "No line of your own was running, as in a compiled loop. The innermost of 1 frame of JAX, benchax and Python:\n"
+        f'  File "{jax.__file__}", line 1 in wait'
+    )
 
 
 @pytest.mark.parametrize("text", ["", "Segmentation fault", "Thread 0x1 (most recent call first):\n  File"])

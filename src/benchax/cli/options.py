@@ -35,8 +35,8 @@ What = Annotated[
     typer.Argument(
         metavar="[PATH... | MODULE:FUNCTION [INPUT...]]",
         help="Folders and files with benchmarks (bench_*.py; default: this folder), or a function and its inputs: "
-        "jax.numpy:sort f32[1000000]. An input is a spec such as f32[8,128] or key, or a static value such as 3 or "
-        "axis=0.",
+        "jax.numpy:sort f32[1000000]. An input is data, such as f32[8,128], key or 3.0, or a static value, such as "
+        "axis=0 or 'same'.",
     ),
 ]
 WhatOrCommand = Annotated[

@@ -108,6 +108,7 @@ class WithDeadline:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs, static = self._static.apart(args, kwargs)
         leaves = jax.tree.leaves((args, kwargs))
+        _refuse_texts(leaves, _name(self._f))
         _refuse_elsewhere(leaves)
         if self.on_timeout == "partial":
             return self._program(self.seconds, args, kwargs, static, False)[:2]
@@ -262,6 +263,16 @@ def _limit(seconds: Any) -> Any:
 
 def _in_seconds(given: Any) -> float:
     return units.parse_seconds(given) if isinstance(given, str) else float(given)
+
+
+def _refuse_texts(leaves: list[Any], name: str) -> None:
+    for leaf in leaves:
+        if isinstance(leaf, str | bytes):
+            raise UsageError(
+                f"an argument of {name} under with_deadline is {leaf!r}",
+                "arrays and numbers, or pytrees of them",
+                f"a text can be a static argument: with_deadline({name}, …, static=…)",
+            )
 
 
 def _refuse_elsewhere(leaves: list[Any]) -> None:

@@ -17,7 +17,7 @@ from jax import lax
 
 from benchax.clock.handlers import spin, stamp
 from benchax.clock.tiers import LOADERS, Tier, load
-from benchax.errors import NotAvailable
+from benchax.errors import NotAvailable, UsageError
 
 FUNCTIONS = 16
 SPIN_NS = 20_000
@@ -46,9 +46,17 @@ def tier() -> Tier:
 
 
 def nanoseconds(time: Any) -> np.ndarray:
-    """Stamps u32[..., 2] as int64 nanoseconds [...]."""
-    words = np.asarray(time).astype(np.int64)
-    return words[..., 0] + (words[..., 1] << 32)
+    """Stamps u32[..., 2] as int64 nanoseconds [...]; what is later than these can say, such as never, is their last.
+
+    Raises:
+        UsageError: these are no stamps.
+    """
+    words = np.asarray(time)
+    if words.dtype.kind not in "iu" or words.shape[-1:] != (2,):
+        raise UsageError(f"{time!r} is no time", "times as `stamp` returns them: u32[..., 2]")
+    words = words.astype(np.int64)
+    high = words[..., 1]
+    return np.where(high < 2**31, words[..., 0] + (high << 32), np.iinfo(np.int64).max)
 
 
 def check(tier: Tier) -> None:

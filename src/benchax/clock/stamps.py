@@ -129,8 +129,14 @@ def elapsed_s(start: Any, end: Any) -> Any:
 
     Returns:
         f32[...] inside `jax.jit` (exact to 6e-8 of it), else float64 NumPy numbers.
+
+    Raises:
+        UsageError: what is given are no stamps.
     """
     if isinstance(start, Tracer) or isinstance(end, Tracer):
+        for time in (start, end):
+            if jnp.shape(time)[-1:] != (2,):
+                raise UsageError(f"{time!r} is no time", "times as `stamp` returns them: u32[..., 2]")
         low = end[..., 0] - start[..., 0]
         borrow = (end[..., 0] < start[..., 0]).astype(jnp.uint32)
         high = end[..., 1] - start[..., 1] - borrow

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchax.errors import UsageError
+from benchax.keywords import check_places
 
 Given = tuple[tuple[int | str, Any], ...]
 """Numbers or names of static arguments of a call, with their values; hashable."""
@@ -46,10 +47,14 @@ def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | s
 
     Args:
         given: positions and names, each one or several.
+
+    Raises:
+        UsageError: `f` has no such argument.
     """
     which: set[int | str] = set()
     for each in given:
         which |= {each} if isinstance(each, int | str) else set(each)
+    check_places(f, which, "static")
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):

@@ -118,8 +118,12 @@ def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison |
     within a factor of 2.
 
     Raises:
-        UsageError: the jitted row lacks its time to build, or one of the rows, without a comparison, wall samples.
+        UsageError: one of these is no row, the jitted row lacks its time to build, or one of the rows, without a
+            comparison, wall samples.
     """
+    for row in (eager, jitted):
+        if not isinstance(row, Measurement):  # pyright: ignore[reportUnnecessaryIsInstance]  # people give what they have
+            raise UsageError(f"{row!r} is no row", "two measurements, as benchax.bench and benchax.load give them")
     build_s = jitted.stages.build_s
     if build_s is None:
         raise UsageError(f"the row of {jitted.case.label!r} has no time to build", "a row of a jitted function")

@@ -77,6 +77,10 @@ class WrongShape(Exception):
     """An output is not of the shape that was asked for."""
 
 
+class BrokenCheck(Exception):
+    """The user's check raised, which its cause says: the function has done its work."""
+
+
 @task
 def capture_environment(argument: None, say: Say) -> Environment:
     """Where cells run, seen from a worker."""
@@ -100,6 +104,9 @@ def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray
         fill(record, case, options, TrialSampler(request, case, report, outputs))
     except WrongShape as error:
         failure = Failure("wrong_shape", "check", str(error))
+    except BrokenCheck as error:
+        failure = diagnose(error.__cause__ or error, "check")
+        failure = replace(failure, message=f"the check raised {failure.message}")
     # Ctrl-C does not reach a worker: this KeyboardInterrupt is the function's own.
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         failure = diagnose(error, STEPS.get(record.stage, record.stage))
@@ -150,7 +157,7 @@ class TrialSampler:
         return self.request.examines
 
     def check(self, record: Record, subject: Subject) -> None:
-        """Raises `WrongShape`. What cannot be the answer is not worth timing."""
+        """Raises `WrongShape` or `BrokenCheck`. What cannot be the answer is not worth timing."""
         record.absent.append(NO_NUMERICS)
         request, shape = self.request, trees.shape_text(*trees.taken_apart(subject.returned))
         self.report.shape = shape
@@ -159,10 +166,14 @@ class TrialSampler:
                 raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
             return
         record.enter("check")
-        verdict = request.check(subject.returned, *subject.inputs.args)
+        try:
+            verdict = request.check(subject.returned, *subject.inputs.args)
+            is_fine = verdict is None or isinstance(verdict, str) or bool(verdict)
+        except Exception as error:
+            raise BrokenCheck from error
         if isinstance(verdict, str) and verdict:
             raise WrongShape(verdict)
-        if verdict is not None and not isinstance(verdict, str) and not bool(verdict):
+        if not is_fine:
             raise WrongShape(f"{shape}, which the check refused")
 
     def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:

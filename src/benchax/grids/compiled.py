@@ -37,6 +37,8 @@ from benchax.keywords import guard_keywords
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
 from benchax.units import parse_duration
 
+MOST_REPEATS = 10_000_000
+"""Each repetition leaves three times of eight bytes behind: 240 MB for a function."""
 Limit = Any
 """Seconds: a number, an array, or one for each function."""
 
@@ -107,7 +109,7 @@ class CompiledGrid:
         progress: Progress,
     ) -> None:
         self.functions = named_functions(functions)
-        self.repeats = whole("repeats", repeats, least=1)
+        self.repeats = whole("repeats", repeats, least=1, most=MOST_REPEATS)
         self.timeout_s = limits("timeout_s", timeout_s, len(self.functions))
         self.total_timeout_s = limits("total_timeout_s", total_timeout_s)
         self.stop_inside, self.like, self.fill = stop_inside, like, fill

@@ -6,6 +6,7 @@ Nothing runs here. What a data point becomes is decided in the worker (`cell.py`
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,11 +89,12 @@ def plan(
     )
 
 
-def whole(name: str, given: Any, least: int) -> int:
+def whole(name: str, given: Any, least: int, most: float = math.inf) -> int:
     """`given` as an int from `least` up; NumPy's integers are welcome, bools and 2.5 are not."""
     is_whole = not isinstance(given, bool) and hasattr(given, "__index__")
-    if not is_whole or int(given) < least:
-        raise UsageError(f"{name} cannot be {given!r}", f"a whole number from {least} up")
+    if not is_whole or not least <= int(given) <= most:
+        bounds = f"from {least} up" if most == math.inf else f"from {least} to {most:,}"
+        raise UsageError(f"{name} cannot be {given!r}", f"a whole number {bounds}")
     return int(given)
 
 

@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import itertools
 import re
 import traceback
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from benchax.errors import BenchaxError
 from benchax.measuring.tracer_errors import explain
 from benchax.model import Failure, FailureKind
-from benchax.source_files import is_library
+from benchax.source_files import format_error, is_library
 
 _PATH = re.compile(r"at path (\S+)")
 
@@ -22,7 +23,7 @@ def diagnose(error: BaseException, stage: str) -> Failure:
     kind, advice = _judge(error, stage)
     where = user_line(error)
     message = _message(error) + (f" (at {where})" if where else "")
-    return Failure(kind, stage, message, advice, "".join(traceback.format_exception(error)))
+    return Failure(kind, stage, message, advice, format_error(error))
 
 
 def _judge(error: BaseException, stage: str) -> tuple[FailureKind, str]:
@@ -129,7 +130,11 @@ def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
     # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
-    first_line = (str(error).strip().splitlines() or [""])[0]
+    first_line, *lines = str(error).strip().splitlines() or [""]
+    if first_line.endswith(":"):
+        # What it announces belongs to it: the sizes that vmap found, and of which arguments.
+        listed = itertools.takewhile(lambda line: line.lstrip().startswith("*"), lines)
+        first_line = " ".join([first_line, *(line.strip(" *") for line in listed)])
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 

@@ -28,6 +28,7 @@ from benchax.profiling.memory import sample
 from benchax.profiling.session import Session, check_options, session
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
 from benchax.results.profile import Profile, Timeline
+from benchax.specs import is_spec
 from benchax.units import read_duration
 
 LEAST_S = 0.05
@@ -91,13 +92,15 @@ def profile(
         Profile: read at once. Where nothing was recorded, its `ops` are empty and a remark says why.
 
     Raises:
-        UsageError: an unknown option, a folder that cannot be written to, a profiler that is running already.
+        UsageError: a spec among the inputs, an unknown option, a folder that cannot be written to, a profiler that is
+            running already.
         FormatError: the trace that JAX wrote cannot be read.
     """
     check_options(options)
     interval_s = read_duration("memory_s", memory_s)
     check_progress(progress)
     if callable(fn):
+        _refuse_specs(args, kwargs)
         count = _check_runs(runs)
         with show_progress(progress) as report:
             return _of_function(fn, args, kwargs, dir, count, options, interval_s, report)
@@ -236,6 +239,16 @@ def _read(
         profiler_s=(recorded.start_s or 0.0) + (recorded.stop_s or 0.0),
         remarks=(*notes, *read.remarks),
     )
+
+
+def _refuse_specs(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    for leaf in jax.tree.leaves((args, kwargs)):
+        if isinstance(leaf, str) and is_spec(leaf):
+            raise UsageError(
+                f"benchax.profile was given the spec {leaf!r}, and calls the function with what it is given",
+                "arrays, such as jax.random.normal(jax.random.key(0), (8,))",
+                f"benchax profile MODULE:FUNCTION {leaf!r} makes data of specs, as benchax.bench does",
+            )
 
 
 def _check_runs(runs: int | None) -> int | None:

@@ -131,6 +131,8 @@ def _stages(m: Measurement) -> Iterable[TextRow]:
     yield from _time(m, "lower", "stages.lower_s", s.lower_s)
     yield from _time(m, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
     yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
+    if s.first_result_s is not None:
+        yield TextRow("first result", seconds(s.first_result_s), "trace, lower, compile and first run")
     yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
     if s.call_floor_s is not None:
         yield TextRow("call floor", seconds(s.call_floor_s), "a call that does next to nothing")

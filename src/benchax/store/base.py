@@ -7,11 +7,13 @@ rows need no documents.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement
 
 
@@ -129,6 +131,15 @@ def row_of(m: Measurement, id: int = 0) -> Row:
         predicted_peak_bytes=m.memory.predicted_peak_bytes,
         observed_peak_bytes=m.memory.observed_peak_bytes,
     )
+
+
+def check_place(where: object) -> None:
+    """Raises UsageError where `where` can be neither a path nor a URL."""
+    if not isinstance(where, str | os.PathLike) or "\0" in str(where) or not str(where):
+        raise UsageError(
+            f"rows cannot be in {where!r}",
+            "a folder, a path that ends in .db, .sqlite, .jsonl or .json, or the URL of a database",
+        )
 
 
 def is_pattern(case: str) -> bool:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError
 from benchax.codec import decode, decode_params, encode
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Measurement, Samples
-from benchax.store.base import Row, commit_range, is_pattern, name_matcher, row_of
+from benchax.store.base import Row, check_place, commit_range, is_pattern, name_matcher, row_of
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
@@ -66,9 +66,10 @@ def open_store(where: str | os.PathLike[str] = ".benchmarks") -> DatabaseStore:
             database, postgresql://user@host/name.
 
     Raises:
-        UsageError: a URL of another kind.
+        UsageError: a URL of another kind, or what cannot be the name of a folder.
         MissingPackage: a URL, and psycopg is not installed.
     """
+    check_place(where)
     if "://" in str(where):
         return DatabaseStore(_server(str(where)))
     path = Path(where)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from benchax.codec import decode
 from benchax.errors import FormatError, StoreError, require
 from benchax.model import Measurement
-from benchax.store.base import Row, commit_range, name_matcher, row_of
+from benchax.store.base import Row, check_place, commit_range, name_matcher, row_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,9 +42,11 @@ def load(path: str | os.PathLike[str] = ".benchmarks", case: str | None = None, 
         commit: a commit, in full or its first digits.
 
     Raises:
+        UsageError: `path` is none of these.
         StoreError: there is nothing at `path`, or it cannot be read.
         FormatError: a line of the file is not a document of benchax, or was written by a newer one.
     """
+    check_place(path)
     if Path(path).suffix in DOCUMENT_SUFFIXES:
         return Rows(tuple(m for m in _documents(Path(path)) if _answers(m, case, commit)))
     # Here, because SQLAlchemy takes 0.1 s to import and a file of documents does not need it.

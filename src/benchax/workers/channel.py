@@ -15,6 +15,7 @@ import array
 import contextlib
 import itertools
 import json
+import math
 import os
 import pickle
 import select
@@ -40,6 +41,8 @@ IN_FRAME_BYTES = 64 * 2**10
 _MAX_FRAME_BYTES = 64 * 2**20
 _CHECKED_BYTES = 64 * 2**20
 _MOST_FDS = 8
+LONGEST_POLL_S = 1e6
+"""A poll longer than 2**31 - 1 ms, which are 24.8 days, cannot be asked for: it is repeated."""
 
 
 class Closed(Exception):
@@ -180,16 +183,24 @@ def wait_readable(sources: Iterable[Any], timeout_s: float | None) -> list[Any]:
     poll = select.poll()
     for fd in by_fd:
         poll.register(fd, select.POLLIN)
-    # Milliseconds, rounded up by Python: a deadline is never met too early.
-    ready = poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
-    return [by_fd[fd] for fd, _ in ready]
+    return [by_fd[fd] for fd, _ in _poll(poll, None if timeout_s is None else monotonic() + timeout_s)]
 
 
 def _wait_writable(sock: socket.socket, until: float | None) -> None:
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
-    if not poll.poll(None if until is None else max(0.0, until - monotonic()) * 1000):
+    if not _poll(poll, until):
         raise TooLate
+
+
+def _poll(poll: select.poll, until: float | None) -> list[tuple[int, int]]:
+    """What is ready; empty at the time `until`."""
+    while True:
+        rest_s = math.inf if until is None else max(0.0, until - monotonic())
+        # Milliseconds, rounded up by Python: a deadline is never met too early. The kernel takes them as an int32.
+        ready = poll.poll(1000 * min(rest_s, LONGEST_POLL_S))
+        if ready or rest_s <= LONGEST_POLL_S:
+            return ready
 
 
 def _message(body: bytes, text_length: int, fds: list[int]) -> Message:

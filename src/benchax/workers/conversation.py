@@ -20,8 +20,8 @@ from typing import Any
 
 from benchax.errors import FormatError
 from benchax.model import Failure
-from benchax.source_files import is_library
-from benchax.units import seconds, size
+from benchax.source_files import is_library, is_machinery
+from benchax.units import plural, seconds, size
 from benchax.workers import process_tree
 from benchax.workers.answers import unpack
 from benchax.workers.call_limits import UNLIMITED, CallLimits
@@ -263,9 +263,19 @@ class Conversation:
 def _story(stack: list[str], words: str) -> str:
     """Where it was and what it printed last, as a row keeps it."""
     words = words.partition("Fatal Python error:")[0].strip()[-LAST_WORDS:]
-    parts = [f"Where it was, innermost first:\n  {joined}" if (joined := "\n  ".join(stack)) else ""]
-    parts += [f"The last that it printed:\n{words}" if words else ""]
+    parts = [_place(stack) if stack else "", f"The last that it printed:\n{words}" if words else ""]
     return "\n\n".join(part for part in parts if part)
+
+
+def _place(stack: list[str]) -> str:
+    """The frames of the user's own code and of packages that it uses, and how many others there were."""
+    own = [line for line in stack if (match := _FRAME.match(line)) and not is_machinery(match["file"])]
+    others = plural(len(stack) - len(own), "frame") + " of JAX, benchax and Python"
+    if not own:
+        return f"No line of your own was running, as in a compiled loop. The innermost of {others}:\n  {stack[0]}"
+    joined = "\n  ".join(own[:_MOST_FRAMES])
+    left_out = f"\n({others} left out)" if len(stack) > len(own) else ""
+    return f"Where it was, innermost first:\n  {joined}{left_out}"
 
 
 _SMALLER = "Measure a smaller case, or allow more memory."
@@ -286,7 +296,7 @@ def frames(text: str) -> list[str]:
     for block in blocks:
         own = next((i for i, line in enumerate(block) if _OURS in line), None)
         if own is not None:
-            return [line.strip() for line in block[:own]][:_MOST_FRAMES]
+            return [line.strip() for line in block[:own]]
     return []
 
 

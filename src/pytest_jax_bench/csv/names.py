@@ -6,7 +6,10 @@
 So did pytest-jax-bench 0.5.0 name them. Where such a name would not do, it ends in ~ and a digest: if it could also be
 that of another test (a dash in a path, ids that were chosen by hand), if it differs from another one in upper and
 lower case only (the same file on macOS and Windows), if a system reserves it, or if it is long. A file that 0.5.0 has
-begun for a test under its own name is continued nevertheless; its header says whose it is.
+begun for a test under its own name is continued nevertheless; its header says whose it is. So is one of the versions
+before, which the README shows, where there is none under a later name:
+
+    tests/test_x.py::test_full        tests:test_x::test_full.csv
 """
 
 from __future__ import annotations
@@ -40,7 +43,10 @@ def file_for(folder: Path, nodeid: str, params: Mapping[str, Any]) -> Path:
     test, id = (named["test"], named["id"]) if named else (nodeid, None)
     ours = folder / _folder_name(test) / f"{_file_name(id, params)}.csv"
     theirs = _name_of_0_5(folder, nodeid, params)
-    return theirs if theirs != ours and theirs and _belongs_to(theirs, nodeid) else ours
+    if theirs != ours and theirs and _belongs_to(theirs, nodeid):
+        return theirs
+    first = _name_in_readme(folder, nodeid)
+    return first if first and not ours.exists() and _belongs_to(first, nodeid) else ours
 
 
 def _folder_name(test: str) -> str:
@@ -87,6 +93,12 @@ def _name_of_0_5(folder: Path, nodeid: str, params: Mapping[str, Any]) -> Path |
     parts = [test, *f"{name}.csv".split("/")]
     is_inside = not any(part in ("", ".", "..") or "\0" in part for part in parts)
     return folder.joinpath(*parts) if is_inside else None
+
+
+def _name_in_readme(folder: Path, nodeid: str) -> Path | None:
+    """Where the versions before 0.5.0 kept this test; None where that can be no file."""
+    name = f"{nodeid.replace('/', ':').replace('.py::', '::')}.csv"
+    return None if "\0" in name or len(name.encode("utf-8", "surrogatepass")) > 255 else folder / name
 
 
 def _belongs_to(path: Path, nodeid: str) -> bool:

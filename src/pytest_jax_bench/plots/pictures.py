@@ -215,7 +215,7 @@ def _name_instrument(instrument: tuple[str, str, str], differ: Sequence[bool]) -
     words = ("timer", "environment", "jax")
     known = [f"{word} {short(value, 10)}" for word, value, is_told in zip(words, instrument, differ, strict=True)
              if is_told and value]  # fmt: skip
-    return ", ".join(known) or "machine and timer unknown"
+    return ", ".join(known) or ("machine and timer unknown" if not instrument[1] else "without a jitted run time")
 
 
 # ---- where rows stand ------------------------------------------------------------------------------------------

@@ -53,8 +53,18 @@ def failures(rows: Rows) -> tuple[str, ...]:
 
 
 def instruments(rows: Rows) -> list[tuple[str, str, str]]:
-    """What must be equal for rows to stand in one line: timer, environment, version of JAX."""
-    return list(zip(texts(rows, "timer"), texts(rows, "environment"), texts(rows, "jax"), strict=True))
+    """What must be equal for rows to stand in one line: timer, environment, version of JAX.
+
+    A row without a jitted time has no timer of it: it stands with the others of its machine, whose eager times are
+    read by the same one.
+    """
+    machines = list(zip(texts(rows, "environment"), texts(rows, "jax"), strict=True))
+    known = dict[tuple[str, str], str]()
+    for timer, machine in zip(texts(rows, "timer"), machines, strict=True):
+        if timer and machine[0]:
+            known.setdefault(machine, timer)
+    timers = zip(texts(rows, "timer"), machines, strict=True)
+    return [(timer or known.get(machine, ""), *machine) for timer, machine in timers]
 
 
 def single(rows: Rows, *, together: bool = False, is_brief: bool = False) -> tuple[Panel, ...]:

@@ -169,6 +169,35 @@ def test_a_file_of_0_5_0_is_continued_when_it_has_the_current_form(tmp_path: Pat
     assert len(read(old)) == 4
 
 
+def test_the_file_of_the_readme_is_continued_under_its_name_and_keeps_its_rows(tmp_path: Path) -> None:
+    nodeid = "tests/test_interface.py::test_full"
+    file = tmp_path / "tests:test_interface::test_full.csv"
+    file.write_text((GOLDEN / "ptjb-readme-17-columns.csv").read_text())
+    before = read(file)
+
+    for _ in range(2):
+        append(file_for(tmp_path, nodeid, {}), {"jit_mean_ms": 1.5}, nodeid=nodeid, backend="cpu", device="cpu")
+
+    assert [path.name for path in tmp_path.rglob("*.csv")] == [file.name]
+    assert read(file)["jit_mean_ms"].tolist() == [*before["jit_mean_ms"].tolist(), 1.5, 1.5]
+    assert read(file)["run_id"].tolist()[-2:] == [int(before["run_id"][-1]) + 1, int(before["run_id"][-1]) + 2]
+
+
+def test_the_file_of_the_readme_is_left_alone_where_it_is_anothers_or_a_later_one_is_there(tmp_path: Path) -> None:
+    nodeid = "tests/test_interface.py::test_full"
+    text = (GOLDEN / "ptjb-readme-17-columns.csv").read_text()
+    foreign = tmp_path / "foreign" / "tests:test_interface::test_full.csv"
+    late = tmp_path / "late" / "tests:test_interface::test_full.csv"
+    for file, content in ((foreign, text.replace("test_full", "test_half")), (late, text)):
+        file.parent.mkdir()
+        file.write_text(content)
+    ours = tmp_path / "late" / "tests-test_interface.py--test_full" / "main.csv"
+    append(ours, {}, nodeid=nodeid, backend="cpu", device="cpu")
+
+    assert file_for(foreign.parent, nodeid, {}).name == "main.csv"
+    assert file_for(late.parent, nodeid, {}) == ours
+
+
 def test_a_file_of_ours_is_not_taken_for_one_of_0_5_0(tmp_path: Path) -> None:
     """0.5.0 would have called both p-None.csv."""
     nodeid = "t.py::f[None]"

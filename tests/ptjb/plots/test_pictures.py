@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,22 @@ def test_commits_stand_side_by_side_with_their_runs_in_order_and_no_line_between
     assert axis.positions.round(2).tolist() == [-0.3, 0.0, 1.0, 0.3, 2.0]
     assert [(b.low, b.high, b.label) for b in axis.bands] == [(-0.5, 0.5, "a"), (0.5, 1.5, "b"), (1.5, 2.5, "c")]
     assert not axis.is_connected
+
+
+def test_a_row_without_a_jitted_time_stands_with_those_of_its_machine() -> None:
+    data = measured(3, jit_ms=[1.0, math.nan, 1.0], timer=["in_graph", "", "in_graph"])
+
+    picture = history(data, TEST)
+
+    assert picture.lines.tolist() == [0, 0, 0]
+    assert not any("unknown" in note or "Not all rows" in note for note in picture.notes)
+
+
+def test_a_row_of_an_unknown_machine_is_named_so() -> None:
+    data = measured(3, timer=["in_graph", "", "in_graph"])
+    data["environment"][1] = data["jax"][1] = ""
+
+    assert any("machine and timer unknown" in note for note in history(data, TEST).notes)
 
 
 def test_a_long_history_shows_its_end_and_says_so() -> None:
