@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
-from pytest_jax_bench import context, keep, measure
+from pytest_jax_bench import context, inner_jit, keep, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds
@@ -130,7 +130,7 @@ class Factory:
     """The fixture `jax_bench`: called with rounds it makes a JaxBench; called with a function it measures that.
 
     `jax_bench(f, x)` is for who comes from pytest-benchmark: it returns what `f(x)` returns. A jitted function is
-    measured stage by stage, a plain one as it stands.
+    measured stage by stage, also one inside a lambda that does nothing but call it; a plain one as it stands.
     """
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -142,9 +142,11 @@ class Factory:
             return JaxBench(self.request, *args, **named)
         fn, *rest = args
         bench = JaxBench(self.request, **vars(ROUNDS))
-        functions = {"fn_jit": fn} if hasattr(fn, "lower") else {"fn": fn}
-        _, out = bench.measure(functions.get("fn"), functions.get("fn_jit"), *rest, kwargs=named)
-        return out
+        inner = inner_jit.find_jitted_call(fn, tuple(rest), named)
+        if inner is None:
+            return bench.measure(fn, None, *rest, kwargs=named)[1]
+        _, out = bench.measure(None, inner.fn, *inner.args, kwargs=inner.kwargs)
+        return out if inner.is_returned else None
 
 
 def _call(
