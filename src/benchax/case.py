@@ -29,6 +29,14 @@ _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
+class ExactCalls:
+    """How often a function is called, where that matters (it has side effects): each count is kept to exactly."""
+
+    per_sample: int
+    warmup: int
+
+
+@dataclass(frozen=True)
 class Case:
     """A function with concrete inputs and a name.
 
@@ -49,6 +57,8 @@ class Case:
     """Where the benchmark lives: its git state is recorded, whatever the working directory is."""
     reference: Callable[[], Any] | None = None
     """Gives the outputs that verification by "eager" compares with, where they are known without another call."""
+    calls: ExactCalls | None = None
+    """None: as many as the times need, in warming up and in each sample."""
     listen: Callable[[str, Any], None] | None = None
     """Told what is no part of the row: ("lowered", stage of JAX), ("hlo", text), ("outputs", of the first call) and
     ("error", the exception that became the row's failure). As `reference`, of this process only."""

@@ -45,8 +45,8 @@ class BenchaxError(Exception):
         return "\n".join(lines)
 
 
-class UsageError(BenchaxError):
-    """The caller gave something that cannot work."""
+class UsageError(BenchaxError, ValueError):
+    """The caller gave something that cannot work. A ValueError too, as people who catch those expect."""
 
 
 class MissingPackage(BenchaxError):

@@ -104,7 +104,7 @@ def read_seed(given: Any, source: str = "the call") -> int:
     return resolve({"seed": given}).seed
 
 
-def split_names(given: Iterable[str] | str | None) -> list[str] | None:
+def split_names(given: object) -> list[str] | None:
     """["donate", "bf16"], or "donate,bf16", as a list; None stays None, which is: all.
 
     Raises:
@@ -112,11 +112,9 @@ def split_names(given: Iterable[str] | str | None) -> list[str] | None:
     """
     if given is None:
         return None
-    listed: list[Any] = []
-    if isinstance(given, Iterable):
-        listed = given.split(",") if isinstance(given, str) else list(given)
-    # People also give what is not permitted.
-    if not isinstance(given, Iterable) or not all(isinstance(name, str) for name in listed):
+    named = given.split(",") if isinstance(given, str) else given
+    listed = list(cast("Iterable[Any]", named)) if isinstance(named, Iterable) else [None]
+    if not all(isinstance(name, str) for name in listed):
         raise UsageError(f"cannot read {given!r} as names", "a text such as 'a,b', or a list of texts")
     names = [name.strip() for name in listed if name.strip()]
     if not names:

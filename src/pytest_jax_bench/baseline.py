@@ -6,9 +6,9 @@ clean run, since a dirty one may hold what was committed next. Or the run that w
 Between sessions the machine changes more than code does. In recordings of unchanged functions (21 processes on a busy
 virtual machine, six functions of 8 µs to 20 ms, 20 rounds each) medians differed by up to a factor of 8, least times by
 up to 3, and a rule of "5 % on the mean" alarmed in 44 % of comparisons. So only a factor that unchanged code reached in
-less than one comparison in a hundred, in the least time *and* in the median, is called slower or faster; all else is
-unclear. Smaller effects need both versions side by side in one session (`fail_slower.py`). What compilers count is
-compared exactly.
+less than one comparison in a hundred, in the least time *and* in the median, is called slower or faster (2.5 from 20
+rounds up, more with fewer); all else is unclear. Smaller effects need both versions side by side in one session
+(`fail_slower.py`). What compilers count is compared exactly.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from benchax.units import number
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.settings import Pin, PluginSettings
 
-FACTOR = 2.5
-LEAST_ROUNDS = 20
-"""The recordings hold for this many; with fewer a chance streak is longer."""
+FACTORS = ((20, 2.5), (10, 3.0), (5, 4.0), (3, 6.0))
+"""(rounds, factor): from so many rounds in both rows, so much is called. With fewer rounds a chance streak is a
+greater share of them. In the recordings each is exceeded in less than 1 % of comparisons of unchanged functions.
+Nothing is called below 3 rounds, where 1 % need a factor of 4 to 10."""
+LEAST_ROUNDS = FACTORS[-1][0]
 COMPILE_FACTOR = 6.0
 """Single readings: unchanged functions took up to 9 times as long, 1 in 100 more than 6."""
 
@@ -173,9 +175,17 @@ def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
     least, median = ratios
     if least is None or median is None:
         return MetricVerdict("unclear", "one of them has no least and median time")
-    if min(old[f"{kind}_rounds"], new[f"{kind}_rounds"]) < LEAST_ROUNDS:
+    rounds = min(old[f"{kind}_rounds"], new[f"{kind}_rounds"])
+    factor = next((factor for least_rounds, factor in FACTORS if rounds >= least_rounds), None)
+    if factor is None:
         return MetricVerdict("unclear", f"fewer than {LEAST_ROUNDS} rounds")
-    return _by_factor(min(least, median), max(least, median), FACTOR)
+    at = "" if factor == FACTORS[0][1] else f" at fewer than {_next_step(rounds)} rounds"
+    return _by_factor(min(least, median), max(least, median), factor, at)
+
+
+def _next_step(rounds: int) -> int:
+    """From how many rounds up a smaller factor is enough."""
+    return min(least_rounds for least_rounds, _ in FACTORS if least_rounds > rounds)
 
 
 def _compile(old: Row, new: Row) -> MetricVerdict:
@@ -185,12 +195,12 @@ def _compile(old: Row, new: Row) -> MetricVerdict:
     return _by_factor(ratio, ratio, COMPILE_FACTOR)
 
 
-def _by_factor(low: float, high: float, factor: float) -> MetricVerdict:
+def _by_factor(low: float, high: float, factor: float, at: str = "") -> MetricVerdict:
     if low >= factor:
         return MetricVerdict("slower", f"{number(low)} times the older one, or more")
     if high <= 1 / factor:
         return MetricVerdict("faster", f"{number(1 / high)} times as fast, or more")
-    return MetricVerdict("unclear", f"times of two sessions tell no difference below a factor of {number(factor)}")
+    return MetricVerdict("unclear", f"times of two sessions tell no difference below a factor of {number(factor)}{at}")
 
 
 def _bytes(old: Row, new: Row, metric: str) -> MetricVerdict:

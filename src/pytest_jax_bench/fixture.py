@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
-from pytest_jax_bench import context, keep, measure
+from pytest_jax_bench import context, inner_jit, keep, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds
@@ -46,6 +46,8 @@ class JaxBench:
             rounds, the function is called once.
         jit_loops: above 1, the jitted function is timed inside a compiled program, without the cost of calling it;
             how often it runs there is found out.
+        calls_per_round: so many calls in each round, and exactly as many as there are warm-ups before them; for
+            functions with side effects. Beside them there is the first run, and no memory of an eager function.
         timer, verify, timeout_s: as --ptjb-timer, --ptjb-verify, --ptjb-timeout; stronger than the marker.
         save_graph: as --ptjb-save-graph.
     """
@@ -60,6 +62,7 @@ class JaxBench:
         eager_rounds: int = 0,
         eager_warmup: int = 0,
         *,
+        calls_per_round: int | None = None,
         timer: str | None = None,
         verify: str | None = None,
         timeout_s: float | str | None = None,
@@ -69,7 +72,7 @@ class JaxBench:
             raise UsageError(f"path={path!r} is given together with request", "path outside of pytest only")
         self.context = context.from_request(request) if request is not None else context.from_path(path)
         self.overrides = Overrides(timer, verify, timeout_s, save_graph)
-        self.configure(jit_rounds, jit_loops, jit_warmup, eager_rounds, eager_warmup)
+        self.configure(jit_rounds, jit_loops, jit_warmup, eager_rounds, eager_warmup, calls_per_round=calls_per_round)
 
     def configure(
         self,
@@ -78,9 +81,11 @@ class JaxBench:
         jit_warmup: int = 0,
         eager_rounds: int = 0,
         eager_warmup: int = 0,
+        *,
+        calls_per_round: int | None = None,
     ) -> None:
         """How much the next calls of `measure` measure."""
-        self.rounds = Rounds(jit_rounds, jit_loops, jit_warmup, eager_rounds, eager_warmup)
+        self.rounds = Rounds(jit_rounds, jit_loops, jit_warmup, eager_rounds, eager_warmup, calls_per_round)
 
     def measure(
         self,
@@ -130,7 +135,7 @@ class Factory:
     """The fixture `jax_bench`: called with rounds it makes a JaxBench; called with a function it measures that.
 
     `jax_bench(f, x)` is for who comes from pytest-benchmark: it returns what `f(x)` returns. A jitted function is
-    measured stage by stage, a plain one as it stands.
+    measured stage by stage, also one inside a lambda that does nothing but call it; a plain one as it stands.
     """
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -142,9 +147,11 @@ class Factory:
             return JaxBench(self.request, *args, **named)
         fn, *rest = args
         bench = JaxBench(self.request, **vars(ROUNDS))
-        functions = {"fn_jit": fn} if hasattr(fn, "lower") else {"fn": fn}
-        _, out = bench.measure(functions.get("fn"), functions.get("fn_jit"), *rest, kwargs=named)
-        return out
+        inner = inner_jit.find_jitted_call(fn, tuple(rest), named)
+        if inner is None:
+            return bench.measure(fn, None, *rest, kwargs=named)[1]
+        _, out = bench.measure(None, inner.fn, *inner.args, kwargs=inner.kwargs)
+        return out if inner.is_returned else None
 
 
 def _call(
@@ -155,7 +162,7 @@ def _call(
     if tag is not None and not isinstance(tag, str):
         raise UsageError(f"tag={tag!r} is a {type(tag).__name__}", "a text")
     both = {**named, **(kwargs or {})}
-    if tag is not None and "tag" not in both and any(_takes(f, "tag") for f in (fn, fn_jit)):
+    if tag is not None and "tag" not in both and any(_takes_tag(f, args, both) for f in (fn, fn_jit)):
         raise UsageError(
             f"tag={tag!r} is an argument of measure and of the function",
             "an unambiguous call",
@@ -164,11 +171,17 @@ def _call(
     return MeasureCall(fn, fn_jit, args, both, DEFAULT_TAG if tag is None else tag)
 
 
-def _takes(fn: Any, name: str) -> bool:
+def _takes_tag(fn: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    """Can this call of `fn` be given a `tag`, too? Not where it has one already, by its place.
+
+    `**kwargs` takes none: there it is the row's name, as in pytest-jax-bench.
+    """
     try:
-        return name in inspect.signature(fn).parameters
-    except (TypeError, ValueError):  # builtins have no signature; then nothing is known, and nothing is said
+        signature = inspect.signature(fn)
+        signature.bind(*args, **named, tag="")
+    except (TypeError, ValueError):  # also builtins, which have no signature; then nothing is known
         return False
+    return "tag" in signature.parameters
 
 
 def is_wanted(context: BenchContext, tag: str) -> bool:

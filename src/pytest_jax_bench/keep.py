@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 NONE = -1
 COMMIT_DIGITS = 7
 UNKNOWN = "unknown"
+BUSY = "busy"
+"""The code of the remark that other processes used the machine meanwhile."""
 
 
 def keep_measurement(
@@ -50,7 +52,7 @@ def keep_measurement(
 ) -> BenchData:
     """Raises `StoreError` where the CSV file cannot be written."""
     row = _make_row(call, measured, rounds, context)
-    notes = [text for text in (*measured.notes, wrong_results(measured), *other_timers(measured)) if text]
+    notes = [text for text in (*measured.notes, doubts(measured), *other_timers(measured)) if text]
     if write and context.csv is not None and jax.process_index() == 0:
         row = _append(context.csv, row, context.nodeid, notes)
         old = baseline.find_reference(row, context.csv, context.settings)
@@ -119,6 +121,8 @@ def _make_record(
         "verdicts": {metric: [judged.verdict, judged.why] for metric, judged in verdicts.items()},
         "gate": asdict(gated) if gated else None,
         "notes": notes,
+        "codes": _codes(measured),
+        "ranges": _ranges(measured),
         "only_last": bool(context.marker.get("only_last")),
         "plots": custom.list_addresses(context.marker),
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
@@ -144,7 +148,7 @@ def row_of(
         "eager_warmup": rounds.eager_warmup,
         "first_run_ms": _first_run(measured),
         "status": failure.kind if failure else "ok",
-        "message": f"{failure.stage}: {failure.message}" if failure else wrong_results(measured),
+        "message": f"{failure.stage}: {failure.message}" if failure else doubts(measured),
         "created": first.started_at if first else datetime.now(UTC).isoformat(timespec="microseconds"),
         "session": session,
         "environment": first.environment.fingerprint if first else "",
@@ -159,9 +163,23 @@ def commit_of(environment: Environment) -> str:
     return environment.commit[:COMMIT_DIGITS] + ("" if environment.is_dirty is False else "+")
 
 
-def wrong_results(measured: StepResults) -> str:
+def doubts(measured: StepResults) -> str:
     """What casts doubt on the numbers themselves."""
     return "; ".join(r.message for m in measured.rows for r in m.remarks if r.severity == "error")
+
+
+def _codes(measured: StepResults) -> list[str]:
+    """Of the remarks that a summary has words for: those that cast doubt, and whether the machine was busy."""
+    found = [r.code for m in measured.rows for r in m.remarks if r.severity == "error" or r.code == BUSY]
+    return list(dict.fromkeys(found))
+
+
+def _ranges(measured: StepResults) -> dict[str, list[float]]:
+    """Least and greatest reading in milliseconds, where there are too few for an interval of the median."""
+    pairs = (("jit", measured.jit), ("eager", measured.eager))
+    found = {kind: m.headline for kind, m in pairs if m is not None}
+    few = {kind: s.per_call_s for kind, s in found.items() if s is not None and s.summary.low_s is None}
+    return {kind: [min(times_s) * 1e3, max(times_s) * 1e3] for kind, times_s in few.items() if times_s}
 
 
 def other_timers(measured: StepResults) -> list[str]:

@@ -4,6 +4,7 @@
 
 A round is a sample: one reading of the clock, over several calls where they are short. Warming up ends when the times
 are steady, and takes at most 20 ms for each warm-up call that is asked for (one call of a slow function is enough).
+With `calls_per_round` both counts are kept to exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import jax
 
 from benchax import api
-from benchax.case import Case, make_case, param_value
+from benchax.case import Case, ExactCalls, make_case, param_value
 from benchax.environment import clean
 from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.inputs import Inputs
@@ -52,9 +53,16 @@ class Rounds:
     jit_warmup: int = 0
     eager_rounds: int = 0
     eager_warmup: int = 0
+    calls_per_round: int | None = None
+    """None: as many as a reading needs, and warming up until times are steady."""
 
     def __post_init__(self) -> None:
+        calls = self.calls_per_round
+        if calls is not None and (isinstance(calls, bool) or not isinstance(calls, int) or calls < 1):
+            raise UsageError(f"calls_per_round={calls!r} cannot be", "a whole number from 1 up, or None")
         for name, value in vars(self).items():
+            if name == "calls_per_round":
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise UsageError(f"{name}={value!r} cannot be", "a whole number from 0 up")
 
@@ -125,6 +133,7 @@ def _take_steps(
 ) -> None:
     if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
         case = make_case_of(call, call.fn, context, jit=False)
+        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup))
         options = base | _eager_options(rounds)
         measured.eager = _run(case, options, {}, context, measured)
     if call.fn_jit is not None and measured.error is None:
@@ -132,6 +141,7 @@ def _take_steps(
         has_reference = measured.eager is not None and measured.out is not None
         reference = measured.out
         case = replace(case, reference=(lambda: reference) if has_reference else None)
+        case = replace(case, calls=_exact_calls(rounds, rounds.jit_warmup))
         defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
         measured.jit = _run(case, base | _jit_options(rounds, base), defaults, context, measured)
 
@@ -174,7 +184,10 @@ def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str,
 
 def _eager_options(rounds: Rounds) -> dict[str, Any]:
     reach = "samples" if rounds.eager_rounds else "first_run"
-    return {"timer": "wall", "verify": "off"} | _sampling(reach, rounds.eager_rounds, rounds.eager_warmup)
+    # Memory is observed in two calls more.
+    memory = rounds.calls_per_round is None
+    base = {"timer": "wall", "verify": "off", "memory": memory}
+    return base | _sampling(reach, rounds.eager_rounds, rounds.eager_warmup)
 
 
 def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,6 +195,10 @@ def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
     inside = {"timer": base["timer"] or INSIDE} if rounds.jit_loops > 1 else {}
     # The columns hold the plan of the compiler, which takes no further run.
     return {"memory": False, **inside} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
+
+
+def _exact_calls(rounds: Rounds, warmup: int) -> ExactCalls | None:
+    return None if rounds.calls_per_round is None else ExactCalls(rounds.calls_per_round, warmup)
 
 
 def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:

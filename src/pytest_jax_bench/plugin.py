@@ -32,6 +32,15 @@ MARKER_LINE = (
 )
 
 
+def __getattr__(name: str) -> Any:
+    # Where pytest-jax-bench 0.5.0 has it. Loaded when asked for, since it needs JAX.
+    if name == "JaxBench":
+        from pytest_jax_bench.fixture import JaxBench
+
+        return JaxBench
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     options.add(parser)
 

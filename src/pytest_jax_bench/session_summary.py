@@ -1,7 +1,7 @@
 """What the terminal says at the end: the table, notes, the gate, plots, and the JSON file.
 
-Verbosity: nothing with -q (but what fails the session), the table by default, and with -v also the files that were
-drawn and why comparisons are unclear.
+Verbosity: the table alone with -q (and what fails the session), nothing but that with -qq; with -v also the files that
+were drawn and why comparisons are unclear.
 
 With --ptjb-json all results of a session go into one JSON document:
 
@@ -24,15 +24,23 @@ from typing import Any
 
 import pytest
 
-from pytest_jax_bench import stash, table
+from pytest_jax_bench import layout, stash, table
 from pytest_jax_bench.settings import PluginSettings, settings_of
 
 Record = Mapping[str, Any]
-VERDICTS = ("slower", "faster", "same", "unclear")
 TITLE = "Pytest Jax Benchmark (PTJB) results"
 
-MARKUP: dict[str, dict[str, bool]] = {"": {}, "good": {"green": True}, "bad": {"red": True}, "faint": {"light": True}}
+MARKUP: dict[str, dict[str, bool]] = {
+    "": {},
+    "good": {"green": True},
+    "bad": {"red": True},
+    "warning": {"yellow": True},
+    "faint": {"light": True},
+}
 """The styles of the table, as pytest's writer has them."""
+
+BUSY = "busy"
+"""The code of the remark; said once for all, since most measurements of a session have it or none has."""
 
 VERSION = 1
 FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements")
@@ -40,9 +48,10 @@ FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "mea
 
 def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
     settings, verbosity = settings_of(config), config.get_verbosity()
-    if verbosity >= 0 and records:
+    if verbosity >= -1 and records:
         reporter.write_sep("=", TITLE)
         _table(reporter, records)
+    if verbosity >= 0 and records:
         for line in notes(records, settings, verbosity):
             reporter.write_line(line)
     if verbosity >= 0 and settings.disable:
@@ -63,24 +72,20 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
 
 
 def _table(reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
-    """By pytest's writer, which knows whether this terminal shows colours. Names of tests are long: nothing folds."""
+    """By pytest's writer, which knows how wide this terminal is and whether it shows colours."""
     writer = reporter.config.get_terminal_writer()
     found = table.tabulate_records(records)
-    widths = [max(map(len, column)) for column in zip(found.names, *found.lines, strict=True)]
-    names = zip(found.names, widths, strict=True)
-    reporter.write_line("  ".join(f"{name:^{width}}" for name, width in names).rstrip())
-    for row in found.rows:
-        # Padded outside of the colours, which have no width.
-        parts = [
-            writer.markup(cell.text, **MARKUP[cell.style]) + " " * (width - len(cell.text))
-            for cell, width in zip(row, widths, strict=True)
-        ]
-        reporter.write_line("  ".join(parts).rstrip())
+    for line in layout.fit(found, writer.fullwidth, lambda text, style: writer.markup(text, **MARKUP[style])):
+        reporter.write_line(line)
 
 
 def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -> list[str]:
     lines = [f"{_name(r)}: {table.truncate(note, 500)}" for r in records for note in r["notes"]]
     lines += [f"{_name(r)}: {table.truncate(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
+    if table.has_ranges(records):
+        lines.append("ptjb: (low–high) is the least and the greatest reading of fewer than 6 rounds")
+    if busy := [r for r in records if BUSY in r.get("codes", ())]:
+        lines.append(f"ptjb: the machine was busy with other things during {_share(busy, records)}")
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
@@ -111,7 +116,7 @@ def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
     counts = Counter(gate["verdict"] for _, gate in compared)
     lines: list[str] = []
     if compared and verbosity >= 0:
-        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in layout.VERDICTS if counts[verdict])
         lines.append(f"ptjb: {_share(compared, records)} compared side by side (--ptjb-fail-slower): {listed}")
     if verbosity >= 1:
         lines += [f"{_name(r)}: {gate['text']}, against {gate['against']}" for r, gate in compared]

@@ -1,8 +1,9 @@
-"""The table in the terminal: one line for each measurement, `old->new+-half`, units chosen for each cell.
+"""The table in the terminal: a row for each measurement, `old -> new ± half`, units chosen for each cell.
 
-+- is half of the 95 % interval of the median: what is not known about this run. What another run may differ by is in
-the verdict: a cell is coloured, and says faster or slower, only where the comparison supports it; where it cannot
-tell, it says "unclear".
+± is half of the 95 % interval of the median: what is not known about this run. Where that is as much as the value, the
+ends of the interval are shown instead; below six rounds there is none, and (low–high) is the least and the greatest
+reading. What another run may differ by is in the verdict: a cell is coloured, and says faster or slower, only where the
+comparison supports it; where it cannot tell, it says "unclear". How it is fitted to a terminal is in `layout.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from benchax.reporting.document import Style, Table, TableCell, TableColumn
 from pytest_jax_bench.baseline import TIMES, number_of
 
 Record = Mapping[str, Any]
+Row = Mapping[str, Any]
 
 TITLES = {
     "compile": "Compile",
@@ -76,7 +78,7 @@ def _number(record: Record, metric: str) -> TableCell:
         return TableCell("")
     if max(new, old or 0) < LEAST_BYTES.get(metric, 0):
         return TableCell("")
-    text = _time(new, old, _half(record["row"], metric)) if metric in (*TIMES, "compile") else _size(new, old)
+    text = _time(new, old, _spread(record, metric)) if metric in (*TIMES, "compile") else _size(new, old)
     if old is None:
         return TableCell(text)
     verdict = record["verdicts"][metric][0]
@@ -85,36 +87,69 @@ def _number(record: Record, metric: str) -> TableCell:
     return TableCell(text + word, STYLES[verdict])
 
 
-def _value(row: Record | None, metric: str) -> float | None:
+def _value(row: Row | None, metric: str) -> float | None:
     value = number_of(row, metric) if row is not None else -1
     return value if value >= 0 else None  # neither -1 nor NaN
 
 
-def _half(row: Record, metric: str) -> float | None:
-    """Half of the 95 % interval of the median, in milliseconds; None below six rounds."""
+def _spread(record: Record, metric: str) -> tuple[float, float] | None:
+    """The interval of the median in milliseconds; below six rounds the least and the greatest reading."""
     if metric not in TIMES:
         return None
-    half = (row[f"{metric}_high_ms"] - row[f"{metric}_low_ms"]) / 2
-    return half if math.isfinite(half) else None
+    low, high = record["row"][f"{metric}_low_ms"], record["row"][f"{metric}_high_ms"]
+    if math.isfinite(low) and math.isfinite(high):
+        return low, high
+    return record.get("ranges", {}).get(metric)
 
 
-def _time(new: float, old: float | None, half: float | None) -> str:
-    """1.08->1.11+-0.02 ms, all in the unit of the greater one."""
+def has_ranges(records: Sequence[Record]) -> bool:
+    """Does a cell show (low–high) of so few rounds that there is no interval?"""
+    return any(
+        record.get("ranges", {}).get(kind) and _value(record["row"], kind) is not None
+        for record in records
+        for kind in TIMES
+    )
+
+
+def _time(new: float, old: float | None, spread: Sequence[float] | None) -> str:
+    """1.08 -> 1.11 ± 0.02 ms, or 1.11 (0.41–5.02) ms; all in the unit of the greater value."""
     unit = units.seconds_unit(max(new, old or 0) / 1e3)
     scale = units.SECONDS[unit] * 1e3
-    before = f"{units.number(old / scale)}->" if old is not None else ""
-    after = f"+-{units.number(half / scale, 2)}" if half is not None else ""
-    return f"{before}{units.number(new / scale)}{after} {unit}"
+    before = f"{units.number(old / scale)} -> " if old is not None else ""
+    return f"{before}{units.number(new / scale)}{_spread_text(new, spread, scale)} {unit}"
+
+
+def _spread_text(value: float, spread: Sequence[float] | None, scale: float) -> str:
+    if spread is None or spread[0] == spread[1]:
+        return ""
+    half = (spread[1] - spread[0]) / 2
+    # Of few readings the ends are what is known; and nothing takes "829 ± 5627" for 829 or less.
+    is_interval = isinstance(spread, tuple)
+    if is_interval and half < value:
+        return f" ± {units.number(half / scale, 2)}"
+    return f" ({units.number(spread[0] / scale)}–{units.number(spread[1] / scale)})"
 
 
 def _size(new: float, old: float | None) -> str:
-    """24.1 MiB->32.2 MiB; equal sizes once."""
-    return units.size(new) if old is None or old == new else f"{units.size(old)}->{units.size(new)}"
+    """24.1 MiB -> 32.2 MiB; equal sizes once."""
+    return units.size(new) if old is None or old == new else f"{units.size(old)} -> {units.size(new)}"
+
+
+DOUBTS: dict[str, tuple[str, Style]] = {
+    "wrong-result": ("wrong result", "bad"),
+    "state-dropped": ("state dropped", "bad"),
+    "recompiled": ("compiled while timed", "warning"),
+    "impure": ("impure", "warning"),
+}
+"""By the code of a remark: what stands in the last column of a row that has its numbers. Red: a check failed."""
 
 
 def _status(record: Record) -> TableCell:
     row = record["row"]
-    if row["status"] == "ok":
-        return TableCell("wrong result", "bad") if row["message"] else TableCell("")
-    stage = row["message"].partition(":")[0]
-    return TableCell(f"{row['status']} in {stage}", "bad")
+    if row["status"] != "ok":
+        return TableCell(f"{row['status']} in {row['message'].partition(':')[0]}", "bad")
+    codes = record.get("codes", ())
+    words: list[tuple[str, Style]] = [word for code, word in DOUBTS.items() if code in codes]
+    # A code that is not listed is one of a newer rule: its message stands below the table.
+    words += [("see below", "warning")] if row["message"] and not words else []
+    return TableCell(", ".join(text for text, _ in words), words[0][1]) if words else TableCell("")

@@ -14,6 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def ptjb(pytester: pytest.Pytester) -> Project:
+def ptjb(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("COLUMNS", "250")  # so that each row of the table is one line
     pytester.makeini("[pytest]\n")
     return Project(pytester)

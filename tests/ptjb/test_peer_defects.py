@@ -93,7 +93,7 @@ def test_a_first_run_shows_how_well_it_is_known() -> None:
     """4: a mean without any spread."""
     row = a_row() | {"jit_low_ms": 0.9, "jit_high_ms": 1.3}
 
-    assert "1.00+-0.20 ms" in table.tabulate_records([a_record(row)]).lines[0]
+    assert "1.00 ± 0.20 ms" in table.tabulate_records([a_record(row)]).lines[0]
 
 
 @pytest.mark.parametrize(("old", "new"), [(101.0, 155.0), (92.0, 49.0), (439.0, 153.0)])

@@ -40,16 +40,16 @@ def test_a_time_is_shown_with_half_of_its_interval_and_what_it_is_compared_with(
     old = a_row(jit=1.08)
     new = a_row(jit=0.0912) | {"jit_low_ms": 0.0900, "jit_high_ms": 0.0924}
 
-    assert cell("Jit-Run", a_record(new, old)).text == "1.08->0.0912+-0.0012 ms faster"
-    assert cell("Jit-Run", a_record(new)).text == "91.2+-1.2 µs"
+    assert cell("Jit-Run", a_record(new, old)).text == "1.08 -> 0.0912 ± 0.0012 ms faster"
+    assert cell("Jit-Run", a_record(new)).text == "91.2 ± 1.2 µs"
 
 
 def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
     old = a_row()
 
     assert cell("Jit-Peak", a_record(a_row(), old)) == TableCell("1.00 MiB", "faint")
-    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB->2.00 MiB more"
-    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**19), old)).text == "1.00 MiB->512 KiB less"
+    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB -> 2.00 MiB more"
+    assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**19), old)).text == "1.00 MiB -> 512 KiB less"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,47 @@ def test_a_failure_says_what_happened_where() -> None:
     row = a_row(jit=math.nan, status="timeout", message="compile: it took longer than 2 s", compile_ms=math.nan)
 
     assert cell("Status", a_record(row)) == TableCell("timeout in compile", "bad")
-    assert cell("Status", a_record(a_row(message="differs"))).text == "wrong result"
+
+
+@pytest.mark.parametrize(
+    ("codes", "text", "style"),
+    [
+        (["wrong-result"], "wrong result", "bad"),
+        (["recompiled"], "compiled while timed", "warning"),
+        (["busy", "recompiled", "wrong-result"], "wrong result, compiled while timed", "bad"),
+        (["of-a-newer-rule"], "see below", "warning"),
+        (["busy"], "see below", "warning"),
+    ],
+)
+def test_only_a_failed_check_is_a_wrong_result(codes: list[str], text: str, style: str) -> None:
+    """Any message on a row with numbers was called so."""
+    found = cell("Status", a_record(a_row(message="differs"), codes=codes))
+
+    assert found == TableCell(text, style)
+
+
+def test_ends_are_shown_where_half_of_the_interval_is_as_much_as_the_value() -> None:
+    row = a_row(jit=0.829) | {"jit_low_ms": 0.4, "jit_high_ms": 11.6}
+
+    assert cell("Jit-Run", a_record(row)).text == "829 (400–11600) µs"
+
+
+def test_few_rounds_have_their_least_and_greatest_reading() -> None:
+    row = a_row(jit=1.0, jit_rounds=5) | {"jit_low_ms": math.nan, "jit_high_ms": math.nan}
+    record = a_record(row, ranges={"jit": [0.9, 1.3]})
+
+    assert cell("Jit-Run", record).text == "1.00 (0.900–1.30) ms"
+    assert session_summary.notes([record], PluginSettings(), 0) == [
+        "ptjb: (low–high) is the least and the greatest reading of fewer than 6 rounds"
+    ]
+
+
+def test_a_busy_machine_is_said_once() -> None:
+    records = [a_record(a_row(), codes=["busy"]), a_record(a_row(), codes=["busy"]), a_record(a_row(), codes=[])]
+
+    assert session_summary.notes(records, PluginSettings(), 0) == [
+        "ptjb: the machine was busy with other things during 2 of 3 measurements"
+    ]
 
 
 def test_means_stand_in_for_medians_in_rows_of_the_peer() -> None:
@@ -91,7 +131,7 @@ def test_means_stand_in_for_medians_in_rows_of_the_peer() -> None:
 
     found = cell("Jit-Run", a_record(a_row(), old))
 
-    assert found.text == "2.00->1.00+-0 ms unclear"
+    assert found.text == "2.00 -> 1.00 ms unclear"
 
 
 def test_texts_stay_on_one_line_and_within_bounds() -> None:

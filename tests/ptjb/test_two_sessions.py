@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchax.errors import UsageError
-from pytest_jax_bench.baseline import COMPILE_FACTOR, FACTOR, MetricVerdict, judge
+from pytest_jax_bench.baseline import COMPILE_FACTOR, FACTORS, MetricVerdict, judge
 
 SESSIONS = Path(__file__).parent.parent / "data" / "sessions.npz"
 """Recordings of unchanged functions; its README entry describes them."""
@@ -24,15 +24,18 @@ def row(**changes: Any) -> dict[str, Any]:
     return usual | changes
 
 
-def test_unchanged_code_is_called_slower_or_faster_in_less_than_one_comparison_in_a_hundred() -> None:
+@pytest.mark.parametrize("rounds", [(20, 20), (10, 10), (5, 5), (3, 3), (20, 10), (20, 5), (5, 20), (3, 20), (20, 3)])
+def test_unchanged_code_is_called_slower_or_faster_in_less_than_one_comparison_in_a_hundred(rounds) -> None:
     """Each of 21 sessions against each other one, for six functions: recorded, on a busy machine."""
     with np.load(SESSIONS) as recorded:
         functions = [recorded[name] for name in recorded.files if name != "README"]
     found = []
     for times_ms in functions:
         for i, j in np.argwhere(~np.eye(len(times_ms), dtype=bool)):
-            old, new = times_ms[i, 0], times_ms[j, 1]
-            rows = [row(jit_min_ms=float(t.min()), jit_median_ms=float(np.median(t))) for t in (old, new)]
+            old, new = times_ms[i, 0, : rounds[0]], times_ms[j, 1, : rounds[1]]
+            rows = [
+                row(jit_min_ms=float(t.min()), jit_median_ms=float(np.median(t)), jit_rounds=len(t)) for t in (old, new)
+            ]
             found.append(judge(*rows, "jit").verdict)
 
     assert len(found) == 6 * 21 * 20
@@ -52,9 +55,19 @@ def test_a_factor_in_the_least_and_the_median_is_called(kind: str) -> None:
 
     assert judge(row(), scaled(3, 6), kind) == MetricVerdict("slower", "3.00 times the older one, or more")
     assert judge(row(), scaled(0.125, 0.25), kind) == MetricVerdict("faster", "4.00 times as fast, or more")
-    assert judge(row(), scaled(0.99 * FACTOR, 9), kind).verdict == "unclear"
+    assert judge(row(), scaled(0.99 * FACTORS[0][1], 9), kind).verdict == "unclear"
     assert judge(row(), scaled(1.1, 9), kind).verdict == "unclear"
     assert judge(row(), scaled(0.4, 1.1), kind).verdict == "unclear"
+
+
+@pytest.mark.parametrize(("rounds", "factor"), [(30, 2.5), (20, 2.5), (19, 3), (10, 3), (9, 4), (5, 4), (4, 6), (3, 6)])
+def test_fewer_rounds_take_a_greater_factor(rounds: int, factor: float) -> None:
+    def scaled(by: float) -> dict[str, Any]:
+        return row(jit_rounds=rounds, jit_min_ms=by * row()["jit_min_ms"], jit_median_ms=by * row()["jit_median_ms"])
+
+    assert judge(row(), scaled(1.01 * factor), "jit").verdict == "slower"
+    assert judge(row(), scaled(0.99 / factor), "jit").verdict == "faster"
+    assert judge(row(), scaled(0.99 * factor), "jit").verdict == "unclear"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +80,9 @@ def test_a_factor_in_the_least_and_the_median_is_called(kind: str) -> None:
         ({"timer": ""}, "one was timed by an unknown timer, one by wall"),
         ({"jit_median_ms": float("nan")}, "one of them has no least and median time"),
         ({"jit_min_ms": 0.0}, "one of them has no least and median time"),
-        ({"jit_rounds": 5}, "fewer than 20 rounds"),
+        ({"jit_rounds": 19}, "times of two sessions tell no difference below a factor of 3.00 at fewer than 20 rounds"),
+        ({"jit_rounds": 5}, "times of two sessions tell no difference below a factor of 4.00 at fewer than 10 rounds"),
+        ({"jit_rounds": 2}, "fewer than 3 rounds"),
     ],
 )
 def test_what_is_unclear_has_its_reason(changes: dict[str, Any], why: str) -> None:

@@ -50,13 +50,11 @@ def compiled_grid(
     from benchax.options import read_seed
     from benchax.units import read_duration
 
-    limits = {
-        "timeout_s": read_duration("timeout_s", timeout, COMMAND_LINE),
-        "total_timeout_s": read_duration("total_timeout_s", total_timeout, COMMAND_LINE),
-    }
+    limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
+    total_s = read_duration("total_timeout_s", total_timeout, COMMAND_LINE)
     data_seed = 0 if seed is None else read_seed(seed, COMMAND_LINE)
     functions, data = printing_to_stderr(lambda: read(what, params or [], data_seed))
-    h = make_grid(functions, repeats=repeats, **limits)
+    h = make_grid(functions, repeats=repeats, timeout_s=limit_s, total_timeout_s=total_s)
     raise typer.Exit(printing(h, data, rounds if python_loop else None))
 
 

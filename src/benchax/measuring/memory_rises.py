@@ -92,7 +92,8 @@ def observe_next_call(record: Record, subject: Subject) -> float | None:
         if last_s < QUICK_CALL_S:
             _note_eager(record, memory.read_range(call, QUICK_CALL_S, _readings(subject) - 1, rise))
         else:
-            _note_eager(record, (memory.believed(rise),) * 2)
+            rise_bytes = memory.believed(rise)
+            _note_eager(record, (rise_bytes, rise_bytes))
     return last_s
 
 

@@ -16,7 +16,7 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring import timers
 from benchax.measuring.record import Record
-from benchax.measuring.sampling import believable, call_again, collect, warm_up
+from benchax.measuring.sampling import believable, call_again, collect, warm_up, warm_up_exactly
 from benchax.measuring.stopping import PROCESSES, count_processes, share_time
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.verification import Undecided, verify
@@ -69,10 +69,14 @@ class TimerSampler:
 
     def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
         record.enter("warm-up")
+        if self.case.calls is not None:
+            record.warmup = warm_up_exactly(subject.ready, self.case.calls.warmup)
+            return
         record.warmup = warm_up(subject.ready, self.options.max_warmup_s, first_s=last_s or 0.0)
 
     def sample(self, record: Record, subject: Subject) -> None:
-        auto = self.options.timer == "auto"
+        exactly = self.case.calls
+        auto = self.options.timer == "auto" and exactly is None
         warmup = call_again(subject.ready, record.warmup, timers.AUTO_LIMIT_S) if auto else record.warmup
         options, why_alone = self._share_time(record, warmup.least_s)
         choice = timers.choose(options.timer, warmup.least_s, warmup.timed)
@@ -83,7 +87,7 @@ class TimerSampler:
                 continue
             record.enter(name)
             with record.or_absent(f"samples.{name}"):
-                _sample_with(name, record, subject, options, warmup.least_s)
+                _sample_with(name, record, subject, options, warmup.least_s, exactly and exactly.per_sample)
         if record.samples:
             record.absent.append(Absent(OTHER_PROCESSES, why_alone))
 
@@ -100,12 +104,16 @@ class TimerSampler:
         return share_time(self.options, record.processes), why
 
 
-def _sample_with(name: str, record: Record, subject: Subject, options: Options, call_s: float) -> None:
+def _sample_with(
+    name: str, record: Record, subject: Subject, options: Options, call_s: float, calls: int | None
+) -> None:
     """Raises `NotMeasured` where this timer cannot serve, or what it read cannot be believed."""
     timer = timers.TIMERS[name]
     prepared = timer.prepare(subject)
     with watch_compiles() as log:
-        samples = collect(name, prepared, options, lambda share: record.progress(name, share), call_s=call_s)
+        samples = collect(
+            name, prepared, options, lambda share: record.progress(name, share), call_s=call_s, calls=calls
+        )
     record.compiles += log.compiles
     record.samples.append(believable(replace(samples, answers=timer.answers), _least_call_s(record)))
 

@@ -45,6 +45,7 @@ def collect(
     progress: Callable[[float], None],
     clock: Callable[[], int] = perf_counter_ns,
     call_s: float = 0.0,
+    calls: int | None = None,
 ) -> Samples:
     """Calibrates, then samples until precise, out of time, or enough.
 
@@ -52,9 +53,11 @@ def collect(
         progress: told the share of max_time_s that is spent, now and then, between samples.
         clock: nanoseconds; for the time limit only, the samples read their own.
         call_s: see `calibrate`.
+        calls: so many in each sample, and none to find that out.
     """
     with paused_gc():
-        iterations = calibrate(prepared, prepared.sample_time_s or options.sample_time_s, call_s)
+        sample_time_s = prepared.sample_time_s or options.sample_time_s
+        iterations = calls or calibrate(prepared, sample_time_s, call_s)
         readings: list[int] = []
         switches = [preemptions()]
         look, batch, stop, start = 1, 1, None, clock()
@@ -176,6 +179,12 @@ def warm_up(
         if is_steady or (clock() - start) / 1e9 >= max_time_s:
             timed = calls + bool(first_s)
             return Warmup(calls, is_steady, compiled, windows[-1], tuple(windows), least[0] / 1e9, timed)
+
+
+def warm_up_exactly(ready: Callable[[], Callable[[], Any]], calls: int) -> Warmup:
+    """So many calls, whatever their times say."""
+    times_s = [_one(ready(), perf_counter_ns) / 1e9 for _ in range(calls)]
+    return Warmup(calls, True, 0, times_s[-1] if times_s else 0.0, least_s=min(times_s, default=0.0), timed=calls)
 
 
 def call_again(

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement
@@ -135,7 +135,8 @@ def row_of(m: Measurement, id: int = 0) -> Row:
 
 def check_place(where: object) -> None:
     """Raises UsageError where `where` can be neither a path nor a URL."""
-    if not isinstance(where, str | os.PathLike) or "\0" in str(where) or not str(where):
+    text = str(cast("object", where)) if isinstance(where, str | os.PathLike) else ""
+    if not text or "\0" in text:
         raise UsageError(
             f"rows cannot be in {where!r}",
             "a folder, a path that ends in .db, .sqlite, .jsonl or .json, or the URL of a database",

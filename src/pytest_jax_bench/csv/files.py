@@ -67,7 +67,7 @@ def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, dev
         FormatError: there is a file that is not the CSV file of a test, or a newer benchax wrote it.
     """
     values = complete({"created": _now()} | dict(row))
-    facts = {"created": _now(), "test_nodeid": nodeid, "backend": backend, "device": device}
+    facts = {"created": _now("seconds"), "test_nodeid": nodeid, "backend": backend, "device": device}
     facts["First commit"] = values["commit"]
     # Renaming replaces a link, not the file that it leads to.
     path = Path(os.path.realpath(path))
@@ -103,8 +103,8 @@ def _append(path: Path, values: dict[str, Any], facts: Mapping[str, str]) -> lis
     return remarks
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+def _now(timespec: str = "microseconds") -> str:
+    return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 # ---- one line more ----------------------------------------------------------------------------------------------

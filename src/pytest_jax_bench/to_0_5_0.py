@@ -1,0 +1,73 @@
+"""`python -m pytest_jax_bench.to_0_5_0 .benchmarks --into OLD`: the CSV files in the form of pytest-jax-bench 0.5.0.
+
+    0  all are written
+    1  there is no CSV file of the plugin in that folder
+
+For who goes back to 0.5.0: it cannot read a file that benchax has continued, and has measured by the time it says so.
+18 columns, times with two decimals of a millisecond. Rows of failures are left out, since 0.5.0 has no word for them;
+what no column holds is lost. The files that are read stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchax.cli.console import line, note
+from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.csv.lines import COLUMNS, KINDS, MAGIC
+from pytest_jax_bench.csv.text import word
+
+OLD = COLUMNS[:18]
+WIDTH = 11
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m pytest_jax_bench.to_0_5_0", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("folder", type=Path, help="output folder of the plugin, such as .benchmarks")
+    parser.add_argument("--into", type=Path, required=True, help="folder that is written to; not the same")
+    given = parser.parse_args(arguments)
+    found = [file for file in sorted(given.folder.rglob("*.csv")) if csv_files.is_ours(file)]
+    if not found or given.into.resolve() == given.folder.resolve():
+        note(f"no CSV files of the plugin in {str(given.folder)!r}" if not found else "--into names the same folder")
+        return 1
+    for file in found:
+        target = given.into / file.relative_to(given.folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text, without = convert(file)
+        target.write_text(text, encoding="utf-8")
+        line(str(target))
+        if without:
+            note(f"{file}: {without} rows of failures are left out")
+    return 0
+
+
+def convert(file: Path) -> tuple[str, int]:
+    """The text of a file that 0.5.0 reads, and how many rows have no place in it."""
+    rows = csv_files.read(file)
+    named = [dict(zip(rows.dtype.names or (), row, strict=True)) for row in rows.tolist()]
+    good = [row for row in named if row["status"] in ("ok", "")]
+    listed = [f"# {f'({i})':>4} {name}" for i, name in enumerate(OLD, 1)]
+    return "\n".join([MAGIC, *listed, *map(_line, good)]) + "\n", len(named) - len(good)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return "".join(f" {_word(name, row[name]):>{WIDTH}}" for name in OLD)
+
+
+def _word(name: str, value: Any) -> str:
+    kind = KINDS[name]
+    if kind == "text":
+        # Without a blank, a comma or the sign of a comment, at which its lines break.
+        return word(value).replace("#", "%23") if value else "-"
+    return str(value) if kind == "int" else "nan" if math.isnan(value) else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

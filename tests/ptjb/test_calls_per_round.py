@@ -1,0 +1,59 @@
+"""How often a function is called."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.errors import UsageError
+from pytest_jax_bench import JaxBench
+
+X = jnp.ones(3)
+
+
+@pytest.mark.parametrize(("per_round", "expected"), [(1, 1 + 3 + 7), (4, 1 + 3 + 4 * 7)])
+def test_an_eager_function_is_called_for_each_round_and_warm_up(per_round: int, expected: int) -> None:
+    """Beside the first run."""
+    calls = []
+    jb = JaxBench(eager_rounds=7, eager_warmup=3, calls_per_round=per_round)
+
+    res, _ = jb.measure(lambda x: (calls.append(1), x)[1], x=X, write=False)
+
+    assert len(calls) == expected
+    assert res.eager_rounds == 7
+    assert res.eager.headline.iterations == per_round
+    assert res.eager_peak_bytes == -1
+
+
+def test_a_jitted_function_is_called_for_each_round_and_warm_up() -> None:
+    calls = []
+
+    def count(x):
+        calls.append(1)
+        return np.asarray(x)
+
+    @jax.jit
+    def with_callback(x):
+        return jax.pure_callback(count, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    jb = JaxBench(jit_rounds=7, jit_warmup=3, calls_per_round=1)
+    res, _ = jb.measure(None, with_callback, X, write=False)
+
+    assert len(calls) == 1 + 3 + 7
+    assert (res.jit_rounds, res.jit_loops) == (7, 1)
+
+
+def test_without_it_a_short_function_is_called_as_often_as_its_times_need() -> None:
+    calls = []
+
+    JaxBench(eager_rounds=7, eager_warmup=3).measure(lambda x: (calls.append(1), x)[1], x=X, write=False)
+
+    assert len(calls) > 100
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.0, "1"])
+def test_anything_but_a_number_of_calls_is_refused(wrong) -> None:
+    with pytest.raises(UsageError, match=f"calls_per_round={wrong!r} cannot be"):
+        JaxBench(calls_per_round=wrong)

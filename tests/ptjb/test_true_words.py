@@ -1,0 +1,74 @@
+"""What a session says of good rows, of few rounds, and on which terminals: in real sessions."""
+
+from __future__ import annotations
+
+import pytest
+
+FILE = """
+import numpy as np
+
+inner = jax.jit(double)
+x = jnp.ones(100)
+
+def outer(x):
+    return inner(x) + 1
+
+def callback(x):
+    return jax.pure_callback(lambda v: np.asarray(v) + 1, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+def test_jit_inside(jax_bench):
+    jax_bench(jit_rounds=5, eager_rounds=5).measure(fn=outer, fn_jit=jax.jit(outer), x=x)
+
+def test_callback(jax_bench):
+    jax_bench(jit_rounds=5, eager_rounds=5).measure(fn=callback, fn_jit=jax.jit(callback), x=x)
+
+def test_lambda(jax_bench):
+    assert jax_bench(lambda: jax.block_until_ready(inner(x)))[0] == double(x)[0]
+"""
+
+
+def test_rows_whose_results_were_right_are_not_called_wrong(ptjb) -> None:
+    ptjb.write(test_a=FILE)
+
+    session = ptjb.run()
+
+    assert "wrong result" not in session.text
+    assert "compiled while timed" in session.line("test_callback")
+    lambda_row = next(row for row in session.rows() if row["jit_rounds"] == 20)
+    assert lambda_row["compile_ms"] > 0
+    assert lambda_row["eager_median_ms"] != lambda_row["eager_median_ms"]
+    assert "–" in session.line("test_jit_inside")  # of 5 rounds
+
+
+@pytest.mark.parametrize("width", ["80", "100", "120"])
+def test_the_table_fits_the_terminal_and_is_there_with_q(ptjb, monkeypatch, width) -> None:
+    ptjb.write(test_a=FILE)
+    ptjb.run()
+    monkeypatch.setenv("COLUMNS", width)
+
+    session = ptjb.run("-q")
+
+    assert any("test_lambda" in line for line in session.table)
+    rows = [line for line in session.table if not line.startswith(("test_a.py", "ptjb"))]
+    assert len(rows) >= 3
+    assert [line for line in rows if len(line) > int(width)] == []
+    assert "the machine was busy" not in session.text  # the table alone
+
+
+def test_qq_says_nothing(ptjb) -> None:
+    ptjb.write(test_a=FILE)
+
+    assert "Benchmark" not in ptjb.run("-qq").text
+
+
+def test_a_great_slowdown_is_called_at_ten_rounds(ptjb) -> None:
+    steps = """
+    def test_loop(jax_bench):
+        f = jax.jit(lambda x: jax.lax.fori_loop(0, {}, lambda i, x: jnp.sin(x), x))
+        jax_bench(jit_rounds=10, jit_warmup=1).measure(fn_jit=f, x=jnp.ones(2000))
+    """
+    ptjb.write(test_a=steps.format(20))
+    ptjb.run()
+    ptjb.write(test_a=steps.format(640))
+
+    assert " slower" in ptjb.run().line("test_loop")
