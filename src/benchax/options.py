@@ -113,7 +113,7 @@ def split_names(given: object) -> list[str] | None:
     if given is None:
         return None
     named = given.split(",") if isinstance(given, str) else given
-    listed = list(cast("Iterable[Any]", named)) if isinstance(named, Iterable) else [None]
+    listed: list[Any] = list(cast("Iterable[Any]", named)) if isinstance(named, Iterable) else [None]
     if not all(isinstance(name, str) for name in listed):
         raise UsageError(f"cannot read {given!r} as names", "a text such as 'a,b', or a list of texts")
     names = [name.strip() for name in listed if name.strip()]

@@ -142,6 +142,7 @@ DOUBTS: dict[str, tuple[str, Style]] = {
     "impure": ("impure", "warning"),
 }
 """By the code of a remark: what stands in the last column of a row that has its numbers. Red: a check failed."""
+SEE_BELOW: tuple[str, Style] = ("see below", "warning")
 
 
 def _status(record: Record) -> TableCell:
@@ -149,7 +150,7 @@ def _status(record: Record) -> TableCell:
     if row["status"] != "ok":
         return TableCell(f"{row['status']} in {row['message'].partition(':')[0]}", "bad")
     codes = record.get("codes", ())
-    words: list[tuple[str, Style]] = [word for code, word in DOUBTS.items() if code in codes]
+    words = [word for code, word in DOUBTS.items() if code in codes]
     # A code that is not listed is one of a newer rule: its message stands below the table.
-    words += [("see below", "warning")] if row["message"] and not words else []
+    words = words or ([SEE_BELOW] if row["message"] else [])
     return TableCell(", ".join(text for text, _ in words), words[0][1]) if words else TableCell("")
