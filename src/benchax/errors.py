@@ -99,6 +99,6 @@ def require(package: str, *, extra: str, doing: str) -> ModuleType:
         return importlib.import_module(package)
     except ImportError as error:
         raise MissingPackage(
-            f"{doing} needs the package {package!r}, which is not installed",
+            f"{doing} needs the package {package.partition('.')[0]!r}, which is not installed",
             hint=f"pip install 'benchax[{extra}]'",
         ) from error

@@ -158,7 +158,7 @@ def test_the_check_of_the_seed_can_be_said() -> None:
 
 def test_a_killed_cell_keeps_what_it_told() -> None:
     pool = HerePool(
-        {"double": Failure("timeout", "run", "run took longer than 30.0 s; the process was killed")}, after=12
+        {"double": Failure("timeout", "run", "run took longer than 30.0 s; the process was killed")}, after=10
     )
 
     (cell,) = grid_here([double], ["f32[4]"], pool, trials=3).cells

@@ -43,7 +43,10 @@ def grid(
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs.")] = None,
     seed: Seed = None,
-    timer: Annotated[str | None, typer.Option(help="wall.")] = None,
+    timer: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="wall, in_graph, …; the first is the headline."),
+    ] = None,
     compare: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not.")
     ] = None,

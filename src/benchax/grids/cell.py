@@ -2,17 +2,12 @@
 
 Each step is announced before it begins (`say`), so that the parent can stop the one that takes too long and name it,
 and what was measured so far travels with the announcements: a cell that is killed in its third trial keeps two.
-What the user's function raises becomes the answer's failure.
-
-How one trial is read says a timer: one function here and one line in TIMERS. `wall` is the latency that a caller sees:
-one call and the wait for all its outputs, again and again until about 1 ms is spent or 50 calls are made, once at
-least. Nothing but the call and the wait is inside a reading; fresh buffers for a function that donates its inputs are
-made before it.
+What the user's function raises becomes the answer's failure. How a trial is read: `trial_readings.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any
@@ -22,15 +17,14 @@ import numpy as np
 
 from benchax.case import Case, make_case
 from benchax.environment import capture
-from benchax.errors import UsageError, one_of
 from benchax.grids import trees
 from benchax.grids.cell_report import STEPS, CellReport, TrialOutputs, plain
 from benchax.grids.plan import DataPoint
+from benchax.grids.trial_readings import join_trials, read_trial, samples_of_calls
 from benchax.json_values import Json
-from benchax.measuring import noise
+from benchax.measuring import noise, timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
-from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
@@ -43,12 +37,7 @@ LONG_CALL_NS = 10_000_000
 
 Check = Callable[..., Any]
 
-SPAN_NS = 1_000_000
-MOST_CALLS = 50
 NO_NUMERICS = Absent("numerics", "a grid compares functions with one another, not with their eager forms")
-
-Trial = Callable[[Subject], list[int]]
-"""Nanoseconds of each call of one trial, in the order taken."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +82,8 @@ def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray
     """(document, leaves of the outputs of all trials).
 
     The document holds what a row is made of: `signature`, `stages`, `absent`, `memory`, `cost`, `noise`, `remarks`,
-    `trials` (nanoseconds of each call, per trial), `resolution_s` of the clock, `failure` (None if all went well); and
-    of the grid's own: `shape`, `outputs` and `not_kept`.
+    `trials` (samples of each trial and timer), `failure` (None if all went well); and of the grid's own: `shape`,
+    `outputs` and `not_kept`.
     """
     report, outputs = CellReport(say), TrialOutputs(request.output_limit_bytes)
     record, failure = report.record, None
@@ -116,12 +105,11 @@ def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray
     document = report.told | {
         "noise": plain(record.noise or noise.finish(record.reading)),
         "remarks": plain(record.remarks),
-        "resolution_s": noise.clock_resolution_s(),
         "failure": plain(failure),
         "outputs": outputs.trees,
         "not_kept": outputs.not_kept,
     }
-    document |= {} if report.trials is None else {"trials": report.trials}
+    document |= {"trials": report.trials} if report.trials else {}
     return Json(document), tuple(outputs.arrays)
 
 
@@ -181,40 +169,45 @@ class TrialSampler:
 
     def sample(self, record: Record, subject: Subject) -> None:
         """One trial after the other; every step of each has the whole budget of a call."""
-        self.report.trials = trials = []
+        found: list[Samples] = []
+        choice = timers.choose(self.request.options.timer, record.stages.first_run_s or 0.0)
+        record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
         for i, seed in enumerate(self.request.seeds):
-            subject, trial = self._later_trial(record, subject, seed) if i else (subject, [])
-            trials.append(trial or self._read(record, subject))
+            subject, call = self._later_trial(record, subject, seed) if i else (subject, None)
+            for name in choice.names:
+                found += [call] if call and name == "wall" else self._read(record, subject, name, found)
+                self.report.note_trials(found)
             record.enter("outputs")
             self.outputs.keep(subject.returned)
-        record.samples.append(samples_of(self.request.options.timer, trials, noise.clock_resolution_s()))
+        record.samples += join_trials(found)
 
-    def _later_trial(self, record: Record, subject: Subject, seed: int) -> tuple[Subject, list[int]]:
-        """On inputs of its own, with the outputs of one call; which is the reading where it is long."""
+    def _later_trial(self, record: Record, subject: Subject, seed: int) -> tuple[Subject, Samples | None]:
+        """On inputs of its own, with the outputs of one call; which is the reading by `wall` where it is long."""
         record.enter("inputs")
         subject = replace(subject, inputs=self._inputs(seed))
         record.enter("run")
         with watch_compiles() as log:
             subject, ns = _one_call(subject)
-        is_reading = self.request.options.timer == "wall" and ns >= LONG_CALL_NS and not log.was_asked
-        return subject, [ns] if is_reading else []
+        is_reading = ns >= LONG_CALL_NS and not log.was_asked
+        return subject, samples_of_calls([ns]) if is_reading else None
 
-    def _read(self, record: Record, subject: Subject) -> list[int]:
-        record.enter("run")
-        with watch_compiles() as log:
-            reading = TIMERS[self.request.options.timer](subject)
-        record.compiles += log.compiles
-        return reading
+    def _read(self, record: Record, subject: Subject, timer: str, before: list[Samples]) -> list[Samples]:
+        """The readings of this trial; none where the timer refuses, which it is asked once."""
+        taken = sum(each.timer == timer for each in before)
+        what = f"samples.{timer}" + (f", from trial {taken} on" if taken else "")
+        if any(absent.what.startswith(f"samples.{timer}") for absent in record.absent):
+            return []
+        record.enter("run" if timer == "wall" else timer)
+        calls_s = [min(each.per_call_s) for each in before if each.timer == "wall"]
+        with record.or_absent(what), watch_compiles() as log:
+            samples = read_trial(timer, subject, self.request.options, min(calls_s, default=0.0))
+            # A timer that prepares compiles what it needs.
+            record.compiles += log.compiles if timer == "wall" else 0
+            return [samples]
+        return []
 
     def _inputs(self, seed: int) -> Inputs:
         return make_inputs(replace(self.case, inputs=_inputs_of(self.request.point, seed)), seed)
-
-
-def samples_of(timer: str, trials: Sequence[Sequence[int]], resolution_s: float | None = None) -> Samples:
-    """Of the nanoseconds of each call of each trial."""
-    readings = tuple(ns / 1e9 for trial in trials for ns in trial)
-    ends = tuple(len(trial) for trial in trials)
-    return Samples(timer, 1, readings, resolution_s=resolution_s, answers=ANSWERS.get(timer, ""), trials=ends)
 
 
 def _one_call(subject: Subject) -> tuple[Subject, int]:
@@ -224,32 +217,3 @@ def _one_call(subject: Subject) -> tuple[Subject, int]:
     result = wait(ready())
     ns = perf_counter_ns() - start
     return replace(subject, outputs=ready.outcome(result)), ns
-
-
-@on_fresh_stack
-def wall(subject: Subject) -> list[int]:
-    wait = jax.block_until_ready
-    readings: list[int] = []
-    spent = 0
-    while not readings or (spent < SPAN_NS and len(readings) < MOST_CALLS):
-        call = subject.ready()
-        start = perf_counter_ns()
-        wait(call())
-        readings.append(perf_counter_ns() - start)
-        spent += readings[-1]
-    return readings
-
-
-TIMERS: dict[str, Trial] = {"wall": wall}
-ANSWERS = {"wall": "latency a caller sees"}
-
-
-def check_timer(timer: str) -> str:
-    """`timer`, if there is one of that name.
-
-    Raises:
-        UsageError: there is none; lists those that are.
-    """
-    if timer not in TIMERS:
-        raise UsageError(f"unknown timer {timer!r} for a grid", one_of(TIMERS, str(timer)))
-    return timer

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from benchax.grids import trees
+from benchax.json_values import encode_value
 from benchax.measuring.record import Record
+from benchax.model import Samples
 from benchax.units import size
 from benchax.workers.task import Say
 
@@ -26,8 +29,8 @@ class CellReport:
     say: Say
     record: Record = field(init=False)
     shape: str = ""
-    trials: list[list[int]] | None = None
-    """Nanoseconds of each call, per trial; None before there are any."""
+    trials: list[Any] = field(default_factory=list)
+    """Samples of each trial and timer, as JSON has them."""
     told: dict[str, Any] = field(default_factory=dict)
     told_trials: int = 0
     known: dict[str, Any] = field(default_factory=dict)
@@ -39,13 +42,15 @@ class CellReport:
         """The budget of a step begins anew each time: every call has the whole of it."""
         if step in OF_OURS:
             return
-        self.say(STEPS.get(step, step), again=True, **self.news(), **self._new_trial())
+        self.say(STEPS.get(step, step), again=True, **self.news(), **self._new_trials())
 
-    def _new_trial(self) -> dict[str, Any]:
-        if self.trials is None or len(self.trials) == self.told_trials:
-            return {}
-        self.told_trials = len(self.trials)
-        return {"trial": self.trials[-1]}
+    def note_trials(self, found: Sequence[Samples]) -> None:
+        """All that there are by now."""
+        self.trials += [encode_value(each, Samples) for each in found[len(self.trials) :]]
+
+    def _new_trials(self) -> dict[str, Any]:
+        new, self.told_trials = self.trials[self.told_trials :], len(self.trials)
+        return {"new_trials": new} if new else {}
 
     def news(self) -> dict[str, Any]:
         """What is known now and was not told yet."""
@@ -70,7 +75,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [plain(each) for each in value]
     # Not `dataclasses.asdict`, which copies every number, ten times in each cell.
-    return {name: plain(each) for name, each in vars(value).items()} if dataclasses.is_dataclass(value) else value
+    if not dataclasses.is_dataclass(value):
+        return value
+    return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
 
 
 @dataclass

@@ -16,7 +16,6 @@ from time import monotonic
 from typing import Any
 
 from benchax.errors import UsageError, one_of
-from benchax.grids import cell
 from benchax.grids.limits import limits
 from benchax.grids.plan import Plan, plan
 from benchax.grids.postprocessing import checked_clip
@@ -24,6 +23,7 @@ from benchax.grids.result import GridResult
 from benchax.grids.resume import earlier, refuse_others
 from benchax.grids.running import CellSettings, GridRun, Runner
 from benchax.keywords import guard_keywords
+from benchax.measuring import timers
 from benchax.options import read_seed, resolve
 from benchax.progress import Listener, Progress, show_progress
 from benchax.store.database import open_store
@@ -76,7 +76,8 @@ def grid(
             repeated for about a millisecond (50 at most, 1 at least) after a first one.
         seed: the same seed gives the same inputs; they depend on the label and the trial, not on the functions.
             Default: that of the options, which is 0.
-        timer: "wall".
+        timer: names separated by commas, or "auto", as for `bench`. The first is the headline: what `timings` and the
+            table show. All but `wall` are prepared anew for each trial, which takes some 0.2 s.
         check: `check(output, *inputs)`; False (or a text that says why) gives the status "wrong_shape". Without one,
             outputs must have the structure and shapes of those of the first function that worked on the data point.
         compare: compares outputs with those of the first function, or of the one that is named; False: not at all.
@@ -153,18 +154,17 @@ def _settings(planned: Plan, given: Mapping[str, Any]) -> CellSettings:
     if given["check"] is not None and not callable(given["check"]):
         raise UsageError(f"check={given['check']!r} of a grid", "a function of an output and its inputs, or None")
     limited = limits(given["timeout_s"], given["compile_timeout_s"], given["total_timeout_s"])
-    timer = cell.check_timer(given["timer"])
     options = resolve(
         {
-            "timer": timer, "seed": planned.seed, "store": given["store"], "verify": "off", "memory": given["memory"],
-            "stages": "samples", "isolate": True, "timeout_s": limited.call_s,
+            "timer": given["timer"], "seed": planned.seed, "store": given["store"], "verify": "off",
+            "memory": given["memory"], "stages": "samples", "isolate": True, "timeout_s": limited.call_s,
             "memory_limit_bytes": given["memory_limit_bytes"],
         }
     )  # fmt: skip
+    timers.parse(options.timer)
     return CellSettings(
         limited,
         options,
-        timer,
         given["check"],
         _reference(planned, given["compare"]),
         options.memory_limit_bytes,
@@ -201,7 +201,7 @@ def start_run(wish: GridSpec, pool: Runner, report: Listener, clock: Callable[[]
     )
     run.start()
     if found:
-        refuse_others(found, wish.plan, wish.settings.timer, run.environment)
+        refuse_others(found, wish.plan, wish.settings.options.timer, run.environment)
         run.take(found.rows)
     return run
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from benchax.grids.ranking import GridRanking, is_wrong
 from benchax.model import Absent
 from benchax.reporting import figures, heatmap, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Chart
 from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
 from benchax.reporting.tables import estimate
-from benchax.units import number, plural
+from benchax.units import number, percent, plural
 
 if TYPE_CHECKING:
+    from benchax.grids.plan import Label
     from benchax.grids.result import Cell, GridResult
 
 MOST_POINTS, MOST_FUNCTIONS, MOST_WORDS = 60, 12, 20
 LONGEST_WORD = 300
+LONGEST_SIGNATURE = 40
 _STYLES: dict[str, Style] = {"ok": "", "timeout": "warning", "not_run": "faint", "interrupted": "faint"}
 
 
@@ -34,14 +37,30 @@ def html(g: GridResult) -> str:
 
 
 def document(g: GridResult) -> Document:
-    return Document((table(g), *map(Paragraph, remarks(g))))
+    return Document((Paragraph(_about(g)), table(g), *map(Paragraph, remarks(g))))
 
 
 def table(g: GridResult) -> Table:
     """A row per data point, a column per function; on a page, what befell a cell can be pointed at."""
     functions, labels = g.functions[:MOST_FUNCTIONS], g.data[:MOST_POINTS]
-    rows = [(TableCell(_one_line(str(d))), *(_table_cell(g.by_key[f, d]) for f in functions)) for d in labels]
-    return Table((TableColumn(g.axis), *(TableColumn(_one_line(f)) for f in functions)), tuple(rows))
+    inputs = {d: _signature(g, d) for d in labels}
+    # A spec is its own signature; a size is not.
+    is_shown = any(inputs[d] not in ("", str(d)) for d in labels)
+    rows = [
+        (
+            TableCell(_one_line(str(d))),
+            *([TableCell(_truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
+            *(_table_cell(g.by_key[f, d]) for f in functions),
+        )
+        for d in labels
+    ]
+    columns = (g.axis, *(["inputs"] if is_shown else []), *map(_one_line, functions))
+    return Table(tuple(map(TableColumn, columns)), tuple(rows))
+
+
+def _signature(g: GridResult, label: Label) -> str:
+    """Shapes and dtypes, as the first function had them."""
+    return next((s for f in g.functions if (s := g.by_key[f, label].measurement.signature)), "")
 
 
 def _table_cell(cell: Cell) -> TableCell:
@@ -60,7 +79,8 @@ def cell_text(cell: Cell) -> str:
 
 def remarks(g: GridResult) -> list[str]:
     """The sentences below the table."""
-    return [line for line in (_describe_omitted(g), _words(g), _differences(g), total(g)) if line]
+    parts = (_describe_omitted(g), _words(g), _differences(g), _warnings(g), _ranking(g), total(g))
+    return [part for part in parts if part]
 
 
 def _describe_omitted(g: GridResult) -> str:
@@ -108,6 +128,49 @@ def _differences(g: GridResult) -> str:
     return "\n".join(lines)
 
 
+def _warnings(g: GridResult) -> str:
+    """What casts doubt on times, once for all cells that it holds for; a busy machine once for the whole grid."""
+    held: dict[tuple[str, str], list[str]] = {}
+    busy = [cell.measurement.noise for cell in g.cells if any(r.code == "busy" for r in cell.measurement.remarks)]
+    for cell in g.cells:
+        for remark in cell.measurement.remarks:
+            if remark.severity != "info" and remark.code != "busy":
+                held.setdefault((cell.function, remark.message), []).append(str(cell.data))
+    lines = [f"{function}[{_points(g, at)}]  {_truncate(message)}" for (function, message), at in held.items()]
+    if busy:
+        most = max((noise.others_share or 0.0 for noise in busy if noise), default=0.0)
+        where = f"{len(busy)} of {plural(len(g.cells), 'cell')}"
+        others = f"other processes used up to {percent(most)} of the CPU"
+        lines.append(f"the machine was busy in {where}: {others}; benchax doctor says more")
+    return "\n".join(lines)
+
+
+def _ranking(g: GridResult) -> str:
+    """Who is the fastest, where several have a place."""
+    if any(len(places) > 1 for places in g.ranking.by_data.values()):
+        return ranking_text(g.ranking, g.axis)
+    is_for_results = any(cell.status == "ok" and is_wrong(cell) for cell in g.cells)
+    return "no ranking: no two functions gave the same result; compare=False ranks them all" if is_for_results else ""
+
+
+def ranking_text(ranking: GridRanking, axis: str) -> str:
+    """fastest: f1 (n=4, 64); f1 or f3, not told apart (n=1024)"""
+    winners: dict[tuple[str, ...], list[str]] = {}
+    for label, places in ranking.by_data.items():
+        if first := tuple(each.function for each in places if each.place == 1):
+            winners.setdefault(first, []).append(str(label))
+    parts = [
+        f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={_truncate(', '.join(at), 60)})"
+        for names, at in winners.items()
+    ]
+    lines = [f"fastest: {'; '.join(parts)}"]
+    if len(ranking.compared) > 1 and len(ranking.overall) > 1:
+        each = ", ".join(f"{one.place}. {one.function} {one.ratio:.3g}" for one in ranking.overall)
+        left = f"; no place: {', '.join(ranking.without)}" if ranking.without else ""
+        lines.append(f"over {len(ranking.compared)} data points, times the fastest (geometric mean): {each}{left}")
+    return "\n".join(lines)
+
+
 def total(g: GridResult) -> str:
     """27 cells in 4.21 s: 25 ok, 1 timeout, 1 crashed."""
     counted = Counter(cell.status.replace("_", " ") for cell in g.cells)
@@ -127,11 +190,21 @@ def chart(g: GridResult) -> Chart:
 
 
 def _title(g: GridResult) -> str:
+    return f"{g.name}: median time of a call, {plural(g.trials, 'trial')}\n{_machine(g)}"
+
+
+def _about(g: GridResult) -> str:
+    """By which timer, and where."""
+    timer = next((cell.samples.timer for cell in g.cells if cell.samples), "")
+    by = f" by {timer}" if timer else ""
+    return f"median time of a call{by} · {plural(g.trials, 'trial')} · {_machine(g)}"
+
+
+def _machine(g: GridResult) -> str:
     where = g.measurements[0].environment
     device = where.processor if where.backend == "cpu" else where.device_kind
     versions = f"jax {where.jax}" if where.jax else ""
-    about = " · ".join(part for part in (where.backend, device, versions) if part)
-    return f"{g.name}: median time of a call, {plural(g.trials, 'trial')}\n{about}"
+    return " · ".join(part for part in (where.backend, device, versions) if part)
 
 
 def _square(cell: Cell) -> heatmap.Square:

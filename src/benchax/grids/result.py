@@ -20,6 +20,7 @@ from benchax.grids import dataframes, rendering
 from benchax.grids.agreement import Agreement
 from benchax.grids.plan import Label
 from benchax.grids.postprocessing import clean_arrays, stack_columns
+from benchax.grids.ranking import GridRanking, rank
 from benchax.model import Absent, Failure, Measurement, Samples, Stages
 from benchax.stats.summary import Summary
 
@@ -64,17 +65,18 @@ class Cell:
 
     @property
     def trials_s(self) -> tuple[tuple[float, ...], ...]:
-        """All readings, trial by trial; of a failed cell those of the trials that were finished."""
-        if self.samples is None:
-            return ()
-        ends = np.cumsum(self.samples.trials or (len(self.samples.elapsed_s),)).tolist()
-        readings = self.samples.per_call_s
-        return tuple(readings[a:b] for a, b in zip([0, *ends], ends, strict=False))
+        """All readings by the first timer, trial by trial; of a failed cell those of the trials that were finished."""
+        return _split_trials(self.samples)
 
     @property
     def elapsed_s(self) -> tuple[float, ...]:
         """Seconds per call, one figure per finished trial: the median of its readings."""
-        return tuple(float(np.median(trial)) for trial in self.trials_s)
+        return self.elapsed_by(None)
+
+    def elapsed_by(self, timer: str | None) -> tuple[float, ...]:
+        """`elapsed_s` by another timer; None is the first. Empty where it has no readings."""
+        samples = self.samples if timer is None else self.measurement.samples_of(timer)
+        return tuple(float(np.median(trial)) for trial in _split_trials(samples))
 
     @property
     def summary(self) -> Summary | None:
@@ -84,6 +86,14 @@ class Cell:
     @property
     def stages(self) -> Stages:
         return self.measurement.stages
+
+
+def _split_trials(samples: Samples | None) -> tuple[tuple[float, ...], ...]:
+    if samples is None:
+        return ()
+    ends = np.cumsum(samples.trials or (len(samples.elapsed_s),)).tolist()
+    readings = samples.per_call_s
+    return tuple(readings[a:b] for a, b in zip([0, *ends], ends, strict=False))
 
 
 def message(failure: Failure) -> str:
@@ -159,16 +169,32 @@ class GridResult:
         return np.array([[self.by_key[f, d].status for d in self.data] for f in self.functions], dtype=object)
 
     @cached_property
+    def ranking(self) -> GridRanking:
+        """Which function is the fastest, on each data point and over all."""
+        return rank(self)
+
+    @cached_property
     def timings(self) -> np.ma.MaskedArray[Any, Any]:
-        """Seconds per call, [functions, data, trials]; masked where not measured. With `fill`, timeout_s stands there
-        and nothing is masked."""
+        """Seconds per call by the first timer, [functions, data, trials]; masked where not measured. With `fill`,
+        timeout_s stands there and nothing is masked."""
+        return self.timings_by(None)
+
+    def timings_by(self, timer: str | None) -> np.ma.MaskedArray[Any, Any]:
+        """`timings` by another timer that the grid was measured with; None is the first.
+
+        Raises:
+            UsageError: no cell has readings of it.
+        """
+        taken = {samples.timer for cell in self.cells for samples in cell.measurement.samples}
+        if timer is not None and timer not in taken:
+            raise UsageError(f"no cell has readings by {timer!r}", one_of(taken, str(timer)))
         shape = (len(self.functions), len(self.data), self.trials)
         values, is_absent = np.zeros(shape), np.ones(shape, dtype=bool)
         for i, function in enumerate(self.functions):
             for j, label in enumerate(self.data):
                 cell = self.by_key[function, label]
                 # Of a failed cell too: the trials before the one that failed were measured.
-                for k, seconds in enumerate(cell.elapsed_s):
+                for k, seconds in enumerate(cell.elapsed_by(timer)):
                     values[i, j, k], is_absent[i, j, k] = seconds, False
         if self.fill is not None and self.timeout_s is not None:
             return np.ma.MaskedArray(np.where(is_absent, self.timeout_s, values), mask=False)

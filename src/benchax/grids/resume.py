@@ -80,7 +80,7 @@ def _rows(store: Any, plan: Plan, run: str) -> dict[Key, Measurement]:
 def refuse_others(found: Earlier, plan: Plan, timer: str, environment: Environment) -> None:
     """Raises `UsageError` where the rows of `found` and those to come could not stand in one grid."""
     for row in found.rows.values():
-        samples = row.samples_of(timer) or row.headline
+        samples = row.headline
         there: dict[str, Any] = {"seed": row.options.seed, "timer": row.options.timer}
         here: dict[str, Any] = {"seed": plan.seed, "timer": timer}
         if samples is not None and row.failure is None:

@@ -25,6 +25,8 @@ from benchax.grids.limits import LEAST_TURN_S, Limits, allowance, of_the_total
 from benchax.grids.plan import DataPoint, Label, Plan, trial_seed
 from benchax.grids.result import Cell
 from benchax.grids.resume import Key
+from benchax.grids.trial_readings import join_trials
+from benchax.json_values import decode_value
 from benchax.model import (
     Absent,
     Cost,
@@ -35,6 +37,7 @@ from benchax.model import (
     Noise,
     Options,
     Remark,
+    Samples,
     Stages,
 )
 from benchax.progress import Listener, ProgressEvent, quiet
@@ -70,7 +73,6 @@ class CellSettings:
 
     limits: Limits
     options: Options
-    timer: str = "wall"
     check: Callable[..., Any] | None = None
     reference: str | None = None
     """The function whose outputs the others are compared with; None compares nothing."""
@@ -205,8 +207,7 @@ class GridRun:
     def _row(
         self, function: str, point: DataPoint, facts: Mapping[str, Any], failure: Failure | None, started_at: str
     ) -> Measurement:
-        trials = [trial for trial in facts.get("trials", ()) if trial]
-        samples = worker_side.samples_of(self.settings.timer, trials, facts.get("resolution_s"))
+        trials = (decode_value(each, Samples) for each in facts.get("trials", ()))
         shape = facts.get("shape")
         return Measurement(
             case=self.plan.case_id(function, point.label),
@@ -217,7 +218,7 @@ class GridRun:
             signature=facts.get("signature", ""),
             failure=failure,
             stages=Stages(**facts.get("stages", {})),
-            samples=(samples,) if samples.elapsed_s else (),
+            samples=join_trials(trials),
             memory=Memory(**facts.get("memory", {})),
             cost=Cost(**facts["cost"]) if facts.get("cost") else None,
             noise=Noise(**facts.get("noise", {})),
@@ -293,8 +294,8 @@ class GridRun:
 def _collect(told: dict[str, Any], message: dict[str, Any]) -> None:
     """What a worker told on its way: all that is left if it never answers."""
     for name, value in message.items():
-        if name == "trial":
-            told.setdefault("trials", []).append(value)
+        if name == "new_trials":
+            told.setdefault("trials", []).extend(value)
         elif name != "again":
             told[name] = value
 

@@ -56,10 +56,8 @@ def prepare_xaxis(data: np.ndarray, xaxis: str = "commit", ax: Any = None) -> tu
     Raises:
         UsageError: no such axis.
     """
-    require("matplotlib", extra="plot", doing="drawing plots")
+    pyplot = require("matplotlib.pyplot", extra="plot", doing="drawing plots")
     if ax is None:
-        from matplotlib import pyplot
-
         ax = pyplot.gca()
     columns = data.dtype.names or ()
     if xaxis == "run":

@@ -1,0 +1,86 @@
+"""How one trial of a cell is read, by each timer, and how the trials of a cell become the samples of its row.
+
+`wall`, the latency that a caller sees, is one call and the wait for all its outputs, again and again until about 1 ms
+is spent or 50 calls are made, once at least. Nothing but the call and the wait is inside a reading; fresh buffers for a
+function that donates its inputs are made before it. Any other timer is prepared on the inputs of each trial, for which
+`in_graph` and `loop` compile programs of their own, and takes readings for TRIAL_S.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from time import perf_counter_ns
+
+import jax
+
+from benchax.measuring import noise, timers
+from benchax.measuring.fresh_stack import on_fresh_stack
+from benchax.measuring.sampling import believable, collect
+from benchax.measuring.timers.base import Subject
+from benchax.model import Options, Samples
+
+SPAN_NS = 1_000_000
+MOST_CALLS = 50
+TRIAL_S = 0.05
+"""Of readings by a timer that prepares: programs take longer to compile than this."""
+
+
+def read_trial(timer: str, subject: Subject, options: Options, call_s: float) -> Samples:
+    """The readings of one trial, per call and net of the timer's own cost.
+
+    Args:
+        call_s: the shortest call that was seen of the function itself; 0 where none was.
+
+    Raises:
+        NotMeasured: the timer cannot serve this function, or what it read cannot be believed.
+    """
+    if timer == "wall":
+        return samples_of_calls(_call_for_a_while(subject))
+    limited = replace(options, max_time_s=TRIAL_S, min_time_s=min(options.min_time_s, TRIAL_S))
+    samples = collect(timer, timers.TIMERS[timer].prepare(subject), limited, lambda share: None, call_s=call_s)
+    return believable(replace(samples, answers=timers.TIMERS[timer].answers), call_s)
+
+
+def samples_of_calls(elapsed_ns: list[int]) -> Samples:
+    """Readings by `wall` of single calls."""
+    elapsed_s = tuple(ns / 1e9 for ns in elapsed_ns)
+    answers = timers.TIMERS["wall"].answers
+    return Samples("wall", 1, elapsed_s, resolution_s=noise.clock_resolution_s(), answers=answers)
+
+
+def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
+    """One for each timer, in the order of their first trials; readings are per call, for trials may differ in how many
+    calls a reading has."""
+    by_timer: dict[str, list[Samples]] = {}
+    for samples in trials:
+        by_timer.setdefault(samples.timer, []).append(samples)
+    return tuple(_join(found) for found in by_timer.values())
+
+
+def _join(trials: list[Samples]) -> Samples:
+    return replace(
+        trials[0],
+        iterations=1,
+        elapsed_s=tuple(s for trial in trials for s in trial.per_call_s),
+        disturbed=None,
+        overhead_s=None,
+        stop=None,
+        trials=tuple(len(trial.elapsed_s) for trial in trials),
+    )
+
+
+@on_fresh_stack
+def _call_for_a_while(subject: Subject) -> list[int]:
+    wait = jax.block_until_ready
+    readings: list[int] = []
+    spent = 0
+    while not readings or (spent < SPAN_NS and len(readings) < MOST_CALLS):
+        call = subject.ready()
+        start = perf_counter_ns()
+        wait(call())
+        readings.append(perf_counter_ns() - start)
+        spent += readings[-1]
+    return readings

@@ -1,0 +1,102 @@
+"""`grids/ranking.py`: who is the fastest, by real cells with given times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from measurement_strategies import RICH
+
+import benchax
+from benchax.grids.agreement import Agreement
+from benchax.grids.ranking import rank
+from benchax.grids.rendering import ranking_text
+from benchax.grids.result import Cell, GridResult
+from benchax.model import Absent, Failure, Measurement, Samples
+
+NOT_COMPARED = Absent("agreement", "the grid was asked not to compare outputs")
+AGREES = Agreement("f", "f", True)
+
+
+def cell(function: str, label: str, us: float | None, agreement: Any = NOT_COMPARED, width: float = 0.01) -> Cell:
+    """Of 40 readings around so many µs; None: it timed out."""
+    samples, failure = (), None
+    if us is None:
+        failure = Failure("timeout", "run", "run took longer than 1 s")
+    else:
+        samples = (Samples("wall", 1, tuple(us * 1e-6 * (1 + width * (i % 5 - 2)) for i in range(40)), trials=(40,)),)
+    row: Measurement = replace(RICH, failure=failure, samples=samples)
+    return Cell(function, label, row, Absent("outputs", "none"), agreement)
+
+
+def grid(*cells: Cell) -> GridResult:
+    functions, data = dict.fromkeys(c.function for c in cells), dict.fromkeys(c.data for c in cells)
+    by_key = {(c.function, c.data): c for c in cells}
+    return GridResult("g", "n", tuple(functions), tuple(data), 1, by_key, 1.0, 1.0, "run")
+
+
+def test_each_data_point_has_places_and_the_geometric_mean_decides_over_all() -> None:
+    ranking = rank(grid(
+        cell("a", "4", 10), cell("b", "4", 20), cell("a", "8", 40), cell("b", "8", 10),
+    ))  # fmt: skip
+
+    assert [(p.place, p.function, p.ratio) for p in ranking.by_data["4"]] == [(1, "a", 1.0), (2, "b", pytest.approx(2))]
+    assert [p.function for p in ranking.by_data["8"]] == ["b", "a"]
+    assert [(p.place, p.function, p.ratio) for p in ranking.overall] == [
+        (1, "b", pytest.approx(2**0.5)),
+        (2, "a", pytest.approx(2.0)),
+    ]
+    assert ranking_text(ranking, "n") == (
+        "fastest: a (n=4); b (n=8)\nover 2 data points, times the fastest (geometric mean): 1. b 1.41, 2. a 2"
+    )
+
+
+def test_functions_whose_intervals_overlap_share_a_place() -> None:
+    ranking = rank(grid(cell("a", "4", 10.0), cell("b", "4", 10.02), cell("c", "4", 20.0)))
+
+    assert [(p.place, p.function) for p in ranking.by_data["4"]] == [(1, "a"), (1, "b"), (3, "c")]
+    assert [(p.place, p.function) for p in ranking.overall] == [(1, "a"), (1, "b"), (3, "c")]
+    assert ranking_text(ranking, "n") == "fastest: a or b, not told apart (n=4)"
+
+
+def test_what_fails_or_gives_another_result_has_no_place() -> None:
+    wrong = replace(AGREES, agrees=False)
+    ranking = rank(grid(
+        cell("a", "4", 10), cell("b", "4", 1, (wrong,)), cell("c", "4", None), cell("d", "4", 30, (AGREES,)),
+        cell("a", "8", 10), cell("b", "8", 1, (AGREES,)), cell("c", "8", 5, (AGREES,)), cell("d", "8", 30, (AGREES,)),
+    ))  # fmt: skip
+
+    assert [p.function for p in ranking.by_data["4"]] == ["a", "d"]
+    assert [p.function for p in ranking.overall] == ["a", "d"]
+    assert ranking.without == ("b", "c")
+    assert ranking_text(ranking, "n").endswith("1. a 3.16, 2. d 9.49; no place: b, c")
+
+
+def test_a_grid_without_any_time_has_no_ranking() -> None:
+    ranking = rank(grid(cell("a", "4", None), cell("b", "4", None)))
+
+    assert (dict(ranking.by_data), ranking.overall, ranking.without) == ({"4": ()}, (), ("a", "b"))
+
+
+def adam(x: Any) -> Any:
+    optimizer = optax.adam(1e-3)
+    return optimizer.update(x, optimizer.init(x))[0]
+
+
+def slow_adam(x: Any) -> Any:
+    return adam(jax.lax.fori_loop(0, 1000, lambda _, y: jnp.sin(y) + x, x))
+
+
+def test_a_real_grid_ranks_and_says_by_which_timer_and_where() -> None:
+    g = benchax.grid([slow_adam, adam], ["f32[64]"], timer="in_graph,wall", compare=False, store=False, progress=False)
+
+    assert [p.function for p in g.ranking.overall] == ["adam", "slow_adam"]
+    assert {s.timer for c in g.cells for s in c.measurement.samples} == {"in_graph", "wall"}
+    text = str(g)
+    assert text.startswith("median time of a call by in_graph · 1 trial · cpu")
+    assert "fastest: adam (data=f32[64])" in text
+    assert (g.timings < g.timings_by("wall")).all()
