@@ -82,6 +82,25 @@ def test_a_grid_without_any_time_has_no_ranking() -> None:
     assert (dict(ranking.by_data), ranking.overall, ranking.without) == ({"4": ()}, (), ("a", "b"))
 
 
+def test_all_cells_are_compared_by_one_timer_the_one_that_most_have() -> None:
+    by_both = cell("a", "4", 10)
+    by_graph = replace(by_both.measurement.samples[0], timer="in_graph")
+    both = replace(by_both, measurement=replace(by_both.measurement, samples=(by_graph, *by_both.measurement.samples)))
+    g = grid(both, cell("b", "4", 5))
+
+    assert g.timer == "wall"
+    assert [p.function for p in g.ranking.by_data["4"]] == ["b", "a"]
+    assert grid(both).timer == "in_graph"
+
+
+def test_a_timer_that_refuses_everywhere_says_why() -> None:
+    g = benchax.grid({"one": lambda x: x + 1}, ["f32[4]"], timer="in_graph", store=False, progress=False)
+
+    assert g.timer == ""
+    assert "not measured" in str(g)
+    assert "one[data=f32[4]]  in_graph: it takes less than reading the clock does" in str(g)
+
+
 def adam(x: Any) -> Any:
     optimizer = optax.adam(1e-3)
     return optimizer.update(x, optimizer.init(x))[0]
@@ -92,11 +111,13 @@ def slow_adam(x: Any) -> Any:
 
 
 def test_a_real_grid_ranks_and_says_by_which_timer_and_where() -> None:
-    g = benchax.grid([slow_adam, adam], ["f32[64]"], timer="in_graph,wall", compare=False, store=False, progress=False)
+    g = benchax.grid(
+        [slow_adam, adam], ["f32[4096]"], timer="in_graph,wall", compare=False, store=False, progress=False
+    )
 
     assert [p.function for p in g.ranking.overall] == ["adam", "slow_adam"]
     assert {s.timer for c in g.cells for s in c.measurement.samples} == {"in_graph", "wall"}
     text = str(g)
     assert text.startswith("median time of a call by in_graph · 1 trial · cpu")
-    assert "fastest: adam (data=f32[64])" in text
+    assert "fastest: adam (data=f32[4096])" in text
     assert (g.timings < g.timings_by("wall")).all()

@@ -47,7 +47,7 @@ class GridRanking:
 
 
 def rank(g: GridResult) -> GridRanking:
-    """Of the headline's medians."""
+    """Of the medians by the grid's `timer`."""
     by_data = {label: _rank_point(g, label) for label in g.data}
     compared = tuple(label for label, places in by_data.items() if places)
     ratios = {
@@ -64,7 +64,7 @@ def rank(g: GridResult) -> GridRanking:
 
 
 def _rank_point(g: GridResult, label: Label) -> tuple[GridPlace, ...]:
-    found = [(cell.function, cell.summary) for f in g.functions if (cell := g.by_key[f, label]).summary]
+    found = [(f, g.by_key[f, label].summary_by(g.timer)) for f in g.functions]
     valid = [(f, s) for f, s in found if s is not None and s.median_s > 0 and not is_wrong(g.by_key[f, label])]
     valid.sort(key=lambda each: each[1].median_s)
     places: list[GridPlace] = []

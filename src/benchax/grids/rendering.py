@@ -50,7 +50,7 @@ def table(g: GridResult) -> Table:
         (
             TableCell(_one_line(str(d))),
             *([TableCell(_truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
-            *(_table_cell(g.by_key[f, d]) for f in functions),
+            *(_table_cell(g, g.by_key[f, d]) for f in functions),
         )
         for d in labels
     ]
@@ -63,13 +63,15 @@ def _signature(g: GridResult, label: Label) -> str:
     return next((s for f in g.functions if (s := g.by_key[f, label].measurement.signature)), "")
 
 
-def _table_cell(cell: Cell) -> TableCell:
-    return TableCell(cell_text(cell), _STYLES.get(cell.status, "bad"), cell.message)
+def _table_cell(g: GridResult, cell: Cell) -> TableCell:
+    return TableCell(cell_text(cell, g.timer), _STYLES.get(cell.status, "bad"), cell.message)
 
 
-def cell_text(cell: Cell) -> str:
+def cell_text(cell: Cell, timer: str) -> str:
     """58.1 µs ± 1.2 %, as `estimate` writes it; or what became of it."""
-    summary = cell.summary
+    summary = cell.summary_by(timer)
+    if summary is None and cell.status == "ok":
+        return "not measured"
     if summary is None:
         failure = cell.measurement.failure
         in_stage = f" in {failure.stage}" if failure and cell.status in ("timeout", "crashed", "out_of_memory") else ""
@@ -97,14 +99,21 @@ def _words(g: GridResult) -> str:
     # By function and message: a function that fails does so on many data points, and one line says it.
     said: dict[tuple[str, str], list[str]] = {}
     for cell in g.cells:
-        if cell.status not in ("ok", "not_run"):
-            said.setdefault((cell.function, _truncate(cell.message)), []).append(str(cell.data))
+        if what := _words_of(g, cell):
+            said.setdefault((cell.function, _truncate(what)), []).append(str(cell.data))
     lines = [f"{function}[{_points(g, at)}]  {what}" for (function, what), at in said.items()]
     if len(lines) > MOST_WORDS:
         lines = [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
     reasons = Counter(cell.message for cell in g.cells if cell.status == "not_run")
     lines += [f"{plural(count, 'cell')} {reason}" for reason, count in reasons.items()]
     return "\n".join(lines)
+
+
+def _words_of(g: GridResult, cell: Cell) -> str:
+    if cell.status == "ok" and not cell.summary_by(g.timer):
+        refused = [each for each in cell.measurement.not_measured if each.what.startswith(f"samples.{g.timer}")]
+        return "; ".join(f"{each.what.removeprefix('samples.')}: {each.why}" for each in refused) or "no readings"
+    return "" if cell.status in ("ok", "not_run") else cell.message
 
 
 def _points(g: GridResult, labels: list[str]) -> str:
@@ -185,7 +194,7 @@ def figure(g: GridResult) -> Any:
 
 def chart(g: GridResult) -> Chart:
     """A line per function, a column per data point."""
-    cells = [[_square(g.by_key[f, d]) for d in g.data] for f in g.functions]
+    cells = [[_square(g.by_key[f, d], g.timer) for d in g.data] for f in g.functions]
     return heatmap.chart(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=_title(g))
 
 
@@ -195,8 +204,7 @@ def _title(g: GridResult) -> str:
 
 def _about(g: GridResult) -> str:
     """By which timer, and where."""
-    timer = next((cell.samples.timer for cell in g.cells if cell.samples), "")
-    by = f" by {timer}" if timer else ""
+    by = f" by {g.timer}" if g.timer else ""
     return f"median time of a call{by} · {plural(g.trials, 'trial')} · {_machine(g)}"
 
 
@@ -207,8 +215,9 @@ def _machine(g: GridResult) -> str:
     return " · ".join(part for part in (where.backend, device, versions) if part)
 
 
-def _square(cell: Cell) -> heatmap.Square:
-    return heatmap.Square(cell.summary.median_s if cell.summary else None, cell.status)
+def _square(cell: Cell, timer: str) -> heatmap.Square:
+    summary = cell.summary_by(timer)
+    return heatmap.Square(summary.median_s if summary else None, cell.status)
 
 
 def _one_line(label: str) -> str:

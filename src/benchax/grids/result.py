@@ -8,6 +8,7 @@ caller's choice in their place, on request and nowhere else.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -80,8 +81,12 @@ class Cell:
 
     @property
     def summary(self) -> Summary | None:
-        """Of all readings of all trials; None for a cell that failed."""
-        return self.measurement.summary() if self.measurement.failure is None else None
+        """Of all readings of all trials by the first timer; None for a cell that failed."""
+        return self.summary_by(None)
+
+    def summary_by(self, timer: str | None) -> Summary | None:
+        """`summary` by another timer; None is the first."""
+        return self.measurement.summary(timer) if self.measurement.failure is None else None
 
     @property
     def stages(self) -> Stages:
@@ -174,13 +179,20 @@ class GridResult:
         return rank(self)
 
     @cached_property
+    def timer(self) -> str:
+        """By which `timings`, table and ranking are, so that all cells are compared by one: of the timers asked for,
+        the one that most cells have readings by, and of several the first. Empty where nothing was measured."""
+        counted = Counter(samples.timer for cell in self.cells for samples in cell.measurement.samples)
+        return max(counted, key=lambda name: counted[name], default="")
+
+    @cached_property
     def timings(self) -> np.ma.MaskedArray[Any, Any]:
-        """Seconds per call by the first timer, [functions, data, trials]; masked where not measured. With `fill`,
-        timeout_s stands there and nothing is masked."""
-        return self.timings_by(None)
+        """Seconds per call by `timer`, [functions, data, trials]; masked where not measured. With `fill`, timeout_s
+        stands there and nothing is masked."""
+        return self.timings_by(self.timer or None)
 
     def timings_by(self, timer: str | None) -> np.ma.MaskedArray[Any, Any]:
-        """`timings` by another timer that the grid was measured with; None is the first.
+        """`timings` by another timer that the grid was measured with; None is the first of each cell.
 
         Raises:
             UsageError: no cell has readings of it.
