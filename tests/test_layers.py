@@ -10,7 +10,7 @@ from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors"},
-    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords"},
+    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords", "modes"},
     {"model", "progress"},
     {"results", "json_values"},
     {"program"},  # profiling knows collectives by its list
@@ -37,6 +37,7 @@ KNOWS_BOTH = {
 ASKS_JAX_LATE = {  # inside functions only
     "environment",  # the reading half imports it too
     "demo",  # its functions
+    "modes",  # gradients, when they are called
     "workloads",  # as those of the demos are examples of what is measured
 }
 

@@ -12,6 +12,7 @@
     Remark        a sentence that belongs beside the numbers
     Failure       why there is no number
     Program       the measured function, kept so that it can run again
+    Work, Rate    what one call gets done, as its author says, and how much of it in a second
     Measurement   one case, one environment, one run: one row
     Block         samples of two versions, taken in turns
     Comparison    two versions of a case, judged by one metric
@@ -443,6 +444,30 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What one call gets done, as its author says, and the rate of this machine that it stands beside."""
+
+    amounts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
+    peak_bytes_per_s: float | None = None
+    """The most that a program was seen to reach here with as much memory (`measuring/peaks.py`); None where that was
+    never measured, or no bytes are known."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How much of something is done in a second."""
+
+    what: str
+    per_s: float
+    """By the median of the times."""
+    low_per_s: float | None
+    """The ends of its 95 % interval: of the times the greater end is the smaller rate."""
+    high_per_s: float | None
+    timer: str
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One case, one environment, one run: one row."""
 
@@ -462,6 +487,7 @@ class Measurement:
     numerics: Numerics | None = None
     noise: Noise = Noise()
     program: Program | None = None
+    work: Work = Work()
     remarks: tuple[Remark, ...] = ()
     not_measured: tuple[Absent, ...] = ()
 
@@ -501,6 +527,26 @@ class Measurement:
     def _summaries(self) -> dict[str, Summary]:
         """Of timers that several processes were timed by: asked for many times over."""
         return {}
+
+    def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
+        """The amounts of `work` in a second by `timer` (default: the headline). Empty where the time was not measured,
+        or is not above what the timer itself costs."""
+        headline = self.headline
+        name = timer or (headline.timer if headline else "")
+        summary = None if self.failure else self.summary(name)
+        if summary is None or not summary.median_s > 0:
+            return ()
+        low_s, high_s = summary.low_s, summary.high_s
+        return tuple(
+            Rate(
+                what,
+                amount / summary.median_s,
+                amount / high_s if high_s else None,
+                amount / low_s if low_s and low_s > 0 else None,
+                name,
+            )
+            for what, amount in self.work.amounts.items()
+        )
 
     def why_absent(self, what: str) -> str | None:
         """Why the number at path `what` (or the group that it is in) is not there."""
@@ -598,6 +644,8 @@ class Comparison:
     cpu_high: float | None = None
     is_by_cpu_time: bool = False
     """Has the processor time decided, where the wall time left it open?"""
+    work: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What one call of the candidate gets done, as its author says (`Work.amounts`)."""
 
     @property
     def speedup(self) -> float | None:

@@ -13,9 +13,9 @@ event comes, and whoever measures reports between samples only.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from benchax.errors import UsageError
 from benchax.units import seconds
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
     from rich.table import Table
 
@@ -79,15 +80,25 @@ def check_progress(progress: Progress) -> Progress:
     raise UsageError(f"progress={progress!r} cannot be", "a function of a ProgressEvent, True, False or None")
 
 
+def no_results() -> Sequence[str]:
+    """Nothing has ended yet."""
+    return ()
+
+
 @contextmanager
 def show_progress(
-    progress: Progress, *, has_bar: bool = True, clock: Callable[[], float] = monotonic
+    progress: Progress,
+    *,
+    has_bar: bool = True,
+    results: Callable[[], Sequence[str]] = no_results,
+    clock: Callable[[], float] = monotonic,
 ) -> Generator[Listener, None, None]:
     """Gives what is to be told each event.
 
     Args:
         progress: see the head of this module. True where stderr is no terminal: a line for each item.
         has_bar: False where results are written to stdout meanwhile: lines then, since rich would send both to stderr.
+        results: the lines of what has ended so far, which stand above a bar until it goes; the newest, as many as fit.
         clock: seconds; for tests.
 
     Raises:
@@ -100,7 +111,7 @@ def show_progress(
     elif progress is False or (progress is None and not is_terminal):
         yield quiet
     elif is_terminal and has_bar:
-        with Bar(0.0 if progress else PATIENCE_S, clock) as bar:
+        with Bar(0.0 if progress else PATIENCE_S, clock, results) as bar:
             yield bar.show
     else:
         yield Lines().show
@@ -137,8 +148,13 @@ class Lines:
 class Bar:
     """One line of a terminal that is drawn anew: what is worked on, how far the whole is, and the time left."""
 
-    def __init__(self, patience_s: float, clock: Callable[[], float] = monotonic) -> None:
-        self.patience_s, self.clock = patience_s, clock
+    def __init__(
+        self,
+        patience_s: float,
+        clock: Callable[[], float] = monotonic,
+        results: Callable[[], Sequence[str]] = no_results,
+    ) -> None:
+        self.patience_s, self.clock, self.results = patience_s, clock, results
         self.live: Live | None = None
         self.last = ("", "")
         self.drawn_s = 0.0
@@ -169,7 +185,10 @@ class Bar:
         if event.is_lasting:
             live.console.print(event.item, markup=False, highlight=False)
         else:
-            live.update(draw(event), refresh=True)
+            line = draw(with_time_left(event, now - self.begun_s))
+            # A line and a margin of the terminal are the bar's; what has scrolled away comes back with the last table.
+            above = self.results()[-max(1, live.console.height - 3) :]
+            live.update(_stack(above, line) if above else line, refresh=True)
 
     def _start(self) -> Live:
         from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
@@ -195,6 +214,20 @@ def draw(event: ProgressEvent) -> Table:
     cells.append(Text(describe_rest(event), no_wrap=True, overflow="ellipsis"))
     line.add_row(*cells)
     return line
+
+
+def _stack(lines: Sequence[str], below: Table) -> Group:
+    from rich.console import Group  # noqa: PLC0415 - only a terminal needs it
+    from rich.text import Text  # noqa: PLC0415
+
+    return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines), below)
+
+
+def with_time_left(event: ProgressEvent, elapsed_s: float) -> ProgressEvent:
+    """`event` with a guess from the time that the first items took, where it has none of its own."""
+    if event.left_s is not None or not event.total or event.done < 1 or elapsed_s < PATIENCE_S:
+        return event
+    return replace(event, left_s=elapsed_s / event.done * max(0.0, event.total - event.done))
 
 
 def describe_rest(event: ProgressEvent) -> str:

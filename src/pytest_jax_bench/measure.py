@@ -76,6 +76,8 @@ class MeasureCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     tag: str
+    work: Any = None
+    """What one call gets done, as for `benchax.bench`."""
 
 
 @dataclass(frozen=True)
@@ -215,8 +217,9 @@ def make_case_of(call: MeasureCall, fn: Callable[..., Any], context: BenchContex
     texts = [i for i, value in enumerate(call.args) if isinstance(value, str)]
     names = [name for name, value in call.kwargs.items() if isinstance(value, str)]
     case = make_case(
-        fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag), jit=jit, static=[*texts, *names]
-    )
+        fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag), jit=jit, static=[*texts, *names],
+        work=call.work,
+    )  # fmt: skip
     params = tuple((name, _make_storable(value)) for name, value in context.params.items())
     return replace(case, id=replace(case.id, params=params), folder=context.folder)
 

@@ -155,7 +155,7 @@ def test_what_is_no_id_is_refused(word: str, benchax: Benchax, rows: tuple[Measu
 
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        f"error: {word!r} is not the id of a row\nexpected a number as `benchax list` shows it, or: last\n"
+        f"error: {word!r} is not the id of a row\nexpected a number as `benchax list` shows it, or: last, last~1\n"
     )
 
 

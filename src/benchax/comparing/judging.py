@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -36,12 +36,15 @@ class ComparisonContext:
     compared_at: str = ""
     resolution: float = SAME_WITHIN
     """ "same" means within this share, of run times."""
+    work: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of one call of the candidate."""
 
     def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
         return Comparison(
             self.case, metric, self.baseline, self.candidate, verdict, why,
             method=self.method, numerics=self.numerics, remarks=self.remarks,
             environment=self.environment, compared_at=self.compared_at, resolution=self.resolution,
+            work=self.work,
         )  # fmt: skip
 
 

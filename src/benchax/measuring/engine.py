@@ -36,6 +36,7 @@ from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.sampler import CaseSampler, TimerSampler
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject
+from benchax.measuring.work import amounts_of
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 from benchax.program.cost import cost, lowered_flops
 from benchax.program.memory_plan import memory_plan
@@ -91,6 +92,8 @@ def fill(
             prepared = prepare(case, options.seed, record.enter)
         prepared.tell = record.enter
         record.signature = prepared.inputs.signature
+        with record.or_absent("work"):
+            record.amounts = amounts_of(case, prepared.inputs)
         subject = _build(record, case, prepared, cold, sampler.examines)
         subject = _run(record, case, prepared, subject, options, sampler)
         record.absent += _left_out(options)

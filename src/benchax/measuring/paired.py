@@ -60,9 +60,9 @@ PADDING_BYTES = 2**20
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
-    The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, builds,
-    plan, flops, inline_flops, operations, agreement), `not_exported`, `is_same_program` (then there are no samples) and
-    `failure` (with the side that failed; None if all ran).
+    The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, work,
+    builds, plan, flops, inline_flops, operations, agreement), `not_exported`, `is_same_program` (then there are no
+    samples) and `failure` (with the side that failed; None if all ran).
     """
     try:
         with without_cache(), paused_gc():
@@ -75,7 +75,9 @@ def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[
 def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     say("inputs")
     versions, why = make_versions(request)
-    facts: list[dict[str, Any]] = [{"is_program": v.is_program, "sha256": v.sha256, "builds": []} for v in versions]
+    facts: list[dict[str, Any]] = [
+        {"is_program": v.is_program, "sha256": v.sha256, "work": dict(v.work), "builds": []} for v in versions
+    ]
     if request.skips_equal and are_one(versions):
         nothing = np.zeros((0, 0, len(versions)), np.int64)
         return _document(versions, facts, why, 0, True), [nothing, nothing]

@@ -64,7 +64,7 @@ def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder:
         dtypes: of the matmuls. Those that are missing in the file are measured, and kept as well.
         folder: where the files are; default: in the user's cache folder.
     """
-    path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "peaks") / f"{_fingerprint()}.json"
+    path = _file_of(_fingerprint(), folder)
     known = _kept(path)
     if not measure:
         return known
@@ -73,6 +73,15 @@ def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder:
         return known
     found = _measured(known, missing)
     return dataclasses.replace(found, path=str(path)) if _keep(path, found) else found
+
+
+def kept_peaks(fingerprint: str) -> Peaks | None:
+    """What was measured where `fingerprint` is that of the environment; None where nothing was. Measures nothing."""
+    return _kept(_file_of(fingerprint))
+
+
+def _file_of(fingerprint: str, folder: Path | None = None) -> Path:
+    return (folder or Path(platformdirs.user_cache_dir("benchax")) / "peaks") / f"{fingerprint}.json"
 
 
 def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:

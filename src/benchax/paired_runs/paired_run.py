@@ -219,6 +219,7 @@ class PairedSamples:
             self.environment,
             datetime.now(UTC).isoformat(timespec="microseconds"),
             self.resolution,
+            self.answers[0].facts(candidate).get("work", {}) if self.answers else {},
         )
 
     def _as_it_ran(self, side: int) -> Version:

@@ -78,7 +78,7 @@ def _extra(entry: ExportedCase) -> dict[str, Any]:
     m, s = entry.m, entry.summary
     times = {"median_low_95_s": s.low_s, "median_high_95_s": s.high_s} if s else {}
     what = {"case": m.case.name, "variant": m.case.variant or None, "signature": m.signature or None}
-    return drop_unknown(what | times | {"compile_s": entry.compile_s} | entry.counted | _where(m))
+    return drop_unknown(entry.rates | what | times | {"compile_s": entry.compile_s} | entry.counted | _where(m))
 
 
 def _where(m: Measurement) -> dict[str, Any]:
