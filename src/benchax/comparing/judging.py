@@ -36,12 +36,14 @@ class ComparisonContext:
     compared_at: str = ""
     resolution: float = SAME_WITHIN
     """ "same" means within this share, of run times."""
+    signature: str = ""
 
     def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
         return Comparison(
             self.case, metric, self.baseline, self.candidate, verdict, why,
             method=self.method, numerics=self.numerics, remarks=self.remarks,
             environment=self.environment, compared_at=self.compared_at, resolution=self.resolution,
+            signature=self.signature,
         )  # fmt: skip
 
 
