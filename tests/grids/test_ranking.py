@@ -131,4 +131,5 @@ def test_a_real_grid_ranks_and_says_by_which_timer_and_where() -> None:
     text = str(g)
     assert text.startswith("median time of a call by in_graph · 1 trial · cpu")
     assert "fastest: adam (data=f32[4096])" in text
-    assert (g.timings < g.timings_by("wall")).all()
+    # A microsecond beside what calling costs; of a long one, busy neighbours would decide.
+    assert g.timings[1, 0, 0] < g.timings_by("wall")[1, 0, 0]

@@ -22,7 +22,7 @@ from benchax.reporting.document import (
 )
 from benchax.reporting.tables import CASE, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
 from benchax.stats.verdicts import Verdict, grade
-from benchax.units import number, percent
+from benchax.units import number, percent, plural
 
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
@@ -71,7 +71,8 @@ def heading(found: Comparisons) -> str:
     signatures = {c.signature for c in found.of("run")}
     inputs = first.signature if len(signatures) == 1 else ""
     where = describe_machine(first.environment)
-    pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.labels else ""
+    processes = f"{first.processes} process{'es' * (first.processes != 1)}"
+    pairs = f"{plural(first.pairs, 'pair')} in {processes}" if len(found.of("run")) == 1 or found.labels else ""
     # A case has the name of a function, unless another was given: that says nothing where functions are listed.
     name = "" if first.case.name in found.labels else f"{first.case.label}: "
     line = f"{name}{where} · {pairs}" if found.labels else where
