@@ -16,6 +16,7 @@ from benchax.reporting.document import (
     Style,
     Table,
     TableColumn,
+    each_once,
     list_lines,
     list_remarks,
     tabulate,
@@ -29,7 +30,7 @@ TIMERS: dict[Method, str] = {
     "one process": "wall, paired: the versions in turns in one process",
     "process pairs": "wall, paired: whole processes in turns on one core",
 }
-OF_A_CASE = ("outputs-differ", ADVICE)
+OF_A_CASE = ("outputs-differ", "recompiled", ADVICE)
 """Remarks that are about one case."""
 COLUMN = 24
 """Longest name of a column, which is never folded: a long one would leave no room for the numbers."""
@@ -266,8 +267,7 @@ def remarks(found: Iterable[Comparison]) -> list[Remark]:
         for c in listed
         for r in (*c.remarks, *_advice(c))
     ]
-    # Sides and metrics of a case share what was found of it: each of them has the remark.
-    return list({(r.code, r.message): r for r in named}.values())
+    return each_once(named)
 
 
 def _advice(c: Comparison) -> list[Remark]:
