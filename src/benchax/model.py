@@ -645,6 +645,8 @@ class Comparison:
     environment: Environment | None = None
     compared_at: str = ""
     """UTC, ISO 8601."""
+    signature: str = ""
+    """Shapes and dtypes of the inputs of both; empty where nothing ran, and in what was stored before this was."""
     resolution: float = 0.05
     """ "same" means within this share."""
     cpu_ratio: float | None = None
