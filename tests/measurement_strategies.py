@@ -29,7 +29,7 @@ from benchax.model import (
     Samples,
     Stages,
     Transfer,
-    Work,
+    WorkPerCall,
 )
 from benchax.options import DEFAULTS
 
@@ -169,7 +169,7 @@ RICH = Measurement(
     ),
     noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001, pace_scatter=0.03),
     program=Program("0123456789abcdef" * 4, 1928),
-    work=Work({"samples": 32.0, "bytes": 2.5e6}, 2.1e10),
+    work=WorkPerCall({"samples": 32.0, "bytes": 2.5e6}, 2.1e10),
     remarks=(Remark("slow-clock", "warning", "the clock moves in steps of 30 ns"),),
     not_measured=(Absent("stages.dispatch_s", "the call is synchronous", is_by_choice=True),),
 )

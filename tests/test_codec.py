@@ -15,7 +15,7 @@ from measurement_strategies import HOST, PARAM, RICH, measurements
 
 from benchax.codec import FORMAT, decode, decode_params, encode, encode_params, from_document, to_document
 from benchax.errors import FormatError
-from benchax.model import CaseId, Failure, Measurement, Memory, Numerics, Opaque, Samples, Work
+from benchax.model import CaseId, Failure, Measurement, Memory, Numerics, Opaque, Samples, WorkPerCall
 from benchax.options import DEFAULTS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -83,7 +83,7 @@ def test_the_golden_document_of_format_1_is_read_for_ever() -> None:
 
     memory = dataclasses.replace(RICH.memory, eager_rise_low_bytes=None)
     noise = dataclasses.replace(RICH.noise, pace_scatter=None)
-    assert exact(m) == exact(dataclasses.replace(RICH, work=Work(), memory=memory, noise=noise))
+    assert exact(m) == exact(dataclasses.replace(RICH, work=WorkPerCall(), memory=memory, noise=noise))
     assert m.case.params[-1] == ("sharding", Opaque("NamedSharding", "P('x', None)"))
     assert m.samples[1].disturbed == (False, True)
     assert m.failure == Failure("wrong_output", "verify", "off by 0.1", "look at axis", "Traceback …")
@@ -93,7 +93,7 @@ def test_the_golden_document_of_format_2_is_read_for_ever() -> None:
     m = decode((GOLDEN / "measurement-v2.json").read_text("ascii"))
 
     assert exact(m) == exact(RICH)
-    assert m.work == Work({"samples": 32.0, "bytes": 2.5e6}, 2.1e10)
+    assert m.work == WorkPerCall({"samples": 32.0, "bytes": 2.5e6}, 2.1e10)
 
 
 def test_the_golden_document_is_what_is_written_today() -> None:

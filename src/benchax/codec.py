@@ -8,12 +8,14 @@ its default is left out. How values are written is in `json_values.py`; answers 
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from benchax.errors import FormatError
 from benchax.json_values import Mismatch, converter, quote
 from benchax.model import Comparison, Measurement
-from benchax.results.inspection import Inspection
+
+if TYPE_CHECKING:
+    from benchax.results.inspection import Inspection
 
 FORMAT = 2
 """The version written. Every earlier one is read for ever (tests/golden).
@@ -87,11 +89,16 @@ def decode_comparison(text: str) -> Comparison:
 
 def encode_inspection(i: Inspection) -> str:
     """`i` as one line of strict JSON in ASCII."""
+    # Here, because who reads rows need not wait for it.
+    from benchax.results.inspection import Inspection  # noqa: PLC0415
+
     return json.dumps({VERSION_KEY: FORMAT, **converter(Inspection).encode(i)}, allow_nan=False, separators=(",", ":"))
 
 
 def decode_inspection(text: str) -> Inspection:
     """Inverse of `encode_inspection`. Raises `FormatError` as `decode` does."""
+    from benchax.results.inspection import Inspection  # noqa: PLC0415
+
     return _decoded(_loaded(text), Inspection)
 
 

@@ -12,7 +12,8 @@
     Remark        a sentence that belongs beside the numbers
     Failure       why there is no number
     Program       the measured function, kept so that it can run again
-    Work, Rate    what one call gets done, as its author says, and how much of it in a second
+    WorkPerCall   what one call gets done, as its author says
+    Rate          how much of it is done in a second
     Measurement   one case, one environment, one run: one row
     Block         samples of two versions, taken in turns
     Comparison    two versions of a case, judged by one metric
@@ -447,7 +448,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkPerCall:
     """What one call gets done, as its author says, and the rate of this machine that it stands beside."""
 
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -490,7 +491,7 @@ class Measurement:
     numerics: Numerics | None = None
     noise: Noise = Noise()
     program: Program | None = None
-    work: Work = Work()
+    work: WorkPerCall = WorkPerCall()
     remarks: tuple[Remark, ...] = ()
     not_measured: tuple[Absent, ...] = ()
 
@@ -656,7 +657,7 @@ class Comparison:
     is_by_cpu_time: bool = False
     """Has the processor time decided, where the wall time left it open?"""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What one call of the candidate gets done, as its author says (`Work.amounts`)."""
+    """What one call of the candidate gets done, as its author says (`WorkPerCall.amounts`)."""
 
     @property
     def speedup(self) -> float | None:

@@ -14,7 +14,7 @@ import benchax
 from benchax.case import benchmark
 from benchax.errors import UsageError
 from benchax.measuring import peaks
-from benchax.model import Failure, Samples, Work
+from benchax.model import Failure, Samples, WorkPerCall
 from benchax.results.roofline import Peaks
 
 SHORT: dict[str, Any] = {
@@ -69,7 +69,7 @@ def test_what_are_no_amounts_is_refused_before_anything_runs(work: Any) -> None:
 
 
 def test_without_a_time_there_is_no_rate() -> None:
-    m = replace(measured(), work=Work({"rows": 3.0}))
+    m = replace(measured(), work=WorkPerCall({"rows": 3.0}))
 
     assert [rate.per_s for rate in m.rates()] == [1.5]
     assert replace(m, samples=()).rates() == ()

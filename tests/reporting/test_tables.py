@@ -24,7 +24,7 @@ from benchax.model import (
     Samples,
     Stages,
     Transfer,
-    Work,
+    WorkPerCall,
 )
 from benchax.reporting.document import Heading, TextRow
 from benchax.reporting.measurement import document, overview, sections
@@ -321,7 +321,7 @@ def test_the_heading_says_what_it_ran_on(facts: dict[str, Any], where: str) -> N
 
 def test_what_a_call_gets_done_is_a_rate_with_its_interval() -> None:
     s = Samples("wall", 1, (1.0, 1.0, 1.0, 1.0, 1.0, 1.25))
-    m = replace(with_samples(s), work=Work({"tokens": 4096.0, "bytes": 1e9}, 4e9))
+    m = replace(with_samples(s), work=WorkPerCall({"tokens": 4096.0, "bytes": 1e9}, 4e9))
 
     rows = next(section.rows for section in sections(m) if section.title == "work")
 
@@ -331,7 +331,9 @@ def test_what_a_call_gets_done_is_a_rate_with_its_interval() -> None:
 
 
 def test_a_rate_without_a_time_says_why_it_is_not_there() -> None:
-    m = replace(measured(), samples=(), work=Work({"tokens": 8.0}), not_measured=(Absent("samples", "nobody asked"),))
+    m = replace(
+        measured(), samples=(), work=WorkPerCall({"tokens": 8.0}), not_measured=(Absent("samples", "nobody asked"),)
+    )
 
     assert [row for section in sections(m) for row in section.rows if row.label == "tokens"] == [
         TextRow("tokens", "not measured", "because nobody asked", "faint")
@@ -339,7 +341,7 @@ def test_a_rate_without_a_time_says_why_it_is_not_there() -> None:
 
 
 def test_the_overview_has_a_column_for_each_kind_of_work() -> None:
-    grid = overview([replace(measured("f"), work=Work({"tokens": 8.0})), measured("g")])
+    grid = overview([replace(measured("f"), work=WorkPerCall({"tokens": 8.0})), measured("g")])
 
     assert grid.names == ("case", "wall", "tokens/s")
     assert grid.lines == (("f", "2.00 s", "4"), ("g", "2.00 s", ""))

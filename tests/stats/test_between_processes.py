@@ -7,8 +7,15 @@ from statistics import median
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
-from benchax.stats.intervals import LEAST_PROCESSES, between_interval, median_interval
+from benchax.stats.intervals import (
+    _T_TABLE,
+    LEAST_PROCESSES,
+    between_interval,
+    median_interval,
+    student_quantile,
+)
 from benchax.stats.summary import summarize, summarize_processes
 
 RUNS = 300
@@ -88,6 +95,11 @@ def test_nine_of_ten_hold_where_the_processes_of_a_run_share_a_moment_that_is_of
     held = [holds(between_interval(shifted()), processes(dice, LATER, 0.1, 0.05, 0.0)) for _ in range(500)]
 
     assert np.mean(held) >= 0.90
+
+
+@pytest.mark.parametrize("degrees", [*_T_TABLE])
+def test_the_table_of_quantiles_is_that_of_scipy(degrees: int) -> None:
+    assert student_quantile(0.975, degrees) == pytest.approx(stdtrit(degrees, 0.975), rel=1e-12)
 
 
 def test_nine_of_ten_hold_where_processes_agree_far_better_than_the_moments_of_two_runs() -> None:

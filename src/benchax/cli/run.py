@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from benchax.model import CaseId, Comparison, Measurement
 
 
+QUICK = {
+    "timer": "wall", "max_time_s": 0.1, "min_time_s": 0.02, "memory": False, "stages": "samples", "processes": 1,
+}  # fmt: skip
+"""What --quick asks for where nothing else is said: the result is still checked."""
+LEFT_OUT = (
+    "quick: one timer (wall: what a caller waits for) in one process, and no memory, transfers or dispatch; the "
+    "interval speaks for this process only. Without --quick all of it is measured"
+)
+
+
 def run(
     what: What = None,
     pattern: Pattern = "",
@@ -77,6 +87,12 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=AMOUNT", help="What one call gets done: --work tokens=4096 shows tokens/s."),
     ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="A first answer: wall time in this process, 0.1 s a case; no memory, no transfers."
+        ),
+    ] = False,
     no_jit: Annotated[
         bool, typer.Option("--no-jit", help="Each case as it stands, operation by operation, in place of jitted.")
     ] = False,
@@ -95,6 +111,8 @@ def run(
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
         "stages": stages, "processes": processes,
     }  # fmt: skip
+    if quick:
+        given = QUICK | {name: value for name, value in given.items() if value is not None}
     from benchax.discovery import collect
     from benchax.modes import FORWARD, check_mode
     from benchax.options import check
@@ -115,7 +133,10 @@ def run(
             line(case.id.label)
         show_broken(broken)
         raise typer.Exit(2 if broken else 0)
-    raise typer.Exit(measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases)))
+    code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases))
+    if quick:
+        note(LEFT_OUT)
+    raise typer.Exit(code)
 
 
 def read_work(texts: Sequence[str]) -> dict[str, float]:

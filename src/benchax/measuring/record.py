@@ -35,7 +35,7 @@ from benchax.model import (
     Remark,
     Samples,
     Stages,
-    Work,
+    WorkPerCall,
 )
 
 Progress = Callable[[str, float], None]
@@ -113,7 +113,7 @@ class Record:
             numerics=self.numerics,
             noise=self.noise or noise.finish(self.reading),
             program=self.program,
-            work=Work(self.amounts, self._peak_bytes_per_s(environment)),
+            work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
             remarks=self.remarks,
             not_measured=tuple(self.absent),
         )

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol, cast
 
 from benchax.errors import UsageError
@@ -133,6 +135,21 @@ def row_of(m: Measurement, id: int = 0) -> Row:
     )
 
 
+def put_readings_back(bare: Measurement, arrays: Sequence[tuple[bytes, bytes | None]]) -> Measurement:
+    """A document with its readings, which are stored beside it as arrays (`schema.py`): elapsed_s, disturbed."""
+    return replace(
+        bare,
+        samples=tuple(
+            replace(
+                s,
+                elapsed_s=struct.unpack(f"<{len(elapsed_s) // 8}d", elapsed_s),
+                disturbed=None if disturbed is None else tuple(map(bool, disturbed)),
+            )
+            for s, (elapsed_s, disturbed) in zip(bare.samples, arrays, strict=True)
+        ),
+    )
+
+
 def check_place(where: object) -> None:
     """Raises UsageError where `where` can be neither a path nor a URL."""
     text = str(cast("object", where)) if isinstance(where, str | os.PathLike) else ""
@@ -141,6 +158,16 @@ def check_place(where: object) -> None:
             f"rows cannot be in {where!r}",
             "a folder, a path that ends in .db, .sqlite, .jsonl or .json, or the URL of a database",
         )
+
+
+FILE_NAME = "benchax.db"
+SUFFIXES = (".db", ".sqlite")
+
+
+def file_at(where: str | os.PathLike[str]) -> Path:
+    """The database at `where`, which is no URL: a folder, or the file itself."""
+    path = Path(where)
+    return path if path.suffix in SUFFIXES and not path.is_dir() else path / FILE_NAME
 
 
 def is_pattern(case: str) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select
@@ -22,7 +21,16 @@ from sqlalchemy.exc import ArgumentError
 from benchax.codec import decode, decode_params, encode
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Measurement, Samples
-from benchax.store.base import Row, check_place, commit_range, is_pattern, name_matcher, row_of
+from benchax.store.base import (
+    Row,
+    check_place,
+    commit_range,
+    file_at,
+    is_pattern,
+    name_matcher,
+    put_readings_back,
+    row_of,
+)
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
@@ -39,9 +47,6 @@ from benchax.store.server import Server
 from benchax.store.sqlite_file import SqliteFile, nothing_there
 
 T = TypeVar("T")
-
-FILE_NAME = "benchax.db"
-SUFFIXES = (".db", ".sqlite")
 
 
 class DatabaseLocation(Protocol):
@@ -72,9 +77,7 @@ def open_store(where: str | os.PathLike[str] = ".benchmarks") -> DatabaseStore:
     check_place(where)
     if "://" in str(where):
         return DatabaseStore(_server(str(where)))
-    path = Path(where)
-    is_file = path.suffix in SUFFIXES and not path.is_dir()
-    return DatabaseStore(SqliteFile(path if is_file else path / FILE_NAME))
+    return DatabaseStore(SqliteFile(file_at(where)))
 
 
 def _server(text: str) -> Server:
@@ -279,20 +282,5 @@ def _measurements(connection: Connection, chosen: Select[tuple[int]]) -> list[Me
         .where(samples.c.measurement_id.in_(chosen))
         .order_by(samples.c.measurement_id, samples.c.position)
     ):
-        readings.setdefault(array.measurement_id, []).append(array)
-    return [_whole(decode(document), readings.get(id, ())) for id, document in documents]
-
-
-def _whole(bare: Measurement, arrays: Sequence[Any]) -> Measurement:
-    """Puts the readings back to where `_columns` took them from."""
-    return dataclasses.replace(
-        bare,
-        samples=tuple(
-            dataclasses.replace(
-                s,
-                elapsed_s=struct.unpack(f"<{len(array.elapsed_s) // 8}d", array.elapsed_s),
-                disturbed=None if array.disturbed is None else tuple(map(bool, array.disturbed)),
-            )
-            for s, array in zip(bare.samples, arrays, strict=True)
-        ),
-    )
+        readings.setdefault(array.measurement_id, []).append((array.elapsed_s, array.disturbed))
+    return [put_readings_back(decode(document), readings.get(id, ())) for id, document in documents]
