@@ -20,6 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
+from benchax.printable import show_controls
 from benchax.units import seconds
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Lines:
     def show(self, event: ProgressEvent) -> None:
         if event.is_lasting or event.label != self.last:
             self.last = event.label
-            text = event.item if event.is_lasting else " ".join(event.label.split())
+            text = show_controls(event.item if event.is_lasting else " ".join(event.label.split()))
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
@@ -167,7 +168,7 @@ class Bar:
         live = self.live = self.live or self._start()
         self.drawn_s = now
         if event.is_lasting:
-            live.console.print(event.item, markup=False, highlight=False)
+            live.console.print(show_controls(event.item), markup=False, highlight=False)
         else:
             live.update(draw(event), refresh=True)
 
@@ -209,5 +210,5 @@ def round_seconds(value_s: float) -> str:
 
 
 def truncate(label: str) -> str:
-    flat = " ".join(label.split())
+    flat = show_controls(" ".join(label.split()))
     return flat if len(flat) <= LONGEST_LABEL else flat[: LONGEST_LABEL - 1] + "…"

@@ -21,7 +21,7 @@ from benchax.errors import StoreError, UsageError
 from benchax.json_values import Mismatch
 from benchax.model import CaseId, Measurement
 from benchax.store.base import Row, check_place, commit_range, is_pattern, name_matcher
-from benchax.store.records import DamagedRow, Record, read_record
+from benchax.store.records import DamagedRow, StorableRow, read_record
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
@@ -106,7 +106,7 @@ class DatabaseStore:
         return self.place.held_open()
 
     def append(self, m: Measurement) -> int:
-        record = Record(m)
+        record = StorableRow(m)
         return self.write(record.insert)
 
     def write(self, work: Callable[[Connection], T]) -> T:

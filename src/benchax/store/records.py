@@ -29,7 +29,7 @@ class DamagedRow(StoreError):
     """What a database holds of a row is no row of ours."""
 
 
-class Record:
+class StorableRow:
     """A measurement, made ready to be stored: what takes time is done before anything is locked."""
 
     def __init__(self, m: Measurement) -> None:
@@ -85,7 +85,7 @@ def _arrays(s: Samples) -> dict[str, bytes | None]:
 
 
 def read_record(id: int, document: str, arrays: Sequence[tuple[bytes, bytes | None]]) -> Measurement:
-    """Inverse of `Record`.
+    """Inverse of `StorableRow`.
 
     Args:
         arrays: (elapsed_s, disturbed) of each timer, in order.

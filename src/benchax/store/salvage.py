@@ -18,7 +18,7 @@ from sqlalchemy.dialects import sqlite
 from benchax.codec import NewerFormat, decode_comparison
 from benchax.errors import FormatError
 from benchax.store.pages import PageFile, Value
-from benchax.store.records import DamagedRow, Record, case_id_of, read_record
+from benchax.store.records import DamagedRow, StorableRow, case_id_of, read_record
 from benchax.store.schema import (
     AnyText,
     baselines,
@@ -63,7 +63,7 @@ def salvage(path: Path, connection: Connection) -> Salvaged:
         OSError: the file cannot be read.
     """
     migrate(connection, str(path))
-    found = _Found(connection)
+    found = _RecordSorter(connection)
     with PageFile(path) as pages:
         for id, values in pages.records():
             found.take(id, values)
@@ -72,7 +72,7 @@ def salvage(path: Path, connection: Connection) -> Salvaged:
     return Salvaged(rows, max([0, *found.documents, *found.arrays]), found.others)
 
 
-class _Found:
+class _RecordSorter:
     """What lies in the pages. The parts of a row are collected; everything else goes into the new database at once."""
 
     def __init__(self, connection: Connection) -> None:
@@ -117,7 +117,7 @@ class _Found:
             m = read_record(id, self.documents[id], [arrays[position] for position in sorted(arrays)])
         except (DamagedRow, NewerFormat):
             return False
-        Record(m).insert(self.connection, id)
+        StorableRow(m).insert(self.connection, id)
         return True
 
 
