@@ -147,9 +147,10 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
         rescue(RunOutcome([Unstored(row, error) for row, error in run.unstored]))
     if interrupted:
         finished = sum(cell.status not in ("not_run", "interrupted") for cell in result.cells)
-        # A run whose first cell did not end is in no store.
+        # A run of which no cell has ended is in no store.
+        kept = ", and kept" if finished else ""
         stored = f"; go on with: --resume {run.run_id[:12]}" if finished and run.store is not None else ""
-        note(f"interrupted: {finished} of {len(result.cells)} cells finished, and kept{stored}")
+        note(f"interrupted: {finished} of {len(result.cells)} cells finished{kept}{stored}")
         return 130, result
     if run.unstored or any(cell.status not in (*LIMITED, *WRONG) for cell in result.cells):
         return 2, result

@@ -131,7 +131,7 @@ def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
     # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
-    first_line, *lines = str(error).strip().splitlines() or [""]
+    first_line, *lines = cap(str(error).strip(), LONGEST_TRACEBACK).splitlines() or [""]
     if first_line.endswith(":"):
         # What it announces belongs to it: the sizes that vmap found, and of which arguments.
         listed = itertools.takewhile(lambda line: line.lstrip().startswith("*"), lines)
