@@ -34,6 +34,8 @@ class ExactCalls:
 
     per_sample: int
     warmup: int
+    setup: Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]] | None = None
+    """Makes the arguments of each call, before it and outside of its time; None: all are given the case's inputs."""
 
 
 @dataclass(frozen=True)
