@@ -18,7 +18,7 @@ from typing import Any
 
 from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_places, takes
-from benchax.model import CaseId, Opaque
+from benchax.model import CaseId, Opaque, Program
 from benchax.specs import DTYPES, long_dtype
 
 Positions = tuple["int | str", ...]
@@ -64,9 +64,11 @@ class Case:
     listen: Callable[[str, Any], None] | None = None
     """Told what is no part of the row: ("lowered", stage of JAX), ("hlo", text), ("outputs", of the first call) and
     ("error", the exception that became the row's failure). As `reference`, of this process only."""
+    find_program: Callable[[str], Program | None] | None = None
+    """Finds a program by what it was exported from, so that it need not be exported again. Of this process only."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "reference": None, "listen": None}
+        return {**vars(self), "reference": None, "listen": None, "find_program": None}
 
     def eager(self) -> Case:
         """The same case, measured without jit."""

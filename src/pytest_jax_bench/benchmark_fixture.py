@@ -152,9 +152,9 @@ class BenchmarkFixture:
     ) -> Any:
         __tracebackhide__ = True
         if calls is not None and (calls.setup or calls.teardown):
-            with SetUp(calls, args, kwargs) as renew:
-                args, kwargs = renew()
-                return self._measure_with(fn, args, kwargs, calls, renew)
+            with SetUp(calls, args, kwargs) as made:
+                args, kwargs = made.first
+                return self._measure_with(fn, args, kwargs, calls, made.renew)
         return self._measure_with(fn, args, kwargs, calls, None)
 
     def _measure_with(
@@ -252,18 +252,32 @@ class SetUp:
     def __init__(self, calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._calls, self._given = calls, (args, kwargs)
         self._last: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._is_unused = False
 
-    def __enter__(self) -> Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]:
-        return self.renew
+    def __enter__(self) -> SetUp:
+        return self
 
     def __exit__(self, *raised: object) -> None:
         self._tear_down()
 
-    def renew(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        self._tear_down()
-        made = self._calls.setup() if self._calls.setup is not None else None
-        self._last = self._given if not made else self._read(made)
+    @property
+    def first(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the first call, which it will be given."""
+        if self._last is None:
+            self._last = self._make()
+            self._is_unused = True
         return self._last
+
+    def renew(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the next call."""
+        if not self._is_unused:
+            self._tear_down()
+        given, self._is_unused = self.first, False
+        return given
+
+    def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        made = self._calls.setup() if self._calls.setup is not None else None
+        return self._given if not made else self._read(made)
 
     def _read(self, made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if any(self._given):

@@ -19,7 +19,7 @@ from benchax.measuring import noise
 from benchax.measuring.noise import Reading
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
-from benchax.measuring.verification import Notes
+from benchax.measuring.verification_notes import Notes
 from benchax.model import (
     Absent,
     Cost,
@@ -66,6 +66,8 @@ class Record:
     undecided: str = ""
     """Why it cannot be told whether the compiled result is right."""
     program: Program | None = None
+    source: str = ""
+    """Digest of what the program is exported from, where there is a store that may have it."""
     remarks: tuple[Remark, ...] = ()
     absent: list[Absent] = field(default_factory=list)
     purity: Purity = field(default_factory=Purity)

@@ -11,17 +11,17 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from benchax.codec import decode, decode_params, encode
 from benchax.errors import StoreError, UsageError
-from benchax.model import CaseId, Measurement, Samples
+from benchax.model import CaseId, Measurement, Program, Samples
 from benchax.store.base import Row, check_place, commit_range, is_pattern, name_matcher, row_of
 from benchax.store.schema import (
     SCALARS,
@@ -31,6 +31,7 @@ from benchax.store.schema import (
     keep_program,
     measurements,
     migrate,
+    program_from,
     read_version,
     samples,
     version,
@@ -120,11 +121,19 @@ class DatabaseStore:
             id: int = connection.execute(_INSERT_MEASUREMENT, values | {"case_id": case_id}).scalar_one()
             if arrays:
                 connection.execute(insert(samples), [a | {"measurement_id": id} for a in arrays])
-            if m.program is not None and m.program.content is not None:
-                keep_program(connection, m.program.sha256, m.program.content)
+            if m.program is not None:
+                keep_program(connection, m.program)
             return id
 
         return self.place.write(work)
+
+    def find_program(self, source: str) -> Program | None:
+        """The stored program that was exported from what has this digest; None where there is none, or no store."""
+        try:
+            # Without a look at the version, which takes longer than the rest: before 3 there is no such table.
+            return self.place.read(lambda connection: program_from(connection, source))
+        except StoreError:  # nothing was ever stored; or whoever stores the row hears what is wrong
+            return None
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on tables that are up to date. For what else is kept beside the rows."""
@@ -188,7 +197,6 @@ class DatabaseStore:
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 _INSERT_MEASUREMENT = insert(measurements).returning(measurements.c.id)
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 _GREATEST = 2**63 - 1
 
 
@@ -212,7 +220,8 @@ def case_id_of(connection: Connection, case: dict[str, str]) -> int:
     if found is not None:
         return found
     # On a server another writer may be adding the same case right now.
-    connection.execute(_INSERT[connection.dialect.name](cases).values(case).on_conflict_do_nothing())
+    insert_new = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
+    connection.execute(insert_new(cases).values(case).on_conflict_do_nothing())
     return connection.execute(known).scalar_one()
 
 
