@@ -445,6 +445,8 @@ class Program:
     size_bytes: int
     content: bytes | None = field(default=None, repr=False, compare=False, metadata={"is_stored_apart": True})
     """Only where it was just made; a store keeps it once for all rows that have it."""
+    source: str = field(default="", repr=False, compare=False, metadata={"is_stored_apart": True})
+    """Digest of what it was exported from, by which a store finds it again; empty where that is not known."""
 
 
 @dataclass(frozen=True)

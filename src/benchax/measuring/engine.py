@@ -25,7 +25,7 @@ from benchax.case import Case
 from benchax.environment import jax_config
 from benchax.measuring import memory, noise, purity, stages
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.exported import exported
+from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.first_time import do_first_work, note_first_uses
 from benchax.measuring.floor import call_floor
 from benchax.measuring.memory_rises import observe_device, observe_memory, observe_next_call
@@ -65,7 +65,7 @@ def measure(
     try:
         subject = fill(record, case, options, TimerSampler(case, options), cold, prepared)
         with _without_warnings():
-            _export(record, subject, options)
+            _export(record, subject, case, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
         _tell(case, "error", error)
@@ -116,6 +116,8 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
     record.stages = _stages(built, note_first_uses(built, cold))
+    if case.find_program is not None:
+        record.source = digest_source(built.traced, built.lowered)
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if not examines:
         return subject
@@ -234,13 +236,14 @@ def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
         record.stages = replace(record.stages, call_floor=floor)
 
 
-def _export(record: Record, subject: Subject, options: Options) -> None:
-    """The program, for comparisons to come."""
+def _export(record: Record, subject: Subject, case: Case, options: Options) -> None:
+    """The program, for comparisons to come; looked up where it is stored, which takes a tenth of exporting it."""
     if options.store == "off":
         record.absent.append(Absent("program", "the row is not stored"))
         return
     with record.or_absent("program"):
-        record.program = exported(subject)
+        stored = case.find_program(record.source) if case.find_program and record.source else None
+        record.program = stored or replace(exported(subject), source=record.source)
 
 
 def _artifacts(record: Record, prepared: Prepared) -> None:

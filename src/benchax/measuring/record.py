@@ -20,7 +20,7 @@ from benchax.measuring.noise import Reading
 from benchax.measuring.peaks import kept_peaks
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
-from benchax.measuring.verification import Notes
+from benchax.measuring.verification_notes import Notes
 from benchax.model import (
     Absent,
     Cost,
@@ -70,6 +70,8 @@ class Record:
     program: Program | None = None
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of the work that one call does, where its author says it."""
+    source: str = ""
+    """Digest of what the program is exported from, where there is a store that may have it."""
     remarks: tuple[Remark, ...] = ()
     absent: list[Absent] = field(default_factory=list)
     purity: Purity = field(default_factory=Purity)

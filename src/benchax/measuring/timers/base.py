@@ -39,13 +39,16 @@ class Subject:
 
     @property
     def needs_renewal(self) -> bool:
-        """Does each call need arguments of its own, because it takes their buffers or changes them in place?"""
-        return self.donates or self.inputs.is_stateful
+        """Does each call need arguments of its own, because it takes their buffers or changes them in place, or
+        because its author makes them anew each time?"""
+        return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
 
     def calls(self, n: int) -> list[Call]:
         """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
         if not self.needs_renewal:
             return [(self.inputs.args, self.inputs.kwargs)] * n
+        if self.inputs.anew is not None:
+            return [self.inputs.anew() for _ in range(n)]
         return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
 
     def ready(self, fn: Callable[..., Any] | None = None) -> Ready:
