@@ -47,6 +47,7 @@ def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[s
         return list(now.values())
 
     places = carried(parts)
+    # By the jaxpr and not by the values, which may be the same by chance.
     jaxpr = jax.make_jaxpr(flat)(*(parts.leaves[i] for i in places)).jaxpr
     place = {parts.names[i]: k for k, i in enumerate(places) if i in parts.names}
     given = zip(names, sources(jaxpr), strict=True)
