@@ -64,7 +64,7 @@ def is_carried(leaf: Any) -> bool:
 
 
 def sources(jaxpr: Any) -> list[int | None]:
-    """Of each output: the place of the input that it is, unchanged; None where it is computed."""
+    """Returns, for each output, the place of the input that it is, unchanged; None where it is computed."""
     places = {variable: i for i, variable in enumerate(jaxpr.invars)}
     written = written_refs(jaxpr)
     makers = {out: (eqn, k) for eqn in jaxpr.eqns for k, out in enumerate(eqn.outvars)}

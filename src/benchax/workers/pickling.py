@@ -100,7 +100,7 @@ def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]
 
 
 def _only_big(beside: Callable[[pickle.PickleBuffer], Any]) -> Callable[[pickle.PickleBuffer], bool]:
-    """Of a callback, True means: this buffer stays in the pickle."""
+    """Makes a callback, whose True means: this buffer stays in the pickle."""
 
     def take(buffer: pickle.PickleBuffer) -> bool:
         if buffer.raw().nbytes < BESIDE_BYTES:
