@@ -213,7 +213,7 @@ class CallFloor:
 
     @property
     def share(self) -> float:
-        """Of a call, at least: by the medians, or by the least readings where these say less."""
+        """The floor's share of a call, at least: by the medians, or by the least readings where these say less."""
         return min(self.median_s / self.median_call_s, min(self.elapsed_s) / min(self.call_s))
 
 
@@ -311,7 +311,7 @@ class Samples:
 
     @cached_property
     def summary(self) -> Summary:
-        """Of the seconds per call. Kept, since it is asked for many times over."""
+        """Summarises the seconds per call. Kept, since it is asked for many times over."""
         return summarize(self.per_call_s)
 
     @property
@@ -507,7 +507,7 @@ class Measurement:
         return self.samples[0] if self.samples else None
 
     def samples_of(self, timer: str) -> Samples | None:
-        """Of the first process that has them."""
+        """Those of the first process that has them."""
         return next((s for s in self.samples if s.timer == timer), None)
 
     def series_of(self, timer: str) -> tuple[Samples, ...]:
@@ -537,7 +537,7 @@ class Measurement:
 
     @cached_property
     def _summaries(self) -> dict[str, Summary]:
-        """Of timers that several processes were timed by: asked for many times over."""
+        """The summaries of timers that several processes were timed by: asked for many times over."""
         return {}
 
     def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
@@ -594,7 +594,7 @@ class Block:
 
     @property
     def cpu_log_ratios(self) -> tuple[float, ...]:
-        """Of the processor times; empty where they were not read, or one of them is none."""
+        """The logarithms of the ratios of processor times; empty where they were not read, or one of them is none."""
         known = all(self.baseline_cpu_s) and all(self.candidate_cpu_s)
         return _log_ratios(self.baseline_cpu_s, self.candidate_cpu_s) if known else ()
 

@@ -171,7 +171,8 @@ def doubts(measured: StepResults) -> str:
 
 
 def _codes(measured: StepResults) -> list[str]:
-    """Of the remarks that a summary has words for: those that cast doubt, and whether the machine was busy."""
+    """Returns the codes of the remarks that a summary has words for: those that cast doubt, and whether the machine was
+    busy."""
     found = [r.code for m in measured.rows for r in m.remarks if r.severity == "error" or r.code == BUSY]
     return list(dict.fromkeys(found))
 

@@ -147,7 +147,7 @@ class CompiledGridResult:
         return np.ma.masked_array(elapsed / 1e9, ~np.array(self.guarded) | (elapsed == 0))
 
     def summary(self, k: int | str) -> Summary | None:
-        """Of function `k`, by place or name: seconds net of the stamps' cost. None if `why_not_measured(k)`."""
+        """Summarises function `k`, by place or name: seconds net of the stamps' cost. None if `why_not_measured(k)`."""
         k = self._place(k)
         return None if self.why_not_measured(k) else self._summaries[k]
 

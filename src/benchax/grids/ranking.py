@@ -47,7 +47,7 @@ class GridRanking:
 
 
 def rank(g: GridResult) -> GridRanking:
-    """Of the medians by the grid's `timer`."""
+    """Ranks the functions by their medians, those of the grid's `timer`."""
     by_data = {label: _rank_point(g, label) for label in g.data}
     compared = tuple(label for label, places in by_data.items() if places)
     ratios = {

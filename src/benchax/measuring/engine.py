@@ -60,6 +60,7 @@ def measure(
         prepared: the case, where it has been built already; its first run is still to come.
     """
     record, failure = Record(progress), None
+    # A cold process is started to see what JAX does once in a process, which this would do before anybody looks.
     if cold != "process":
         do_first_work()
     try:
@@ -104,7 +105,7 @@ def fill(
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Of what remarks say, with numbers: as warnings they would break the progress display."""
+    """Silences JAX's warnings that remarks repeat with numbers; as warnings they would break the progress display."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
         yield
@@ -139,6 +140,7 @@ def _run(
         sampler.warm_up(record, subject, record.stages.first_run_s)
         _dispatch(record, subject, prepared)
         sampler.sample(record, subject)
+        # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
         observe_memory(record, subject, options)
         return subject
     subject, last_s = _called_and_observed(record, case, prepared, subject, options, sampler)
@@ -156,6 +158,7 @@ def _left_out(options: Options) -> list[Absent]:
 
 
 _REACHES = ("build", "first_run", "samples", "all")
+# One group for each step from "all" downwards: what is missing where the list of work ends one step earlier.
 _LEFT_OUT = (
     ("stages.transfer_in", "stages.transfer_out", "stages.dispatch_s", "stages.call_floor"),
     ("samples",),

@@ -45,6 +45,8 @@ def exported(subject: Subject) -> Program:
         raise NotMeasured("it donates its arguments, which an exported program cannot")
     if any(len(leaf.devices()) > 1 for leaf in subject.inputs.data):
         raise NotMeasured("its inputs are on several devices")
+    # Flat leaves in and out: a serialised program knows no classes of the user, and must be read where these do not
+    # exist.
     body, leaves = function_of_leaves(subject)
     flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))))
     try:

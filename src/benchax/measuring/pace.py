@@ -106,6 +106,8 @@ def _keep(path: Path, known: Sequence[tuple[float, float]]) -> None:
             with path.open("a") as file:
                 file.write(_line(known[-1]))
         else:
+            # Written beside and moved, since other runs may read or append meanwhile; a line that is lost by it is one
+            # of hundreds.
             beside = path.with_suffix(f".{os.getpid()}")
             beside.write_text("".join(map(_line, known[-KEPT:])))
             beside.replace(path)

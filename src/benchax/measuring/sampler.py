@@ -119,6 +119,7 @@ def _sample_with(
             name, prepared, options, lambda share: record.progress(name, share), call_s=call_s, calls=calls
         )
     record.compiles += log.compiles
+    # Judged here and not in `collect`, because only the record knows how long whole calls took.
     record.samples.append(believable(replace(samples, answers=timer.answers), _least_call_s(record)))
 
 

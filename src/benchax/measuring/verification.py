@@ -75,6 +75,8 @@ def verify(
 
 def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Notes) -> Any:
     """What the eager call gives; of a stateful one also what it left of that which the compiled one changes."""
+    # Outputs that are known say nothing of what a stateful call leaves in its arguments, so that one is run all the
+    # same.
     if reference is not None and not subject.inputs.is_stateful:
         return reference()
     if subject.impure:
@@ -196,7 +198,7 @@ def _quick(dtype: Any) -> float:
 
 
 def _places(outputs: Any) -> list[int]:
-    """Of each leaf, None among them, its place among the results of a traced program, which has no None."""
+    """Returns, for each leaf, None among them, its place among the results of a traced program, which has no None."""
     found, n = [], 0
     for leaf in jax.tree.leaves(outputs, is_leaf=lambda x: x is None):
         found.append(n)

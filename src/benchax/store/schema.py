@@ -217,6 +217,7 @@ def migrate(connection: Connection, where: str) -> None:
     if connection.dialect.name == "postgresql":
         # Two processes may begin a database at once. (In SQLite the transaction excludes the other one already.)
         connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+    # Asked again: another process may have taken these steps while this one waited for the lock.
     for step in MIGRATIONS[version(connection, where) :]:
         step(connection)
 

@@ -149,6 +149,8 @@ class Ready:
         self._subject, self._fn, self.args, self.kwargs = subject, fn, args, kwargs
         self._watch = None
         if subject.inputs.is_stateful:
+            # The variables are found before the call, so that what is read after it, inside the interval, is only what
+            # they hold, and not the graph of a model.
             self._watch = state.watch(self._dynamic, self._names, subject.inputs.labels)
             self._refs = [leaf for leaf in jax.tree.leaves(self._dynamic) if state.is_ref(leaf)]
 

@@ -71,6 +71,7 @@ def _one_by_one(subject: Subject) -> Callable[[int], int]:
     def sample(n: int) -> int:
         elapsed = 0
         for _ in repeat(None, n):
+            # The name is bound until the next call is ready, so that nothing of this one is freed inside an interval.
             call = subject.ready()
             start = perf_counter_ns()
             wait(call())
@@ -86,6 +87,8 @@ def _donating(subject: Subject) -> Callable[[int], int]:
 
     @sample_on_fresh_stack
     def sample(n: int) -> int:
+        # All n sets of inputs are copied before the clock starts; that they fit into memory is what `most_iterations`
+        # is for.
         calls = subject.calls(n)
         start = perf_counter_ns()
         for args, kwargs in calls:
