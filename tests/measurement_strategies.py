@@ -167,7 +167,7 @@ RICH = Measurement(
         tolerance=1e-5,
         why="out[0]['x'] differs",
     ),
-    noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001),
+    noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001, pace_scatter=0.03),
     program=Program("0123456789abcdef" * 4, 1928),
     work=WorkPerCall({"samples": 32.0, "bytes": 2.5e6}, 2.1e10),
     remarks=(Remark("slow-clock", "warning", "the clock moves in steps of 30 ns"),),

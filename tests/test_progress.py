@@ -221,6 +221,14 @@ def test_stages_of_the_engine_are_parts_of_a_case() -> None:
     assert 1 == told[0].done < told[1].done < told[2].done < 2
 
 
+def test_a_case_whose_last_stage_is_done_is_not_called_the_next_one() -> None:
+    told: list[ProgressEvent] = []
+
+    follow_stages(told.append, "f")("processes", 1.0)
+
+    assert [each.label for each in told] == ["1/1 f"]
+
+
 @pytest.mark.parametrize(
     ("left_s", "text"),
     [(None, "run"), (0.2, "run, about 1 s left"), (42.4, "run, about 42 s left"), (600, "10 min left")],

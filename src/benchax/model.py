@@ -394,6 +394,9 @@ class Noise:
     """CPU time of other processes."""
     steal_share: float | None = None
     """CPU time that the hypervisor gave to other machines."""
+    pace_scatter: float | None = None
+    """Standard deviation of this machine's pace from moment to moment, as a share: of readings of a fixed piece of work
+    in earlier runs. None where too few are known, and in rows of one process, whose intervals are of one moment."""
 
 
 @dataclass(frozen=True)
@@ -519,8 +522,14 @@ class Measurement(Shown):
             return series[0].summary if series else None
         name = series[0].timer
         if name not in self._summaries:
-            self._summaries[name] = summarize_processes([samples.per_call_s for samples in series])
+            groups = [samples.per_call_s for samples in series]
+            self._summaries[name] = summarize_processes(groups, self.moments)
         return self._summaries[name]
+
+    @property
+    def moments(self) -> float:
+        """What times scatter by from moment to moment, as far as it is known; see `Noise.pace_scatter`."""
+        return self.noise.pace_scatter or 0.0
 
     @cached_property
     def _summaries(self) -> dict[str, Summary]:
@@ -629,6 +638,8 @@ class Comparison:
     environment: Environment | None = None
     compared_at: str = ""
     """UTC, ISO 8601."""
+    signature: str = ""
+    """Shapes and dtypes of the inputs of both; empty where nothing ran, and in what was stored before this was."""
     resolution: float = 0.05
     """ "same" means within this share."""
     cpu_ratio: float | None = None

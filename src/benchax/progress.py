@@ -40,6 +40,7 @@ _BEGINS = {
     "pipelined": 0.74, "loop": 0.9, "memory": 0.95, "processes": 0.97,
 }  # fmt: skip
 _SAMPLING = 0.16
+_NEARLY_DONE = 0.999
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ def follow_stages(report: Listener, item: str, done: int = 0, total: int = 1) ->
     def progress(stage: str, share: float) -> None:
         nonlocal reached
         # Some stages come twice, as those of a second program do: a bar that went back would look like a loss.
-        reached = max(reached, _BEGINS.get(stage, 0.0) + _SAMPLING * share)
+        # The end of the last stage is still a part of this item: at 1 the next one would be named.
+        reached = max(reached, min(_BEGINS.get(stage, 0.0) + _SAMPLING * share, _NEARLY_DONE))
         report(ProgressEvent(item, stage, done + reached, total))
 
     return progress

@@ -63,6 +63,17 @@ def test_functions_whose_intervals_overlap_share_a_place() -> None:
     assert ranking_text(ranking, "n") == "fastest: a or b, not told apart (n=4)"
 
 
+def test_those_that_are_not_told_apart_are_one_group_in_whatever_order() -> None:
+    ranking = rank(grid(
+        cell("a", "4", 10.0), cell("b", "4", 10.02), cell("a", "8", 10.02), cell("b", "8", 10.0),
+    ))  # fmt: skip
+
+    assert ranking_text(ranking, "n").splitlines() == [
+        "fastest: a or b, not told apart (n=4, 8)",
+        "over 2 data points, times the fastest (geometric mean): 1=. a 1, 1=. b 1",
+    ]
+
+
 def test_what_fails_or_gives_another_result_has_no_place() -> None:
     wrong = replace(AGREES, agrees=False)
     ranking = rank(grid(
@@ -120,4 +131,5 @@ def test_a_real_grid_ranks_and_says_by_which_timer_and_where() -> None:
     text = str(g)
     assert text.startswith("median time of a call by in_graph · 1 trial · cpu")
     assert "fastest: adam (data=f32[4096])" in text
-    assert (g.timings < g.timings_by("wall")).all()
+    # A microsecond beside what calling costs; of a long one, busy neighbours would decide.
+    assert g.timings[1, 0, 0] < g.timings_by("wall")[1, 0, 0]

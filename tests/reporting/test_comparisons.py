@@ -181,6 +181,21 @@ def test_the_heading_says_where_and_how_many_pairs() -> None:
     assert heading(RANKED) == "fft[n=8]: cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes\n" + TIMER
 
 
+def test_the_heading_has_the_inputs_that_all_share() -> None:
+    one, other = replace(SLOWER, signature="f32[8]"), replace(SAME, signature="f32[8]")
+
+    assert heading(replace(RANKED, comparisons=(one, other))).splitlines()[1:] == ["f32[8]", TIMER]
+
+
+def test_inputs_that_differ_have_a_column() -> None:
+    cases = [replace(SLOWER, case=CaseId(name), signature=f"{name}[8]") for name in ("f32", "bf16")]
+
+    assert heading(several(*cases)).splitlines()[1:] == [TIMER]
+    assert case_grid(several(*cases)).names[:2] == ("case", "inputs")
+    assert [line[1] for line in case_grid(several(*cases)).lines] == ["f32[8]", "bf16[8]"]
+    assert case_grid(several(SLOWER)).names[1] == "naive"
+
+
 def test_a_case_that_has_the_name_of_a_function_is_not_named_above_them() -> None:
     found = replace(RANKED, comparisons=(replace(SLOWER, case=CaseId("naive")), SAME))
 

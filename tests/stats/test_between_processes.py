@@ -54,6 +54,22 @@ def test_nine_of_ten_intervals_hold_the_median_of_thirty_later_processes(
     assert np.mean(held) >= 0.90
 
 
+@pytest.mark.parametrize("moments", [0.01, 0.04])
+def test_a_repetition_at_another_moment_is_held_where_it_is_known_what_moments_scatter_by(moments: float) -> None:
+    dice = np.random.default_rng(1)
+
+    def at_a_moment() -> list[list[float]]:
+        pace = math.exp(dice.normal(0, moments))
+        return [[pace * reading for reading in group] for group in processes(dice, 5, 0.02, 0.01, 0.0)]
+
+    runs = [(at_a_moment(), at_a_moment()) for _ in range(1000)]
+    aware = [holds(between_interval(run, moments=moments), later) for run, later in runs]
+    unaware = [holds(between_interval(run), later) for run, later in runs]
+
+    assert np.mean(aware) >= 0.93
+    assert moments < 0.02 or np.mean(unaware) < 0.7
+
+
 @pytest.mark.parametrize("count", [3, 5, 8])
 def test_a_repetition_says_a_median_within_the_interval_in_95_of_100_cases(count: int) -> None:
     dice = np.random.default_rng(count)

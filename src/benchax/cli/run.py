@@ -204,7 +204,7 @@ def measure(
         except KeyboardInterrupt:
             interrupted = True
         if not as_json:
-            _show(rows, _in_turns(rows, pairs or {}, given))
+            _show(rows, pairs or {}, _in_turns(rows, pairs or {}, given))
     finally:  # also when stdout is closed or full
         show_broken(broken)
         rescue(outcome)
@@ -264,13 +264,19 @@ def _in_turns(
     return {id: found[id.label] for id in chosen}
 
 
-def _show(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
+def _show(
+    rows: Sequence[Measurement],
+    pairs: Mapping[CaseId, tuple[Case, Case]],
+    in_turns: Mapping[CaseId, Comparison],
+) -> None:
+    from benchax.cli.programs_in_words import describe_programs
     from benchax.reporting.document import Document, Paragraph
     from benchax.reporting.measurement import document, list_measurements
 
     if rows:
         found = document(rows[0]) if len(rows) == 1 else list_measurements(rows)
-        show(Document((*found.blocks, *map(Paragraph, break_evens(rows, in_turns)))))
+        programs = printing_to_stderr(lambda: describe_programs({id: pairs[id][1] for id in in_turns}))
+        show(Document((*found.blocks, *map(Paragraph, [*break_evens(rows, in_turns), *programs]))))
 
 
 def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> list[str]:

@@ -38,6 +38,7 @@ class ComparisonContext:
     """ "same" means within this share, of run times."""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of one call of the candidate."""
+    signature: str = ""
 
     def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
         return Comparison(
@@ -45,6 +46,7 @@ class ComparisonContext:
             method=self.method, numerics=self.numerics, remarks=self.remarks,
             environment=self.environment, compared_at=self.compared_at, resolution=self.resolution,
             work=self.work,
+            signature=self.signature,
         )  # fmt: skip
 
 

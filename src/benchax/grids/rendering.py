@@ -14,7 +14,7 @@ from benchax.reporting import figures, heatmap, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Chart
 from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
-from benchax.reporting.tables import estimate
+from benchax.reporting.tables import describe_machine, estimate
 from benchax.units import number, percent, plural
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     """fastest: f1 (n=4, 64); f1 or f3, not told apart (n=1024)"""
     winners: dict[tuple[str, ...], list[str]] = {}
     for label, places in ranking.by_data.items():
-        if first := tuple(each.function for each in places if each.place == 1):
+        # Those that share a place do so in any order.
+        if first := tuple(sorted(each.function for each in places if each.place == 1)):
             winners.setdefault(first, []).append(str(label))
     parts = [
         f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={_truncate(', '.join(at), 60)})"
@@ -174,7 +175,11 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     ]
     lines = [f"fastest: {'; '.join(parts)}"]
     if len(ranking.compared) > 1 and len(ranking.overall) > 1:
-        each = ", ".join(f"{one.place}. {one.function} {one.ratio:.3g}" for one in ranking.overall)
+        held = Counter(one.place for one in ranking.overall)
+        places = [
+            f"{one.place}{'=' * (held[one.place] > 1)}. {one.function} {one.ratio:.3g}" for one in ranking.overall
+        ]
+        each = ", ".join(places)
         left = f"; no place: {', '.join(ranking.without)}" if ranking.without else ""
         lines.append(f"over {len(ranking.compared)} data points, times the fastest (geometric mean): {each}{left}")
     return "\n".join(lines)
@@ -209,10 +214,7 @@ def _about(g: GridResult) -> str:
 
 
 def _machine(g: GridResult) -> str:
-    where = g.measurements[0].environment
-    device = where.processor if where.backend == "cpu" else where.device_kind
-    versions = f"jax {where.jax}" if where.jax else ""
-    return " · ".join(part for part in (where.backend, device, versions) if part)
+    return describe_machine(g.measurements[0].environment)
 
 
 def _square(cell: Cell, timer: str) -> heatmap.Square:

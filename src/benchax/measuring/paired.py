@@ -28,7 +28,7 @@ import jax
 import numpy as np
 
 from benchax.environment import jax_facts
-from benchax.measuring import stages
+from benchax.measuring import noise, stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import share_programs, without_cache
 from benchax.measuring.noise import paused_gc
@@ -38,9 +38,11 @@ from benchax.measuring.sampling import warm_up
 from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_one, guarded, make_versions
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
+from benchax.model import Noise
 from benchax.numerics import compare
 from benchax.program.cost import cost
 from benchax.program.memory_plan import memory_plan
+from benchax.watching.compiles import watch_compiles
 
 SAMPLE_NS = 100_000
 """Samples between 50 and 200 µs mostly fall between preemptions; longer ones know 3 to 40 times less per second."""
@@ -61,8 +63,8 @@ def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[
     """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
     The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, work,
-    builds, plan, flops, inline_flops, operations, agreement), `not_exported`, `is_same_program` (then there are no
-    samples) and `failure` (with the side that failed; None if all ran).
+    builds, compiles, plan, flops, inline_flops, operations, agreement), `not_exported`, `noise`, `is_same_program`
+    (then there are no samples) and `failure` (with the side that failed; None if all ran).
     """
     try:
         with without_cache(), paused_gc():
@@ -81,6 +83,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, A
     if request.skips_equal and are_one(versions):
         nothing = np.zeros((0, 0, len(versions)), np.int64)
         return _document(versions, facts, why, 0, True), [nothing, nothing]
+    begun = noise.start()
     work = _PairedWork(request, say, versions, facts, random.Random(request.order_seed))
     blocks = [work.take_block(block) for block in range(request.blocks)]
     if request.compares_outputs:
@@ -89,7 +92,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, A
         if subject.program.kind == "eager":
             facts[i]["operations"] = _operations(subject)
     wall, processor = np.stack(blocks, axis=1)
-    return _document(versions, facts, why, work.iterations, False), [wall, processor]
+    return _document(versions, facts, why, work.iterations, False, noise.finish(begun)), [wall, processor]
 
 
 @dataclass
@@ -123,7 +126,8 @@ class _PairedWork:
             self.iterations, self.call_ns = calibrated(timers)
         self.say("rounds", again=True)
         count = rounds(len(timers), max(self.call_ns * self.iterations, SAMPLE_NS), self.request.patience)
-        return _rounds(timers, self.subjects, self.iterations, count, self.call_ns < WAKING_NS, self.rng)
+        wakes = self.call_ns < WAKING_NS
+        return _rounds(timers, self.subjects, self.iterations, count, wakes, self.rng, self.facts)
 
     def _build_due(self, block: int) -> list[int]:
         begun, due = perf_counter_ns(), _due(block, len(self.versions), self.rng)
@@ -140,10 +144,12 @@ def _document(
     not_exported: list[str | None],
     iterations: int,
     is_same: bool,
+    seen: Noise | None = None,
 ) -> dict[str, Any]:
     return {
         "iterations": iterations,
         "signature": versions[0].inputs.signature,
+        "noise": dataclasses.asdict(seen or Noise()),
         "sides": facts,
         "not_exported": not_exported,
         "is_same_program": is_same,
@@ -245,18 +251,21 @@ def _rounds(
     count: int,
     wakes: bool,
     rng: random.Random,
+    facts: Sequence[dict[str, Any]],
 ) -> np.ndarray:
-    """int64[2, round, side]: wall time, and processor time of all threads."""
+    """int64[2, round, side]: wall time, and processor time of all threads. `facts` gets what was compiled in them."""
     taken = np.zeros((2, count, len(timers)), np.int64)
     places = list(range(len(timers)))
-    for r in range(count):
-        rng.shuffle(places)
-        for i in places:
-            if wakes:
-                jax.block_until_ready(subjects[i].call())
-            before_ns = process_time_ns()
-            taken[0, r, i] = timers[i].sample(iterations)
-            taken[1, r, i] = process_time_ns() - before_ns
+    with watch_compiles() as log:
+        for r in range(count):
+            rng.shuffle(places)
+            for i in places:
+                if wakes:
+                    jax.block_until_ready(subjects[i].call())
+                compiled, before_ns = log.compiles, process_time_ns()
+                taken[0, r, i] = timers[i].sample(iterations)
+                taken[1, r, i] = process_time_ns() - before_ns
+                facts[i]["compiles"] = facts[i].get("compiles", 0) + log.compiles - compiled
     return taken
 
 

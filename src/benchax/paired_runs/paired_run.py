@@ -17,8 +17,20 @@ from benchax.environment import capture
 from benchax.json_values import Json
 from benchax.measuring import paired
 from benchax.measuring.sides import PairedRequest, Side
-from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
-from benchax.paired_runs.remarks import remarks
+from benchax.model import (
+    Block,
+    CaseId,
+    Comparison,
+    Environment,
+    Failure,
+    Method,
+    Noise,
+    Numerics,
+    Options,
+    Remark,
+    Version,
+)
+from benchax.paired_runs.remarks import doubts, remarks
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
@@ -77,6 +89,9 @@ class PairedSamples:
     """By side; of side 0 no other can be compared."""
     environment: Environment | None = None
     notes: tuple[Remark, ...] = ()
+    signature: str = ""
+    noise: list[Noise] = field(default_factory=list[Noise])
+    """Of each process."""
     resolution: float = SAME_WITHIN
     is_same_program: bool = False
     """The sides are one program, so that nothing was timed."""
@@ -107,7 +122,7 @@ class PairedSamples:
 
     def start_again(self) -> PairedSamples:
         """Nothing yet, for the second stage. Who ran into a limit once need not do so again."""
-        return replace(self, answers=[], failures=dict(self.failures), environment=None, notes=())
+        return replace(self, answers=[], failures=dict(self.failures), environment=None, notes=(), noise=[])
 
     @property
     def running(self) -> list[int]:
@@ -148,6 +163,8 @@ class PairedSamples:
         known = [facts.get(i) for i in range(count)]
         self.answers.append(Answer(process, document["iterations"], wide[0], known, cpu_ns))
         self.is_same_program = document.get("is_same_program", False)
+        self.signature = document["signature"]
+        self.noise.append(Noise(**document["noise"]))
         if self.environment is None:
             self.environment = replace(self.here(), **document["environment"])
             self.notes = remarks(document, [self.paired_run.versions[i].label for i in sides])
@@ -215,12 +232,20 @@ class PairedSamples:
             self._as_it_ran(candidate),
             self.method,
             Numerics(**agreement) if agreement else None,
-            (*self.paired_run.remarks, *self.notes),
+            (*self.paired_run.remarks, *self.notes, *self._doubts()),
             self.environment,
             datetime.now(UTC).isoformat(timespec="microseconds"),
             self.resolution,
             self.answers[0].facts(candidate).get("work", {}) if self.answers else {},
+            self.signature,
         )
+
+    def _doubts(self) -> tuple[Remark, ...]:
+        compiles = {
+            version.label: sum(answer.facts(i).get("compiles", 0) for answer in self.answers)
+            for i, version in enumerate(self.paired_run.versions)
+        }
+        return doubts(compiles, self.noise)
 
     def _as_it_ran(self, side: int) -> Version:
         version = self.paired_run.versions[side]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import fmean, median, variance
+from statistics import NormalDist, fmean, median, variance
 
 LEAST_PROCESSES = 3
 """Of two, Student's interval is 9 times as wide as their distance: it says nothing."""
@@ -53,17 +53,21 @@ def interval_among(ordered: Sequence[float], values: Sequence[float], level: flo
     return ordered[place], ordered[-1 - place]
 
 
-def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> tuple[float, float] | None:
+def between_interval(
+    groups: Sequence[Sequence[float]], level: float = 0.95, moments: float = 0.0
+) -> tuple[float, float] | None:
     """Interval for what a repetition will say: the middle of the medians of as many later processes like these.
 
     Student's prediction interval for the mean of P later logarithms of medians, from P of them (Hahn & Meeker,
     Statistical Intervals, 2nd ed. 2017, section 4.8: t s sqrt(1/P + 1/P), with P - 1 degrees of freedom). The scatter
     of the medians, one datum for each process, holds what each median is itself uncertain by; where by luck they
-    scatter less than that, the latter is taken, and at least `LEAST_SCATTER`.
+    scatter less than that, the latter is taken, and at least `LEAST_SCATTER`. All processes share one moment, and the
+    repetition has another: where it is known what moments scatter by, twice its variance is added.
 
     Args:
         groups: the readings of each process, in the order taken.
         level: in (0, 1).
+        moments: standard deviation of the machine's pace from moment to moment, as a share; 0 where it is not known.
 
     Returns:
         (low, high), around the median of the medians; None below `LEAST_PROCESSES`, or where a median is not above 0.
@@ -77,6 +81,7 @@ def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> 
     # Not the confidence interval of the mean, which is narrower by the root of 2: processes that are measured within
     # seconds share the moment, and two runs on one machine meet two moments (docs/decisions.md).
     half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(2 * spread / len(logs))
+    half = math.hypot(half, NormalDist().inv_cdf((1 + level) / 2) * moments * math.sqrt(2))
     # The mean of skewed medians may stand apart from their median, which is what is shown.
     middle, shown = fmean(logs), math.log(median(medians))
     return math.exp(min(middle - half, shown)), math.exp(max(middle + half, shown))

@@ -51,11 +51,15 @@ class Summary(Shown):
         return (self.high_s - self.low_s) / 2 / self.median_s
 
 
-def summarize_processes(groups: Sequence[Sequence[float]]) -> Summary:
-    """Summary of the readings of several processes (each at least one), in the order taken."""
+def summarize_processes(groups: Sequence[Sequence[float]], moments: float = 0.0) -> Summary:
+    """Summary of the readings of several processes (each at least one), in the order taken.
+
+    Args:
+        moments: as of `between_interval`.
+    """
     if len(groups) == 1:
         return summarize(groups[0])
-    interval = between_interval(groups, LEVEL)
+    interval = between_interval(groups, LEVEL, moments)
     medians = sorted(quantile(sorted(group), 0.5) for group in groups)
     return replace(
         _describe(sorted(chain.from_iterable(groups)), interval),
