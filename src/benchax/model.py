@@ -33,7 +33,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
-from benchax.shown import Shown
+from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize, summarize_processes
 from benchax.stats.verdicts import Verdict
 
@@ -216,7 +216,7 @@ class CallFloor:
 
 
 @dataclass(frozen=True)
-class Stages(Shown):
+class Stages(SelfRendering):
     """What a call costs once. Each is one reading, but for transfers, `dispatch_s` (a median) and the floor."""
 
     transfer_in: Transfer | None = None
@@ -470,7 +470,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Measurement(Shown):
+class Measurement(SelfRendering):
     """One case, one environment, one run: one row."""
 
     case: CaseId

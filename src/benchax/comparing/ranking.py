@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from benchax.codec import encode_comparison
 from benchax.model import CaseId, Comparison, Failure, Metric
-from benchax.shown import RENDERERS, Shown
+from benchax.renderers import RENDERERS, SelfRendering
 from benchax.stats.verdicts import Verdict
 
 STOPPED = "not measured, because all were stopped by a failure that may be that of any"
@@ -32,7 +32,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Comparisons(Shown, Sequence[Comparison]):
+class Comparisons(SelfRendering, Sequence[Comparison]):
     """Comparisons of one or several cases, as `compare` gives them."""
 
     comparisons: tuple[Comparison, ...] = ()

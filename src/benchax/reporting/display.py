@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from benchax.shown import RENDERERS
+from benchax.renderers import RENDERERS
 
 if TYPE_CHECKING:
     from benchax.comparing.ranking import Comparisons

@@ -29,7 +29,9 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"--max-time", "max_time_s="),
         (r"--timeout", "timeout_s="),
         (r"--memory-limit", "memory_limit_bytes="),
-        (r"--time\b", "time=True"),
+        # What has no option there is a command in Python, too.
+        (r"--time runs it", "benchax.bench times it"),
+        (r"(?<!inspect )--time\b", "benchax inspect --time"),
         (r"--json", "asdict()"),
     )
 )

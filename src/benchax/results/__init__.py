@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from benchax.shown import Shown
+from benchax.renderers import SelfRendering
 
 
-class Displayed(Shown):
+class Displayed(SelfRendering):
     """A dataclass that shows itself, and becomes plain data."""
 
     def asdict(self) -> dict[str, Any]:

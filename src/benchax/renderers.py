@@ -12,7 +12,7 @@ RENDERERS: dict[str, Callable[[Any], Any]] = {}
 """Filled by `benchax.reporting.display`: how results show themselves as "text", "html" and (comparisons) "figure"."""
 
 
-class Shown:
+class SelfRendering:
     """What is shown by what `benchax.reporting.display` has put into `RENDERERS`."""
 
     def __str__(self) -> str:
