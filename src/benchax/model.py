@@ -27,12 +27,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
+from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize, summarize_processes
 from benchax.stats.verdicts import Verdict
 
@@ -56,9 +57,6 @@ METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constant
 """What versions are compared by, and its unit."""
 Method = Literal["one process", "process pairs", "counted", "same program"]
 """How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
-
-RENDERERS: dict[str, Callable[[Any], Any]] = {}
-"""Filled by `benchax.reporting.display`: how results show themselves as "text", "html" and (comparisons) "figure"."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ class CallFloor:
 
 
 @dataclass(frozen=True)
-class Stages:
+class Stages(SelfRendering):
     """What a call costs once. Each is one reading, but for transfers, `dispatch_s` (a median) and the floor."""
 
     transfer_in: Transfer | None = None
@@ -474,7 +472,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(SelfRendering):
     """One case, one environment, one run: one row."""
 
     case: CaseId
@@ -566,12 +564,6 @@ class Measurement:
 
     def asdict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-    def __str__(self) -> str:
-        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
-
-    def _repr_html_(self) -> str | None:
-        return RENDERERS["html"](self) if "html" in RENDERERS else None
 
 
 @dataclass(frozen=True)

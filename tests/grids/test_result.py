@@ -218,7 +218,7 @@ def test_a_big_table_is_cut_and_says_so() -> None:
 
     text = str(g)
     assert len(g.cells) == 10_000
-    assert "Shown: 60 of 100 data points and 12 of 100 functions" in text
+    assert "SelfRendering: 60 of 100 data points and 12 of 100 functions" in text
     assert "… and 80 more" in text
     assert len(text.splitlines()) < 100
     assert len(g.to_pandas()) == 100

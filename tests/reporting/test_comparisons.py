@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 
 import pytest
 from html_reader import Reader
@@ -163,10 +164,10 @@ def test_the_heading_names_the_timer() -> None:
 
 
 def test_what_would_be_called_the_same_is_said_where_something_is() -> None:
-    said = "up to +2 % would be called same (within 5 %): --resolution 1% tells that from no change"
+    said = 'up to +2 % would be called same (within 5 %): resolution="1%" tells that from no change'
 
     assert said in str(RANKED)
-    assert said in RANKED._repr_html_()
+    assert said in unescape(RANKED._repr_html_() or "")
     assert "would be called same" not in str(several(SLOWER))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Rate, Samples, Transfer
+from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Rate, Samples, Stages, Transfer
 from benchax.reporting.document import (
     Block,
     Document,
@@ -47,6 +47,11 @@ def document(m: Measurement, is_full: bool = False) -> Document:
     below = (where, m.signature) if m.signature else (where,)
     facts = tuple(sections(m, is_full))
     return Document((Heading(m.case.label, 1, below), *([Facts(facts)] if facts else []), *list_remarks(m.remarks)))
+
+
+def document_of_stages(s: Stages) -> Document:
+    """What was measured of it; what was not, the row says."""
+    return Document((Facts((Section("once", tuple(_stages(s, ()))),)),))
 
 
 def list_measurements(listed: Sequence[Measurement]) -> Document:
@@ -123,7 +128,7 @@ def sections(m: Measurement, is_full: bool = False) -> list[Section]:
     """
     parts = [
         Section("failed", tuple(_failure(m))),
-        Section("once", tuple(_stages(m))),
+        Section("once", tuple(_stages(m.stages, m.not_measured))),
         Section("every call", tuple(_samples(m, is_full))),
         Section("memory", tuple(_memory(m))),
         Section("work", (*_rates(m), *_cost(m))),
@@ -139,32 +144,33 @@ def _failure(m: Measurement) -> Iterable[TextRow]:
             yield TextRow("", "", m.failure.advice)
 
 
-def _stages(m: Measurement) -> Iterable[TextRow]:
-    s = m.stages
-    yield from _transfer(m, "transfer in", "stages.transfer_in", s.transfer_in)
+def _stages(s: Stages, absent: Sequence[Absent]) -> Iterable[TextRow]:
+    yield from _transfer(absent, "transfer in", "stages.transfer_in", s.transfer_in)
     cold = f"in {COLD[s.cold]}" if s.cold else ""
-    yield from _time(m, "trace", "stages.trace_s", s.trace_s, cold)
-    yield from _time(m, "lower", "stages.lower_s", s.lower_s)
-    yield from _time(m, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
-    yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
+    yield from _time(absent, "trace", "stages.trace_s", s.trace_s, cold)
+    yield from _time(absent, "lower", "stages.lower_s", s.lower_s)
+    yield from _time(absent, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
+    yield from _time(absent, "first run", "stages.first_run_s", s.first_run_s)
     if s.first_result_s is not None:
         yield TextRow("first result", seconds(s.first_result_s), "trace, lower, compile and first run")
-    yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
+    yield from _time(absent, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
     if s.call_floor_s is not None:
         yield TextRow("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
-    yield from _transfer(m, "transfer out", "stages.transfer_out", s.transfer_out)
+    yield from _transfer(absent, "transfer out", "stages.transfer_out", s.transfer_out)
 
 
-def _time(m: Measurement, label: str, what: str, value_s: float | None, detail: str = "") -> Iterable[TextRow]:
+def _time(
+    absent: Sequence[Absent], label: str, what: str, value_s: float | None, detail: str = ""
+) -> Iterable[TextRow]:
     if value_s is not None:
         yield TextRow(label, seconds(value_s), detail)
     else:
-        yield from _absent(m, label, what)
+        yield from _absent(absent, label, what)
 
 
-def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
+def _transfer(absent: Sequence[Absent], label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
     if transfer is None:
-        yield from _absent(m, label, what)
+        yield from _absent(absent, label, what)
         return
     speed = transfer.bandwidth_bytes_per_s
     how = "zero-copy: a view, nothing moved" if transfer.is_zero_copy else f"copied at {rate(speed or 0, 'B')}"
@@ -233,7 +239,7 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
         yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
     else:
-        yield from _absent(m, "planned peak", "memory.plan")
+        yield from _absent(m.not_measured, "planned peak", "memory.plan")
     if mem.captured_bytes:
         yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
     for label, what, value in (
@@ -246,7 +252,7 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         elif value is not None:
             yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
         else:
-            yield from _absent(m, label, what)
+            yield from _absent(m.not_measured, label, what)
 
 
 def _rates(m: Measurement) -> Iterable[TextRow]:
@@ -257,7 +263,7 @@ def _rates(m: Measurement) -> Iterable[TextRow]:
             yield TextRow(what, amount_per_s(rates[what].per_s, what), _detail_of(rates[what], amount, m))
         elif not m.failure:
             yield not_measured(what, Absent("samples", m.why_absent("samples") or "its time was not measured"))
-    yield from _absent(m, "work", "work")
+    yield from _absent(m.not_measured, "work", "work")
 
 
 def _detail_of(rate: Rate, amount: float, m: Measurement) -> str:
@@ -277,7 +283,7 @@ def _share_of_peak(per_s: float, m: Measurement) -> str:
 
 def _cost(m: Measurement) -> Iterable[TextRow]:
     if m.cost is None:
-        yield from _absent(m, "operations", "cost")
+        yield from _absent(m.not_measured, "operations", "cost")
         return
     timer = next((name for name in ("in_graph", "loop", "wall") if m.summary(name)), None)
     per_call = m.summary(timer) if timer else None
@@ -301,7 +307,7 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
 def _numerics(m: Measurement) -> Iterable[TextRow]:
     n = m.numerics
     if n is None:
-        yield from _absent(m, "checked", "numerics")
+        yield from _absent(m.not_measured, "checked", "numerics")
         return
     reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
     if not n.agrees:
@@ -313,10 +319,10 @@ def _numerics(m: Measurement) -> Iterable[TextRow]:
         yield TextRow("checked", "agrees", f"with {reference}; {far}", "good")
 
 
-def _absent(m: Measurement, label: str, what: str) -> Iterable[TextRow]:
-    absent = next((a for a in m.not_measured if a.what == what), None)
-    if absent:
-        yield not_measured(label, absent)
+def _absent(absent: Sequence[Absent], label: str, what: str) -> Iterable[TextRow]:
+    found = next((a for a in absent if a.what == what), None)
+    if found:
+        yield not_measured(label, found)
 
 
 def not_measured(label: str, absent: Absent) -> TextRow:

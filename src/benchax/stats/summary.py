@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 
+from benchax.renderers import SelfRendering
 from benchax.stats.intervals import between_interval, interval_among
 
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(SelfRendering):
     """Seconds per call.
 
     Of one process, `low_s` and `high_s` bound the median that this process has, at 95 %; None below 6 readings. Of
