@@ -92,7 +92,7 @@ def _describe_omitted(g: GridResult) -> str:
         parts.append(f"{MOST_POINTS} of {len(g.data)} data points")
     if len(g.functions) > MOST_FUNCTIONS:
         parts.append(f"{MOST_FUNCTIONS} of {len(g.functions)} functions")
-    return f"SelfRendering: {' and '.join(parts)}; .to_pandas(), .to_csv() and .cells have them all." if parts else ""
+    return f"Shown: {' and '.join(parts)}; .to_pandas(), .to_csv() and .cells have them all." if parts else ""
 
 
 def _words(g: GridResult) -> str:
