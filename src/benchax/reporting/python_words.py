@@ -61,6 +61,7 @@ def _translate(value: T) -> T:
         return dataclasses.replace(value, note=translate(value.note))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        changed = {name: _translate(part) for name, part in parts.items() if isinstance(part, tuple)}
+        tuples = {name: cast("tuple[Any, ...]", part) for name, part in parts.items() if isinstance(part, tuple)}
+        changed = {name: _translate(part) for name, part in tuples.items()}
         return dataclasses.replace(value, **changed) if changed else value
     return value
