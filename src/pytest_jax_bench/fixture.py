@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TAG = "base"
 ROUNDS = Rounds(jit_rounds=20, jit_warmup=1, eager_rounds=20, eager_warmup=1)
-"""Of `jax_bench(f, x)`. Fewer than 20 cannot be compared with another session's."""
+"""The rounds of `jax_bench(f, x)`. Fewer than 20 cannot be compared with another session's."""
 
 
 class JaxBench:

@@ -34,7 +34,7 @@ class RecordedFunction:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     settings: Mapping[str, Any]
-    """Of its `jax.jit`, as `frames.JaxCall` has them."""
+    """What was given to its `jax.jit`, as `frames.JaxCall` has them."""
     compile_s: float
     held: frozenset[int] = frozenset()
     """Leaves of its arguments, in JAX's order, that the program still had when it called the function again."""

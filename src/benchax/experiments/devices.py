@@ -150,7 +150,7 @@ class Idle(NamedTuple):
     span_s: float
     """From the first operation on any device to the end of the last."""
     shares: tuple[float, ...]
-    """Of that, in the order of the devices: no operation was under way."""
+    """The shares of that time, in the order of the devices, in which no operation was under way."""
     operations: int
 
 

@@ -131,7 +131,7 @@ class SharedArguments:
     start: int
     count: int
     names: tuple[str, ...]
-    """Of those that are given by name; they stand behind the others."""
+    """The names of those that are given by name; they stand behind the others."""
 
     def __call__(self, *everything: Any) -> Any:
         own = everything[self.start : self.start + self.count]

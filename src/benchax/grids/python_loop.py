@@ -40,7 +40,7 @@ class Way:
     took_s: tuple[float, ...]
     """Each further round, from its beginning to its end."""
     runs: int
-    """Of functions in a round, all in all."""
+    """The runs of functions in a round, all in all."""
     run_s: Mapping[tuple[str, str], float | None]
     """What it says that a run takes, by function and data: median over rounds of the medians; None where it has none.
     Of the Python loop: a call, its dispatch and the wait."""
@@ -60,7 +60,7 @@ class LoopComparison:
     left_out: Mapping[tuple[str, str], str]
     """Why, by function and data."""
     elapsed_s: float
-    """Of the comparison itself."""
+    """The seconds of the comparison itself."""
 
     @property
     def ratios(self) -> tuple[float, ...]:

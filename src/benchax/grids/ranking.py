@@ -38,8 +38,8 @@ class GridRanking:
     by_data: Mapping[Label, tuple[GridPlace, ...]]
     """Fastest first; empty where none has a place."""
     overall: tuple[GridPlace, ...]
-    """Of the functions that have a place on every data point that is in `compared`. Places are shared where two
-    functions share one on each of them."""
+    """The places of the functions that have a place on every data point that is in `compared`. Places are shared where
+    two functions share one on each of them."""
     compared: tuple[Label, ...]
     """The data points on which any function has a place."""
     without: tuple[str, ...]

@@ -97,7 +97,7 @@ class GridRun:
     """Seconds; for tests."""
     begun: float = field(init=False)
     spent_s: list[float] = field(default_factory=list)
-    """Of the cells of this run."""
+    """The seconds that were spent on each of the cells of this run."""
     expected: dict[Label, tuple[str, str]] = field(default_factory=dict)
     """Per data point: the shape that outputs must have, and the function that gave it."""
     kept_bytes: int = 0

@@ -51,7 +51,7 @@ LEAST_DETAIL = 30
 GAP = 2
 """Between the columns of a table."""
 LEAST_WIDTH = 100
-"""Of what is written into a pipe."""
+"""The width of what is written into a pipe."""
 ENDLESS = 400
 """A faint line of more characters is cut where the window ends: the signature of a model with a thousand arrays."""
 
