@@ -188,6 +188,7 @@ class TrialSampler:
         record.enter("run")
         with watch_compiles() as log:
             subject, ns = _one_call(subject)
+        # A call that asked for a program contains compiling, however long it is, and is no reading.
         is_reading = ns >= LONG_CALL_NS and not log.was_asked
         return subject, samples_of_calls([ns]) if is_reading else None
 

@@ -188,6 +188,7 @@ class CompiledGrid:
             inputs, cell, functions[k] = self._part(function, inputs, blank, now, until)
             cells.append(cell)
             now = cell.span[2]
+        # A side effect of tracing, on purpose: what is proved is the program of this very trace.
         self._traced[signature_of(x)] = functions
         self._report(ProgressEvent(repr(self), "compile and run"))
         # Without this, outputs of the first functions would be stacked while the last ones are timed.

@@ -120,6 +120,7 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
             lambda: python.append(_time_round(lambda: {key: _call(*call, h.repeats) for key, call in calls.items()})),
             lambda: compiled.append(_time_round(lambda: {label: h(x) for label, x in data.items()})),
         ]
+        # In alternate order, since the second of a round finds caches and threads as the first one left them.
         for turn in turns if k % 2 else turns[::-1]:
             turn()
     return LoopComparison(

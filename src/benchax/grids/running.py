@@ -136,6 +136,7 @@ class GridRun:
                 for i, (function, point) in enumerate(missing):
                     self._one(function, point, missing[i:])
         except KeyboardInterrupt:
+            # The first cell that no time was noted for: it was being measured.
             self._account("interrupted", "Ctrl-C came while it was measured", missing[len(self.spent_s) :][:1])
             self._account("not_run", "the run was interrupted before its turn", missing)
             raise
