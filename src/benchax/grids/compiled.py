@@ -140,6 +140,7 @@ class CompiledGrid:
         check_data(x)
         own = self.timeout_s if timeout_s is None else limits("timeout_s", timeout_s, len(self.functions))
         total = self.total_timeout_s if total_timeout_s is None else limits("total_timeout_s", total_timeout_s)
+        # Inside a jit of the user's there is no program yet that could be proved, and no progress to be shown.
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((x, own, total))):
             return self.jitted(x, own, total)
         with show_progress(self.progress) as self._report:

@@ -90,6 +90,7 @@ def _print_block(block: Block, is_below: bool, width: int) -> str:
     # All of it said: FORCE_COLOR would make rich believe in a terminal, and escape codes end up in a file.
     console = Console(file=printed, width=width, no_color=True, force_terminal=False, highlight=False)
     console.print(_render_block(block, is_below))
+    # Rich fills lines with blanks up to the width, which would be kept in files.
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
 
