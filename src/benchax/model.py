@@ -197,9 +197,9 @@ class CallFloor:
     """
 
     elapsed_s: tuple[float, ...]
-    """Of each call that does next to nothing."""
+    """The seconds of each call that does next to nothing."""
     call_s: tuple[float, ...]
-    """Of each call of the measured program, in turns with those."""
+    """The seconds of each call of the measured program, in turns with those."""
 
     @property
     def median_s(self) -> float:
@@ -297,7 +297,7 @@ class Samples:
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
     census: Census | None = None
-    """Of the timer's own program; None where the timer runs the function's own executable."""
+    """The census of the timer's own program; None where the timer runs the function's own executable."""
     trials: tuple[int, ...] | None = None
     """How many of the readings belong to each trial of a grid's cell, in order; None elsewhere."""
 
@@ -452,7 +452,7 @@ class WorkPerCall:
     """What one call gets done, as its author says, and the rate of this machine that it stands beside."""
 
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
+    """The work of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
     peak_bytes_per_s: float | None = None
     """The most that a program was seen to reach here with as much memory (`measuring/peaks.py`); None where that was
     never measured, or no bytes are known."""
@@ -633,9 +633,9 @@ class Comparison:
     confirmed: bool | None = None
     """Did a second, independent measurement say the same? None where none was taken."""
     numerics: Numerics | None = None
-    """Of the candidate's outputs against the baseline's."""
+    """The agreement of the candidate's outputs against the baseline's."""
     failure: Failure | None = None
-    """Of the side that could not be run."""
+    """The failure of the side that could not be run."""
     remarks: tuple[Remark, ...] = ()
     environment: Environment | None = None
     compared_at: str = ""
@@ -645,7 +645,7 @@ class Comparison:
     resolution: float = 0.05
     """ "same" means within this share."""
     cpu_ratio: float | None = None
-    """Of the processor times of the process, with its interval; None where that witness was not asked."""
+    """The ratio of the processor times of the process, with its interval; None where that witness was not asked."""
     cpu_low: float | None = None
     cpu_high: float | None = None
     is_by_cpu_time: bool = False

@@ -53,6 +53,7 @@ def keep_measurement(
     """Raises `StoreError` where the CSV file cannot be written."""
     row = _make_row(call, measured, rounds, context)
     notes = [text for text in (*measured.notes, doubts(measured), *other_timers(measured)) if text]
+    # One process of a JAX cluster writes: all of them run the test.
     if write and context.csv is not None and jax.process_index() == 0:
         row = _append(context.csv, row, context.nodeid, notes)
         old = baseline.find_reference(row, context.csv, context.settings)

@@ -246,6 +246,7 @@ def _run(
     case: Case, options: dict[str, Any], defaults: dict[str, Any], context: BenchContext, into: StepResults
 ) -> Measurement:
     """Measures one case; its outputs, its program and its error end up in `into`."""
+    # What the row does not hold (outputs, HLO) is heard on the way; from a worker nothing comes, and stays empty.
     heard: dict[str, Any] = {}
     defaults = defaults | {"store": str(context.output_dir)} if context.output_dir else defaults | {"store": "off"}
     resolved = resolve(options, defaults=defaults, project=context.folder)
@@ -290,6 +291,7 @@ def _send_by_value(module: ModuleType | None, options: Options) -> Iterator[None
         return
     import cloudpickle
 
+    # pytest imports test files under names that no other process can import.
     cloudpickle.register_pickle_by_value(module)
     try:
         yield

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_jax_bench.fixture import Factory
 
 ATTRIBUTE = "ptjb"
-"""Of a report: the records as JSON."""
+"""The attribute of a report that holds the records as JSON."""
 
 MARKER_LINE = (
     "{}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "

@@ -29,6 +29,8 @@ class ArgumentLifetimes:
         with contextlib.suppress(TypeError):  # a callable object without hash or weak references: nothing is known
             if before := self._last.get(fun):
                 alive = {i for i, reference in enumerate(before) if reference() is not None}
+                # Held at every call, or it could have been donated at some of them: the program need not be changed for
+                # those.
                 self._held[fun] = self._held.get(fun, alive) & alive
             self._last[fun] = [_refer(leaf) for leaf in leaves]
 

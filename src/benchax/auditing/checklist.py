@@ -35,7 +35,7 @@ from benchax.units import seconds, size
 VARIANTS = ("bf16", "accumulate-gradients", "remat")
 """Tried together, in one session."""
 TRYING_SHARE = 0.5
-"""Of the time for comparisons, what the variants may take."""
+"""The share of the time for comparisons that the variants may take."""
 
 Said = tuple[Answer, str]
 

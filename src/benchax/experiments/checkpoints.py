@@ -54,9 +54,9 @@ class Recomputation:
 
     kind: Literal["policy", "segments", "only", "save"]
     names: tuple[str, ...] = ()
-    """Of the policy, the layers, or the values."""
+    """The names of the policy, the layers, or the values."""
     count: int | None = None
-    """Of segments; None: sqrt(n)."""
+    """The number of segments; None: sqrt(n)."""
 
     @property
     def label(self) -> str:

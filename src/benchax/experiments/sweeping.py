@@ -134,7 +134,7 @@ class OfDynamic:
 
     fn: Callable[..., Any]
     count: int
-    """Of the arguments by position, static ones included."""
+    """The number of the arguments by position, static ones included."""
     dynamic: tuple[int | str, ...]
     static: tuple[tuple[int | str, Any], ...]
 

@@ -52,7 +52,8 @@ COLUMNS = (
     TableColumn("", "words", 20),
 )
 LEAST_SHARE = 0.05
-"""Of what surrounds a run: what is less was seen to come and go with how the program is laid out in memory."""
+"""Above this share of what surrounds a run: what is less was seen to come and go with how the program is laid out in
+memory."""
 NEARBY = 5
 """Repetitions on either side whose readings of nothing are subtracted from one."""
 UNKNOWN = "the grid was called inside a jax.jit, whose program is not known here"

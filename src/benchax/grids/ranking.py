@@ -45,7 +45,7 @@ class GridRanking:
     by_data: Mapping[Label, tuple[GridPlace, ...]]
     """Fastest first; empty where none has a place."""
     overall: tuple[GridPlace, ...]
-    """Of the functions that have a place on every data point that is in `compared`."""
+    """The places of the functions that have a place on every data point that is in `compared`."""
     compared: tuple[Label, ...]
     """The data points on which any function has a place."""
     without: tuple[str, ...]

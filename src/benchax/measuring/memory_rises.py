@@ -21,8 +21,7 @@ from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Options
 
 QUICK_CALL_S = 0.3
-"""Of an eager call that is quicker more readings are taken where the first ones differ; of a longer one as few as can
-be."""
+"""A quicker eager call is read more often where the first readings differ; a longer one as seldom as can be."""
 
 
 def observe_memory(record: Record, subject: Subject, options: Options) -> None:

@@ -52,7 +52,7 @@ _MIN_TICKS_PER_CORE = 10
 
 # Not work of anybody: waiting, or the time of somebody else's machine. Guests are counted in user and nice already.
 BUSY_SHARE, STEAL_SHARE = 0.1, 0.02
-"""Of all CPU time: above these, other processes and the hypervisor are worth a remark."""
+"""The shares of all CPU time: above these, other processes and the hypervisor are worth a remark."""
 _NOT_BUSY = frozenset({"idle", "iowait", "steal"})
 _COUNTED_TWICE = frozenset({"guest", "guest_nice"})
 

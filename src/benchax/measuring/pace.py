@@ -31,7 +31,8 @@ _WORK = bytes(128 * 1024)
 """Lies in the nearest caches; hashing it takes 0.1 to 0.3 ms and follows the clock rate of the core alone."""
 _REPEATS = 9
 LEAST_MOMENTS = 10
-"""Of fewer, a standard deviation may be half of what it is (chi-squared with 9 degrees of freedom: 0.55 at 2.5 %)."""
+"""Fewer say little: a standard deviation may be half of what it is (chi-squared with 9 degrees of freedom: 0.55 at 2.5
+%)."""
 APART_S = 1.0
 """Readings that lie closer together are of one moment."""
 KEPT, AGE_S = 500, 30 * 86400.0

@@ -103,7 +103,7 @@ class _PairedWork:
     say: Callable[..., None]
     versions: list[BuildableVersion]
     facts: list[dict[str, Any]]
-    """Of each version, for the answer."""
+    """The facts of each version, for the answer."""
     rng: random.Random
     subjects: dict[int, Subject] = field(default_factory=dict[int, Subject])
     iterations: int = 0

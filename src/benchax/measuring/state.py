@@ -43,7 +43,7 @@ class Parts:
     leaves: list[Any]
     """As `jax.tree.leaves` gives them; what mutable objects hold comes last."""
     names: dict[int, str]
-    """Of the leaves that a call can change, by their place in `leaves`."""
+    """The names of the leaves that a call can change, by their place in `leaves`."""
     merge: Callable[[Sequence[Any]], Any] = field(repr=False)
     """Arguments of these values, on new objects."""
 

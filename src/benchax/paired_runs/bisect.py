@@ -13,7 +13,7 @@ from benchax.errors import UsageError
 from benchax.stats.verdicts import Verdict
 
 Judge = Callable[[str], Verdict]
-"""Of one of the row, compared with its first."""
+"""The verdict on one of the row, compared with its first."""
 NEIGHBOURS = 4
 """Asked in place of one that is unclear. Each may take a minute."""
 

@@ -23,7 +23,7 @@ CLIFF_FLOPS = 1000
 FAR_FLOPS = 1_000_000
 """With so much work the hand-over cannot matter."""
 SHARE = 0.3
-"""Of the call's time that the hand-over must take."""
+"""The share of the call's time that the hand-over must take."""
 
 
 @rule("inline-cliff", "is it just too large to run on the calling thread?", "info")

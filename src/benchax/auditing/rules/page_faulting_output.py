@@ -23,7 +23,7 @@ LARGE_BYTES = 32 << 20
 """glibc maps what is larger anew each time (its M_MMAP_THRESHOLD grows up to this)."""
 CALLS = 3
 SHARE = 0.5
-"""Of the pages of the outputs that must have been faulted in."""
+"""The share of the pages of the outputs that must have been faulted in."""
 
 
 @rule("page-faulting-output", "do its outputs need new pages in each call?", "info")

@@ -29,7 +29,7 @@ class Subject:
     program: CallableProgram
     inputs: Inputs
     outputs: Any
-    """Of one call; for their types and sizes. An `CallOutcome` where calls change their arguments."""
+    """The outputs of one call; for their types and sizes. An `CallOutcome` where calls change their arguments."""
     static: tuple[int | str, ...] = ()
     donates: bool = False
     hlo: str = ""
@@ -221,7 +221,7 @@ class PreparedTimer:
     clock_tier: str | None = None
     regime: str | None = None
     census: Census | None = None
-    """Of the timer's own program around the function."""
+    """The census of the timer's own program around the function."""
     least_iterations: int = 1
     most_iterations: int = 1_000_000
     length: float = 1.0

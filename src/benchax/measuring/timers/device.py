@@ -34,20 +34,21 @@ from benchax.profiling.session import session
 from benchax.units import percent, plural, seconds
 
 MOST_SHARE = 0.15
-"""Of a reading that recording may be. Its cost is known to a third (0.23 to 0.43 µs in loops), the rest then to 5 %."""
+"""The share of a reading that recording may be. Its cost is known to a third (0.23 to 0.43 µs in loops), the rest then
+to 5 %."""
 MANY = 1000
 """Operations: where there are more, recording takes so long that a hopeless case is not sampled first."""
 SHORTEST_S = 1.5e-6
 """What a sample may last. One run is one sample, whatever its length."""
 RENEWED_BYTES = 256 * 2**20
 MOST_CALLS = 1000
-"""Of one recording."""
+"""The most calls of one recording."""
 ATTEMPTS = 5
 WAKING_S = 5e-3
 """At the beginning of each recording, and not counted: the threads have slept since the last one, and of two that share
 the work the second one comes late."""
 RECORDING_S = 20e-3
-"""Of calls, at least: starting and ending a recording takes as long."""
+"""Seconds of calls in a recording, at least: starting and ending one takes as long."""
 
 
 class DeviceTimer:
@@ -194,7 +195,7 @@ class EventCost(NamedTuple):
 
 
 TURNS = 300
-"""Of the loop that the cost inside a loop is measured with."""
+"""The turns of the loop that the cost inside a loop is measured with."""
 
 
 @lru_cache(maxsize=1)

@@ -37,7 +37,8 @@ from benchax.program.census import timed_body
 Once = Callable[[Leaves, Any], Leaves]
 """(values, the reading of the clock before) -> outputs of one run."""
 READINGS = 1024
-"""Of one call of the executable, at most. Each call copies its inputs and makes its outputs once beside them."""
+"""Readings that one call of the executable takes, at most. Each call copies its inputs and makes its outputs once
+beside them."""
 EMPTY_READINGS = 16
 SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
 """How long a reading should be at least, by tier: its own jitter is below 1 % of that."""
