@@ -9,7 +9,7 @@ import pytest
 from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
-    {"errors", "renderers"},
+    {"errors", "printable", "renderers"},
     {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords", "modes"},
     {"model", "progress"},
     {"results", "json_values"},

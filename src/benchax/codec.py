@@ -8,6 +8,8 @@ its default is left out. How values are written is in `json_values.py`; answers 
 from __future__ import annotations
 
 import json
+import types
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from benchax.errors import FormatError
@@ -30,13 +32,20 @@ where the old documents need it, a step in `from_document` that rewrites them.
 VERSION_KEY = "benchax"
 
 
-def encode(m: Measurement) -> str:
+class NewerFormat(FormatError):
+    """A document was written by a newer benchax."""
+
+
+def encode(m: Measurement, notes: Mapping[str, Any] = types.MappingProxyType({})) -> str:
     """`m` as one line of strict JSON in ASCII: no NaN tokens, no raw newlines, whatever its texts contain.
+
+    Args:
+        notes: written beside the fields, under keys that no field has. `decode` passes over them.
 
     Raises:
         TypeError: a field holds something that its annotation in model.py does not allow.
     """
-    return json.dumps(to_document(m), allow_nan=False, separators=(",", ":"))
+    return json.dumps(to_document(m) | dict(notes), allow_nan=False, separators=(",", ":"))
 
 
 def decode(text: str) -> Measurement:
@@ -45,10 +54,11 @@ def decode(text: str) -> Measurement:
     Raises:
         FormatError: not JSON, not one of our documents, or from a newer benchax.
     """
-    return from_document(_loaded(text))
+    return from_document(load(text))
 
 
-def _loaded(text: str) -> Any:
+def load(text: str) -> Any:
+    """The JSON of a document, which need not be one of ours. Raises `FormatError` where it is no JSON."""
     try:
         return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
@@ -84,7 +94,7 @@ def encode_comparison(c: Comparison) -> str:
 
 def decode_comparison(text: str) -> Comparison:
     """Inverse of `encode_comparison`. Raises `FormatError` as `decode` does."""
-    return _decoded(_loaded(text), Comparison)
+    return _decoded(load(text), Comparison)
 
 
 def encode_inspection(i: Inspection) -> str:
@@ -99,7 +109,7 @@ def decode_inspection(text: str) -> Inspection:
     """Inverse of `encode_inspection`. Raises `FormatError` as `decode` does."""
     from benchax.results.inspection import Inspection  # noqa: PLC0415
 
-    return _decoded(_loaded(text), Inspection)
+    return _decoded(load(text), Inspection)
 
 
 def encode_params(params: tuple[tuple[str, Any], ...]) -> str:
@@ -121,7 +131,7 @@ def _check_version(document: object) -> None:
         found = f'"{VERSION_KEY}": {quote(version)}' if VERSION_KEY in document else quote(cast(object, document))
         raise FormatError(f"not a document of benchax: {found}", expected)
     if version > FORMAT:
-        raise FormatError(
+        raise NewerFormat(
             f"a document was written by a newer benchax (format {version}; this one reads up to {FORMAT})",
             hint="pip install --upgrade benchax",
         )

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
+from benchax.printable import show_controls
 from benchax.units import seconds
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Lines:
     def show(self, event: ProgressEvent) -> None:
         if event.is_lasting or event.label != self.last:
             self.last = event.label
-            text = event.item if event.is_lasting else " ".join(event.label.split())
+            text = show_controls(event.item if event.is_lasting else " ".join(event.label.split()))
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
@@ -185,7 +186,7 @@ class Bar:
         live = self.live = self.live or self._start()
         self.drawn_s = now
         if event.is_lasting:
-            live.console.print(event.item, markup=False, highlight=False)
+            live.console.print(show_controls(event.item), markup=False, highlight=False)
         else:
             line = draw(with_time_left(event, now - self.begun_s))
             # A line and a margin of the terminal are the bar's; what has scrolled away comes back with the last table.
@@ -244,5 +245,5 @@ def round_seconds(value_s: float) -> str:
 
 
 def truncate(label: str) -> str:
-    flat = " ".join(label.split())
+    flat = show_controls(" ".join(label.split()))
     return flat if len(flat) <= LONGEST_LABEL else flat[: LONGEST_LABEL - 1] + "…"

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -132,21 +131,6 @@ def row_of(m: Measurement, id: int = 0) -> Row:
         compile_s=m.stages.compile_s,
         predicted_peak_bytes=m.memory.predicted_peak_bytes,
         observed_peak_bytes=m.memory.observed_peak_bytes,
-    )
-
-
-def put_readings_back(bare: Measurement, arrays: Sequence[tuple[bytes, bytes | None]]) -> Measurement:
-    """A document with its readings, which are stored beside it as arrays (`schema.py`): elapsed_s, disturbed."""
-    return replace(
-        bare,
-        samples=tuple(
-            replace(
-                s,
-                elapsed_s=struct.unpack(f"<{len(elapsed_s) // 8}d", elapsed_s),
-                disturbed=None if disturbed is None else tuple(map(bool, disturbed)),
-            )
-            for s, (elapsed_s, disturbed) in zip(bare.samples, arrays, strict=True)
-        ),
     )
 
 

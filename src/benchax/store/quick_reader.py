@@ -15,10 +15,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchax.codec import decode, decode_params
+from benchax.codec import decode_params
 from benchax.errors import FormatError
 from benchax.model import CaseId, Measurement
-from benchax.store.base import Row, put_readings_back
+from benchax.store.base import Row
+from benchax.store.readings import DamagedRow, read_record
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ def get(path: Path, id: int) -> Measurement | None:
         if document is None:
             return None
         readings = "SELECT elapsed_s, disturbed FROM samples WHERE measurement_id = ? ORDER BY position"
-        return put_readings_back(decode(document[0]), connection.execute(readings, (id,)).fetchall())
+        return read_record(id, document[0], connection.execute(readings, (id,)).fetchall())
 
     return _read(path, work)
 
@@ -61,7 +62,7 @@ def _read(path: Path, work: Callable[[sqlite3.Connection], T]) -> T | None:
             connection.execute("BEGIN")
             found = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
             return work(connection) if found == (SCHEMA,) else None
-    except (sqlite3.Error, FormatError, ValueError):  # said by who reads it next
+    except (sqlite3.Error, FormatError, DamagedRow, ValueError):  # said by who reads it next
         return None
 
 
