@@ -39,6 +39,7 @@ def test_what_shows_itself_speaks_of_python_and_a_command_of_flags() -> None:
         not_measured=(Absent("samples.loop", "ask by --timer loop"),),
     )
 
+    assert benchax.bench  # any public name teaches rows to show themselves
     assert "see --processes 5" in to_text(document(m))
     for text in (str(m), m._repr_html_() or "", to_text(in_python(document(m)))):
         assert "see processes=5" in text
