@@ -41,8 +41,15 @@ class InnerCall:
 
 def is_jitted(fn: Any) -> bool:
     """Has it stages, as what `jax.jit` and its like make? Functions of JAX itself have them too, and are operations."""
-    module = str(getattr(fn, "__module__", ""))
-    return callable(fn) and callable(getattr(fn, "lower", None)) and module.partition(".")[0] not in ("jax", "builtins")
+    return callable(fn) and callable(getattr(fn, "lower", None)) and not _is_operation(fn)
+
+
+def _is_operation(fn: Any) -> bool:
+    """Is it what JAX calls by this name? `jax.jit(jnp.sin)` bears the name too, and is the user's."""
+    home, name = str(getattr(fn, "__module__", "")), str(getattr(fn, "__name__", ""))
+    if home.partition(".")[0] not in ("jax", "builtins"):
+        return False
+    return home == "builtins" or getattr(sys.modules.get(home), name, None) is fn
 
 
 def find_jitted_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> InnerCall | None:

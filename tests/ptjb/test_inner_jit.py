@@ -57,6 +57,13 @@ def test_a_function_that_only_calls_a_jitted_one_is_that(fn, args, is_returned) 
     assert double._cache_size() == 0  # pyright: ignore  # it was looked for, not called
 
 
+def test_a_function_of_jax_that_the_user_has_jitted_is_found() -> None:
+    own = jax.jit(jnp.sin)
+
+    assert find_jitted_call(lambda: own(X), (), {}).fn is own
+    assert find_jitted_call(jnp.sin, (X,), {}) is None
+
+
 def test_one_that_a_closure_holds_is_found() -> None:
     own = jax.jit(lambda x: x + 1)
 
