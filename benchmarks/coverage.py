@@ -2,7 +2,8 @@
 
 Six short functions are measured by programs that know nothing of one another: some with one process, as many with what
 `benchax run` takes by default. Then 30 further programs measure the same functions. An interval holds if the median of
-the medians of these 30 lies in it. Nothing is shared between programs but compiled code, which saves time.
+the medians of these 30 lies in it. Shared between programs are compiled code, which saves time, and as in use what is
+known of this machine's pace; what that was is printed.
 
 In brackets: exact 95 % intervals, as if all intervals were independent; those of one program share the moment, so they
 are a little too narrow. `width` is the middle of the widths, high over low less one. Seconds are those of a program
@@ -68,7 +69,8 @@ def take(processes: str) -> Taken:
     for case in cases():
         begun = perf_counter()
         (row,) = api.run([case], call=asked)
-        found[case.id.name] = told(row) | {"seconds": perf_counter() - begun}
+        rest = {"seconds": perf_counter() - begun, "pace_scatter": row.noise.pace_scatter}
+        found[case.id.name] = told(row) | rest
     return found
 
 
@@ -125,6 +127,9 @@ def report(found: dict[str, list[Taken]]) -> None:
     columns = ("timer", "interval of", "held", "", "", "width", "no interval")
     table(columns, rows)
     each = list(found["later"][0])
+    known = [found[DEFAULT][i][name]["pace_scatter"] for i in (0, -1) for name in (each[0], each[-1])]
+    said = ["not known" if value is None else f"{100 * value:.1f} %" for value in (known[0], known[-1])]
+    print(f"pace from moment to moment: {said[0]} in the first program, {said[1]} in the last one\n")
     names = [
         (f"{timer}, {kind}", *(_held(found, kind, timer, name) for name in each)) for timer in TIMERS for kind in KINDS
     ]

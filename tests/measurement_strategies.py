@@ -29,6 +29,7 @@ from benchax.model import (
     Samples,
     Stages,
     Transfer,
+    WorkPerCall,
 )
 from benchax.options import DEFAULTS
 
@@ -151,6 +152,7 @@ RICH = Measurement(
         compiler_peak_bytes=1048592,
         compiled_rise_bytes=1572864,
         eager_rise_bytes=3145728,
+        eager_rise_low_bytes=3000000,
         method="VmHWM",
     ),
     cost=Cost(flops=1.3e6, transcendentals=0.0, bytes_accessed=2e6, has_loops=True),
@@ -165,8 +167,9 @@ RICH = Measurement(
         tolerance=1e-5,
         why="out[0]['x'] differs",
     ),
-    noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001),
+    noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001, pace_scatter=0.03),
     program=Program("0123456789abcdef" * 4, 1928),
+    work=WorkPerCall({"samples": 32.0, "bytes": 2.5e6}, 2.1e10),
     remarks=(Remark("slow-clock", "warning", "the clock moves in steps of 30 ns"),),
     not_measured=(Absent("stages.dispatch_s", "the call is synchronous", is_by_choice=True),),
 )

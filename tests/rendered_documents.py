@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from html_reader import Reader
+from rich.cells import cell_len
 
 from benchax.reporting import html, markdown, terminal
 from benchax.reporting.chart import Chart
@@ -24,12 +25,18 @@ from benchax.reporting.document import (
     Table,
     TextRow,
 )
+from benchax.reporting.folding import longest_word
 
 NARROW, WIDE = (40, 80, 120), 20_000
 TAGS = {"div", "span", "b", "table", "tr", "th", "td", "pre", "details", "summary", "svg", "rect"}
 """All that the renderer for pages makes."""
 DRAWN = TAGS | {"g", "path", "text", "use", "defs", "clippath", "image"}
 """And what matplotlib does, of charts."""
+
+
+def too_wide(text: str, width: int) -> list[str]:
+    """Lines that are wider than the window and could have been broken: of more than one word, or indented for long."""
+    return [line for line in text.splitlines() if cell_len(line) > width and longest_word([line]) + 10 <= width]
 
 
 def check_rendered(document: Document) -> None:

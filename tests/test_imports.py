@@ -6,9 +6,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from measurement_strategies import measured
 from source_tree import modules
+
+from benchax.model import Samples
+from benchax.store.database import open_store
 
 HEAVY = {"jax", "jaxlib", "numpy", "sqlalchemy", "pandas"}
 
@@ -45,6 +51,17 @@ else:
 
 def package(name: str) -> list[str]:
     return [m for m in modules() if m == name or m.startswith(name + ".")]
+
+
+@pytest.mark.parametrize("words", ["list", "show", "show last~1"])
+def test_looking_at_rows_loads_nothing_heavy(words: str, project: Path) -> None:
+    store = open_store(project / ".benchmarks")
+    several = replace(measured(), samples=tuple(Samples("wall", 1, (1.0, 2.0, 3.0), process=i) for i in range(5)))
+    for m in (several, several):
+        store.append(m)
+    code = f"sys.argv = ['benchax', *{words.split()!r}]\nfrom benchax.cli.main import main\nmain()"
+
+    assert loaded_by(code) & (HEAVY | {"scipy"}) == set()
 
 
 def test_importing_benchax_loads_nothing_heavy() -> None:

@@ -9,8 +9,8 @@ import pytest
 from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
-    {"errors"},
-    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords"},
+    {"errors", "printable", "renderers"},
+    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords", "modes"},
     {"model", "progress"},
     {"results", "json_values"},
     {"program"},  # profiling knows collectives by its list
@@ -22,7 +22,7 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"api"},
     {"experiments"},
     {"auditing"},  # rules try variants
-    {"cli"},
+    {"cli", "magics"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
 MEASURES = {"numerics", "program", "profiling", "watching", "clock", "measuring", "workers"}
@@ -37,6 +37,8 @@ KNOWS_BOTH = {
 ASKS_JAX_LATE = {  # inside functions only
     "environment",  # the reading half imports it too
     "demo",  # its functions
+    "magics",  # what is an array
+    "modes",  # gradients, when they are called
     "workloads",  # as those of the demos are examples of what is measured
 }
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measurement_strategies import HOST, RICH, case_ids, measurements
 
-from benchax import model
+from benchax import model, renderers
 from benchax.model import (
     Absent,
     CaseId,
@@ -291,14 +291,16 @@ def test_there_are_types_to_check() -> None:
 
 
 def test_without_a_renderer_a_row_shows_as_its_repr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "RENDERERS", {})
+    monkeypatch.setattr(renderers, "RENDERERS", {})
 
     assert str(PLAIN) == repr(PLAIN)
     assert PLAIN._repr_html_() is None
 
 
 def test_a_renderer_shows_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "RENDERERS", {"text": lambda m: f"text {m.run_id}", "html": lambda m: f"<b>{m.run_id}"})
+    monkeypatch.setattr(
+        renderers, "RENDERERS", {"text": lambda m: f"text {m.run_id}", "html": lambda m: f"<b>{m.run_id}"}
+    )
 
     assert (str(PLAIN), PLAIN._repr_html_()) == ("text run", "<b>run")
 

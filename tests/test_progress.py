@@ -19,6 +19,7 @@ from benchax.progress import (
     follow_stages,
     show_progress,
     truncate,
+    with_time_left,
 )
 
 
@@ -162,6 +163,25 @@ def test_it_shows_the_item_its_place_the_stage_and_the_time_left(bar: Bar, scree
     assert "run, about 3 min left" in text
 
 
+def test_the_time_left_is_guessed_from_the_items_that_have_ended() -> None:
+    assert with_time_left(event("run", 2), 30.0).left_s == 120.0
+    assert with_time_left(event("run", 2, left_s=5.0), 30.0).left_s == 5.0
+    assert with_time_left(event("run", 0), 30.0).left_s is None
+    assert with_time_left(event("run", 2), 1.0).left_s is None
+    assert with_time_left(ProgressEvent("f"), 30.0).left_s is None
+
+
+def test_what_has_ended_stands_above_the_line(screen: io.StringIO) -> None:
+    ended: list[str] = []
+    with redirect_stderr(Terminal()), show_progress(True, results=lambda: ended, clock=lambda: 0.0) as report:
+        (before,) = draw_each(report, screen, event("run"))
+        ended.append("f[n=2]  3.00 ms")
+        (after,) = draw_each(report, screen, event("trace", 1))
+
+    assert "3.00 ms" not in before
+    assert after.index("f[n=2]  3.00 ms") < after.index("2/10 f[n=4]")
+
+
 def test_where_the_end_is_not_known_there_is_neither_a_place_nor_a_share(bar: Bar, screen: io.StringIO) -> None:
     (text,) = draw_each(bar.show, screen, ProgressEvent("process 3: 2 of 4 undecided", "fft[n=8] · rounds"))
 
@@ -199,6 +219,14 @@ def test_stages_of_the_engine_are_parts_of_a_case() -> None:
 
     assert [(each.label, each.doing) for each in told] == [("2/3 f", "inputs"), ("2/3 f", "wall"), ("2/3 f", "memory")]
     assert 1 == told[0].done < told[1].done < told[2].done < 2
+
+
+def test_a_case_whose_last_stage_is_done_is_not_called_the_next_one() -> None:
+    told: list[ProgressEvent] = []
+
+    follow_stages(told.append, "f")("processes", 1.0)
+
+    assert [each.label for each in told] == ["1/1 f"]
 
 
 @pytest.mark.parametrize(

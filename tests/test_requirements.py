@@ -1,4 +1,4 @@
-"""docs/requirements.md names tests; they are there."""
+"""docs/requirements.md names tests and pages; they are there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "requirements.md"
+PLANNED = set[int]()
+"""Requirements that may have no row yet."""
+
+
+def rows() -> dict[int, str]:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    return {int(line.split()[1][1:]): line for line in lines if re.match(r"\| R\d+ ", line)}
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_test_that_the_page_names_exists() -> None:
@@ -17,8 +30,17 @@ def test_every_test_that_the_page_names_exists() -> None:
     assert named - there == set()
 
 
-def test_each_requirement_points_at_a_test() -> None:
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if re.match(r"\| R\d+ ", line)]
+def test_each_requirement_points_at_a_page_and_a_test() -> None:
+    found = rows()
 
-    assert [line for line in lines if "`test_" not in line] == []
-    assert [int(line.split()[1][1:]) for line in lines] == list(range(1, 71))
+    assert {n for n, line in found.items() if "`test_" not in line or "](" not in line} == set()
+    assert [*found] == sorted(found)
+    assert found.keys() | PLANNED == set(range(1, 79))
+
+
+def test_every_page_and_heading_that_it_points_at_is_there() -> None:
+    links = re.findall(r"\]\(([\w/.-]+\.md)(?:#([^)]*))?\)", PAGE.read_text(encoding="utf-8"))
+
+    missing = [page for page, _ in links if not (PAGE.parent / page).is_file()]
+    assert missing == []
+    assert [f"{page}#{a}" for page, a in links if a and a not in anchors(PAGE.parent / page)] == []

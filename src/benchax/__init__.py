@@ -176,5 +176,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext benchax` calls: `%benchax f(x)` and `%%benchax` measure from then on."""
+    importlib.import_module("benchax.magics").register(shell)
+
+
 def __dir__() -> list[str]:
     return __all__

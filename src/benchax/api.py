@@ -11,13 +11,13 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, StoreError
-from benchax.keywords import guard_keywords
+from benchax.keywords import guard_keywords, takes
 from benchax.measuring import timers
 from benchax.model import Measurement, Options
 from benchax.options import NAMES, check, resolve
@@ -27,13 +27,15 @@ from benchax.store.scatter import with_scatter
 from benchax.workers import executor_for
 
 
-@guard_keywords(NAMES, is_set_in_project=True)
+@guard_keywords(NAMES, is_set_in_project=True, yields=("mode", "work"))
 def bench(
     fn: Callable[..., Any],
     *args: Any,
     name: str | None = None,
     tag: str = "",
     jit: bool = True,
+    mode: str | None = None,
+    work: Mapping[str, float] | Callable[..., Mapping[str, float]] | None = None,
     static: Iterable[int | str] | int | str = (),
     donate: Iterable[int | str] | int | str = (),
     timer: str | None = None,
@@ -63,6 +65,11 @@ def bench(
         name: under which the row is stored; default: the function's own.
         tag: tells rows of one name apart.
         jit: False measures the call as it stands.
+        mode: of a loss: "forward" (as it is), "grad", or "forward_and_grad", with respect to its first argument of
+            floats, as `jax.grad` and `jax.value_and_grad`.
+        work: what one call gets done, such as {"samples": 32, "tokens": 4096}, or a function of the inputs that
+            returns it: the row then has samples and tokens per second, and of "bytes" the share of what this machine
+            reaches, where `benchax inspect --time` has measured that.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`, whose names for them
             (`static_argnums`, ...) are understood too.
         timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop, device. The first is the
@@ -89,7 +96,8 @@ def bench(
     Raises:
         UsageError: an argument that cannot work; nothing has been measured then.
 
-    An argument of `fn` that is called like one of these is given through `functools.partial`.
+    An argument of `fn` that is called like one of these is given through `functools.partial`; one that is called
+    `mode` or `work` is given as it is (`bench(jnp.pad, x, 1, mode="edge")`).
     """
     given = {
         "timer": timer, "max_time_s": max_time_s, "min_time_s": min_time_s, "max_samples": max_samples,
@@ -97,7 +105,11 @@ def bench(
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout_s,
         "memory_limit_bytes": memory_limit_bytes, "stages": stages, "processes": processes,
     }  # fmt: skip
-    case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit)
+    for option, value in (("mode", mode), ("work", work)):
+        if value is not None and takes(fn, option):
+            kwargs[option] = value
+            mode, work = (None, work) if option == "mode" else (mode, None)
+    case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit, mode=mode, work=work)
     check(given, "the call")
     outcome = RunOutcome()
     with show_progress(progress) as report:
@@ -157,12 +169,16 @@ def run(
     run_id = run_id or uuid.uuid4().hex
     for i, (case, each) in enumerate(zip(listed, options, strict=True)):
         progress = follow_stages(report, case.id.label, i, len(listed))
-        row = executor_for(each).run(case, each, run_id=run_id, progress=progress)
         if each.store not in (None, "off"):
-            row = with_scatter(opened(each.store), row)
+            case = replace(case, find_program=opened(each.store).find_program)
+        row = executor_for(each).run(case, each, run_id=run_id, progress=progress)
         if keep is not None:
             keep(row, each)
         else:
+            if each.store not in (None, "off"):
+                # Reads the newest rows of the case: 8 ms, as long as a short function takes in all. So not where rows
+                # are taken away, which is where many are measured and none is shown alone.
+                row = with_scatter(opened(each.store), row)
             _store(row, each, i, outcome)
         yield row
 

@@ -14,14 +14,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_places, takes
-from benchax.model import CaseId, Opaque
+from benchax.model import CaseId, Opaque, Program
+from benchax.modes import FORWARD, check_mode, in_mode
 from benchax.specs import DTYPES, long_dtype
 
 Positions = tuple["int | str", ...]
+Amounts = "Mapping[str, float] | Callable[..., Mapping[str, float]]"
+"""What one call gets done: {"samples": 32}, or a function of the inputs that returns such a dict."""
 
 # Both differ from process to process or from folder to folder, which an identity must not.
 _FILE_MODULE = re.compile("^benchax_file_[0-9a-f]+_")
@@ -34,6 +37,8 @@ class ExactCalls:
 
     per_sample: int
     warmup: int
+    setup: Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]] | None = None
+    """Makes the arguments of each call, before it and outside of its time; None: all are given the case's inputs."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +67,35 @@ class Case:
     listen: Callable[[str, Any], None] | None = None
     """Told what is no part of the row: ("lowered", stage of JAX), ("hlo", text), ("outputs", of the first call) and
     ("error", the exception that became the row's failure). As `reference`, of this process only."""
+    find_program: Callable[[str], Program | None] | None = None
+    """Finds a program by what it was exported from, so that it need not be exported again. Of this process only."""
+
+    work: Any = None
+    """`Amounts`, or None where nothing is said."""
+    mode: str = FORWARD
+    """What `fn` is of the function that was given: itself, or its gradient (`modes.py`)."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "reference": None, "listen": None}
+        return {**vars(self), "reference": None, "listen": None, "find_program": None}
 
     def eager(self) -> Case:
         """The same case, measured without jit."""
         return replace(self, jit=False, id=replace(self.id, variant="eager"))
+
+    def with_mode(self, mode: str) -> Case:
+        """The same case in that mode, which is a parameter of its own.
+
+        Raises:
+            UsageError: it is in another one already, has a parameter of that name, or was compiled already.
+        """
+        if check_mode(mode) == self.mode:
+            return self
+        if self.mode != FORWARD or any(name == "mode" for name, _ in self.id.params):
+            raise UsageError(f"{self.id.label!r} cannot be measured in mode {mode!r}", "a benchmark without a mode")
+        if not hasattr(self.fn, "trace") and hasattr(self.fn, "cost_analysis"):
+            raise UsageError(f"{self.id.label!r} was compiled already: it has no gradient", "the function itself")
+        fn = in_mode(self.fn, mode, self.static)
+        return replace(self, fn=fn, id=replace(self.id, params=(*self.id.params, ("mode", mode))), mode=mode)
 
 
 def make_case(
@@ -81,6 +108,8 @@ def make_case(
     static: Iterable[int | str] | int | str = (),
     donate: Iterable[int | str] | int | str = (),
     jit: bool = True,
+    mode: str | None = None,
+    work: Any = None,
 ) -> Case:
     """A case out of a function and its arguments.
 
@@ -107,8 +136,29 @@ def make_case(
     if given == ((), {}) and (own := _own_case(fn)) is not None:
         called = own.fn if isinstance(fn, Benchmark) else fn
         static, donate = named["static"] or own.static, named["donate"] or own.donate
-        return replace(own, fn=called, id=case_id, static=static, donate=donate, jit=jit and own.jit)
-    return Case(fn, lambda: given, case_id, named["static"], named["donate"], jit)
+        own = replace(own, fn=called, id=case_id, static=static, donate=donate, jit=jit and own.jit, mode=FORWARD)
+        return replace(own, work=check_work(work) or own.work).with_mode(mode or FORWARD)
+    case = Case(fn, lambda: given, case_id, named["static"], named["donate"], jit, work=check_work(work))
+    return case.with_mode(mode or FORWARD)
+
+
+def check_work(work: Any) -> Any:
+    """`work`, if it can be the amounts of one call.
+
+    Raises:
+        UsageError: neither a function nor amounts by name, each a finite number above 0.
+    """
+    if work is None or callable(work):
+        return work
+    expected = 'amounts of one call by name, such as {"samples": 32}, or a function of the inputs that returns them'
+    if not isinstance(work, Mapping) or not work:
+        raise UsageError(f"work={work!r} cannot be", expected)
+    for what, amount in cast("Mapping[Any, Any]", work).items():
+        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+        if not isinstance(what, str) or not what or not is_number or not 0 < amount < math.inf:
+            raise UsageError(f"work={work!r} holds {what!r}: {amount!r}", f"{expected}; each above 0")
+        _text(what, "the name in work")
+    return {what: float(amount) for what, amount in cast("Mapping[str, float]", work).items()}
 
 
 BENCHMARK_OF = "_benchax_benchmark"
@@ -163,6 +213,8 @@ class Benchmark:
     donate: Positions = ()
     jit: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    mode: str = FORWARD
+    work: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -183,7 +235,8 @@ class Benchmark:
         stored = tuple((k, param_value(v)) for k, v in params.items())
         case_id = CaseId(self.name, stored, "" if self.jit else "eager", self.tag)
         inputs = functools.partial(_inputs, self.args, params)
-        return Case(self.fn, inputs, case_id, self.static, self.donate, self.jit, self.options)
+        case = Case(self.fn, inputs, case_id, self.static, self.donate, self.jit, self.options, work=self.work)
+        return case.with_mode(self.mode)
 
 
 def benchmark(
@@ -196,6 +249,8 @@ def benchmark(
     donate: Iterable[int | str] | int | str = (),
     jit: bool = True,
     options: Mapping[str, Any] | None = None,
+    mode: Any = None,
+    work: Any = None,
     **params: Iterable[Any],
 ) -> Any:
     """Marks a function as a benchmark, in a file `bench_*.py` that `benchax run` finds.
@@ -211,6 +266,9 @@ def benchmark(
         static, donate: arguments by position or name, as for `jax.jit`, whose names for them are understood too.
         jit: False measures the call as it stands.
         options: options for this benchmark, such as {"max_time_s": 2}.
+        mode: "forward", "grad" or "forward_and_grad", of a loss; a list of values is a parameter of that name.
+        work: what one call gets done: {"samples": 32}, or a function of the inputs that returns that; rows then have
+            samples per second. A list of values is a parameter of that name.
         params: values of each parameter; every combination is a case. Where a parameter is called `dtype` (or
             `…_dtype`), short names such as "bf16" reach `args` as "bfloat16".
 
@@ -223,8 +281,9 @@ def benchmark(
         raise UsageError(f"@benchmark({given}) gives inputs by position", f"@benchmark(args=({given}))")
     if fn is None:
         return lambda f: benchmark(
-            f, args=args, name=name, tag=tag, static=static, donate=donate, jit=jit, options=options, **params
-        )
+            f, args=args, name=name, tag=tag, static=static, donate=donate, jit=jit, options=options, mode=mode,
+            work=work, **params
+        )  # fmt: skip
     if not callable(fn):
         raise UsageError(
             f"cannot make a benchmark of {fn!r}, a {type(fn).__name__}",
@@ -232,6 +291,12 @@ def benchmark(
             f"inputs are given by name: @benchmark(args=({fn!r},))",
         )
     label = _text(name or name_of(fn), "name")
+    # A parameter may be called so, as any other: it is known by its list of values.
+    for key, given in (("mode", mode), ("work", work)):
+        if isinstance(given, list | tuple | range):
+            params[key] = cast("Iterable[Any]", given)
+    mode = FORWARD if mode is None or "mode" in params else check_mode(mode)
+    work = None if "work" in params else check_work(work)
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
     # Not a parameter of that name, even if the function has one: what a benchmark is given, `args` makes.
     lists = {key: _values(key, given, label) for key, given in take_names_of_jit(None, params, named).items()}
@@ -241,7 +306,7 @@ def benchmark(
             "args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)",
         )
     return Benchmark(
-        fn, args, label, lists, _text(tag, "tag"), named["static"], named["donate"], jit, options or {},
+        fn, args, label, lists, _text(tag, "tag"), named["static"], named["donate"], jit, options or {}, mode, work,
     )  # fmt: skip
 
 

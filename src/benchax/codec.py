@@ -8,32 +8,44 @@ its default is left out. How values are written is in `json_values.py`; answers 
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, cast
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from benchax.errors import FormatError
 from benchax.json_values import Mismatch, converter, quote
 from benchax.model import Comparison, Measurement
-from benchax.results.inspection import Inspection
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from benchax.results.inspection import Inspection
+
+FORMAT = 2
 """The version written. Every earlier one is read for ever (tests/golden).
 
 History of the format. Any field added, renamed or removed in model.py is a new version, with a line here and,
 where the old documents need it, a step in `from_document` that rewrites them.
 
     1   2025-11   the first
+    2   2026-11   work: what one call gets done; nothing to rewrite
 """
 
 VERSION_KEY = "benchax"
 
 
-def encode(m: Measurement) -> str:
+class NewerFormat(FormatError):
+    """A document was written by a newer benchax."""
+
+
+def encode(m: Measurement, notes: Mapping[str, Any] = types.MappingProxyType({})) -> str:
     """`m` as one line of strict JSON in ASCII: no NaN tokens, no raw newlines, whatever its texts contain.
+
+    Args:
+        notes: written beside the fields, under keys that no field has. `decode` passes over them.
 
     Raises:
         TypeError: a field holds something that its annotation in model.py does not allow.
     """
-    return json.dumps(to_document(m), allow_nan=False, separators=(",", ":"))
+    return json.dumps(to_document(m) | dict(notes), allow_nan=False, separators=(",", ":"))
 
 
 def decode(text: str) -> Measurement:
@@ -42,10 +54,11 @@ def decode(text: str) -> Measurement:
     Raises:
         FormatError: not JSON, not one of our documents, or from a newer benchax.
     """
-    return from_document(_loaded(text))
+    return from_document(load(text))
 
 
-def _loaded(text: str) -> Any:
+def load(text: str) -> Any:
+    """The JSON of a document, which need not be one of ours. Raises `FormatError` where it is no JSON."""
     try:
         return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
@@ -81,17 +94,22 @@ def encode_comparison(c: Comparison) -> str:
 
 def decode_comparison(text: str) -> Comparison:
     """Inverse of `encode_comparison`. Raises `FormatError` as `decode` does."""
-    return _decoded(_loaded(text), Comparison)
+    return _decoded(load(text), Comparison)
 
 
 def encode_inspection(i: Inspection) -> str:
     """`i` as one line of strict JSON in ASCII."""
+    # Here, because who reads rows need not wait for it.
+    from benchax.results.inspection import Inspection  # noqa: PLC0415
+
     return json.dumps({VERSION_KEY: FORMAT, **converter(Inspection).encode(i)}, allow_nan=False, separators=(",", ":"))
 
 
 def decode_inspection(text: str) -> Inspection:
     """Inverse of `encode_inspection`. Raises `FormatError` as `decode` does."""
-    return _decoded(_loaded(text), Inspection)
+    from benchax.results.inspection import Inspection  # noqa: PLC0415
+
+    return _decoded(load(text), Inspection)
 
 
 def encode_params(params: tuple[tuple[str, Any], ...]) -> str:
@@ -113,7 +131,7 @@ def _check_version(document: object) -> None:
         found = f'"{VERSION_KEY}": {quote(version)}' if VERSION_KEY in document else quote(cast(object, document))
         raise FormatError(f"not a document of benchax: {found}", expected)
     if version > FORMAT:
-        raise FormatError(
+        raise NewerFormat(
             f"a document was written by a newer benchax (format {version}; this one reads up to {FORMAT})",
             hint="pip install --upgrade benchax",
         )

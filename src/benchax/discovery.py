@@ -22,6 +22,7 @@ from typing import Any
 from benchax.case import Benchmark, Case, make_case, param_value
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Failure
+from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error
 from benchax.specs import is_spec, parse_spec
 from benchax.workloads import benchmark_of
@@ -242,7 +243,7 @@ def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
         module = import_file(file)
     except UsageError as error:
         cause = error.__cause__
-        text = format_error(cause) if cause else ""
+        text = cap(format_error(cause), LONGEST_TRACEBACK) if cause else ""
         broken.append(Broken(file, Failure("error", "import", str(error.problem), error.hint, text)))
         return []
     # By identity: a benchmark bound to two names is one benchmark.
@@ -267,7 +268,7 @@ def import_file(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{file} cannot be imported: {type(error).__name__}: {cap(str(error))}") from error
     return module
 
 
@@ -278,6 +279,6 @@ def _import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise UsageError(
-            f"cannot import the module {name!r}: {type(error).__name__}: {error}",
+            f"cannot import the module {name!r}: {type(error).__name__}: {cap(str(error))}",
             "an installed module or one in this folder",
         ) from error

@@ -30,17 +30,18 @@ NAMES_OF_JIT = {
 
 
 def guard_keywords(
-    elsewhere: Iterable[str] = (), *, is_set_in_project: bool = False
+    elsewhere: Iterable[str] = (), *, is_set_in_project: bool = False, yields: Iterable[str] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorates a verb: a call with a keyword that cannot be meant raises UsageError before anything is done.
 
     Args:
         elsewhere: options that the verb does not take, and others do: they are no arguments of the user's function.
+        yields: options of the verb that are the function's, where it has an argument of that name.
         is_set_in_project: do those of `elsewhere` hold for this verb, where [tool.benchax] sets them?
     """
 
     def decorate(verb: Callable[P, R]) -> Callable[P, R]:
-        guard = _Guard(verb, tuple(elsewhere), is_set_in_project)
+        guard = _Guard(verb, tuple(elsewhere), is_set_in_project, tuple(yields))
 
         @functools.wraps(verb)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -89,6 +90,7 @@ class _Guard:
     verb: Callable[..., Any]
     elsewhere: tuple[str, ...]
     is_set_in_project: bool
+    yields: tuple[str, ...]
     signature: inspect.Signature = field(init=False)
     options: tuple[str, ...] = field(init=False)
     passes_on: bool = field(init=False)
@@ -116,6 +118,8 @@ class _Guard:
         theirs = _functions(first)
         for name, value in kwargs.items():
             is_theirs = any(takes(fn, name) for fn in theirs)
+            if name in self.yields and is_theirs:
+                continue
             if name in self.options and value is not None and is_theirs:
                 self._refuse_ambiguous(name, value)
             elif name not in self.options and not is_theirs:

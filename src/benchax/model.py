@@ -12,6 +12,8 @@
     Remark        a sentence that belongs beside the numbers
     Failure       why there is no number
     Program       the measured function, kept so that it can run again
+    WorkPerCall   what one call gets done, as its author says
+    Rate          how much of it is done in a second
     Measurement   one case, one environment, one run: one row
     Block         samples of two versions, taken in turns
     Comparison    two versions of a case, judged by one metric
@@ -25,12 +27,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
+from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize, summarize_processes
 from benchax.stats.verdicts import Verdict
 
@@ -54,9 +57,6 @@ METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constant
 """What versions are compared by, and its unit."""
 Method = Literal["one process", "process pairs", "counted", "same program"]
 """How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
-
-RENDERERS: dict[str, Callable[[Any], Any]] = {}
-"""Filled by `benchax.reporting.display`: how results show themselves as "text", "html" and (comparisons) "figure"."""
 
 
 @dataclass(frozen=True)
@@ -211,12 +211,12 @@ class CallFloor:
 
     @property
     def share(self) -> float:
-        """Of a call, at least: by the medians, or by the least readings where these say less."""
+        """The floor's share of a call, at least: by the medians, or by the least readings where these say less."""
         return min(self.median_s / self.median_call_s, min(self.elapsed_s) / min(self.call_s))
 
 
 @dataclass(frozen=True)
-class Stages:
+class Stages(SelfRendering):
     """What a call costs once. Each is one reading, but for transfers, `dispatch_s` (a median) and the floor."""
 
     transfer_in: Transfer | None = None
@@ -309,7 +309,7 @@ class Samples:
 
     @cached_property
     def summary(self) -> Summary:
-        """Of the seconds per call. Kept, since it is asked for many times over."""
+        """Summarises the seconds per call. Kept, since it is asked for many times over."""
         return summarize(self.per_call_s)
 
     @property
@@ -394,6 +394,9 @@ class Noise:
     """CPU time of other processes."""
     steal_share: float | None = None
     """CPU time that the hypervisor gave to other machines."""
+    pace_scatter: float | None = None
+    """Standard deviation of this machine's pace from moment to moment, as a share: of readings of a fixed piece of work
+    in earlier runs. None where too few are known, and in rows of one process, whose intervals are of one moment."""
 
 
 @dataclass(frozen=True)
@@ -440,10 +443,36 @@ class Program:
     size_bytes: int
     content: bytes | None = field(default=None, repr=False, compare=False, metadata={"is_stored_apart": True})
     """Only where it was just made; a store keeps it once for all rows that have it."""
+    source: str = field(default="", repr=False, compare=False, metadata={"is_stored_apart": True})
+    """Digest of what it was exported from, by which a store finds it again; empty where that is not known."""
 
 
 @dataclass(frozen=True)
-class Measurement:
+class WorkPerCall:
+    """What one call gets done, as its author says, and the rate of this machine that it stands beside."""
+
+    amounts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
+    peak_bytes_per_s: float | None = None
+    """The most that a program was seen to reach here with as much memory (`measuring/peaks.py`); None where that was
+    never measured, or no bytes are known."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How much of something is done in a second."""
+
+    what: str
+    per_s: float
+    """By the median of the times."""
+    low_per_s: float | None
+    """The ends of its 95 % interval: of the times the greater end is the smaller rate."""
+    high_per_s: float | None
+    timer: str
+
+
+@dataclass(frozen=True)
+class Measurement(SelfRendering):
     """One case, one environment, one run: one row."""
 
     case: CaseId
@@ -462,6 +491,7 @@ class Measurement:
     numerics: Numerics | None = None
     noise: Noise = Noise()
     program: Program | None = None
+    work: WorkPerCall = WorkPerCall()
     remarks: tuple[Remark, ...] = ()
     not_measured: tuple[Absent, ...] = ()
 
@@ -475,7 +505,7 @@ class Measurement:
         return self.samples[0] if self.samples else None
 
     def samples_of(self, timer: str) -> Samples | None:
-        """Of the first process that has them."""
+        """Those of the first process that has them."""
         return next((s for s in self.samples if s.timer == timer), None)
 
     def series_of(self, timer: str) -> tuple[Samples, ...]:
@@ -494,13 +524,39 @@ class Measurement:
             return series[0].summary if series else None
         name = series[0].timer
         if name not in self._summaries:
-            self._summaries[name] = summarize_processes([samples.per_call_s for samples in series])
+            groups = [samples.per_call_s for samples in series]
+            self._summaries[name] = summarize_processes(groups, self.moments)
         return self._summaries[name]
+
+    @property
+    def moments(self) -> float:
+        """What times scatter by from moment to moment, as far as it is known; see `Noise.pace_scatter`."""
+        return self.noise.pace_scatter or 0.0
 
     @cached_property
     def _summaries(self) -> dict[str, Summary]:
-        """Of timers that several processes were timed by: asked for many times over."""
+        """The summaries of timers that several processes were timed by: asked for many times over."""
         return {}
+
+    def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
+        """The amounts of `work` in a second by `timer` (default: the headline). Empty where the time was not measured,
+        or is not above what the timer itself costs."""
+        headline = self.headline
+        name = timer or (headline.timer if headline else "")
+        summary = None if self.failure else self.summary(name)
+        if summary is None or not summary.median_s > 0:
+            return ()
+        low_s, high_s = summary.low_s, summary.high_s
+        return tuple(
+            Rate(
+                what,
+                amount / summary.median_s,
+                amount / high_s if high_s else None,
+                amount / low_s if low_s and low_s > 0 else None,
+                name,
+            )
+            for what, amount in self.work.amounts.items()
+        )
 
     def why_absent(self, what: str) -> str | None:
         """Why the number at path `what` (or the group that it is in) is not there."""
@@ -508,12 +564,6 @@ class Measurement:
 
     def asdict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-    def __str__(self) -> str:
-        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
-
-    def _repr_html_(self) -> str | None:
-        return RENDERERS["html"](self) if "html" in RENDERERS else None
 
 
 @dataclass(frozen=True)
@@ -536,7 +586,7 @@ class Block:
 
     @property
     def cpu_log_ratios(self) -> tuple[float, ...]:
-        """Of the processor times; empty where they were not read, or one of them is none."""
+        """The logarithms of the ratios of processor times; empty where they were not read, or one of them is none."""
         known = all(self.baseline_cpu_s) and all(self.candidate_cpu_s)
         return _log_ratios(self.baseline_cpu_s, self.candidate_cpu_s) if known else ()
 
@@ -590,6 +640,8 @@ class Comparison:
     environment: Environment | None = None
     compared_at: str = ""
     """UTC, ISO 8601."""
+    signature: str = ""
+    """Shapes and dtypes of the inputs of both; empty where nothing ran, and in what was stored before this was."""
     resolution: float = 0.05
     """ "same" means within this share."""
     cpu_ratio: float | None = None
@@ -598,6 +650,8 @@ class Comparison:
     cpu_high: float | None = None
     is_by_cpu_time: bool = False
     """Has the processor time decided, where the wall time left it open?"""
+    work: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What one call of the candidate gets done, as its author says (`WorkPerCall.amounts`)."""
 
     @property
     def speedup(self) -> float | None:

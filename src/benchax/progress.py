@@ -13,16 +13,18 @@ event comes, and whoever measures reports between samples only.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
+from benchax.printable import show_controls
 from benchax.units import seconds
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
     from rich.table import Table
 
@@ -39,6 +41,7 @@ _BEGINS = {
     "pipelined": 0.74, "loop": 0.9, "memory": 0.95, "processes": 0.97,
 }  # fmt: skip
 _SAMPLING = 0.16
+_NEARLY_DONE = 0.999
 
 
 @dataclass(frozen=True)
@@ -79,15 +82,25 @@ def check_progress(progress: Progress) -> Progress:
     raise UsageError(f"progress={progress!r} cannot be", "a function of a ProgressEvent, True, False or None")
 
 
+def no_results() -> Sequence[str]:
+    """Nothing has ended yet."""
+    return ()
+
+
 @contextmanager
 def show_progress(
-    progress: Progress, *, has_bar: bool = True, clock: Callable[[], float] = monotonic
+    progress: Progress,
+    *,
+    has_bar: bool = True,
+    results: Callable[[], Sequence[str]] = no_results,
+    clock: Callable[[], float] = monotonic,
 ) -> Generator[Listener, None, None]:
     """Gives what is to be told each event.
 
     Args:
         progress: see the head of this module. True where stderr is no terminal: a line for each item.
         has_bar: False where results are written to stdout meanwhile: lines then, since rich would send both to stderr.
+        results: the lines of what has ended so far, which stand above a bar until it goes; the newest, as many as fit.
         clock: seconds; for tests.
 
     Raises:
@@ -100,7 +113,7 @@ def show_progress(
     elif progress is False or (progress is None and not is_terminal):
         yield quiet
     elif is_terminal and has_bar:
-        with Bar(0.0 if progress else PATIENCE_S, clock) as bar:
+        with Bar(0.0 if progress else PATIENCE_S, clock, results) as bar:
             yield bar.show
     else:
         yield Lines().show
@@ -114,7 +127,8 @@ def follow_stages(report: Listener, item: str, done: int = 0, total: int = 1) ->
     def progress(stage: str, share: float) -> None:
         nonlocal reached
         # Some stages come twice, as those of a second program do: a bar that went back would look like a loss.
-        reached = max(reached, _BEGINS.get(stage, 0.0) + _SAMPLING * share)
+        # The end of the last stage is still a part of this item: at 1 the next one would be named.
+        reached = max(reached, min(_BEGINS.get(stage, 0.0) + _SAMPLING * share, _NEARLY_DONE))
         report(ProgressEvent(item, stage, done + reached, total))
 
     return progress
@@ -129,7 +143,7 @@ class Lines:
     def show(self, event: ProgressEvent) -> None:
         if event.is_lasting or event.label != self.last:
             self.last = event.label
-            text = event.item if event.is_lasting else " ".join(event.label.split())
+            text = show_controls(event.item if event.is_lasting else " ".join(event.label.split()))
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
@@ -137,8 +151,13 @@ class Lines:
 class Bar:
     """One line of a terminal that is drawn anew: what is worked on, how far the whole is, and the time left."""
 
-    def __init__(self, patience_s: float, clock: Callable[[], float] = monotonic) -> None:
-        self.patience_s, self.clock = patience_s, clock
+    def __init__(
+        self,
+        patience_s: float,
+        clock: Callable[[], float] = monotonic,
+        results: Callable[[], Sequence[str]] = no_results,
+    ) -> None:
+        self.patience_s, self.clock, self.results = patience_s, clock, results
         self.live: Live | None = None
         self.last = ("", "")
         self.drawn_s = 0.0
@@ -167,9 +186,12 @@ class Bar:
         live = self.live = self.live or self._start()
         self.drawn_s = now
         if event.is_lasting:
-            live.console.print(event.item, markup=False, highlight=False)
+            live.console.print(show_controls(event.item), markup=False, highlight=False)
         else:
-            live.update(draw(event), refresh=True)
+            line = draw(with_time_left(event, now - self.begun_s))
+            # A line and a margin of the terminal are the bar's; what has scrolled away comes back with the last table.
+            above = self.results()[-max(1, live.console.height - 3) :]
+            live.update(_stack(above, line) if above else line, refresh=True)
 
     def _start(self) -> Live:
         from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
@@ -197,6 +219,20 @@ def draw(event: ProgressEvent) -> Table:
     return line
 
 
+def _stack(lines: Sequence[str], below: Table) -> Group:
+    from rich.console import Group  # noqa: PLC0415 - only a terminal needs it
+    from rich.text import Text  # noqa: PLC0415
+
+    return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines), below)
+
+
+def with_time_left(event: ProgressEvent, elapsed_s: float) -> ProgressEvent:
+    """`event` with a guess from the time that the first items took, where it has none of its own."""
+    if event.left_s is not None or not event.total or event.done < 1 or elapsed_s < PATIENCE_S:
+        return event
+    return replace(event, left_s=elapsed_s / event.done * max(0.0, event.total - event.done))
+
+
 def describe_rest(event: ProgressEvent) -> str:
     """What is done, and the time left where it can be told."""
     left = f", about {round_seconds(event.left_s)} left" if event.left_s is not None else ""
@@ -209,5 +245,5 @@ def round_seconds(value_s: float) -> str:
 
 
 def truncate(label: str) -> str:
-    flat = " ".join(label.split())
+    flat = show_controls(" ".join(label.split()))
     return flat if len(flat) <= LONGEST_LABEL else flat[: LONGEST_LABEL - 1] + "…"

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+from benchax.printable import LONGEST_TRACEBACK, cap
+
 Owner = Literal["user", "package", "python", "jax", "benchax"]
 
 
@@ -57,11 +59,19 @@ def format_error(error: BaseException) -> str:
     while not _shows_all() and reached:
         if (one := reached.pop()) is None:
             continue
+        _cap_message(one)
         own = [frame for frame in one.stack if not is_machinery(frame.filename)]
         # A slip inside of a library that the user's code was never reached by: then that is what there is.
         one.stack = traceback.StackSummary.from_list(own or one.stack[-1:])
         reached += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]
     return "".join(found.format())
+
+
+def _cap_message(one: traceback.TracebackException) -> None:
+    """A message of 50 MB takes Python 10 s to lay out, in a worker whose time is limited."""
+    text = getattr(one, "_str", None)  # private (Python 3.11 to 3.14); without it, it takes its time
+    if isinstance(text, str):
+        one._str = cap(text, LONGEST_TRACEBACK // 2)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _shows_all() -> bool:

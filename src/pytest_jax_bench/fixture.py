@@ -18,7 +18,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from benchax.case import check_work
 from benchax.errors import UsageError
+from benchax.keywords import takes
 from pytest_jax_bench import context, inner_jit, keep, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.data import BenchData
@@ -104,6 +106,8 @@ class JaxBench:
             fn_jit: the jitted function; a plain one is jitted.
             tag: tells several measurements of one test apart.
             write: keep the row, in the CSV file and the database.
+            work: what one call gets done, such as {"samples": 32}, or a function of the inputs that returns that: for
+                `res.jit.rates()`, and in the database. Not where a function has an argument of that name.
             kwargs: further keyword arguments of the functions, of any name, also those of this method.
 
         Returns:
@@ -146,11 +150,12 @@ class Factory:
         if not args or not callable(args[0]):
             return JaxBench(self.request, *args, **named)
         fn, *rest = args
+        work = {"work": named.pop("work")} if "work" in named and not takes(fn, "work") else {}
         bench = JaxBench(self.request, **vars(ROUNDS))
         inner = inner_jit.find_jitted_call(fn, tuple(rest), named)
         if inner is None:
-            return bench.measure(fn, None, *rest, kwargs=named)[1]
-        _, out = bench.measure(None, inner.fn, *inner.args, kwargs=inner.kwargs)
+            return bench.measure(fn, None, *rest, kwargs=named, **work)[1]
+        _, out = bench.measure(None, inner.fn, *inner.args, kwargs=inner.kwargs, **work)
         return out if inner.is_returned else None
 
 
@@ -161,6 +166,8 @@ def _call(
         raise UsageError("measure was given no function", "fn=..., fn_jit=..., or both")
     if tag is not None and not isinstance(tag, str):
         raise UsageError(f"tag={tag!r} is a {type(tag).__name__}", "a text")
+    is_ours = "work" in named and not any(f is not None and takes(f, "work") for f in (fn, fn_jit))
+    work = check_work(named.pop("work")) if is_ours else None
     both = {**named, **(kwargs or {})}
     if tag is not None and "tag" not in both and any(_takes_tag(f, args, both) for f in (fn, fn_jit)):
         raise UsageError(
@@ -168,7 +175,7 @@ def _call(
             "an unambiguous call",
             f"for the function: kwargs={{'tag': {tag!r}}}; for measure, beside it: tag=...",
         )
-    return MeasureCall(fn, fn_jit, args, both, DEFAULT_TAG if tag is None else tag)
+    return MeasureCall(fn, fn_jit, args, both, DEFAULT_TAG if tag is None else tag, work)
 
 
 def _takes_tag(fn: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:

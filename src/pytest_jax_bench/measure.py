@@ -76,6 +76,8 @@ class MeasureCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     tag: str
+    work: Any = None
+    """What one call gets done, as for `benchax.bench`."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Overrides:
     verify: str | None = None
     timeout_s: float | str | None = None
     save_graph: bool | None = None
+    max_time_s: float | None = None
+    """Sampling ends then, but for the first rounds."""
+    setup: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+    """Makes the arguments of each call; with `calls_per_round` only."""
 
 
 @dataclass
@@ -122,18 +128,23 @@ def run_steps(
     """
     measured = StepResults()
     try:
-        _take_steps(call, rounds, _base(overrides, context, store), context, measured)
+        _take_steps(call, rounds, overrides, _base(overrides, context, store), context, measured)
     finally:
         _store(measured, context)
     return measured
 
 
 def _take_steps(
-    call: MeasureCall, rounds: Rounds, base: dict[str, Any], context: BenchContext, measured: StepResults
+    call: MeasureCall,
+    rounds: Rounds,
+    overrides: Overrides,
+    base: dict[str, Any],
+    context: BenchContext,
+    measured: StepResults,
 ) -> None:
     if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
         case = make_case_of(call, call.fn, context, jit=False)
-        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup))
+        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
         options = base | _eager_options(rounds)
         measured.eager = _run(case, options, {}, context, measured)
     if call.fn_jit is not None and measured.error is None:
@@ -141,7 +152,7 @@ def _take_steps(
         has_reference = measured.eager is not None and measured.out is not None
         reference = measured.out
         case = replace(case, reference=(lambda: reference) if has_reference else None)
-        case = replace(case, calls=_exact_calls(rounds, rounds.jit_warmup))
+        case = replace(case, calls=_exact_calls(rounds, rounds.jit_warmup, overrides))
         defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
         measured.jit = _run(case, base | _jit_options(rounds, base), defaults, context, measured)
 
@@ -176,7 +187,7 @@ def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str,
         "relative_width": NEVER_PRECISE,
         "min_time_s": NO_TIME_S,
         # Beyond the limit of a stage, sampling may take as long as this.
-        "max_time_s": timeout_s or NO_LIMIT_S,
+        "max_time_s": timeout_s or overrides.max_time_s or NO_LIMIT_S,
         # Each process of a JAX cluster runs the test: rows of all of them would be one measurement several times.
         "store": None if store and jax.process_index() == 0 else "off",
     }
@@ -197,8 +208,10 @@ def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
     return {"memory": False, **inside} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
 
 
-def _exact_calls(rounds: Rounds, warmup: int) -> ExactCalls | None:
-    return None if rounds.calls_per_round is None else ExactCalls(rounds.calls_per_round, warmup)
+def _exact_calls(rounds: Rounds, warmup: int, overrides: Overrides) -> ExactCalls | None:
+    if rounds.calls_per_round is None:
+        return None
+    return ExactCalls(rounds.calls_per_round, warmup, overrides.setup)
 
 
 def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:
@@ -215,8 +228,9 @@ def make_case_of(call: MeasureCall, fn: Callable[..., Any], context: BenchContex
     texts = [i for i, value in enumerate(call.args) if isinstance(value, str)]
     names = [name for name, value in call.kwargs.items() if isinstance(value, str)]
     case = make_case(
-        fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag), jit=jit, static=[*texts, *names]
-    )
+        fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag), jit=jit, static=[*texts, *names],
+        work=call.work,
+    )  # fmt: skip
     params = tuple((name, _make_storable(value)) for name, value in context.params.items())
     return replace(case, id=replace(case.id, params=params), folder=context.folder)
 

@@ -16,3 +16,5 @@ MEASURED = pytest.StashKey[list[dict[str, Any]]]()
 """Of an item: its records, until they are put on a report."""
 MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
 """Marker keywords by nodeid, where this process has collected the tests."""
+FIXTURE = pytest.StashKey[Any]()
+"""Of an item: the object behind its fixture `benchmark`."""

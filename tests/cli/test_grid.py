@@ -15,6 +15,7 @@ import pytest
 from command_line import Done, runner
 from source_tree import PACKAGE
 
+from benchax.grids.running import GridRun
 from benchax.store.load import load
 
 EXAMPLE = PACKAGE.parents[1] / "examples" / "grid_of_functions.py"
@@ -150,6 +151,27 @@ def test_functions_of_a_file_that_are_called_like_settings_are_not_taken_for_the
     assert benchax("grid", "grid.py").code == 0
 
 
+def test_modules_that_a_file_imports_are_no_slips(benchax: Callable[..., Done], project: Path) -> None:
+    (project / "grid.py").write_text(f"import time\n{FILE}")
+
+    assert "no setting of a grid" not in benchax("grid", "grid.py").err
+
+
+def test_ctrl_c_before_the_first_cell_advises_no_resume(
+    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GridRun, "_measure", stop)
+
+    done = benchax("grid", "grid.py")
+
+    assert done.code == 130
+    assert "interrupted: 0 of 4 cells finished" in done.err
+    assert "--resume" not in done.err
+
+
 def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "benchax.cli.main", *words]
 
@@ -172,7 +194,7 @@ def test_ctrl_c_shows_and_keeps_what_is_finished_and_leaves_no_process(project: 
     assert running.returncode == 130
     assert "2 cells took" in out
     assert "1 ok, 1 interrupted" in out
-    assert "interrupted: 1 of 2 cells finished, and kept" in err
+    assert "interrupted: 1 of 2 cells finished, and kept; go on with: --resume " in err
     assert "Traceback" not in err
     assert [row.case.name for row in load(project / ".benchmarks")] == ["fine"]
     assert workers

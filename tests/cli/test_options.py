@@ -70,7 +70,7 @@ ONLY_COMMAND_LINE = {
     # limit and makes the data.
     "profile": {"duration", "start_after", "serve", "attach", "nsys", "in_nsys", "xprof", "read", "compare"}
     | {"timeout", "seed"},
-    "run": {"break_even", "no_jit"},
+    "run": {"break_even", "no_jit", "quick"},
 }
 OBJECTS = {"fn", "functions", "data", "make", "check", "name", "tag", "axis", "static", "donate", "options", "jit"}
 """Python objects: a benchmark in a file has them. On the command line literals are static."""

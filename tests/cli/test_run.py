@@ -232,7 +232,7 @@ def test_a_function_is_measured_without_a_file(benchax: Benchax, project: Path) 
     assert done.code == 0
     assert done.out.splitlines()[0] == "sort"
     assert "\n  wall " in done.out
-    assert done.err == "1/1 sort\n"
+    assert done.err.splitlines()[0] == "1/1 sort"
     assert [m.signature for m in package.load(".benchmarks")] == ["f32[100]"]
 
 
@@ -697,3 +697,82 @@ def test_a_number_of_processes_that_is_none_is_refused(benchax: Benchax) -> None
 
     assert done.code == 2
     assert "'many'" in done.err
+
+
+# ---- a first answer, and where it is -----------------------------------------------------------------------------
+
+LOSSES = """
+import benchax
+@benchax.benchmark(args=("f32[64]",), work=lambda x: {"rows": len(x)})
+def loss(x):
+    return (x * x).sum()
+"""
+
+
+def test_quick_is_one_timer_in_one_process_and_says_what_it_leaves_out(benchax: Benchax, project: Path) -> None:
+    (project / "bench_loss.py").write_text(LOSSES)
+
+    done = benchax("run", "--quick", "--json")
+
+    (row,) = done.rows
+    assert (done.code, row.failure) == (0, None)
+    assert [s.timer for s in row.samples] == ["wall"]
+    assert (row.options.processes, row.memory.compiled_rise_bytes, row.stages.dispatch_s) == (1, None, None)
+    assert row.numerics is not None
+    assert "no memory, transfers or dispatch" in done.err
+
+
+def test_what_is_said_beside_quick_holds(benchax: Benchax, project: Path) -> None:
+    (project / "bench_loss.py").write_text(LOSSES)
+
+    (row,) = benchax("run", "--quick", "--timer", "pipelined,wall", "--max-time", "0.02", "--json").rows
+
+    assert [s.timer for s in row.samples] == ["pipelined", "wall"]
+    assert row.options.max_time_s == 0.02
+
+
+def test_a_run_ends_with_its_id_its_store_and_its_machine(benchax: Benchax, project: Path) -> None:
+    (project / "bench_loss.py").write_text(LOSSES)
+
+    done = benchax("run", *SHORT, "--stages", "build")
+
+    (row,) = open_store(project / ".benchmarks").rows()
+    last = done.err.splitlines()[-1]
+    assert last.startswith(f"run {row.run_id[:12]}: 1 row in .benchmarks/benchax.db, on {row.host} · cpu")
+
+
+def test_a_run_that_is_not_stored_says_so(benchax: Benchax, project: Path) -> None:
+    (project / "bench_loss.py").write_text(LOSSES)
+
+    assert benchax("run", *SHORT, "--store", "off").err.splitlines()[-1].startswith("not stored, on ")
+
+
+def test_a_mode_and_amounts_are_given_for_all_cases(benchax: Benchax, project: Path) -> None:
+    (project / "bench_loss.py").write_text(LOSSES)
+
+    done = benchax("run", *SHORT, "--mode", "grad", "--work", "tokens=8", "--work", "bytes=1e3")
+
+    (row,) = open_store(project / ".benchmarks").query()
+    assert row.case.label == "loss[mode=grad]"
+    assert row.work.amounts == {"tokens": 8.0, "bytes": 1000.0}
+    assert "tokens" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mode", "gradd"], "mode='gradd' cannot be"),
+        (["--work", "tokens"], "cannot read --work 'tokens'"),
+        (["--work", "tokens=many"], "holds 'tokens': 'many'"),
+    ],
+)
+def test_modes_and_amounts_that_are_none_are_refused_before_files_are_imported(
+    words: list[str], message: str, benchax: Benchax, project: Path
+) -> None:
+    (project / "bench_loss.py").write_text("raise AssertionError('imported')")
+
+    done = benchax("run", *words)
+
+    assert done.code == 2
+    assert message in done.err
+    assert "imported" not in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def test_what_is_no_id_is_refused(word: str, benchax: Benchax, rows: tuple[Measu
 
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        f"error: {word!r} is not the id of a row\nexpected a number as `benchax list` shows it, or: last\n"
+        f"error: {word!r} is not the id of a row\nexpected a number as `benchax list` shows it, or: last, last~1\n"
     )
 
 
@@ -180,3 +181,72 @@ def test_where_storing_is_off_there_is_nothing_to_show(
 
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: there are no rows: storing is switched off here\n")
+
+
+# ---- runs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(project: Path) -> None:
+    store = open_store(project / ".benchmarks")
+    for m in (
+        measured("matmul", run="a" * 32, n=8),
+        measured("matmul", run="a" * 32, n=16),
+        replace(measured("fft", run="b" * 32), failure=Failure("error", "trace", "it broke")),
+        measured("ifft", run="c" * 32),
+    ):
+        store.append(m)
+
+
+def test_runs_are_listed_the_newest_last(benchax: Benchax, runs: None) -> None:
+    benchax("baseline", "set", "v1", "aaaa")
+
+    done = benchax("runs")
+
+    lines = [line.split() for line in done.out.splitlines()]
+    assert done.code == 0
+    assert [line[0] for line in lines[1:]] == ["a" * 12, "b" * 12, "c" * 12]
+    assert lines[1][3:5] == ["2", "matmul"]
+    assert lines[2][3:7] == ["1,", "1", "failed", "fft"]
+    assert [line[-1] == "v1" for line in lines[1:]] == [True, False, False]
+
+
+def test_runs_are_objects_for_programs(benchax: Benchax, runs: None) -> None:
+    found = [json.loads(line) for line in benchax("runs", "--json", "-n", "2").out.splitlines()]
+
+    assert [(run["run_id"][0], run["rows"], run["failed"], run["cases"]) for run in found] == [
+        ("b", 1, 1, ["fft"]),
+        ("c", 1, 0, ["ifft"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "ids"), [("last", ["4"]), ("last~1", ["3"]), ("last~2", ["1", "2"]), ("aa", ["1", "2"])]
+)
+def test_the_rows_of_a_run_are_listed(word: str, ids: list[str], benchax: Benchax, runs: None) -> None:
+    done = benchax("list", "--run", word)
+
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ids
+
+
+@pytest.mark.parametrize(("word", "name"), [("last", "ifft"), ("last~1", "fft"), ("last~3", "matmul")])
+def test_a_row_is_counted_from_the_last(word: str, name: str, benchax: Benchax, runs: None) -> None:
+    assert benchax("show", word, "--json").rows[0].case.name == name
+
+
+@pytest.mark.parametrize("word", ["last~", "last~x", "last~4", "latest"])
+def test_a_row_that_is_not_there_is_refused(word: str, benchax: Benchax, runs: None) -> None:
+    done = benchax("show", word)
+
+    assert (done.code, done.out) == (2, "")
+    assert repr(word) in done.err
+
+
+def test_a_run_before_the_last_can_be_exported(benchax: Benchax, runs: None) -> None:
+    done = benchax("export", "last~2", "--format", "csv")
+
+    assert [line.split(",")[0] for line in done.out.splitlines()[1:]] == ["matmul", "matmul"]
+
+
+def test_no_baseline_is_called_like_a_run_that_is_counted(benchax: Benchax, runs: None) -> None:
+    assert "cannot be called 'last~1'" in benchax("baseline", "set", "last~1").err

@@ -121,7 +121,7 @@ def test_what_are_no_numbers_of_micro_batches_is_refused(numbers: Any) -> None:
 
 
 def test_results_show_themselves_without_the_hub() -> None:
-    code = "from benchax.experiments import loops; from benchax.model import RENDERERS; print('html' in RENDERERS)"
+    code = "from benchax.experiments import loops; from benchax.renderers import RENDERERS; print('html' in RENDERERS)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "True"

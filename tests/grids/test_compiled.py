@@ -110,6 +110,14 @@ def test_a_time_is_net_of_the_stamps_cost_which_was_measured_beside_it():
     np.testing.assert_allclose(result.timings, raw, rtol=1e-6)
 
 
+def test_it_says_of_what_and_where_but_inside_a_jit_where_that_is_not_known():
+    h = compiled_grid({"relu": jax.nn.relu}, repeats=5)
+
+    assert str(h((X,))).startswith("f32[64] · cpu · ")
+    assert f"· jax {jax.__version__}\n" in str(h(X))
+    assert jax.jit(h)(X).circumstances is None
+
+
 def test_a_function_below_a_reading_of_the_clock_runs_several_times_in_each_and_has_a_time():
     def seed_f1(x):
         return x**2 - 1

@@ -8,7 +8,9 @@ import pytest
 
 from benchax.clock.selftest import nanoseconds
 from benchax.errors import UsageError
+from benchax.grids.circumstances import Circumstances
 from benchax.grids.compiled_result import CompiledGridResult, Status
+from benchax.model import Remark
 
 US = 1000
 NEVER = 2**64 - 1
@@ -55,6 +57,15 @@ def test_times_are_net_and_what_was_not_repeated_is_masked():
     np.testing.assert_allclose(r.seconds(raw=True).compressed(), [10.2e-6, 12.2e-6, 11.2e-6], rtol=1e-9)
     assert r.stamp_cost_s.tolist() == pytest.approx([0.2e-6])
     assert r.summary("f").median_s == pytest.approx(11e-6)
+
+
+def test_the_table_says_of_what_where_and_beside_what():
+    busy = Remark("busy", "warning", "the machine was busy meanwhile: other processes used 40 % of the CPU.")
+    r = result([10] * 6, Status.ok, circumstances=Circumstances("f32[8]", "cpu · EPYC · jax 0.10.2", busy))
+
+    assert str(r).startswith("f32[8] · cpu · EPYC · jax 0.10.2\n")
+    assert "the machine was busy meanwhile" in str(r)
+    assert "busy" not in str(result([10] * 6, Status.ok))
 
 
 def test_a_repetition_of_several_runs_counts_for_one_and_so_does_what_is_subtracted():

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import sparse
 
 import benchax
 from benchax.case import make_case
@@ -198,6 +199,34 @@ def test_a_value_that_leaked_from_another_trace_is_refused_in_words() -> None:
 
     with pytest.raises(BenchaxError, match="leak"):
         benchax.inspect(lambda x: x + held[0], "f32[3]")
+
+
+@jax.tree_util.register_pytree_node_class
+class Quantity:
+    """Holds arrays, and looks like one."""
+
+    shape, dtype = (3,), jnp.float32
+
+    def __init__(self, value: Any, scale: Any) -> None:
+        self.value, self.scale = value, scale
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        return (self.value, self.scale), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> Quantity:
+        return cls(*children)
+
+
+def test_containers_with_a_shape_and_a_dtype_are_inputs_and_outputs_like_any_other() -> None:
+    matrix = sparse.BCOO.fromdense(jnp.eye(8))
+
+    multiplied = benchax.inspect(lambda m, x: m @ x, matrix, "f32[8]")
+    scaled = benchax.inspect(lambda q: Quantity(q.value * q.scale, q.scale), Quantity(jnp.ones(3), jnp.ones(())))
+
+    assert multiplied.counts is not None
+    assert scaled.memory is not None
+    assert scaled.memory.argument_bytes == 4 * 3 + 4
 
 
 def test_progress_is_told_the_stages_of_the_build() -> None:

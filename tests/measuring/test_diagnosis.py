@@ -106,3 +106,16 @@ def test_our_own_errors_keep_their_hint_as_advice():
 def test_an_error_without_a_frame_of_the_user_has_no_line():
     assert user_line(ValueError("from nowhere")) is None
     assert diagnose(ValueError(), "inputs").message == "ValueError"
+
+
+@pytest.mark.parametrize("message", ["y" * 5_000_000, "y\n" * 2_500_000])
+def test_a_message_of_any_length_is_kept_in_part_with_its_length_told(message):
+    def fails(x):
+        raise ValueError(message)
+
+    failure = failure_of(fails, 1.0)
+
+    assert "[5,000,000 characters in all]" in failure.traceback
+    assert len(failure.message) < 2_500
+    assert len(failure.traceback) < 25_000
+    assert "in fails" in failure.traceback

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,6 +45,10 @@ def off(x: Any) -> Any:
 
 def host_sine(x: Any) -> Any:
     return jax.pure_callback(lambda v: np.sin(v) + 1, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def compiles_anew(x: Any) -> Any:
+    return eqx.filter_jit(lambda y: jax.nn.gelu(y))(x)
 
 
 def native(label: str, fn: Any, *args: Any, **of_the_case: Any) -> Side:
@@ -89,6 +94,19 @@ def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
 
     assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
     assert (processor > 0).all()
+
+
+def test_programs_that_are_compiled_while_a_side_is_timed_are_counted_for_that_side() -> None:
+    document, _ = taken(native("kept", eqx.filter_jit(jax.nn.gelu)), native("fresh", compiles_anew, jit=False))
+
+    kept, fresh = (side.get("compiles") for side in document["sides"])
+    assert (kept, fresh > 0) == (0, True)
+
+
+def test_what_else_the_machine_did_is_said() -> None:
+    document, _ = taken(native("a", sine), native("b", twice))
+
+    assert document["noise"].keys() == {"load_1m", "others_share", "steal_share"}
 
 
 def test_programs_that_are_one_are_not_timed_where_that_is_wanted() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -158,6 +159,24 @@ def test_no_process_is_begun_after_the_time_limit() -> None:
     assert run.processes == 1
     assert {"both · rounds", "both · build of other"} <= {event.doing for event in told}
     assert {event.item for event in told} == {"process 1: 1 of 1 undecided"}
+
+
+def compiles_anew(x: Any) -> Any:
+    return eqx.filter_jit(lambda y: jax.nn.softmax(y))(x)
+
+
+def test_a_function_that_compiles_in_each_call_is_said_to_and_so_are_the_inputs() -> None:
+    found = benchax.compare(
+        {"kept": eqx.filter_jit(jax.nn.softmax), "fresh": compiles_anew}, X, jit=False, max_time_s=0.01
+    )
+
+    run = of(found, "fresh")
+    assert [r.message.partition(":")[0].split(maxsplit=1)[1] for r in run.remarks if r.code == "recompiled"] == [
+        "programs were compiled while fresh was being timed"
+    ]
+    assert run.signature == X
+    assert "fresh was being timed: the times contain compiling" in " ".join(str(found).split())
+    assert X in str(found).splitlines()
 
 
 def wrapped(fn: Callable[..., Any]) -> Callable[..., Any]:

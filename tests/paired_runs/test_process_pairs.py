@@ -139,6 +139,10 @@ def test_a_result_says_that_one_core_is_all_it_speaks_of(judged) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no process to a core")
+def test_a_result_says_of_what_inputs_it_speaks(judged) -> None:
+    assert (judged("depends")["run"].signature, judged("differs")["run"].signature) == ("f32[1000]", "f32[8]")
+
+
 def test_the_two_of_a_pair_share_one_core(pairs: Pairs) -> None:
     lines = (pairs.sides[0].folder / "cores").read_text().splitlines()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 
 import pytest
 from html_reader import Reader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from measurement_strategies import RICH, values_of
-from rendered_documents import DRAWN
+from rendered_documents import DRAWN, too_wide
 from rich.cells import cell_len
 
 from benchax.comparing.ranking import Comparisons, Rank
@@ -163,10 +164,10 @@ def test_the_heading_names_the_timer() -> None:
 
 
 def test_what_would_be_called_the_same_is_said_where_something_is() -> None:
-    said = "up to +2 % would be called same (within 5 %): --resolution 1% tells that from no change"
+    said = 'up to +2 % would be called same (within 5 %): resolution="1%" tells that from no change'
 
     assert said in str(RANKED)
-    assert said in RANKED._repr_html_()
+    assert said in unescape(RANKED._repr_html_() or "")
     assert "would be called same" not in str(several(SLOWER))
 
 
@@ -179,6 +180,21 @@ def test_one_program_is_the_same_and_has_no_numbers() -> None:
 
 def test_the_heading_says_where_and_how_many_pairs() -> None:
     assert heading(RANKED) == "fft[n=8]: cpu · EPYC · jax 0.10.2 · 10 pairs in 2 processes\n" + TIMER
+
+
+def test_the_heading_has_the_inputs_that_all_share() -> None:
+    one, other = replace(SLOWER, signature="f32[8]"), replace(SAME, signature="f32[8]")
+
+    assert heading(replace(RANKED, comparisons=(one, other))).splitlines()[1:] == ["f32[8]", TIMER]
+
+
+def test_inputs_that_differ_have_a_column() -> None:
+    cases = [replace(SLOWER, case=CaseId(name), signature=f"{name}[8]") for name in ("f32", "bf16")]
+
+    assert heading(several(*cases)).splitlines()[1:] == [TIMER]
+    assert case_grid(several(*cases)).names[:2] == ("case", "inputs")
+    assert [line[1] for line in case_grid(several(*cases)).lines] == ["f32[8]", "bf16[8]"]
+    assert case_grid(several(SLOWER)).names[1] == "naive"
 
 
 def test_a_case_that_has_the_name_of_a_function_is_not_named_above_them() -> None:
@@ -345,7 +361,7 @@ def test_remarks_are_told_once_and_name_the_case_only_where_there_are_several() 
 def test_no_window_is_too_narrow(width: int, found: Comparisons) -> None:
     shown = terminal.to_text(document(found), width)
 
-    assert max(map(cell_len, shown.splitlines())) <= width
+    assert too_wide(shown, width) == []
     for part in ("fused", "100 µs", "+10 % (+5.0 to +15 %)", "slower, confirmed"):
         assert solid(part) in solid(shown)
 

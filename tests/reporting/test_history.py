@@ -80,6 +80,13 @@ def test_a_line_holds_what_a_comparison_says_the_newest_last() -> None:
     )  # fmt: skip
 
 
+def test_what_a_call_gets_done_is_a_rate_of_its_own_time_then() -> None:
+    table = grid(history([replace(c, work={"tokens": 8.0}) for c in series([1.0, 2.0])]))
+
+    assert table.names[-2:] == ("tokens/s then", "remarks")
+    assert [line[-2] for line in table.lines] == ["800 k", "400 k"]
+
+
 def test_what_happened_stands_beside_the_comparison_where_it_did() -> None:
     listed = series(stepping([(10, 1.0), (10, 1.12)], sd=0.001))
     listed[15:] = [replace(c, environment=ELSEWHERE) for c in listed[15:]]

@@ -24,6 +24,7 @@ from benchax.model import (
     Samples,
     Stages,
     Transfer,
+    WorkPerCall,
 )
 from benchax.reporting.document import Heading, TextRow
 from benchax.reporting.measurement import document, overview, sections
@@ -316,6 +317,34 @@ def test_the_heading_says_what_it_ran_on(facts: dict[str, Any], where: str) -> N
     m = replace(measured("fft", n=8), environment=replace(HOST, **facts))
 
     assert document(m).blocks[0] == Heading("fft[n=8]", 1, (where,))
+
+
+def test_what_a_call_gets_done_is_a_rate_with_its_interval() -> None:
+    s = Samples("wall", 1, (1.0, 1.0, 1.0, 1.0, 1.0, 1.25))
+    m = replace(with_samples(s), work=WorkPerCall({"tokens": 4096.0, "bytes": 1e9}, 4e9))
+
+    rows = next(section.rows for section in sections(m) if section.title == "work")
+
+    assert rows[0] == TextRow("tokens", "4.10 k tokens/s", "95 % 3.28 k – 4.10 k by the wall timer; 4.10 k in a call")
+    assert rows[1].value == "1.00 GB/s"
+    assert "25 % of the 4.00 GB/s that this machine reached" in rows[1].detail
+
+
+def test_a_rate_without_a_time_says_why_it_is_not_there() -> None:
+    m = replace(
+        measured(), samples=(), work=WorkPerCall({"tokens": 8.0}), not_measured=(Absent("samples", "nobody asked"),)
+    )
+
+    assert [row for section in sections(m) for row in section.rows if row.label == "tokens"] == [
+        TextRow("tokens", "not measured", "because nobody asked", "faint")
+    ]
+
+
+def test_the_overview_has_a_column_for_each_kind_of_work() -> None:
+    grid = overview([replace(measured("f"), work=WorkPerCall({"tokens": 8.0})), measured("g")])
+
+    assert grid.names == ("case", "wall", "tokens/s")
+    assert grid.lines == (("f", "2.00 s", "4"), ("g", "2.00 s", ""))
 
 
 # ---- many measurements ------------------------------------------------------------------------------------------

@@ -7,8 +7,15 @@ from statistics import median
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
-from benchax.stats.intervals import LEAST_PROCESSES, between_interval, median_interval
+from benchax.stats.intervals import (
+    _T_TABLE,
+    LEAST_PROCESSES,
+    between_interval,
+    median_interval,
+    student_quantile,
+)
 from benchax.stats.summary import summarize, summarize_processes
 
 RUNS = 300
@@ -47,6 +54,22 @@ def test_nine_of_ten_intervals_hold_the_median_of_thirty_later_processes(
     assert np.mean(held) >= 0.90
 
 
+@pytest.mark.parametrize("moments", [0.01, 0.04])
+def test_a_repetition_at_another_moment_is_held_where_it_is_known_what_moments_scatter_by(moments: float) -> None:
+    dice = np.random.default_rng(1)
+
+    def at_a_moment() -> list[list[float]]:
+        pace = math.exp(dice.normal(0, moments))
+        return [[pace * reading for reading in group] for group in processes(dice, 5, 0.02, 0.01, 0.0)]
+
+    runs = [(at_a_moment(), at_a_moment()) for _ in range(1000)]
+    aware = [holds(between_interval(run, moments=moments), later) for run, later in runs]
+    unaware = [holds(between_interval(run), later) for run, later in runs]
+
+    assert np.mean(aware) >= 0.93
+    assert moments < 0.02 or np.mean(unaware) < 0.7
+
+
 @pytest.mark.parametrize("count", [3, 5, 8])
 def test_a_repetition_says_a_median_within_the_interval_in_95_of_100_cases(count: int) -> None:
     dice = np.random.default_rng(count)
@@ -72,6 +95,11 @@ def test_nine_of_ten_hold_where_the_processes_of_a_run_share_a_moment_that_is_of
     held = [holds(between_interval(shifted()), processes(dice, LATER, 0.1, 0.05, 0.0)) for _ in range(500)]
 
     assert np.mean(held) >= 0.90
+
+
+@pytest.mark.parametrize("degrees", [*_T_TABLE])
+def test_the_table_of_quantiles_is_that_of_scipy(degrees: int) -> None:
+    assert student_quantile(0.975, degrees) == pytest.approx(stdtrit(degrees, 0.975), rel=1e-12)
 
 
 def test_nine_of_ten_hold_where_processes_agree_far_better_than_the_moments_of_two_runs() -> None:

@@ -203,6 +203,7 @@ def test_a_name_goes_before_last_before_a_run_before_a_commit(store: DatabaseSto
     store.append(measured("run called so", run="last-one"))
     store.append(measured("newest", run="r5"))
     assert names(rows_of(store, "last")) == ["newest"]
+    assert names(rows_of(store, "last~1")) == ["run called so"]
 
 
 def test_a_word_that_means_nothing_is_told_what_there_is(store: DatabaseStore) -> None:
@@ -216,8 +217,8 @@ def test_a_word_that_means_nothing_is_told_what_there_is(store: DatabaseStore) -
     assert str(error.value) == (
         f"'v1.1' is no baseline, run or commit in {store.where}\n"
         "expected a name given with `benchax baseline set` (here: v1.2, naïve 🦊), 'last', "
-        "or the first digits of a run or a commit\n\n"
-        "hint: see `benchax list`"
+        "'last~1', or the first digits of a run or a commit\n\n"
+        "hint: see `benchax runs`"
     )
 
 

@@ -14,9 +14,9 @@ from measurement_strategies import RICH, measured
 
 from benchax.codec import encode
 from benchax.errors import FormatError, MissingPackage, StoreError
-from benchax.model import Failure
+from benchax.model import Failure, Opaque, WorkPerCall
 from benchax.store.database import open_store
-from benchax.store.load import Rows, load
+from benchax.store.load import COLUMNS, Rows, load
 
 FAILED = dataclasses.replace(measured("bad", run="2"), samples=(), failure=Failure("timeout", "compile", "too slow"))
 THREE = (measured("fft", commit="abc1", n=8), FAILED, measured("sum", commit="def1", elapsed_s=(3.0,) * 6))
@@ -99,17 +99,33 @@ def test_numpy_cuts_no_text() -> None:
 def test_no_rows_still_have_columns() -> None:
     assert Rows().to_numpy().shape == (0,)
     assert Rows().to_numpy().dtype == Rows(THREE).to_numpy().dtype
-    assert list(Rows().to_pandas().columns) == list(Rows(THREE).to_pandas().columns)
+    assert list(Rows().to_pandas().columns) == list(COLUMNS)
 
 
 def test_pandas_has_the_same_columns() -> None:
     frame = Rows(THREE).to_pandas()
 
-    assert tuple(frame.columns) == Rows(THREE).to_numpy().dtype.names
+    assert tuple(frame.columns)[: len(COLUMNS)] == Rows(THREE).to_numpy().dtype.names
     assert frame["name"].tolist() == ["fft", "bad", "sum"]
     assert frame["params"].str["n"].tolist()[0] == 8
     assert frame["median_s"].dropna().tolist() == [2.0, 3.0]
     assert frame.loc[frame["status"] == "failed", "failure_kind"].tolist() == ["timeout"]
+
+
+def test_parameters_and_rates_are_columns_of_a_frame() -> None:
+    rows = (
+        dataclasses.replace(measured("f", n=8, dtype="f32"), work=WorkPerCall({"tokens": 4.0})),
+        measured("f", n=16, dtype=Opaque("dtype", "bf16")),
+        measured("g"),
+    )
+
+    frame = Rows(rows).to_pandas()
+
+    assert list(frame.columns)[len(COLUMNS) :] == ["params.n", "params.dtype", "tokens_per_s"]
+    assert frame["params.n"].dropna().tolist() == [8, 16]
+    assert frame["params.dtype"].dropna().tolist() == ["f32", "bf16"]
+    assert frame["n"].tolist() == [3.0, 3.0, 3.0]
+    assert frame["tokens_per_s"].dropna().tolist() == [2.0]
 
 
 def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

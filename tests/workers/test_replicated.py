@@ -51,6 +51,24 @@ def row(pool: Pool) -> Measurement:
     return run(pool, processes=3)
 
 
+def test_intervals_between_processes_hold_what_the_machine_scatters_by(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicated, "note_pace", lambda where: 0.05)
+
+    row = run(pool, processes=3)
+
+    summary, alone = row.summary("wall"), replace(row, noise=replace(row.noise, pace_scatter=None)).summary("wall")
+    assert row.noise.pace_scatter == 0.05
+    assert summary is not None
+    assert alone is not None
+    assert summary.low_s is not None
+    assert alone.low_s is not None
+    assert summary.low_s < alone.low_s
+    assert summary.low_s < 0.9 * summary.median_s
+    assert codec.decode(codec.encode(row)) == row
+
+
 def test_each_process_has_samples_and_nothing_says_that_others_are_missing(row: Measurement) -> None:
     assert row.failure is None
     assert [s.process for s in row.series_of("wall")] == [0, 1, 2]

@@ -17,7 +17,8 @@ Reference = Callable[[], Any]
 
 
 class ArgumentLifetimes:
-    """Of each function the arguments of its last call, and which leaves were there at every next call so far."""
+    """Holds, for each function, the arguments of its last call, and which leaves were there at every next call so
+    far."""
 
     def __init__(self) -> None:
         self._last: weakref.WeakKeyDictionary[Any, list[Reference]] = weakref.WeakKeyDictionary()

@@ -116,7 +116,8 @@ class Known:
     tried: Experiment | None
 
     def rows(self, variant: str) -> list[VariantRow]:
-        """Of a variant, or of its kinds, as remat:dots_saveable; not the one that these are compared with."""
+        """Returns the rows of a variant, or of its kinds, as remat:dots_saveable; not the one that these are compared
+        with."""
         rows = self.tried.rows if self.tried else ()
         named = [row for row in rows if row.name.partition(":")[0] == variant]
         return [row for row in named if row.reason != BASELINE_OF_GROUP]

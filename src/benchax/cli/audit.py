@@ -168,7 +168,6 @@ def _json_lines(audits: Sequence[Audit]) -> str:
 def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> None:
     """On stdout; beside a program, which has that to itself, on stderr."""
     from benchax.reporting.audit import document
-    from benchax.reporting.terminal import to_text
 
     for i, found in enumerate(audits):
         if as_json:
@@ -178,4 +177,5 @@ def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> No
                 line("")
             show(document(found))
         else:
-            note(f"\n{to_text(document(found))}")
+            note("")
+            show(document(found), is_aside=True)

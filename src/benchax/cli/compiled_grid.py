@@ -91,7 +91,11 @@ def printing(h: CompiledGrid, data: dict[str, Any], rounds: int | None) -> int:
     code = 0
     for k, (label, x) in enumerate(data.items()):
         result = printing_to_stderr(lambda x=x: h(x))
-        line("\n" * bool(k) + label)
+        if k:
+            line("")
+        # A spec is its own signature, which stands in the result.
+        if result.circumstances is None or result.circumstances.inputs != label:
+            line(label)
         show(result.document())
         code = 2 if (result.status == Status.error).any() else code
     note("nothing is stored of a compiled grid")

@@ -8,7 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, TypeVar
 
+from benchax.printable import show_controls
+
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from benchax.case import Case
     from benchax.discovery import Broken
     from benchax.model import Measurement
@@ -17,18 +21,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def show(document: Document) -> None:
-    """Renders on stdout, as wide as the terminal, or as COLUMNS says; in pipes no row of a table is broken."""
+def show(document: Document, *, is_aside: bool = False) -> None:
+    """Renders as wide as the terminal, or as COLUMNS says; in pipes no row of a table is broken.
+
+    Args:
+        is_aside: on stderr, where stdout belongs to a program of the user's.
+    """
     from rich.console import Console
 
     from benchax.reporting import terminal
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=is_aside)
     if console.is_terminal:
         # Not cropped: a table folds as its columns allow, and what is wider still must not lose its end.
         console.print(terminal.render(document), crop=False)
     else:
-        print(terminal.to_text(document, console.width if "COLUMNS" in os.environ else None))
+        print(terminal.to_text(document, _width(console)), file=console.file, flush=is_aside)
+
+
+def width_aside() -> int | None:
+    """Of the terminal at stderr, for texts that another process renders; None where there is none."""
+    from rich.console import Console
+
+    return _width(Console(stderr=True))
+
+
+def _width(console: Console) -> int | None:
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
 def show_list(lines: Sequence[Sequence[str]]) -> None:
@@ -42,12 +61,12 @@ def show_list(lines: Sequence[Sequence[str]]) -> None:
 
 def line(text: str) -> None:
     """A line on stdout. Not typer.echo, which sends UTF-8 to terminals that know ASCII only."""
-    print(text)
+    print(show_controls(text))
 
 
 def note(text: str) -> None:
     """A line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(show_controls(text), file=sys.stderr, flush=True)
 
 
 def print_json(rows: Sequence[Measurement]) -> None:

@@ -128,6 +128,9 @@ def _section(found: Diagnosis) -> Section:
         TextRow("others", share(noise.others_share), "of all CPU time was used by other processes"),
         TextRow("stolen", share(noise.steal_share), "of all CPU time was taken by the hypervisor"),
     ]
+    if noise.pace_scatter is not None:
+        detail = "is the standard deviation from moment to moment, in earlier runs; intervals between processes hold it"
+        rows.append(TextRow("pace", percent(noise.pace_scatter), detail))
     if noise.load_1m is not None:
         rows.append(
             TextRow("load", f"{noise.load_1m:.2f}", f"over the last minute, on {found.environment.cores or '?'} cores")

@@ -31,7 +31,7 @@ def export(
         ),
     ],
     reference: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="A baseline's name, a run, a commit, or: last.")
+        str, typer.Argument(metavar="[RUN]", help="A baseline's name, a run, a commit, or: last, last~1.")
     ] = "last",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PATH", help="A file, not stdout; for asv a folder.")

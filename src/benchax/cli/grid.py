@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -112,7 +113,8 @@ def read(file: Path) -> tuple[Any, Any, dict[str, Any]]:
     for name in found:
         # A slip in a setting would go unnoticed: a file may hold any other variables.
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
-        if near and name not in known and near[0] not in found and not callable(found[name]):
+        is_value = not callable(found[name]) and not isinstance(found[name], ModuleType)  # import time
+        if near and name not in known and near[0] not in found and is_value:
             note(f"note: {file} sets {name!r}, which is no setting of a grid; {near[0]!r} is")
     return found["functions"], found["data"], known | {"name": path.stem} | settings
 
@@ -145,8 +147,10 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
         rescue(RunOutcome([Unstored(row, error) for row, error in run.unstored]))
     if interrupted:
         finished = sum(cell.status not in ("not_run", "interrupted") for cell in result.cells)
-        stored = f"; go on with: --resume {run.run_id[:12]}" if run.store is not None else ""
-        note(f"interrupted: {finished} of {len(result.cells)} cells finished, and kept{stored}")
+        # A run of which no cell has ended is in no store.
+        kept = ", and kept" if finished else ""
+        stored = f"; go on with: --resume {run.run_id[:12]}" if finished and run.store is not None else ""
+        note(f"interrupted: {finished} of {len(result.cells)} cells finished{kept}{stored}")
         return 130, result
     if run.unstored or any(cell.status not in (*LIMITED, *WRONG) for cell in result.cells):
         return 2, result

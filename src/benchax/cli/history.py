@@ -144,7 +144,8 @@ def _document(h: History) -> dict[str, Any]:
             {
                 "compared_at": c.compared_at, "commit": c.candidate.commit, "is_dirty": c.candidate.is_dirty,
                 "ratio": c.ratio, "low": c.low, "high": c.high, "verdict": c.verdict, "why": c.why,
-                "confirmed": c.confirmed, "value": c.candidate_value, "method": c.method, "jax": c.candidate.jax,
+                "confirmed": c.confirmed, "value": c.candidate_value, "work": dict(c.work), "method": c.method,
+                "jax": c.candidate.jax,
                 "fingerprint": c.environment.fingerprint if c.environment else None,
             }
             for c in h.points

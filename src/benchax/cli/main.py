@@ -64,6 +64,7 @@ app.command("checklist")(checklist.checklist)
 app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
 app.command("bisect")(bisect.bisect)
 # What is stored.
+app.command("runs")(store.list_runs)
 app.command("list")(store.list_rows)
 app.command("show")(store.show_row)
 app.add_typer(store.baseline, name="baseline")

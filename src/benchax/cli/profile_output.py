@@ -168,12 +168,8 @@ def _ask_xprof(tool: str, found: Profile, wanted: Wanted) -> None:
 def _show(found: Profile, wanted: Wanted) -> None:
     from benchax.reporting import profile, profile_change
     from benchax.reporting.document import Document
-    from benchax.reporting.terminal import to_text
 
     change = _change(found, wanted)
     changed = () if change is None else profile_change.document(change).blocks
     document = Document((*profile.document(found, wanted.details).blocks, *changed))
-    if wanted.is_aside:
-        note(to_text(document))
-    else:
-        show(document)
+    show(document, is_aside=wanted.is_aside)

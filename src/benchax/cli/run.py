@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MethodType
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
     from benchax.case import Case
     from benchax.discovery import Broken
     from benchax.model import CaseId, Comparison, Measurement
+
+
+QUICK = {
+    "timer": "wall", "max_time_s": 0.1, "min_time_s": 0.02, "memory": False, "stages": "samples", "processes": 1,
+}  # fmt: skip
+"""What --quick asks for where nothing else is said: the result is still checked."""
+LEFT_OUT = (
+    "quick: one timer (wall: what a caller waits for) in one process, and no memory, transfers or dispatch; the "
+    "interval speaks for this process only. Without --quick all of it is measured"
+)
 
 
 def run(
@@ -68,6 +80,19 @@ def run(
         bool,
         typer.Option("--break-even", "--eager", help="Measure each case eagerly, too: from how many calls on it pays."),
     ] = False,
+    mode: Annotated[
+        str | None, typer.Option(help="Of losses: forward (as they are), grad or forward_and_grad.")
+    ] = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=AMOUNT", help="What one call gets done: --work tokens=4096 shows tokens/s."),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="A first answer: wall time in this process, 0.1 s a case; no memory, no transfers."
+        ),
+    ] = False,
     no_jit: Annotated[
         bool, typer.Option("--no-jit", help="Each case as it stands, operation by operation, in place of jitted.")
     ] = False,
@@ -86,13 +111,19 @@ def run(
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
         "stages": stages, "processes": processes,
     }  # fmt: skip
+    if quick:
+        given = QUICK | {name: value for name, value in given.items() if value is not None}
     from benchax.discovery import collect
+    from benchax.modes import FORWARD, check_mode
     from benchax.options import check
 
     check(given, COMMAND_LINE)  # before files are imported, which takes its time
+    amounts = read_work(work or [])
+    check_mode(mode or FORWARD)
     cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
     if break_even and no_jit:
         raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
+    cases = [replace(case, work=amounts or case.work).with_mode(mode or case.mode) for case in cases]
     if no_jit:
         cases = [case.eager() for case in cases]
     if break_even:
@@ -102,7 +133,22 @@ def run(
             line(case.id.label)
         show_broken(broken)
         raise typer.Exit(2 if broken else 0)
-    raise typer.Exit(measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases)))
+    code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases))
+    if quick:
+        note(LEFT_OUT)
+    raise typer.Exit(code)
+
+
+def read_work(texts: Sequence[str]) -> dict[str, float]:
+    """["tokens=4096"] as amounts. Raises UsageError where one is none."""
+    from benchax.case import check_work
+    from benchax.discovery import literal
+
+    pairs = [text.partition("=") for text in texts]
+    for text, (name, equals, _) in zip(texts, pairs, strict=True):
+        if not name or not equals:
+            raise UsageError(f"cannot read --work {text!r}", "NAME=AMOUNT, such as --work tokens=4096")
+    return check_work({name: literal(amount) for name, _, amount in pairs}) if pairs else {}
 
 
 def with_eager(case: Case) -> tuple[Case, ...]:
@@ -136,13 +182,15 @@ def measure(
     from benchax.progress import show_progress
 
     rows: list[Measurement] = []
-    outcome, interrupted = RunOutcome(), False
+    ended: list[str] = []
+    outcome, interrupted, run_id = RunOutcome(), False, uuid.uuid4().hex
     try:
         try:
-            with show_progress(True, has_bar=not as_json) as report:
+            with show_progress(True, has_bar=not as_json, results=lambda: ended) as report:
                 found = run_cases(
                     cases,
                     command_line=given,
+                    run_id=run_id,
                     defaults={"processes": "auto"},
                     report=report,
                     outcome=outcome,
@@ -150,21 +198,46 @@ def measure(
                 # The generator measures while it is asked for the next row, so that is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
+                    ended[:] = _lines_of(rows)
                     if as_json:
                         print_json([row])
         except KeyboardInterrupt:
             interrupted = True
         if not as_json:
-            _show(rows, _in_turns(rows, pairs or {}, given))
+            _show(rows, pairs or {}, _in_turns(rows, pairs or {}, given))
     finally:  # also when stdout is closed or full
         show_broken(broken)
         rescue(outcome)
+        _describe_run(rows, run_id, outcome)
     if interrupted:
         note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
         return 130
     if any(row.failure for row in rows) or broken or outcome.unstored:
         return 2
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
+
+
+def _lines_of(rows: Sequence[Measurement]) -> list[str]:
+    """The table of what has ended so far, where somebody looks at it."""
+    from benchax.reporting import terminal
+    from benchax.reporting.document import Document
+    from benchax.reporting.measurement import overview
+
+    return terminal.to_text(Document((overview(rows),))).splitlines() if sys.stderr.isatty() else []
+
+
+def _describe_run(rows: Sequence[Measurement], run_id: str, outcome: RunOutcome) -> None:
+    """run 3f2a9c81d0b7: 20 rows in .benchmarks/benchax.db, on node-17 · cpu · AMD EPYC · jax 0.10.2"""
+    from benchax.api import opened
+    from benchax.reporting.tables import describe_machine
+
+    if not rows:
+        return
+    environment = rows[0].environment
+    where = f"on {environment.host} · {describe_machine(environment)}"
+    places = ", ".join(dict.fromkeys(opened(row.options.store).where for row in rows if row.options.store != "off"))
+    stored = plural(len(outcome.row_ids), "row")
+    note(f"run {run_id[:12]}: {stored} in {places}, {where}" if outcome.row_ids else f"not stored, {where}")
 
 
 def _in_turns(
@@ -191,13 +264,19 @@ def _in_turns(
     return {id: found[id.label] for id in chosen}
 
 
-def _show(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
+def _show(
+    rows: Sequence[Measurement],
+    pairs: Mapping[CaseId, tuple[Case, Case]],
+    in_turns: Mapping[CaseId, Comparison],
+) -> None:
+    from benchax.cli.programs_in_words import describe_programs
     from benchax.reporting.document import Document, Paragraph
     from benchax.reporting.measurement import document, list_measurements
 
     if rows:
         found = document(rows[0]) if len(rows) == 1 else list_measurements(rows)
-        show(Document((*found.blocks, *map(Paragraph, break_evens(rows, in_turns)))))
+        programs = printing_to_stderr(lambda: describe_programs({id: pairs[id][1] for id in in_turns}))
+        show(Document((*found.blocks, *map(Paragraph, [*break_evens(rows, in_turns), *programs]))))
 
 
 def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> list[str]:

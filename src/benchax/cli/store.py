@@ -1,9 +1,11 @@
-"""What is stored: `benchax list`, `benchax show`, `benchax baseline` (names for runs) and `benchax import`."""
+"""What is stored: `benchax runs`, `list`, `show`, `baseline` (names for runs) and `import`."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,55 +15,123 @@ from benchax.errors import StoreError, UsageError
 from benchax.units import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchax.model import Measurement
     from benchax.store.base import Row
     from benchax.store.database import DatabaseStore
+
+T = TypeVar("T")
 
 baseline = typer.Typer(help="Names for runs: what `benchax compare NAME` compares with.", no_args_is_help=True)
 
 
 def open_listed_store(store: str | None) -> DatabaseStore:
     """The store that --store, or else the options, name."""
-    from benchax.options import resolve
     from benchax.store.database import open_store
+
+    return open_store(_find_place(store))
+
+
+def _find_place(store: str | None) -> str:
+    from benchax.options import resolve
 
     where = resolve(command_line={"store": store}).store
     if where in (None, "off"):
         raise UsageError("there are no rows: storing is switched off here", "a folder", "name it with --store")
-    return open_store(where)
+    return where
+
+
+def _read_quickly(where: str, read: Callable[[Path], T | None], otherwise: Callable[[DatabaseStore], T]) -> T:
+    """By the reader that answers in 0.2 s, where that has an answer."""
+    from benchax.store.base import file_at
+
+    found = None if "://" in where else read(file_at(where))
+    if found is not None:
+        return found
+    from benchax.store.database import open_store
+
+    return otherwise(open_store(where))
+
+
+def list_runs(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10**9, help="At most so many, the newest.")] = 30,
+    store: Store = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run and line.")] = False,
+) -> None:
+    """List the runs in the store, the newest last; `benchax list --run RUN` lists the rows of one.
+
+    A run is meant by the first digits of its id, as last, as last~1 (the one before it), and so on.
+    """
+    from benchax.reporting.document import Document
+    from benchax.reporting.tables import run_grid
+    from benchax.store.baselines import list_baselines
+    from benchax.store.runs import list_runs as stored_runs
+
+    database = open_listed_store(store)
+    runs = stored_runs(database, limit)[::-1]
+    if as_json:
+        for run in runs:
+            line(json.dumps(dataclasses.asdict(run)))
+        return
+    names = {baseline.run_id: baseline.name for baseline in list_baselines(database)}
+    show(Document((run_grid(runs, names),)))
 
 
 def list_rows(
     pattern: Pattern = "",
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Only of this run: last, last~1, an id, a commit, a baseline.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10**9, help="At most so many, the newest.")] = 30,
     store: Store = None,
     as_json: Annotated[bool, typer.Option("--json", help="Whole rows as JSON, one per line.")] = False,
 ) -> None:
-    """List stored rows; `benchax show ID` shows one."""
+    """List stored rows; `benchax show ID` shows one, `benchax runs` lists whole runs."""
     from benchax.reporting.document import Document
     from benchax.reporting.tables import stored_grid
 
-    database = open_listed_store(store)
-    rows = _newest(database, pattern, limit)
+    rows = _newest(store, pattern, limit, run)
     if as_json:
+        database = open_listed_store(store)
         for row in rows:
             print_json([database.get(row.id)])
     elif rows:
         show(Document((stored_grid(rows),)))
     else:
-        note(f"no row in {database.where} is of a case {pattern!r}")
+        note(f"no row in {open_listed_store(store).where} is of a case {pattern!r}")
 
 
-def _newest(database: DatabaseStore, pattern: str, limit: int) -> list[Row]:
+def _newest(store: str | None, pattern: str, limit: int, run: str | None) -> list[Row]:
     """--filter means what it means in `run`: a part of a label, parameters included, which no index can answer."""
-    from benchax.discovery import matches
+    most = None if pattern else limit
+    rows = _rows_of_run(store, run, most) if run else _rows(store, most)
+    if pattern:
+        from benchax.discovery import matches
 
-    if not pattern:
-        return database.rows(limit=limit)
-    return [row for row in database.rows() if matches(row.case, pattern)][-limit:]
+        rows = [row for row in rows if matches(row.case, pattern)]
+    return rows[-limit:]
+
+
+def _rows(store: str | None, most: int | None) -> list[Row]:
+    from benchax.store import quick_reader
+
+    return _read_quickly(
+        _find_place(store),
+        lambda file: quick_reader.newest_rows(file, most),
+        lambda database: database.rows(limit=most),
+    )
+
+
+def _rows_of_run(store: str | None, run: str, most: int | None) -> list[Row]:
+    from benchax.store.baselines import run_ids_of
+
+    database = open_listed_store(store)
+    return [row for each in run_ids_of(database, run) for row in database.rows(run=each, limit=most)]
 
 
 def show_row(
-    row: Annotated[str, typer.Argument(metavar="ID", help="As `benchax list` shows it, or: last.")] = "last",
+    row: Annotated[str, typer.Argument(metavar="ID", help="As `benchax list` shows it, or: last, last~1.")] = "last",
     store: Store = None,
     as_json: Annotated[bool, typer.Option("--json", help="The whole row as JSON.")] = False,
     samples: Annotated[
@@ -74,10 +144,7 @@ def show_row(
     """Show one stored row: every stage, timer, remark, or the statistics or the raw samples."""
     from benchax.reporting.measurement import document
 
-    database = open_listed_store(store)
-    if row != "last" and not (row.isdecimal() and len(row) < 19):  # longer ones are beyond 64 bits
-        raise UsageError(f"{row!r} is not the id of a row", "a number as `benchax list` shows it, or: last")
-    measurement = database.get(int(row)) if row != "last" else database.query(limit=1)[-1]
+    measurement = _row_of(store, row)
     if as_json:
         print_json([measurement])
     elif samples:
@@ -90,6 +157,27 @@ def show_row(
         show(document_of_statistics(measurement))
     else:
         show(document(measurement, is_full=True))
+
+
+def _row_of(store: str | None, word: str) -> Measurement:
+    """The row that an id, "last" or "last~1" means."""
+    from benchax.store import quick_reader
+
+    id = _id_of(store, word)
+    return _read_quickly(_find_place(store), lambda file: quick_reader.get(file, id), lambda database: database.get(id))
+
+
+def _id_of(store: str | None, word: str) -> int:
+    if word.isdecimal() and len(word) < 19:  # longer ones are beyond 64 bits
+        return int(word)
+    back = word.removeprefix("last").removeprefix("~") or "0"
+    if not word.startswith("last") or word == "last~" or not back.isdecimal() or len(back) > 6:
+        raise UsageError(f"{word!r} is not the id of a row", "a number as `benchax list` shows it, or: last, last~1")
+    found = _rows(store, int(back) + 1)
+    if len(found) <= int(back):
+        where = open_listed_store(store).where
+        raise UsageError(f"there is no row {word!r}: {where} has {plural(len(found), 'row')}", "last, or an id")
+    return found[0].id
 
 
 def import_file(
@@ -121,7 +209,9 @@ def import_file(
 @baseline.command("set")
 def set_name(
     name: Annotated[str, typer.Argument(help="Such as v1.2.")],
-    reference: Annotated[str, typer.Argument(metavar="[RUN]", help="A run, a commit, a baseline, or last.")] = "last",
+    reference: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="A run, a commit, a baseline, or last, last~1.")
+    ] = "last",
     store: Store = None,
 ) -> None:
     """Give a run a name. A name that exists means the new run from then on."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import note
+from benchax.cli.console import note, width_aside
 from benchax.cli.options import COMMAND_LINE, JsonFile
 from benchax.cli.output_files import check_writable, write_text
 from benchax.units import read_duration
@@ -42,7 +42,7 @@ def watch(
 
     check_writable(output)
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
-    ended = run(command, HOOK, {"transfers": transfers}, limit_s=limit_s)
+    ended = run(command, HOOK, {"transfers": transfers, "width": width_aside()}, limit_s=limit_s)
     _tell(command, ended)
     if output is not None:
         _write(output, command, ended)

@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchax.reporting import display as display  # teaches results to show themselves
+from benchax.reporting import terminal
+from benchax.reporting.display import document_of
 from benchax.watching.cache import watch_cache
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch
@@ -20,7 +21,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """Watches all threads from now on; what it returns ends that, and gives the report.
 
     Args:
-        settings: transfers: whether these are watched, too.
+        settings: transfers: whether these are watched, too; width: of the terminal, None for a pipe.
     """
     block = contextlib.ExitStack()
     parts: dict[str, Any] = {"watch": block.enter_context(watch("all")), "cache": block.enter_context(watch_cache())}
@@ -30,7 +31,11 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     def finish(how: str) -> dict[str, Any]:
         block.close()
         documents = {name: part.asdict() for name, part in parts.items()}
-        texts = {name: str(part) for name, part in parts.items()}
+        texts = {name: _render(part, settings["width"]) for name, part in parts.items()}
         return documents | {"main_thread_share": main_thread_share(parts["watch"]), "texts": texts}
 
     return finish
+
+
+def _render(part: Any, width: int | None) -> str:
+    return terminal.to_text(document_of(part), width)

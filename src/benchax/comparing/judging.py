@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -36,12 +36,17 @@ class ComparisonContext:
     compared_at: str = ""
     resolution: float = SAME_WITHIN
     """ "same" means within this share, of run times."""
+    work: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of one call of the candidate."""
+    signature: str = ""
 
     def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
         return Comparison(
             self.case, metric, self.baseline, self.candidate, verdict, why,
             method=self.method, numerics=self.numerics, remarks=self.remarks,
             environment=self.environment, compared_at=self.compared_at, resolution=self.resolution,
+            work=self.work,
+            signature=self.signature,
         )  # fmt: skip
 
 
@@ -53,7 +58,7 @@ class ComparisonEvidence:
     build: list[Block] = field(default_factory=list[Block])
     """One pair in each."""
     counts: dict[Metric, tuple[float | None, float | None]] = field(default_factory=dict)
-    """Of the compiled programs: baseline, candidate."""
+    """What is counted in the compiled programs: baseline, candidate."""
     failure: Failure | None = None
     is_same_program: bool = False
     """Both programs are one, so that nothing was timed."""
@@ -158,7 +163,7 @@ def change(comparison: Comparison) -> str:
 LONG_S = 0.001
 """Calls beyond this are preempted as a rule where others compute: the scheduler's turns are 1 to 10 ms."""
 BUSY_SHARE = 0.6
-"""Of the cores, in the best samples: a program that keeps so many busy waits for whoever takes one."""
+"""The share of the cores, in the best samples: a program that keeps so many busy waits for whoever takes one."""
 SAME_BUSY = 0.10
 
 

@@ -9,7 +9,8 @@ from functools import cmp_to_key
 from typing import Any, overload
 
 from benchax.codec import encode_comparison
-from benchax.model import RENDERERS, CaseId, Comparison, Failure, Metric
+from benchax.model import CaseId, Comparison, Failure, Metric
+from benchax.renderers import RENDERERS, SelfRendering
 from benchax.stats.verdicts import Verdict
 
 STOPPED = "not measured, because all were stopped by a failure that may be that of any"
@@ -31,20 +32,20 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Comparisons(Sequence[Comparison]):
+class Comparisons(SelfRendering, Sequence[Comparison]):
     """Comparisons of one or several cases, as `compare` gives them."""
 
     comparisons: tuple[Comparison, ...] = ()
     ranking: tuple[Rank, ...] = ()
-    """Of the versions of one case that ran and gave the result of the baseline; empty where there are several cases."""
+    """The versions of one case that ran and gave the result of the baseline; empty where there are several cases."""
     labels: tuple[str, ...] = ()
-    """Of the functions that were to be ranked, the baseline first; empty where there are several cases."""
+    """Those of the functions that were to be ranked, the baseline first; empty where there are several cases."""
     new: tuple[CaseId, ...] = ()
     """Cases that only the candidate has."""
     missing: tuple[CaseId, ...] = ()
     """Cases that only the baseline has."""
     broken: tuple[Failure, ...] = ()
-    """Of benchmark files that cannot be imported now, whose cases are in none of these."""
+    """The failures of benchmark files that cannot be imported now, whose cases are in none of these."""
     notes: tuple[str, ...] = ()
     """What is about all of them: whose benchmark files ran at the other commit."""
     unstored: str = ""
@@ -125,12 +126,6 @@ class Comparisons(Sequence[Comparison]):
             MissingPackage: matplotlib is not installed.
         """
         return RENDERERS["figure"](self)
-
-    def __str__(self) -> str:
-        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
-
-    def _repr_html_(self) -> str:
-        return RENDERERS["html"](self)
 
 
 def names(failure: Failure, label: str) -> bool:

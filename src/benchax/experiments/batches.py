@@ -27,7 +27,7 @@ from benchax.measuring.inputs import Inputs
 BATCH = "batch"
 """The word under which it is given, for all variants together: --given batch=x."""
 MOST_TOGETHER = 5
-"""Of more arguments with as many rows, not every choice is tried."""
+"""Where more arguments have as many rows, not every choice is tried."""
 
 Arguments = tuple[int | str, ...]
 Basis = Literal["given", "outputs", "loss", "last"]
@@ -132,7 +132,7 @@ def _grows(before: Shapes | None, after: Shapes | None) -> bool:
 
 
 def _output_shapes(case: Case, inputs: Inputs, doubled: Arguments) -> Shapes | None:
-    """Of the outputs, where these arguments have twice the rows; None: it does not trace so."""
+    """Returns the shapes of the outputs, where these arguments have twice the rows; None: it does not trace so."""
     call, arrays = as_function_of_arrays(case.fn, inputs.args, inputs.kwargs)
     everything: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
     # As `as_function_of_arrays` lists them: by position, then by name in the order of a dict's leaves.

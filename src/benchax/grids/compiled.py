@@ -27,6 +27,7 @@ from benchax.clock.selftest import tier
 from benchax.clock.stamps import elapsed_s, stamp
 from benchax.errors import NotAvailable, UsageError
 from benchax.grids import compiled_functions, compiled_proof
+from benchax.grids.circumstances import describe_circumstances
 from benchax.grids.compiled_functions import Leaves, OutputForm, Traced
 from benchax.grids.compiled_repetitions import CompiledCell, measure_function, skip_function
 from benchax.grids.compiled_result import CompiledGridResult, Status
@@ -34,6 +35,7 @@ from benchax.grids.plan import named_functions, whole
 from benchax.grids.postprocessing import checked_clip
 from benchax.grids.python_loop import LoopComparison, compare_loops
 from benchax.keywords import guard_keywords
+from benchax.measuring import noise
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
 from benchax.units import parse_duration
 
@@ -144,7 +146,10 @@ class CompiledGrid:
             return self.jitted(x, own, total)
         with show_progress(self.progress) as self._report:
             unproved = self._prove(x, own, total)
-            return replace(self.jitted(x, own, total), unproved=unproved)
+            args, begun = x if type(x) is tuple else (x,), noise.start()
+            # What the caller does next must not run beside what is being timed.
+            found = jax.block_until_ready(self.jitted(x, own, total))
+            return replace(found, unproved=unproved, circumstances=describe_circumstances(args, begun))
 
     def compare_python_loop(self, data: Mapping[Any, Any], *, rounds: int = 5) -> LoopComparison:
         """Benchmarks the same functions and data by a loop in Python too, in turns: what does benchmarking cost?

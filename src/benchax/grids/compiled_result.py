@@ -19,8 +19,9 @@ from jax.core import Tracer
 from benchax.clock.handlers import NEVER
 from benchax.clock.selftest import nanoseconds
 from benchax.errors import UsageError, one_of
+from benchax.grids.circumstances import Circumstances
 from benchax.reporting import html, terminal
-from benchax.reporting.document import Document, Paragraph, TableColumn, tabulate
+from benchax.reporting.document import Document, Paragraph, TableColumn, list_remarks, tabulate
 from benchax.stats.summary import Summary, summarize
 from benchax.units import seconds, seconds_range
 
@@ -62,7 +63,7 @@ LATE_S = 1e-3
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("outputs", "timings", "count", "runs", "status", "stamps", "guard", "span"),
-    meta_fields=("names", "notes", "guarded", "unstoppable", "clock", "unproved"),
+    meta_fields=("names", "notes", "guarded", "unstoppable", "clock", "unproved", "circumstances"),
 )
 @dataclass(frozen=True, eq=False)
 class CompiledGridResult:
@@ -96,6 +97,8 @@ class CompiledGridResult:
     unproved: tuple[str, ...] | None = None
     """Why it is not shown that what was timed is the function's work, function by function; empty where it is.
     None: not known, inside a `jax.jit`."""
+    circumstances: Circumstances | None = None
+    """None: not known, inside a `jax.jit`."""
 
     @property
     def status_names(self) -> list[str]:
@@ -144,7 +147,7 @@ class CompiledGridResult:
         return np.ma.masked_array(elapsed / 1e9, ~np.array(self.guarded) | (elapsed == 0))
 
     def summary(self, k: int | str) -> Summary | None:
-        """Of function `k`, by place or name: seconds net of the stamps' cost. None if `why_not_measured(k)`."""
+        """Summarises function `k`, by place or name: seconds net of the stamps' cost. None if `why_not_measured(k)`."""
         k = self._place(k)
         return None if self.why_not_measured(k) else self._summaries[k]
 
@@ -188,7 +191,10 @@ class CompiledGridResult:
 
     def document(self) -> Document:
         lines = map(self._line, range(len(self.names)))
-        return Document((tabulate(COLUMNS, lines), Paragraph(self._footer())))
+        where = self.circumstances
+        above = [Paragraph(str(where), "faint")] if where else []
+        busy = [where.busy] if where and where.busy else []
+        return Document((*above, tabulate(COLUMNS, lines), Paragraph(self._footer()), *list_remarks(busy)))
 
     def __repr__(self) -> str:
         return f"<compiled grid of {len(self.names)} functions × {self.stamps.shape[1]}>"

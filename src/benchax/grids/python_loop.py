@@ -19,9 +19,10 @@ import jax
 import numpy as np
 
 from benchax.errors import NotMeasured
+from benchax.grids.circumstances import Circumstances
 from benchax.grids.compiled_result import CompiledGridResult, Status
 from benchax.reporting import html, terminal
-from benchax.reporting.document import Document, Paragraph, TableColumn, tabulate
+from benchax.reporting.document import Document, Paragraph, TableColumn, list_lines, tabulate
 from benchax.units import seconds
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class LoopComparison:
     compiled: Way
     left_out: Mapping[tuple[str, str], str]
     """Why, by function and data."""
+    circumstances: Mapping[str, Circumstances]
+    """Of the compiled grid's first round, by data."""
     elapsed_s: float
     """Of the comparison itself."""
 
@@ -78,7 +81,11 @@ class LoopComparison:
         columns = (TableColumn("function", "names"), TableColumn("data", "words"), COMPILED, PYTHON)
         ways = (self.compiled, self.python)
         lines = [(*key, *(_time(way.run_s.get(key)) for way in ways)) for key in self.python.run_s]
-        blocks = [tabulate(columns, lines), tabulate(_TOTALS, [_totals(way) for way in ways])]
+        # A spec is its own signature.
+        inputs = [f"{label}: {each.inputs}" for label, each in self.circumstances.items() if each.inputs != label]
+        where = [*dict.fromkeys(each.machine for each in self.circumstances.values()), *inputs]
+        tables = [tabulate(columns, lines), tabulate(_TOTALS, [_totals(way) for way in ways])]
+        blocks = [*list_lines(where, "faint"), *tables]
         texts = [*(f"{function}, {data}: left out, because {why}" for (function, data), why in self.left_out.items())]
         low, high = min(self.ratios), max(self.ratios)
         texts.append(
@@ -132,6 +139,7 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
             calls,
         ),
         left_out,
+        {label: r.circumstances for label, r in results.items() if r.circumstances},
         perf_counter() - begun,
     )
 

@@ -6,15 +6,16 @@ Tables are cut at 60 data points and 12 functions, and say so; nothing else is.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from benchax.grids.ranking import GridRanking, is_wrong
+from benchax.grids.ranking import GridPlace, GridRanking, is_wrong
 from benchax.model import Absent
 from benchax.reporting import figures, heatmap, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Chart
 from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
-from benchax.reporting.tables import estimate
+from benchax.reporting.tables import describe_machine, estimate
 from benchax.units import number, percent, plural
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def cell_text(cell: Cell, timer: str) -> str:
 
 def remarks(g: GridResult) -> list[str]:
     """The sentences below the table."""
-    parts = (_describe_omitted(g), _words(g), _differences(g), _warnings(g), _ranking(g), total(g))
+    parts = (_describe_omitted(g), _words(g), _other_timers(g), _differences(g), _warnings(g), _ranking(g), total(g))
     return [part for part in parts if part]
 
 
@@ -109,10 +110,39 @@ def _words(g: GridResult) -> str:
     return "\n".join(lines)
 
 
+def _other_timers(g: GridResult) -> str:
+    """By what else cells were measured, and why some were not: the table is by one timer."""
+    if not g.timer:  # then the cells say so themselves
+        return ""
+    have: Counter[str] = Counter()
+    lacking: dict[tuple[str, str, str], list[str]] = {}
+    for cell in g.cells:
+        if cell.status == "ok":
+            have.update(samples.timer for samples in cell.measurement.samples)
+            for timer, why in _refusals(cell):
+                if timer != g.timer:
+                    lacking.setdefault((cell.function, timer, why), []).append(str(cell.data))
+    counted = [f"{timer} in {n} of {plural(len(g.cells), 'cell')}" for timer, n in have.items() if timer != g.timer]
+    names = [timer for timer in have if timer != g.timer]
+    lines = [f"also measured: {', '.join(counted)} (.timings_by({names[0]!r}))"] if names else []
+    lines += [f"{f}[{_points(g, at)}]  not by {timer}: {_truncate(why)}" for (f, timer, why), at in lacking.items()]
+    return "\n".join(
+        lines if len(lines) <= MOST_WORDS else [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more"]
+    )
+
+
+def _refusals(cell: Cell) -> Iterator[tuple[str, str]]:
+    """(timer, why it has no readings, or none from some trial on)"""
+    for each in cell.measurement.not_measured:
+        group, _, timer = each.what.partition(".")
+        if group == "samples" and timer and not each.is_by_choice:
+            yield timer.partition(",")[0], each.why
+
+
 def _words_of(g: GridResult, cell: Cell) -> str:
     if cell.status == "ok" and not cell.summary_by(g.timer):
-        refused = [each for each in cell.measurement.not_measured if each.what.startswith(f"samples.{g.timer}")]
-        return "; ".join(f"{each.what.removeprefix('samples.')}: {each.why}" for each in refused) or "no readings"
+        refused = [f"{timer}: {why}" for timer, why in _refusals(cell) if timer == (g.timer or timer)]
+        return "; ".join(refused) or "no readings"
     return "" if cell.status in ("ok", "not_run") else cell.message
 
 
@@ -166,7 +196,8 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     """fastest: f1 (n=4, 64); f1 or f3, not told apart (n=1024)"""
     winners: dict[tuple[str, ...], list[str]] = {}
     for label, places in ranking.by_data.items():
-        if first := tuple(each.function for each in places if each.place == 1):
+        # Those that share a place do so in any order.
+        if first := tuple(sorted(each.function for each in places if each.place == 1)):
             winners.setdefault(first, []).append(str(label))
     parts = [
         f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={_truncate(', '.join(at), 60)})"
@@ -174,10 +205,18 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     ]
     lines = [f"fastest: {'; '.join(parts)}"]
     if len(ranking.compared) > 1 and len(ranking.overall) > 1:
-        each = ", ".join(f"{one.place}. {one.function} {one.ratio:.3g}" for one in ranking.overall)
+        held = Counter(one.place for one in ranking.overall)
+        places = [f"{one.place}{'=' * (held[one.place] > 1)}. {_multiple(one)}" for one in ranking.overall]
+        each = ", ".join(places)
         left = f"; no place: {', '.join(ranking.without)}" if ranking.without else ""
         lines.append(f"over {len(ranking.compared)} data points, times the fastest (geometric mean): {each}{left}")
     return "\n".join(lines)
+
+
+def _multiple(place: GridPlace) -> str:
+    """adamw 1.53 (1.51 – 1.60)"""
+    around = f"({number(place.low)} – {number(place.high)})" if place.low and place.high else "(no interval)"
+    return f"{place.function} {number(place.ratio)} {around}"
 
 
 def total(g: GridResult) -> str:
@@ -209,10 +248,7 @@ def _about(g: GridResult) -> str:
 
 
 def _machine(g: GridResult) -> str:
-    where = g.measurements[0].environment
-    device = where.processor if where.backend == "cpu" else where.device_kind
-    versions = f"jax {where.jax}" if where.jax else ""
-    return " · ".join(part for part in (where.backend, device, versions) if part)
+    return describe_machine(g.measurements[0].environment)
 
 
 def _square(cell: Cell, timer: str) -> heatmap.Square:

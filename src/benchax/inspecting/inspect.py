@@ -25,6 +25,7 @@ from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
 from benchax.options import NAMES
+from benchax.printable import cap
 from benchax.program import arguments, hlo_module
 from benchax.program import collectives as communication
 from benchax.program import constants as arrays
@@ -176,7 +177,7 @@ class _InspectionReader:
             jaxpr=jaxpr,
             stablehlo=stablehlo,
             constants=constants,
-            remarks=tuple(Remark("warned", "warning", f"JAX warned: {text}") for text in dict.fromkeys(warned)),
+            remarks=tuple(Remark("warned", "warning", f"JAX warned: {cap(text)}") for text in dict.fromkeys(warned)),
             absent=tuple(self.absent),
             **parts,
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from benchax.errors import BenchaxError
 from benchax.measuring.tracer_errors import explain
 from benchax.model import Failure, FailureKind
+from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error, is_library
 
 _PATH = re.compile(r"at path (\S+)")
@@ -22,8 +23,8 @@ def diagnose(error: BaseException, stage: str) -> Failure:
     """What went wrong in `stage`, as a row can keep it."""
     kind, advice = _judge(error, stage)
     where = user_line(error)
-    message = _message(error) + (f" (at {where})" if where else "")
-    return Failure(kind, stage, message, advice, format_error(error))
+    message = cap(_message(error)) + (f" (at {where})" if where else "")
+    return Failure(kind, stage, message, advice, cap(format_error(error), LONGEST_TRACEBACK))
 
 
 def _judge(error: BaseException, stage: str) -> tuple[FailureKind, str]:
@@ -130,7 +131,7 @@ def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
     # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
-    first_line, *lines = str(error).strip().splitlines() or [""]
+    first_line, *lines = cap(str(error).strip(), LONGEST_TRACEBACK).splitlines() or [""]
     if first_line.endswith(":"):
         # What it announces belongs to it: the sizes that vmap found, and of which arguments.
         listed = itertools.takewhile(lambda line: line.lstrip().startswith("*"), lines)

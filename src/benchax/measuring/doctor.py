@@ -21,6 +21,7 @@ from benchax.environment import Machine, capture, machine
 from benchax.errors import NotAvailable, UsageError
 from benchax.measuring import noise
 from benchax.measuring.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread
+from benchax.measuring.pace import note_pace
 from benchax.model import Environment, Noise, Remark, Severity
 from benchax.units import number, percent, seconds
 
@@ -125,6 +126,7 @@ class Sources:
     compiled_clock: Callable[[], CompiledClock] = compiled_clock
     start: Callable[[], noise.Reading] = noise.start
     finish: Callable[[noise.Reading], Noise] = noise.finish
+    pace: Callable[[Environment], float | None] = note_pace
 
 
 HERE = Sources()
@@ -155,7 +157,7 @@ def examine(seconds: float = 1.0, sources: Sources = HERE) -> Diagnosis:
         interpreter=sources.interpreter(),
         clock=clock,
         compiled_clock=sources.compiled_clock(),
-        noise=meanwhile,
+        noise=replace(meanwhile, pace_scatter=sources.pace(where)),
         gaps=gaps,
         spread=noise.spread([first for first, _ in pairs], clock.resolution_s),
         smallest_effect=noise.smallest_effect(pairs, clock.resolution_s),

@@ -167,6 +167,7 @@ def paused_gc() -> Iterator[None]:
     suite, and what is old did not become garbage just now.
     """
     was_enabled = gc.isenabled()
+    # Before `disable`, so that garbage of the previous case is not carried through all samples of this one.
     gc.collect(1)
     gc.disable()
     try:

@@ -28,7 +28,7 @@ import jax
 import numpy as np
 
 from benchax.environment import jax_facts
-from benchax.measuring import stages
+from benchax.measuring import noise, stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import share_programs, without_cache
 from benchax.measuring.noise import paused_gc
@@ -38,9 +38,11 @@ from benchax.measuring.sampling import warm_up
 from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_one, guarded, make_versions
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
+from benchax.model import Noise
 from benchax.numerics import compare
 from benchax.program.cost import cost
 from benchax.program.memory_plan import memory_plan
+from benchax.watching.compiles import watch_compiles
 
 SAMPLE_NS = 100_000
 """Samples between 50 and 200 µs mostly fall between preemptions; longer ones know 3 to 40 times less per second."""
@@ -60,9 +62,9 @@ PADDING_BYTES = 2**20
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
-    The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, builds,
-    plan, flops, inline_flops, operations, agreement), `not_exported`, `is_same_program` (then there are no samples) and
-    `failure` (with the side that failed; None if all ran).
+    The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, work,
+    builds, compiles, plan, flops, inline_flops, operations, agreement), `not_exported`, `noise`, `is_same_program`
+    (then there are no samples) and `failure` (with the side that failed; None if all ran).
     """
     try:
         with without_cache(), paused_gc():
@@ -75,10 +77,13 @@ def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[
 def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     say("inputs")
     versions, why = make_versions(request)
-    facts: list[dict[str, Any]] = [{"is_program": v.is_program, "sha256": v.sha256, "builds": []} for v in versions]
+    facts: list[dict[str, Any]] = [
+        {"is_program": v.is_program, "sha256": v.sha256, "work": dict(v.work), "builds": []} for v in versions
+    ]
     if request.skips_equal and are_one(versions):
         nothing = np.zeros((0, 0, len(versions)), np.int64)
         return _document(versions, facts, why, 0, True), [nothing, nothing]
+    begun = noise.start()
     work = _PairedWork(request, say, versions, facts, random.Random(request.order_seed))
     blocks = [work.take_block(block) for block in range(request.blocks)]
     if request.compares_outputs:
@@ -87,7 +92,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, A
         if subject.program.kind == "eager":
             facts[i]["operations"] = _operations(subject)
     wall, processor = np.stack(blocks, axis=1)
-    return _document(versions, facts, why, work.iterations, False), [wall, processor]
+    return _document(versions, facts, why, work.iterations, False, noise.finish(begun)), [wall, processor]
 
 
 @dataclass
@@ -121,7 +126,8 @@ class _PairedWork:
             self.iterations, self.call_ns = calibrated(timers)
         self.say("rounds", again=True)
         count = rounds(len(timers), max(self.call_ns * self.iterations, SAMPLE_NS), self.request.patience)
-        return _rounds(timers, self.subjects, self.iterations, count, self.call_ns < WAKING_NS, self.rng)
+        wakes = self.call_ns < WAKING_NS
+        return _rounds(timers, self.subjects, self.iterations, count, wakes, self.rng, self.facts)
 
     def _build_due(self, block: int) -> list[int]:
         begun, due = perf_counter_ns(), _due(block, len(self.versions), self.rng)
@@ -138,10 +144,12 @@ def _document(
     not_exported: list[str | None],
     iterations: int,
     is_same: bool,
+    seen: Noise | None = None,
 ) -> dict[str, Any]:
     return {
         "iterations": iterations,
         "signature": versions[0].inputs.signature,
+        "noise": dataclasses.asdict(seen or Noise()),
         "sides": facts,
         "not_exported": not_exported,
         "is_same_program": is_same,
@@ -156,6 +164,8 @@ def _document(
 def _renewed(versions: Sequence[BuildableVersion], rng: random.Random) -> tuple[list[BuildableVersion], np.ndarray]:
     """On new buffers, behind a padding of random size so that they lie elsewhere; equal inputs stay shared."""
     padding = np.ones(rng.randrange(1, PADDING_BYTES), np.uint8)
+    # By identity: sides that were given one set of buffers get one new set. With two, the luck of where buffers lie
+    # would be on one side only.
     calls = {id(v.inputs.args): v.inputs.renewed() for v in {id(v.inputs.args): v for v in versions}.values()}
     renewed = [
         replace(v.inputs, args=args, kwargs=kwargs) for v in versions for args, kwargs in [calls[id(v.inputs.args)]]
@@ -180,6 +190,7 @@ def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, fac
 def build(prepared: Prepared, facts: dict[str, Any]) -> Subject:
     """Builds it and calls it once; `facts` gets the times, and at the first build what the compiler planned."""
     built = prepared.built
+    # A build that was read from the shared folder says nothing of what compiling takes.
     if built.cache != "hit":
         facts["builds"].append(built.seconds)
         if built.compiled is not None and "plan" not in facts:
@@ -225,6 +236,7 @@ def _call_ns(timer: PreparedTimer) -> float:
     n = 1
     while (reading := timer.sample(n)) < SAMPLE_NS / 2 and n < timer.most_iterations:
         n *= 2
+    # Far beyond the target one call makes a sample, whatever further readings would say, and they are dear.
     if reading > 10 * SAMPLE_NS:
         return reading / n
     return min(reading, *(timer.sample(n) for _ in range(CALIBRATIONS - 1))) / n
@@ -243,18 +255,23 @@ def _rounds(
     count: int,
     wakes: bool,
     rng: random.Random,
+    facts: Sequence[dict[str, Any]],
 ) -> np.ndarray:
-    """int64[2, round, side]: wall time, and processor time of all threads."""
+    """int64[2, round, side]: wall time, and processor time of all threads. `facts` gets what was compiled in them."""
     taken = np.zeros((2, count, len(timers)), np.int64)
     places = list(range(len(timers)))
-    for r in range(count):
-        rng.shuffle(places)
-        for i in places:
-            if wakes:
-                jax.block_until_ready(subjects[i].call())
-            before_ns = process_time_ns()
-            taken[0, r, i] = timers[i].sample(iterations)
-            taken[1, r, i] = process_time_ns() - before_ns
+    with watch_compiles() as log:
+        for r in range(count):
+            # Drawn anew in each round: in a fixed order one side would always come behind the same other one, and find
+            # its caches.
+            rng.shuffle(places)
+            for i in places:
+                if wakes:
+                    jax.block_until_ready(subjects[i].call())
+                compiled, before_ns = log.compiles, process_time_ns()
+                taken[0, r, i] = timers[i].sample(iterations)
+                taken[1, r, i] = process_time_ns() - before_ns
+                facts[i]["compiles"] = facts[i].get("compiles", 0) + log.compiles - compiled
     return taken
 
 

@@ -57,14 +57,14 @@ MATMUL_SIZES = (512, 1024, 2048, 4096, 8192)
 
 
 def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder: Path | None = None) -> Peaks | None:
-    """Of the first local device, from the file, or measured now.
+    """Returns the rates of the first local device, from the file, or measured now.
 
     Args:
         measure: False: only what is kept; None where nothing is.
         dtypes: of the matmuls. Those that are missing in the file are measured, and kept as well.
         folder: where the files are; default: in the user's cache folder.
     """
-    path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "peaks") / f"{_fingerprint()}.json"
+    path = _file_of(_fingerprint(), folder)
     known = _kept(path)
     if not measure:
         return known
@@ -73,6 +73,15 @@ def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder:
         return known
     found = _measured(known, missing)
     return dataclasses.replace(found, path=str(path)) if _keep(path, found) else found
+
+
+def kept_peaks(fingerprint: str) -> Peaks | None:
+    """What was measured where `fingerprint` is that of the environment; None where nothing was. Measures nothing."""
+    return _kept(_file_of(fingerprint))
+
+
+def _file_of(fingerprint: str, folder: Path | None = None) -> Path:
+    return (folder or Path(platformdirs.user_cache_dir("benchax")) / "peaks") / f"{fingerprint}.json"
 
 
 def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
@@ -192,7 +201,7 @@ def _memory_array_bytes() -> int:
 
 
 def _fingerprint() -> str:
-    """Of what changes rates: machine, device, versions, settings; the commit of the folder is none of it."""
+    """Names what changes rates: machine, device, versions, settings; the commit of the folder is none of it."""
     return capture().fingerprint
 
 

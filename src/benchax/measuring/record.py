@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,9 +17,10 @@ from benchax.environment import capture
 from benchax.errors import NotMeasured
 from benchax.measuring import noise
 from benchax.measuring.noise import Reading
+from benchax.measuring.peaks import kept_peaks
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
-from benchax.measuring.verification import Notes
+from benchax.measuring.verification_notes import Notes
 from benchax.model import (
     Absent,
     Cost,
@@ -34,6 +35,7 @@ from benchax.model import (
     Remark,
     Samples,
     Stages,
+    WorkPerCall,
 )
 
 Progress = Callable[[str, float], None]
@@ -66,6 +68,10 @@ class Record:
     undecided: str = ""
     """Why it cannot be told whether the compiled result is right."""
     program: Program | None = None
+    amounts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of the work that one call does, where its author says it."""
+    source: str = ""
+    """Digest of what the program is exported from, where there is a store that may have it."""
     remarks: tuple[Remark, ...] = ()
     absent: list[Absent] = field(default_factory=list)
     purity: Purity = field(default_factory=Purity)
@@ -93,9 +99,10 @@ class Record:
             self.absent.append(Absent(what, error.problem))
 
     def row(self, case: Case, options: Options, run_id: str, failure: Failure | None) -> Measurement:
+        environment = _environment(run_id, case.folder, options.store)
         return Measurement(
             case=case.id,
-            environment=_environment(run_id, case.folder, options.store),
+            environment=environment,
             options=options if self.processes is None else replace(options, processes=self.processes),
             run_id=run_id,
             started_at=self.started_at,
@@ -108,9 +115,16 @@ class Record:
             numerics=self.numerics,
             noise=self.noise or noise.finish(self.reading),
             program=self.program,
+            work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
             remarks=self.remarks,
             not_measured=tuple(self.absent),
         )
+
+    def _peak_bytes_per_s(self, environment: Environment) -> float | None:
+        """None where nobody would put a number beside it."""
+        has_bytes = "bytes" in self.amounts or (self.cost is not None and self.cost.bytes_accessed)
+        known = kept_peaks(environment.fingerprint) if has_bytes else None
+        return known.bytes_per_s(self.memory.predicted_peak_bytes)[0] if known else None
 
 
 @lru_cache(maxsize=8)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, 
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.timers.base import Subject
+from benchax.measuring.work import amounts_of
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class BuildableVersion:
     sha256: str | None = None
     content: bytes | None = None
     """Of a program."""
+    work: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What one call gets done; empty where its author does not say it."""
 
 
 def make_versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str | None]]:
@@ -124,7 +127,14 @@ def native(side: Side, inputs: Inputs) -> BuildableVersion:
     # The same buffers for all: `_renewed` tells by the tuple.
     static = static_arguments(case, inputs.args, inputs.kwargs)
     given = replace(inputs, static=static)
-    return BuildableVersion(side.label, lambda: program_of(case, given), given, False)
+    return BuildableVersion(side.label, lambda: program_of(case, given), given, False, work=_work(case, given))
+
+
+def _work(case: Case, inputs: Inputs) -> Mapping[str, float]:
+    try:
+        return amounts_of(case, inputs)
+    except NotMeasured:  # a comparison is of times; why there are no amounts, the rows say
+        return {}
 
 
 def _inputs_of_programs(request: PairedRequest) -> Inputs:
@@ -186,7 +196,8 @@ def _as_program(i: int, side: Side, case: ExportableCase | None, leaves: Inputs)
     if case is None:
         return _imported(i, side.label, _content(side), leaves), None
     try:
-        return _imported(i, side.label, case.export(), leaves), None
+        version = _imported(i, side.label, case.export(), leaves)
+        return replace(version, work=_work(_case(side), case.subject.inputs)), None
     except NotMeasured as error:
         return native(side, case.subject.inputs), error.problem
 

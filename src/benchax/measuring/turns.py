@@ -24,6 +24,7 @@ from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Numerics
 from benchax.numerics import compare
+from benchax.watching.compiles import watch_compiles
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,19 @@ class Turns:
     subject: Subject
     timer: PreparedTimer
     facts: dict[str, Any]
-    """What building it told: builds, plan, flops, inline_flops."""
+    """What building it told: signature, builds, plan, flops, inline_flops; and what compiled in samples: compiles."""
     iterations: int
     """Calls in a sample, so that it takes `paired.SAMPLE_NS`."""
     call_ns: int
 
     def sample(self, iterations: int) -> int:
         """Nanoseconds of so many calls."""
-        if self.call_ns < paired.WAKING_NS:
-            jax.block_until_ready(self.subject.call())
-        return self.timer.sample(iterations)
+        with watch_compiles() as log:
+            if self.call_ns < paired.WAKING_NS:
+                jax.block_until_ready(self.subject.call())
+            compiled, ns = log.compiles, self.timer.sample(iterations)
+            self.facts["compiles"] += log.compiles - compiled
+        return ns
 
     @property
     def outputs(self) -> list[Any]:
@@ -61,7 +65,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def imported_jax() -> str:
-    """Of the module itself: what is installed may not be what was found first."""
+    """Returns the version that the module itself says: what is installed may not be what was found first."""
     return jax.__version__
 
 
@@ -78,7 +82,8 @@ def prepare(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     enter("inputs")
     prepared = prepare_case(case, seed)
     enter("build")  # one word for all of its steps: a limit of time is one for them together, as beside other versions
-    facts: dict[str, Any] = {"is_program": False, "sha256": None, "builds": []}
+    signature = prepared.inputs.signature
+    facts: dict[str, Any] = {"is_program": False, "sha256": None, "signature": signature, "builds": [], "compiles": 0}
     subject = paired.build(prepared, facts)
     enter("warm-up")
     warm_up(subject.ready, paired.WARMUP_S)

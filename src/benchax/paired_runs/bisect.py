@@ -26,7 +26,7 @@ class Bisected:
     left: tuple[str, ...]
     """The first bad one is among these; the last of them is bad."""
     verdicts: dict[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Of all that were asked for, in that order."""
+    """All that were asked for, in that order."""
 
     @property
     def first_bad(self) -> str | None:

@@ -17,8 +17,20 @@ from benchax.environment import capture
 from benchax.json_values import Json
 from benchax.measuring import paired
 from benchax.measuring.sides import PairedRequest, Side
-from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Numerics, Options, Remark, Version
-from benchax.paired_runs.remarks import remarks
+from benchax.model import (
+    Block,
+    CaseId,
+    Comparison,
+    Environment,
+    Failure,
+    Method,
+    Noise,
+    Numerics,
+    Options,
+    Remark,
+    Version,
+)
+from benchax.paired_runs.remarks import doubts, remarks
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
@@ -77,6 +89,9 @@ class PairedSamples:
     """By side; of side 0 no other can be compared."""
     environment: Environment | None = None
     notes: tuple[Remark, ...] = ()
+    signature: str = ""
+    noise: list[Noise] = field(default_factory=list[Noise])
+    """Of each process."""
     resolution: float = SAME_WITHIN
     is_same_program: bool = False
     """The sides are one program, so that nothing was timed."""
@@ -97,6 +112,7 @@ class PairedSamples:
         """One process more. A side that fails is left out from then on, and the others run without it."""
         while len(sides := self.running) > 1 and 0 in sides:
             chosen = tuple(self.paired_run.sides[i] for i in sides)
+            # Not by the seed of the data: each process is to have another order.
             order = random.randrange(2**31)
             seed = self.paired_run.options.seed
             # Who fails takes along what the others have told in that attempt: they compile once more.
@@ -107,7 +123,7 @@ class PairedSamples:
 
     def start_again(self) -> PairedSamples:
         """Nothing yet, for the second stage. Who ran into a limit once need not do so again."""
-        return replace(self, answers=[], failures=dict(self.failures), environment=None, notes=())
+        return replace(self, answers=[], failures=dict(self.failures), environment=None, notes=(), noise=[])
 
     @property
     def running(self) -> list[int]:
@@ -148,6 +164,8 @@ class PairedSamples:
         known = [facts.get(i) for i in range(count)]
         self.answers.append(Answer(process, document["iterations"], wide[0], known, cpu_ns))
         self.is_same_program = document.get("is_same_program", False)
+        self.signature = document["signature"]
+        self.noise.append(Noise(**document["noise"]))
         if self.environment is None:
             self.environment = replace(self.here(), **document["environment"])
             self.notes = remarks(document, [self.paired_run.versions[i].label for i in sides])
@@ -160,10 +178,12 @@ class PairedSamples:
         return [a for a in self.answers if a.sides[baseline] and a.sides[candidate]]
 
     def _builds(self, baseline: int, candidate: int) -> list[Block]:
-        """Of the steps that both have (a program is traced already). A block is a process with one pair, the last."""
+        """Pairs the steps to build that both have (a program is traced already): a block for each process, of its last
+        pair."""
         found: list[Block] = []
         for answer in self._with_both(baseline, candidate):
             one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
+            # The last, since the first builds of a process pay for what JAX does once in it.
             for last in list(zip(one, other, strict=False))[-1:]:  # none: one program, or built by another process
                 found += block_of_builds(answer.process, *last)
         return found
@@ -180,7 +200,7 @@ class PairedSamples:
         )
 
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
-        """Of all versions with the first, by all metrics."""
+        """Compares all versions with the first, by all metrics."""
         candidates = range(1, len(self.paired_run.versions))
         return [c for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
 
@@ -215,11 +235,20 @@ class PairedSamples:
             self._as_it_ran(candidate),
             self.method,
             Numerics(**agreement) if agreement else None,
-            (*self.paired_run.remarks, *self.notes),
+            (*self.paired_run.remarks, *self.notes, *self._doubts()),
             self.environment,
             datetime.now(UTC).isoformat(timespec="microseconds"),
             self.resolution,
+            self.answers[0].facts(candidate).get("work", {}) if self.answers else {},
+            self.signature,
         )
+
+    def _doubts(self) -> tuple[Remark, ...]:
+        compiles = {
+            version.label: sum(answer.facts(i).get("compiles", 0) for answer in self.answers)
+            for i, version in enumerate(self.paired_run.versions)
+        }
+        return doubts(compiles, self.noise)
 
     def _as_it_ran(self, side: int) -> Version:
         version = self.paired_run.versions[side]

@@ -4,7 +4,7 @@ Asked over its standard input, which is a socket; what the user's code prints go
 
                                  unasked   ⇒   {"cases", "broken", "environment", "jax"} or {"refused"}
     {"do": "prepare", "case": i}           ⇒   {"stage"} …, {"facts", "iterations", "call_ns"} or {"failure"}
-    {"do": "sample", "iterations": n}      ⇒   {"ns"} or {"failure"}
+    {"do": "sample", "iterations": n}      ⇒   {"ns", "compiles"} or {"failure"}
     {"do": "outputs"}                      ⇒   {"leaves"} with their bytes, or {"failure"}
     {"do": "agree", "leaves"} with bytes   ⇒   {"agreement"} or {"failure"}
 
@@ -47,6 +47,7 @@ def begin(argument: dict[str, Any]) -> None:
         argument: what, pattern, params, options as for `benchax run`; parent, the process that has started this one.
     """
     process_tree.die_with_parent()
+    # It may have ended before we asked to end with it.
     if os.getppid() != argument["parent"]:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this
@@ -118,7 +119,7 @@ class Service:
     def answer(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
         request = message.document
         if request["do"] == "sample" and self.turns is not None:  # first, since it is asked for in the rounds
-            return self._guarded("rounds", lambda turns: ({"ns": turns.sample(request["iterations"])}, ()))
+            return self._guarded("rounds", lambda turns: _sample(turns, request["iterations"]))
         if request["do"] == "prepare":
             return self._prepare(self.cases[request["case"]])
         if request["do"] == "outputs":
@@ -150,6 +151,12 @@ class Service:
 
 def _failed(error: BaseException, stage: str) -> tuple[dict[str, Any], Sequence[Any]]:
     return {"failure": dataclasses.asdict(diagnose(error, stage))}, ()
+
+
+def _sample(ready: Turns, iterations: int) -> tuple[dict[str, Any], Sequence[Any]]:
+    """With the programs that it compiled in this sample and those before it."""
+    ns = ready.sample(iterations)
+    return {"ns": ns, "compiles": ready.facts["compiles"]}, ()
 
 
 def _outputs(ready: Turns) -> tuple[dict[str, Any], Sequence[Any]]:

@@ -14,6 +14,7 @@ What this cannot see is how fast the versions are on more than one core; that is
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,17 +26,18 @@ from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, jud
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
 from benchax.environment import affinity
 from benchax.errors import UsageError
+from benchax.measuring import noise
 from benchax.measuring.paired import WAKING_NS
-from benchax.model import Block, CaseId, Comparison, Environment, Numerics, Remark, Version
+from benchax.model import Block, CaseId, Comparison, Environment, Noise, Numerics, Remark, Version
 from benchax.paired_runs.paired_run import block_of_builds, counts
 from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
-from benchax.paired_runs.remarks import remarks
+from benchax.paired_runs.remarks import doubts, remarks
 from benchax.paired_runs.session import report_process
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import plural
 
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
-"""Of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
+"""The rounds of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
 UNUSED_ROUNDS = 2
 """The first ones, in which the processes get used to each other."""
 ONE_CORE = Remark(
@@ -81,13 +83,20 @@ class ProcessPairSamples:
     environment: Environment | None = None
     numerics: Numerics | None = None
     notes: tuple[Remark, ...] = ()
+    signature: str = ""
+    compiles: Counter[str] = field(default_factory=Counter[str])
+    """Programs that were compiled in the samples, by version."""
+    noise: list[Noise] = field(default_factory=list[Noise])
+    """During the samples of each pair."""
 
     def comparisons(self, alpha: float) -> list[Comparison]:
-        notes = (ONE_CORE if self.is_pinned else NOT_PINNED, *self.notes)
+        compiles = {version.label: self.compiles[version.label] for version in self.versions}
+        notes = (ONE_CORE if self.is_pinned else NOT_PINNED, *self.notes, *doubts(compiles, self.noise))
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         context = ComparisonContext(
-            self.case, *self.versions, "process pairs", self.numerics, notes, self.environment, now
-        )
+            self.case, *self.versions, "process pairs", self.numerics, notes, self.environment, now,
+            signature=self.signature,
+        )  # fmt: skip
         found = judge(context, self.evidence, alpha)
         pairs = len(self.evidence.run)
         if self.evidence.failure is not None or pairs >= self.least:
@@ -122,7 +131,7 @@ class Pairs:
         self.sides, self.selection, self.report = sides, selection, report
         self.effort, self.second = effort, second
         self.tests: dict[CaseId, SequentialTest[ProcessPairSamples]] = {}
-        """Of all cases that the first pair finds."""
+        """The tests of all cases that the first pair finds."""
         self.rng = random.Random(0)
         self.count = self.undecided = 0
         self.cores = affinity() or ()
@@ -201,7 +210,9 @@ class Pairs:
         seen.iterations = seen.iterations or prepared[0]["iterations"]
         call_ns = max(each["call_ns"] for each in prepared.values())
         self._say(seen.case.label, "rounds")
-        ns = self._rounds(partners, seen.iterations, call_ns, limit_s)
+        begun = noise.start()
+        ns = self._rounds(seen, partners, call_ns, limit_s)
+        seen.noise.append(noise.finish(begun))
         seconds = [tuple(each / 1e9 / seen.iterations for each in side) for side in ns]
         if not seen.evidence.run:
             self._learn(seen, partners, prepared, listings, limit_s)
@@ -209,16 +220,20 @@ class Pairs:
         seen.evidence.build += block_of_builds(self.count, *(prepared[i]["facts"]["builds"][0] for i in (0, 1)))
 
     def _rounds(
-        self, partners: list[Partner], iterations: int, call_ns: int, limit_s: float | None
+        self, seen: ProcessPairSamples, partners: list[Partner], call_ns: int, limit_s: float | None
     ) -> tuple[list[int], list[int]]:
         """Nanoseconds of the samples of both."""
+        compiled = [0, 0]
         count = next(rounds for limit_ns, rounds in ROUNDS if call_ns <= limit_ns)
         unused = UNUSED_ROUNDS if call_ns <= ROUNDS[1][0] else 0
         taken: tuple[list[int], list[int]] = ([], [])
         for _ in range(unused + count):
             for i in self.rng.sample((0, 1), 2):
-                answer = partners[i].ask({"do": "sample", "iterations": iterations}, (), limit_s)
+                answer = partners[i].ask({"do": "sample", "iterations": seen.iterations}, (), limit_s)
+                # Asked and answered before the other one is asked: two that compute at once would share the core.
                 taken[i].append(answer.document["ns"])
+                compiled[i] = answer.document["compiles"]
+        seen.compiles.update({side.version.label: n for side, n in zip(self.sides, compiled, strict=True)})
         return taken[0][unused:], taken[1][unused:]
 
     def _learn(
@@ -234,6 +249,7 @@ class Pairs:
         if environments[0] and environments[1]:
             seen.environment = common(environments[0], environments[1])
         facts = [prepared[i]["facts"] for i in (0, 1)]
+        seen.signature = facts[0]["signature"]
         seen.evidence.counts = counts(*facts)
         try:
             outputs = partners[0].ask({"do": "outputs"}, (), limit_s)

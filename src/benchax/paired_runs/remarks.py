@@ -6,19 +6,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchax.comparing.break_even import SAME_PROGRAM
-from benchax.model import Remark
+from benchax.measuring.remarks.of_times import describe_busy, describe_recompiling
+from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count
 
 
 def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
-    """Of what a process said about the sides (`measuring.paired.take_blocks`)."""
+    """Makes remarks of what a process said about the sides (`measuring.paired.take_blocks`)."""
     sides = list(zip(labels, document["sides"], strict=True))
     return tuple(
         r
         for r in (*_disagreements(sides), *_unlike(document, labels), _inline(document, sides), _one_operation(sides))
         if r
     )
+
+
+def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark, ...]:
+    """What spoils the times.
+
+    Args:
+        compiles: programs that were compiled while a version was timed, by its label.
+        noise: what else the machine did, in each process; the busiest is told of.
+    """
+    busiest = max(noise, key=lambda each: (each.others_share or 0.0) + (each.steal_share or 0.0), default=Noise())
+    found = [*(describe_recompiling(n, label) for label, n in compiles.items()), describe_busy(busiest)]
+    return tuple(remark for remark in found if remark)
 
 
 def _disagreements(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Remark]:

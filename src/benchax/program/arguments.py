@@ -52,7 +52,8 @@ def outputs(stage: Any) -> list[ArgumentLeaf]:
 
 def leaves(name: str, tree: Any) -> list[ArgumentLeaf]:
     """`name` followed by the place in the tree, for each leaf that has a shape."""
-    flat, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_array)
+    # Not with is_leaf=_is_array: a sparse matrix or a module may have a shape and a dtype, and is made of arrays.
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [
         ArgumentLeaf(
             name + jax.tree_util.keystr(path), tuple(leaf.shape), leaf.dtype, bool(getattr(leaf, "donated", False))

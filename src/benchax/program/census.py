@@ -123,7 +123,7 @@ def _with_passed_on(alone: Tally, copied: float) -> Tally:
 
 
 def price(name: str) -> float:
-    """Of one operation of that name, in additions."""
+    """Returns what one operation of that name costs, in additions."""
     if name in instruction_work.TRANSCENDENTAL:
         return _TRANSCENDENTAL_PRICE
     return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)

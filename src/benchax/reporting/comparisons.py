@@ -15,20 +15,22 @@ from benchax.reporting.document import (
     Paragraph,
     Style,
     Table,
+    TableColumn,
+    each_once,
     list_lines,
     list_remarks,
     tabulate,
 )
 from benchax.reporting.tables import CASE, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
 from benchax.stats.verdicts import Verdict, grade
-from benchax.units import number, percent
+from benchax.units import number, percent, plural
 
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
     "one process": "wall, paired: the versions in turns in one process",
     "process pairs": "wall, paired: whole processes in turns on one core",
 }
-OF_A_CASE = ("outputs-differ", ADVICE)
+OF_A_CASE = ("outputs-differ", "recompiled", ADVICE)
 """Remarks that are about one case."""
 COLUMN = 24
 """Longest name of a column, which is never folded: a long one would leave no room for the numbers."""
@@ -63,16 +65,19 @@ def grids(found: Comparisons) -> list[Table]:
 
 
 def heading(found: Comparisons) -> str:
-    """What was compared, where, by which timer, and by how much data."""
+    """What was compared, on what inputs, where, by which timer, and by how much data."""
     first = next((c for c in found if c.blocks), None)
     if first is None or first.environment is None:
         return ""
+    signatures = {c.signature for c in found.of("run")}
+    inputs = first.signature if len(signatures) == 1 else ""
     where = describe_machine(first.environment)
-    pairs = f"{first.pairs} pairs in {first.processes} processes" if len(found.of("run")) == 1 or found.labels else ""
+    processes = f"{first.processes} process{'es' * (first.processes != 1)}"
+    pairs = f"{plural(first.pairs, 'pair')} in {processes}" if len(found.of("run")) == 1 or found.labels else ""
     # A case has the name of a function, unless another was given: that says nothing where functions are listed.
     name = "" if first.case.name in found.labels else f"{first.case.label}: "
     line = f"{name}{where} · {pairs}" if found.labels else where
-    return "\n".join(part for part in (line, TIMERS.get(first.method, "")) if part)
+    return "\n".join(part for part in (line, inputs, TIMERS.get(first.method, "")) if part)
 
 
 def sight(found: Comparisons) -> str:
@@ -145,11 +150,14 @@ def _multiple(rank: Rank) -> str:
 
 
 def case_grid(found: Comparisons) -> Table:
-    """One line for each comparison of run times, or of a case that has none."""
+    """One line for each comparison of run times, or of a case that has none. Inputs have a column where they differ;
+    else they stand above."""
     runs = found.of("run")
+    are_alike = len({c.signature for c in runs}) == 1
     lines = [
         (
             one_line(c.case.label),
+            "" if are_alike else truncate(c.signature, COLUMN),
             "" if c.baseline_value is None else amount(c.baseline_value, c.metric),
             "" if c.candidate_value is None else amount(c.candidate_value, c.metric),
             interval(c),
@@ -159,8 +167,10 @@ def case_grid(found: Comparisons) -> Table:
     ]
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
-    columns = (CASE, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT)
-    return tabulate(columns, lines, [VERDICT_STYLES[c.verdict] for c in runs])
+    inputs = TableColumn("inputs", "words", 10)
+    columns = (CASE, inputs, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT)
+    table = tabulate(columns, lines, [VERDICT_STYLES[c.verdict] for c in runs])
+    return table.without_empty_columns(kept=set(range(len(columns))) - {columns.index(inputs)})
 
 
 def interval(c: Comparison) -> str:
@@ -257,8 +267,7 @@ def remarks(found: Iterable[Comparison]) -> list[Remark]:
         for c in listed
         for r in (*c.remarks, *_advice(c))
     ]
-    # Sides and metrics of a case share what was found of it: each of them has the remark.
-    return list({(r.code, r.message): r for r in named}.values())
+    return each_once(named)
 
 
 def _advice(c: Comparison) -> list[Remark]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from benchax.model import RENDERERS
+from benchax.renderers import RENDERERS
 
 if TYPE_CHECKING:
     from benchax.comparing.ranking import Comparisons
@@ -29,6 +29,11 @@ DOCUMENTS: dict[str, str] = {
     "Watch": "watch.document",
 }
 """Type of a result → the function of `benchax.reporting` that makes a document of it."""
+PARTS: dict[str, str] = {
+    "Stages": "measurement.document_of_stages",
+    "Summary": "statistics.document_of_summary",
+}
+"""Of a row: what has no name of its own."""
 ON_PAGES = DOCUMENTS | {
     "Comparisons": "comparison_figure.document",
     "Inspection": "inspection.document_with_texts",
@@ -37,21 +42,23 @@ ON_PAGES = DOCUMENTS | {
 
 
 def document_of(result: Any, is_for_page: bool = False) -> Document:
-    functions = ON_PAGES if is_for_page else DOCUMENTS
+    functions = PARTS | (ON_PAGES if is_for_page else DOCUMENTS)
     module, _, function = functions[type(result).__name__].partition(".")
     return getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(result)
 
 
 def _text(result: Any) -> str:
     from benchax.reporting import terminal
+    from benchax.reporting.python_words import in_python
 
-    return terminal.to_text(document_of(result))
+    return terminal.to_text(in_python(document_of(result)))
 
 
 def _html(result: Any) -> str:
     from benchax.reporting import html
+    from benchax.reporting.python_words import in_python
 
-    return html.fragment(document_of(result, is_for_page=True))
+    return html.fragment(in_python(document_of(result, is_for_page=True)))
 
 
 def _figure(found: Comparisons) -> Any:

@@ -16,6 +16,7 @@ from benchax.reporting.document import (
     Table,
     TableColumn,
     TextRow,
+    each_once,
     list_remarks,
     tabulate,
 )
@@ -139,4 +140,4 @@ def remarks(e: Experiment) -> list[Remark]:
     listed = list(e.remarks)
     for row in e.rows:
         listed += row.comparison.remarks if row.comparison else ()
-    return list({(remark.code, remark.message): remark for remark in listed}.values())
+    return each_once(listed)

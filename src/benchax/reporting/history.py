@@ -18,7 +18,7 @@ from benchax.reporting.comparisons import COUNTED, interval
 from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, tabulate
 from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, VERDICT_STYLES, WHEN, one_line
 from benchax.stats.changepoints import P
-from benchax.units import number, percent, plural
+from benchax.units import count, number, percent, plural
 
 NAMES: dict[Metric, str] = {
     "run": "run time",
@@ -105,7 +105,17 @@ def grid(h: History) -> Table:
     styles: list[Style] = [changed.get(i, _plain(value)) for i, value in enumerate(h.values)]
     name = "amount" if h.is_counted else "time then"
     older = f"{first} older ones are not listed; --json has them" if first else ""
-    return tabulate((WHEN, COMMIT, "change", VERDICT, name, REMARKS), lines, styles[first:], note=older)
+    rates = list(dict.fromkeys(what for c in h.points for what in c.work)) if h.metric == "run" else []
+    columns = (WHEN, COMMIT, "change", VERDICT, name, *(f"{what}/s then" for what in rates), REMARKS)
+    with_rates = [
+        (*line[:-1], *(_rate(c, what) for what in rates), line[-1]) for line, (_, c) in zip(lines, shown, strict=True)
+    ]
+    return tabulate(columns, with_rates, styles[first:], note=older)
+
+
+def _rate(c: Comparison, what: str) -> str:
+    """Empty where nothing was timed."""
+    return count(c.work[what] / c.candidate_value) if c.candidate_value and what in c.work else ""
 
 
 def _remarks(h: History) -> list[list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Samples, Transfer
+from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Rate, Samples, Stages, Transfer
 from benchax.reporting.document import (
     Block,
     Document,
@@ -25,7 +25,7 @@ from benchax.reporting.document import (
 from benchax.reporting.tables import CASE, REMARKS, describe_machine, estimate, instability, is_unstable, one_line
 from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
-from benchax.units import count, rate, seconds, seconds_range, size
+from benchax.units import amount_per_s, count, percent, rate, seconds, seconds_range, size
 
 CACHES = {
     "off": "persistent cache off",
@@ -47,6 +47,11 @@ def document(m: Measurement, is_full: bool = False) -> Document:
     below = (where, m.signature) if m.signature else (where,)
     facts = tuple(sections(m, is_full))
     return Document((Heading(m.case.label, 1, below), *([Facts(facts)] if facts else []), *list_remarks(m.remarks)))
+
+
+def document_of_stages(s: Stages) -> Document:
+    """What was measured of it; what was not, the row says."""
+    return Document((Facts((Section("once", tuple(_stages(s, ()))),)),))
 
 
 def list_measurements(listed: Sequence[Measurement]) -> Document:
@@ -71,29 +76,45 @@ def _describe_failure(failure: Failure) -> str:
 
 def overview(measurements: Sequence[Measurement]) -> Table:
     """One line per measurement; a column that none of them fills is left out."""
-    columns = (CASE, *_TIMERS, "compile", "memory", REMARKS)
-    styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in measurements]
-    return tabulate(columns, map(_overview_line, measurements), styles).without_empty_columns(kept=(0,))
+    listed = list(measurements)
+    names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
+    columns = (CASE, *_TIMERS, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
+    styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in listed]
+    lines = (_overview_line(m, names) for m in listed)
+    return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
+
+
+_PER_S = {"bytes": "B/s", "flops": "FLOP/s"}
 
 
 def _is_wrong(m: Measurement) -> bool:
     return any(remark.severity == "error" for remark in m.remarks)
 
 
-def _overview_line(m: Measurement) -> tuple[str, ...]:
+def _overview_line(m: Measurement, names: Sequence[str]) -> tuple[str, ...]:
     if m.failure:
         kind = m.failure.kind.replace("_", " ")
-        return (one_line(m.case.label), "", "", kind, "", "", f"in {m.failure.stage}")
+        return (one_line(m.case.label), "", "", kind, *("" for _ in names), "", "", f"in {m.failure.stage}")
+    rates = {rate.what: _rate_in_table(rate) for rate in m.rates()}
     is_eager = m.case.variant == "eager"
     rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
     codes = [remark.code for remark in m.remarks if remark.severity != "info"]
     return (
         one_line(m.case.label),
         *(estimate(m.summary(timer)) for timer in _TIMERS),
+        *(rates.get(what, "") for what in names),
         seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
         f"+{size(rise)}" if rise is not None else "",
         ", ".join(codes),
     )
+
+
+def _rate_in_table(rate: Rate) -> str:
+    """1.31 M, as sure as the time beside it; 1.1 M – 4.2 M where that is unstable."""
+    low, high = rate.low_per_s, rate.high_per_s
+    if low is not None and high is not None and is_unstable(low, high):
+        return f"{count(low)} – {count(high)}"
+    return count(rate.per_s)
 
 
 # ---- one, section by section ------------------------------------------------------------------------------------
@@ -107,10 +128,10 @@ def sections(m: Measurement, is_full: bool = False) -> list[Section]:
     """
     parts = [
         Section("failed", tuple(_failure(m))),
-        Section("once", tuple(_stages(m))),
+        Section("once", tuple(_stages(m.stages, m.not_measured))),
         Section("every call", tuple(_samples(m, is_full))),
         Section("memory", tuple(_memory(m))),
-        Section("work", tuple(_cost(m))),
+        Section("work", (*_rates(m), *_cost(m))),
         Section("result", tuple(_numerics(m))),
     ]
     return [part for part in parts if part.rows]
@@ -123,32 +144,33 @@ def _failure(m: Measurement) -> Iterable[TextRow]:
             yield TextRow("", "", m.failure.advice)
 
 
-def _stages(m: Measurement) -> Iterable[TextRow]:
-    s = m.stages
-    yield from _transfer(m, "transfer in", "stages.transfer_in", s.transfer_in)
+def _stages(s: Stages, absent: Sequence[Absent]) -> Iterable[TextRow]:
+    yield from _transfer(absent, "transfer in", "stages.transfer_in", s.transfer_in)
     cold = f"in {COLD[s.cold]}" if s.cold else ""
-    yield from _time(m, "trace", "stages.trace_s", s.trace_s, cold)
-    yield from _time(m, "lower", "stages.lower_s", s.lower_s)
-    yield from _time(m, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
-    yield from _time(m, "first run", "stages.first_run_s", s.first_run_s)
+    yield from _time(absent, "trace", "stages.trace_s", s.trace_s, cold)
+    yield from _time(absent, "lower", "stages.lower_s", s.lower_s)
+    yield from _time(absent, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
+    yield from _time(absent, "first run", "stages.first_run_s", s.first_run_s)
     if s.first_result_s is not None:
         yield TextRow("first result", seconds(s.first_result_s), "trace, lower, compile and first run")
-    yield from _time(m, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
+    yield from _time(absent, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
     if s.call_floor_s is not None:
         yield TextRow("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
-    yield from _transfer(m, "transfer out", "stages.transfer_out", s.transfer_out)
+    yield from _transfer(absent, "transfer out", "stages.transfer_out", s.transfer_out)
 
 
-def _time(m: Measurement, label: str, what: str, value_s: float | None, detail: str = "") -> Iterable[TextRow]:
+def _time(
+    absent: Sequence[Absent], label: str, what: str, value_s: float | None, detail: str = ""
+) -> Iterable[TextRow]:
     if value_s is not None:
         yield TextRow(label, seconds(value_s), detail)
     else:
-        yield from _absent(m, label, what)
+        yield from _absent(absent, label, what)
 
 
-def _transfer(m: Measurement, label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
+def _transfer(absent: Sequence[Absent], label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
     if transfer is None:
-        yield from _absent(m, label, what)
+        yield from _absent(absent, label, what)
         return
     speed = transfer.bandwidth_bytes_per_s
     how = "zero-copy: a view, nothing moved" if transfer.is_zero_copy else f"copied at {rate(speed or 0, 'B')}"
@@ -217,7 +239,7 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
         yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
     else:
-        yield from _absent(m, "planned peak", "memory.plan")
+        yield from _absent(m.not_measured, "planned peak", "memory.plan")
     if mem.captured_bytes:
         yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
     for label, what, value in (
@@ -230,12 +252,38 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         elif value is not None:
             yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
         else:
-            yield from _absent(m, label, what)
+            yield from _absent(m.not_measured, label, what)
+
+
+def _rates(m: Measurement) -> Iterable[TextRow]:
+    """What its author says that a call gets done, in a second."""
+    rates = {rate.what: rate for rate in m.rates()}
+    for what, amount in m.work.amounts.items():
+        if what in rates:
+            yield TextRow(what, amount_per_s(rates[what].per_s, what), _detail_of(rates[what], amount, m))
+        elif not m.failure:
+            yield not_measured(what, Absent("samples", m.why_absent("samples") or "its time was not measured"))
+    yield from _absent(m.not_measured, "work", "work")
+
+
+def _detail_of(rate: Rate, amount: float, m: Measurement) -> str:
+    interval = "without an interval"
+    if rate.low_per_s is not None and rate.high_per_s is not None:
+        ends = [count(value) for value in (rate.low_per_s, rate.high_per_s)]
+        interval = f"95 % {' – '.join(ends)}"
+    share = f", {_share_of_peak(rate.per_s, m)}" if rate.what == "bytes" and m.work.peak_bytes_per_s else ""
+    return f"{interval} by the {rate.timer} timer{share}; {count(amount)} in a call"
+
+
+def _share_of_peak(per_s: float, m: Measurement) -> str:
+    """61 % of the 20.1 GB/s that this machine reached"""
+    peak = m.work.peak_bytes_per_s or 0.0
+    return f"{percent(per_s / peak)} of the {rate(peak, 'B')} that this machine reached"
 
 
 def _cost(m: Measurement) -> Iterable[TextRow]:
     if m.cost is None:
-        yield from _absent(m, "operations", "cost")
+        yield from _absent(m.not_measured, "operations", "cost")
         return
     timer = next((name for name in ("in_graph", "loop", "wall") if m.summary(name)), None)
     per_call = m.summary(timer) if timer else None
@@ -248,13 +296,18 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
     if m.cost.transcendentals:
         yield TextRow("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
     if m.cost.bytes_accessed:
-        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), "XLA's estimate")
+        speed = "XLA's estimate"
+        if per_call and per_call.median_s > 0 and not m.cost.has_loops:
+            per_s = m.cost.bytes_accessed / per_call.median_s
+            share = f", {_share_of_peak(per_s, m)}" if m.work.peak_bytes_per_s else ""
+            speed = f"{rate(per_s, 'B')} by the {timer} timer{share}; XLA's estimate"
+        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), speed)
 
 
 def _numerics(m: Measurement) -> Iterable[TextRow]:
     n = m.numerics
     if n is None:
-        yield from _absent(m, "checked", "numerics")
+        yield from _absent(m.not_measured, "checked", "numerics")
         return
     reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
     if not n.agrees:
@@ -266,10 +319,10 @@ def _numerics(m: Measurement) -> Iterable[TextRow]:
         yield TextRow("checked", "agrees", f"with {reference}; {far}", "good")
 
 
-def _absent(m: Measurement, label: str, what: str) -> Iterable[TextRow]:
-    absent = next((a for a in m.not_measured if a.what == what), None)
-    if absent:
-        yield not_measured(label, absent)
+def _absent(absent: Sequence[Absent], label: str, what: str) -> Iterable[TextRow]:
+    found = next((a for a in absent if a.what == what), None)
+    if found:
+        yield not_measured(label, found)
 
 
 def not_measured(label: str, absent: Absent) -> TextRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len, set_cell_size
 
@@ -14,6 +14,9 @@ from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
 from benchax.units import percent, seconds, seconds_range, size
+
+if TYPE_CHECKING:
+    from benchax.store.runs import StoredRun  # not at load: SQLAlchemy takes 0.1 s, and other tables do without it
 
 CASE = TableColumn("case", "names", 10)
 COMMIT = TableColumn("commit", "words")
@@ -53,6 +56,45 @@ def stored_grid(rows: Sequence[StoredRow]) -> Table:
     columns = ("id", WHEN, CASE, TableColumn("timer", "words", 8), "median", "95 %", "compile", COMMIT)
     styles: list[Style] = ["bad" if row.failure_kind else "" for row in rows]
     return tabulate(columns, map(_stored_line, rows), styles)
+
+
+def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
+    """Runs of the store, one line each.
+
+    Args:
+        names: of baselines, by run id.
+    """
+    columns = (
+        "run",
+        WHEN,
+        "rows",
+        TableColumn("cases", "names", 12),
+        COMMIT,
+        TableColumn("machine", "words", 10),
+        "name",
+    )
+    styles: list[Style] = ["bad" if run.failed else "" for run in runs]
+    lines = (_run_line(run, names.get(run.run_id, "")) for run in runs)
+    return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
+
+
+def _run_line(run: StoredRun, name: str) -> tuple[str, ...]:
+    failed = f", {run.failed} failed" if run.failed else ""
+    others = f" and {len(run.cases) - MOST_NAMES} more" if len(run.cases) > MOST_NAMES else ""
+    device = run.backend if run.backend == "cpu" else run.device_kind
+    return (
+        run.run_id[:12],
+        run.started_at[:16].replace("T", " "),
+        f"{run.rows}{failed}",
+        one_line(", ".join(run.cases[:MOST_NAMES]) + others),
+        (run.commit or "")[:8] + ("+" if run.is_dirty else ""),
+        one_line(" · ".join(part for part in (run.host, device, run.jax and f"jax {run.jax}") if part)),
+        one_line(name),
+    )
+
+
+MOST_NAMES = 3
+"""Of the cases of a run."""
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:

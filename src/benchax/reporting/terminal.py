@@ -1,5 +1,5 @@
 """Renders documents for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, and plain
-text for pipes.
+text for pipes. Where lines are broken is in `folding.py`.
 
 Nothing here knows whether there is a terminal: `cli/console.py` asks that.
 """
@@ -7,17 +7,18 @@ Nothing here knows whether there is a terminal: `cli/console.py` asks that.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
+from typing import Any, cast
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from benchax.model import Remark
+from benchax.printable import show_controls, show_line
 from benchax.reporting.chart import Chart
 from benchax.reporting.document import (
     Block,
@@ -33,6 +34,8 @@ from benchax.reporting.document import (
     Table,
     TextRow,
 )
+from benchax.reporting.folding import Folded, break_lines, link_locations, longest_word
+from benchax.reporting.highlighting import highlight
 from benchax.reporting.styles import MARKS, Style
 
 STYLES: dict[Style, str] = {
@@ -48,6 +51,8 @@ NARROW = 72
 """Below this width details go on lines of their own."""
 LEAST_DETAIL = 30
 """And where no more than this is left beside long labels and values."""
+LEAST_WIDTH_BESIDE = 10
+"""Of a text beside its label."""
 GAP = 2
 """Between the columns of a table."""
 LEAST_WIDTH = 100
@@ -57,19 +62,37 @@ ENDLESS = 400
 
 
 def render(document: Document) -> RenderableType:
-    """For a console, which prints it with `crop=False`: lines of programs may be longer than a window is wide."""
+    """For a console, which prints it with `crop=False`: lines of programs, and words, may be longer than a window."""
     parts: list[RenderableType] = []
-    for is_apart, is_below, block in _place_blocks(document.blocks):
+    for is_apart, is_below, block in _place_blocks(_spell_out(document.blocks)):
         parts += [Text(), _render_block(block, is_below)] if is_apart else [_render_block(block, is_below)]
     return Group(*parts)
 
 
 def to_text(document: Document, width: int | None = None) -> str:
     """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
-    tables = [_TableLayout(block).width for block in document.blocks if isinstance(block, Table)]
+    blocks: tuple[Block, ...] = _spell_out(document.blocks)
+    tables = [_TableLayout(block).width for block in blocks if isinstance(block, Table)]
     wide = max(LEAST_WIDTH, *tables, 0) if width is None else width
-    placed = _place_blocks(document.blocks)
+    placed = _place_blocks(blocks)
     return "\n".join("\n" * is_apart + _print_block(block, is_below, wide) for is_apart, is_below, block in placed)
+
+
+def _spell_out(part: Any) -> Any:
+    """Blocks without anything that a terminal would obey: names may be of strangers."""
+    match part:
+        case str():
+            return show_controls(part)
+        case tuple():
+            return tuple(map(_spell_out, cast("tuple[Any, ...]", part)))
+        case Heading():
+            return replace(part, text=show_line(part.text), below=_spell_out(part.below), aside=show_line(part.aside))
+        case Chart():  # only its caption is shown
+            return part
+        case _ if is_dataclass(part) and not isinstance(part, type):
+            return replace(part, **{f.name: _spell_out(getattr(part, f.name)) for f in fields(part) if f.init})
+        case _:
+            return part
 
 
 def _place_blocks(blocks: Sequence[Block]) -> Iterator[tuple[bool, bool, Block]]:
@@ -89,7 +112,7 @@ def _print_block(block: Block, is_below: bool, width: int) -> str:
     printed = io.StringIO()
     # All of it said: FORCE_COLOR would make rich believe in a terminal, and escape codes end up in a file.
     console = Console(file=printed, width=width, no_color=True, force_terminal=False, highlight=False)
-    console.print(_render_block(block, is_below))
+    console.print(_render_block(block, is_below), crop=False)
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
 
@@ -98,9 +121,9 @@ def _render_block(block: Block, is_below: bool) -> RenderableType:
         case Heading():
             return _render_heading(block)
         case Paragraph():
-            return _indent([_render_paragraph(block)], is_below)
+            return _render_paragraph(block, is_below)
         case List():
-            return _indent(map(_render_paragraph, block.items), is_below)
+            return Group(*(_render_paragraph(item, is_below) for item in block.items))
         case Table():
             return _TableLayout(block)
         case Facts():
@@ -111,40 +134,37 @@ def _render_block(block: Block, is_below: bool) -> RenderableType:
             title = [Text(block.title, style="bold")] if block.title else []
             return Group(*title, highlight(block.language, block.text))
         case Sparkline():
-            return Text(f"{block.bars}  {block.caption}")
+            return Folded(Text(f"{block.bars}  {block.caption}"))
         case Chart():  # what it shows stands in tables, too
-            return Text(f"chart: {block.caption}", style="dim")
+            return Folded(Text(show_controls(f"chart: {block.caption}"), style="dim"))
 
 
 def _render_heading(heading: Heading) -> RenderableType:
     aside = f"  {heading.aside}" if heading.aside else ""
     title = Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim"))
-    return Group(title, *map(_render_below, heading.below))
+    return Group(Folded(title), *map(_render_below, heading.below))
 
 
-def _render_below(text: str) -> Text:
-    is_endless = len(text) > ENDLESS
-    return Text(text, style="dim", overflow="ellipsis" if is_endless else "fold", no_wrap=is_endless)
+def _render_below(text: str) -> RenderableType:
+    dim = Text(text, style="dim")
+    if len(text) <= ENDLESS:
+        return Folded(dim)
+    dim.no_wrap, dim.overflow = True, "ellipsis"
+    return dim
 
 
-def _render_paragraph(paragraph: Paragraph) -> Text:
-    return Text(paragraph.text, style=STYLES[paragraph.style])
-
-
-def _indent(parts: Iterable[RenderableType], is_below: bool) -> RenderableType:
+def _render_paragraph(paragraph: Paragraph, is_below: bool) -> RenderableType:
     """What stands below a heading belongs to it."""
-    return Padding(Group(*parts), (0, 0, 0, 2)) if is_below else Group(*parts)
+    return Folded(Text(paragraph.text, style=STYLES[paragraph.style]), indent="  " if is_below else "")
 
 
 def _render_remarks(listed: Sequence[Remark]) -> RenderableType:
-    table = RichTable.grid(padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1, overflow="fold")
+    parts: list[RenderableType] = []
     for remark in listed:
         mark, style = MARKS[remark.severity]
-        is_error = remark.severity == "error"
-        table.add_row(Text(f"  {mark}", STYLES[style]), Text(remark.message, STYLES[style] if is_error else ""))
-    return table
+        message = Text(remark.message, STYLES[style] if remark.severity == "error" else "")
+        parts.append(Folded(message, Text.assemble("  ", (mark, STYLES[style]), " "), indent="    "))
+    return Group(*parts)
 
 
 # ---- facts ------------------------------------------------------------------------------------------------------
@@ -161,7 +181,9 @@ class _FactsLayout:
         rows = [row for section in self.sections for row in section.rows]
         label = max((len(row.label) for row in rows), default=0)
         value = max((len(row.value) for row in rows), default=0)
-        is_narrow = options.max_width < max(NARROW, label + value + LEAST_DETAIL)
+        word = longest_word(row.detail for row in rows)
+        # Beside each detail stand the label, two columns in, and the value, each with a gap behind it.
+        is_narrow = options.max_width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
         for i, section in enumerate(self.sections):
             yield from _render_title(section, is_first=i == 0)
             yield _stack_rows(section.rows) if is_narrow else _align_rows(section.rows, label, value)
@@ -178,10 +200,11 @@ def _align_rows(rows: Sequence[TextRow], label: int, value: int) -> RichTable:
     table = RichTable.grid(padding=(0, 2), pad_edge=False)
     table.add_column(min_width=label + 2, no_wrap=True)
     table.add_column(min_width=value, justify="right", no_wrap=True)
-    table.add_column(ratio=1, overflow="fold")
+    table.add_column(ratio=1)
     for row in rows:
         style = STYLES[row.style]
-        table.add_row(Text("  " + row.label, style=style), Text(row.value, style=style or "cyan"), _render_detail(row))
+        detail = Folded(_render_detail(row))
+        table.add_row(Text("  " + row.label, style=style), Text(row.value, style=style or "cyan"), detail)
     return table
 
 
@@ -189,9 +212,10 @@ def _stack_rows(rows: Sequence[TextRow]) -> Group:
     lines: list[RenderableType] = []
     for row in rows:
         style = STYLES[row.style]
-        lines.append(Text.assemble(("  " + row.label + "  ", style), (row.value, style or "cyan")))
+        line = Text.assemble((row.label + "  ", style), (row.value, style or "cyan"))
+        lines.append(Folded(line, Text("  "), indent="    "))
         if row.detail:
-            lines.append(Padding(_render_detail(row), (0, 0, 0, 4)))
+            lines.append(Folded(_render_detail(row), indent="    "))
     return Group(*lines)
 
 
@@ -202,17 +226,32 @@ def _render_detail(row: TextRow) -> Text:
 
 
 def _render_words(sections: Sequence[Section]) -> Group:
-    """Sections whose values are texts: two columns, of which the second folds."""
+    """Sections whose values are texts, beside their labels."""
     parts: list[RenderableType] = []
     for i, section in enumerate(sections):
-        table = RichTable.grid(padding=(0, 2))
-        table.add_column(overflow="fold")
-        table.add_column(overflow="fold")
+        parts += _render_title(section, is_first=i == 0)
+        label = max((cell_len(row.label) for row in section.rows), default=0)
         for row in section.rows:
             detail = Text(f"  {row.detail}", style="dim") if row.detail else Text()
-            table.add_row(Text("  " + row.label, style="dim"), Text(row.value, style=STYLES[row.style]) + detail)
-        parts += [*_render_title(section, is_first=i == 0), table]
+            text = Text(row.value, style=STYLES[row.style]) + detail
+            parts.append(_Labelled(Text(f"  {row.label}", style="dim"), text, label + 2 + GAP))
     return Group(*parts)
+
+
+class _Labelled:
+    """A text beside its label, or below it where that leaves no room for a word of the text."""
+
+    def __init__(self, label: Text, text: Text, width: int) -> None:
+        self.label, self.text, self.width = label, text, width
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        if self.width + max(LEAST_WIDTH_BESIDE, longest_word([self.text.plain])) <= options.max_width:
+            self.label.pad_right(self.width - self.label.cell_len)
+            yield Folded(self.text, self.label, " " * self.width)
+        else:
+            indent = self.label.cell_len - len(self.label.plain.lstrip())
+            yield Folded(self.label)
+            yield Folded(self.text, indent=" " * (indent + 2))
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
@@ -224,7 +263,12 @@ class _TableLayout:
     def __init__(self, table: Table) -> None:
         self.table = table
         columns = zip(table.names, *table.lines, strict=True)
-        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in columns]
+        texts = list(columns)
+        self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in texts]
+        self.least_widths = [
+            width if column.least_width is None else min(width, max(column.least_width, longest_word(parts)))
+            for column, width, parts in zip(table.columns, self.widths, texts, strict=True)
+        ]
 
     @property
     def width(self) -> int:
@@ -232,70 +276,41 @@ class _TableLayout:
 
     @property
     def least_width(self) -> int:
-        columns = zip(self.table.columns, self.widths, strict=True)
-        return self.width - sum(max(0, width - (c.least_width or width)) for c, width in columns)
+        return sum(self.least_widths) + GAP * (len(self.widths) - 1)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        yield self.render_wide() if self.least_width <= options.max_width else self.render_narrow()
+        fits = self.least_width <= options.max_width
+        yield self.render_wide(self.fit(options.max_width)) if fits else self.render_narrow()
         if self.table.note:
-            yield Text(self.table.note, style="dim")
+            yield Folded(Text(self.table.note, style="dim"))
 
-    def render_wide(self) -> RichTable:
+    def fit(self, room: int) -> list[int]:
+        """Widths that fill the room: the widest columns fold first."""
+        for most in range(room, 0, -1):
+            fitted = [max(least, min(width, most)) for width, least in zip(self.widths, self.least_widths, strict=True)]
+            if sum(fitted) + GAP * (len(fitted) - 1) <= room:
+                return fitted
+        return self.least_widths
+
+    def render_wide(self, widths: Sequence[int]) -> RichTable:
         has_head = any(self.table.names)
         drawn = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=has_head)
-        for column in self.table.columns:
-            drawn.add_column(
-                Text(column.name),
-                justify="right" if column.kind == "numbers" else "left",
-                overflow="fold",
-                no_wrap=column.least_width is None,
-            )
+        for column, width in zip(self.table.columns, widths, strict=True):
+            name = Text("\n").join(break_lines(Text(column.name), width))
+            drawn.add_column(name, justify="right" if column.kind == "numbers" else "left", width=width, no_wrap=True)
         for row in self.table.rows:
-            drawn.add_row(*(Text(cell.text, style=STYLES[cell.style]) for cell in row))
+            texts = (link_locations(Text(cell.text, style=STYLES[cell.style])) for cell in row)
+            parts = (break_lines(text, width) for text, width in zip(texts, widths, strict=True))
+            drawn.add_row(*(Text("\n").join(lines) for lines in parts))
         return drawn
 
     def render_narrow(self) -> Group:
         parts: list[RenderableType] = []
+        width = max(map(cell_len, self.table.names)) + GAP
         for row in self.table.rows:
-            drawn = RichTable.grid(padding=(0, GAP))
-            drawn.add_column(style="dim", overflow="fold")
-            drawn.add_column(overflow="fold")
+            parts += [Text()] if parts else []
             for name, cell in zip(self.table.names, row, strict=True):
                 if cell.text:
-                    drawn.add_row(Text(name), Text(cell.text, style=STYLES[cell.style]))
-            parts += [Text(), drawn] if parts else [drawn]
+                    text = Text(cell.text, style=STYLES[cell.style])
+                    parts.append(_Labelled(Text(name, style="dim"), text, width) if width > GAP else Folded(text))
         return Group(*parts)
-
-
-# ---- texts of programs -----------------------------------------------------------------------------------------
-
-
-# In this order: what comes later wins.
-_COLORS: dict[str, tuple[tuple[str, str], ...]] = {
-    "jaxpr": (
-        (r"\b[a-z]\w*\[[\d,]*\]", "cyan"),
-        (r"(?<== )[\w.\-]+", "bold"),
-        (r"\b(?:lambda|let|in)\b", "dim"),
-    ),
-    "stablehlo": (
-        (r"tensor<[^>]*>", "cyan"),
-        (r"(?<== )\"?[\w.]+\"?", "bold"),
-        (r"@[\w.]+", "green"),
-        (r"loc\(.*?\)$", "dim"),
-    ),
-    "hlo": (
-        (r"\b[a-z]\w*\[[\d,]*\](?:\{[^}]*\})?", "cyan"),
-        (r"(?<= )[a-z][\w\-]*(?=\()", "bold"),
-        (r"^(?:ENTRY )?%[\w.\-]+(?= \()", "green"),
-        (r"(?:metadata|backend_config)=\{.*", "dim"),
-    ),
-    "diff": ((r"^\+.*", "green"), (r"^-.*", "red"), (r"^@@.*", "cyan")),
-}
-
-
-def highlight(language: str, text: str) -> Text:
-    """Lines stay as long as they are: a window breaks them, or a pipe does not."""
-    colored = Text(text, no_wrap=True, overflow="ignore")
-    for pattern, style in _COLORS[language]:
-        colored.highlight_regex(re.compile(pattern, re.MULTILINE), style)
-    return colored

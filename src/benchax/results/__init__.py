@@ -10,18 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from benchax.model import RENDERERS
+from benchax.renderers import SelfRendering
 
 
-class Displayed:
-    """A dataclass that is shown by what `benchax.reporting.display` has put into `RENDERERS`."""
-
-    def __str__(self) -> str:
-        # Empty where no public name was imported: then nothing has taught results to show themselves.
-        return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
-
-    def _repr_html_(self) -> str | None:
-        return RENDERERS["html"](self) if "html" in RENDERERS else None
+class Displayed(SelfRendering):
+    """A dataclass that shows itself, and becomes plain data."""
 
     def asdict(self) -> dict[str, Any]:
         """For JSON; tuples become lists there."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import fmean, median, variance
+from statistics import NormalDist, fmean, median, variance
 
 LEAST_PROCESSES = 3
-"""Of two, Student's interval is 9 times as wide as their distance: it says nothing."""
+"""The interval of two would be 9 times as wide as their distance (Student), and say nothing."""
 LEAST_SCATTER = 0.015
-"""Of the medians of processes, as a share: the standard deviation that is assumed where they agree better. Five agree
+"""The standard deviation of the medians of processes, as a share, that is assumed where they agree better. Five agree
 within 0.2 % now and then, by the moment that they share, or because a program has two paces, some percent apart, and
 all drew one of them. Later processes then lie 1 to 3 % off (docs/decisions.md)."""
 
@@ -53,17 +53,21 @@ def interval_among(ordered: Sequence[float], values: Sequence[float], level: flo
     return ordered[place], ordered[-1 - place]
 
 
-def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> tuple[float, float] | None:
+def between_interval(
+    groups: Sequence[Sequence[float]], level: float = 0.95, moments: float = 0.0
+) -> tuple[float, float] | None:
     """Interval for what a repetition will say: the middle of the medians of as many later processes like these.
 
     Student's prediction interval for the mean of P later logarithms of medians, from P of them (Hahn & Meeker,
     Statistical Intervals, 2nd ed. 2017, section 4.8: t s sqrt(1/P + 1/P), with P - 1 degrees of freedom). The scatter
     of the medians, one datum for each process, holds what each median is itself uncertain by; where by luck they
-    scatter less than that, the latter is taken, and at least `LEAST_SCATTER`.
+    scatter less than that, the latter is taken, and at least `LEAST_SCATTER`. All processes share one moment, and the
+    repetition has another: where it is known what moments scatter by, twice its variance is added.
 
     Args:
         groups: the readings of each process, in the order taken.
         level: in (0, 1).
+        moments: standard deviation of the machine's pace from moment to moment, as a share; 0 where it is not known.
 
     Returns:
         (low, high), around the median of the medians; None below `LEAST_PROCESSES`, or where a median is not above 0.
@@ -77,6 +81,7 @@ def between_interval(groups: Sequence[Sequence[float]], level: float = 0.95) -> 
     # Not the confidence interval of the mean, which is narrower by the root of 2: processes that are measured within
     # seconds share the moment, and two runs on one machine meet two moments (docs/decisions.md).
     half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(2 * spread / len(logs))
+    half = math.hypot(half, NormalDist().inv_cdf((1 + level) / 2) * moments * math.sqrt(2))
     # The mean of skewed medians may stand apart from their median, which is what is shown.
     middle, shown = fmean(logs), math.log(median(medians))
     return math.exp(min(middle - half, shown)), math.exp(max(middle + half, shown))
@@ -144,10 +149,20 @@ def interval_rank(n: int, level: float) -> int | None:
     return rank
 
 
+_TABLE_LEVEL = 0.975
+_T_TABLE = {
+    2: 4.302652729749462, 3: 3.1824463052837078, 4: 2.7764451051977934, 5: 2.5705818356363146, 6: 2.4469118511449786,
+    7: 2.364624251592784, 8: 2.306004135204166, 9: 2.262157162798205,
+}  # fmt: skip
+"""Student's quantiles at that level by degrees of freedom, of as many processes as rows have: what SciPy gives."""
+
+
 @lru_cache(maxsize=1024)
 def student_quantile(level: float, degrees: int) -> float:
     """The value that a share `level` of Student's distribution with `degrees` degrees of freedom lies below."""
-    # Here, because SciPy takes 0.1 s to import, and few commands need it.
+    if level == _TABLE_LEVEL and degrees in _T_TABLE:
+        return _T_TABLE[degrees]
+    # Here, because NumPy and SciPy take 0.25 s to import, of which `benchax show` would consist.
     from scipy.special import stdtrit  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     return float(stdtrit(degrees, level))

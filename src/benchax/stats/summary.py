@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 
+from benchax.renderers import SelfRendering
 from benchax.stats.intervals import between_interval, interval_among
 
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(SelfRendering):
     """Seconds per call.
 
     Of one process, `low_s` and `high_s` bound the median that this process has, at 95 %; None below 6 readings. Of
@@ -37,7 +38,7 @@ class Summary:
     processes: int = 1
     """Whose readings these are."""
     mean_s: float | None = None
-    """Of all readings, preempted ones included."""
+    """The mean of all readings, preempted ones included."""
     std_s: float | None = None
     """Standard deviation of the readings (n - 1); None of a single one. It is no uncertainty of the mean: readings in a
     row are not independent."""
@@ -50,11 +51,15 @@ class Summary:
         return (self.high_s - self.low_s) / 2 / self.median_s
 
 
-def summarize_processes(groups: Sequence[Sequence[float]]) -> Summary:
-    """Summary of the readings of several processes (each at least one), in the order taken."""
+def summarize_processes(groups: Sequence[Sequence[float]], moments: float = 0.0) -> Summary:
+    """Summary of the readings of several processes (each at least one), in the order taken.
+
+    Args:
+        moments: as of `between_interval`.
+    """
     if len(groups) == 1:
         return summarize(groups[0])
-    interval = between_interval(groups, LEVEL)
+    interval = between_interval(groups, LEVEL, moments)
     medians = sorted(quantile(sorted(group), 0.5) for group in groups)
     return replace(
         _describe(sorted(chain.from_iterable(groups)), interval),

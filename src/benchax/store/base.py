@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, cast
 
 from benchax.errors import UsageError
@@ -141,6 +142,16 @@ def check_place(where: object) -> None:
             f"rows cannot be in {where!r}",
             "a folder, a path that ends in .db, .sqlite, .jsonl or .json, or the URL of a database",
         )
+
+
+FILE_NAME = "benchax.db"
+SUFFIXES = (".db", ".sqlite")
+
+
+def file_at(where: str | os.PathLike[str]) -> Path:
+    """The database at `where`, which is no URL: a folder, or the file itself."""
+    path = Path(where)
+    return path if path.suffix in SUFFIXES and not path.is_dir() else path / FILE_NAME
 
 
 def is_pattern(case: str) -> bool:

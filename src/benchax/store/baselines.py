@@ -11,9 +11,9 @@ from sqlalchemy import func, insert, select
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Measurement
 from benchax.store.database import DatabaseStore
+from benchax.store.runs import LAST, is_relative, nth_newest
 from benchax.store.schema import baselines, measurements, program_of
 
-LAST = "last"
 REMOVED = ""
 """The run of a name that was taken back: nothing is ever deleted."""
 
@@ -35,7 +35,7 @@ def set_baseline(store: DatabaseStore, name: str, run_id: str) -> Baseline:
         UsageError: a name that means something else already ("last"), or is empty.
     """
     # A word with a colon is a function to `benchax compare`.
-    if not name.strip() or name == LAST or ":" in name:
+    if not name.strip() or is_relative(name) or ":" in name:
         expected = f"a name without a colon, other than {LAST!r}, such as v1.2"
         raise UsageError(f"a baseline cannot be called {name!r}", expected)
     found = Baseline(name, run_id, datetime.now(UTC).isoformat(timespec="microseconds"))
@@ -62,45 +62,64 @@ def remove(store: DatabaseStore, name: str) -> None:
 
 
 def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
-    """The newest row of each case that `reference` means: a baseline's name, "last" (the newest run), the id of a run
-    or its first digits, or a commit or its first digits; in this order.
+    """The newest row of each case that `reference` means: a baseline's name, "last" (the newest run), "last~1" (the
+    one before it), the id of a run or its first digits, or a commit or its first digits; in this order.
 
     Raises:
         UsageError: it means nothing here.
     """
-    for found in (_by_name, _last, _by_run, _by_commit):
-        if rows := found(store, reference):
-            # Rows come oldest first: the newest of each case stays.
-            return list({m.case: m for m in rows}.values())
+    run = find_run(store, reference)
+    rows = store.query(run=run) if run else store.query(commit=commit) if (commit := _commit(reference)) else []
+    if not rows:
+        raise _unknown(store, reference)
+    # Rows come oldest first: the newest of each case stays.
+    return list({m.case: m for m in rows}.values())
+
+
+def run_ids_of(store: DatabaseStore, reference: str) -> list[str]:
+    """The runs that `reference` means, oldest first: of a commit there may be several. Raises as `rows_of` does."""
+    if run := find_run(store, reference):
+        return [run]
+    commit = _commit(reference)
+    found = list(dict.fromkeys(row.run_id for row in store.rows(commit=commit))) if commit else []
+    if not found:
+        raise _unknown(store, reference)
+    return found
+
+
+def find_run(store: DatabaseStore, reference: str) -> str | None:
+    """The run that a baseline's name, "last", "last~1", or the first digits of an id mean; None where it is none."""
+    named = next((b.run_id for b in list_baselines(store) if b.name == reference), None)
+    return named or nth_newest(store, reference) or _by_digits(store, reference)
+
+
+def _by_digits(store: DatabaseStore, reference: str) -> str | None:
+    if not reference:
+        return None
+    statement = (
+        select(measurements.c.run_id)
+        .where(measurements.c.run_id.startswith(reference, autoescape=True))
+        .order_by(measurements.c.id.desc())
+        .limit(1)
+    )
+    # since=1: an old database has runs, if no baselines; asking it must not need a newer one.
+    return store.read(lambda c: c.execute(statement).scalar(), None, since=1)
+
+
+def _commit(reference: str) -> str | None:
+    is_hexadecimal = len(reference) >= 4 and not set(reference.lower()) - set("0123456789abcdef")
+    return reference.lower() if is_hexadecimal else None
+
+
+def _unknown(store: DatabaseStore, reference: str) -> UsageError:
     names = [baseline.name for baseline in list_baselines(store)]
     known = f" (here: {', '.join(names)})" if names else ""
-    raise UsageError(
+    return UsageError(
         f"{reference!r} is no baseline, run or commit in {store.where}",
-        f"a name given with `benchax baseline set`{known}, {LAST!r}, or the first digits of a run or a commit",
-        "see `benchax list`",
+        f"a name given with `benchax baseline set`{known}, {LAST!r}, {LAST + '~1'!r}, or the first digits of a run or "
+        "a commit",
+        "see `benchax runs`",
     )
-
-
-def _by_name(store: DatabaseStore, reference: str) -> list[Measurement]:
-    run = next((b.run_id for b in list_baselines(store) if b.name == reference), None)
-    return store.query(run=run) if run else []
-
-
-def _last(store: DatabaseStore, reference: str) -> list[Measurement]:
-    newest = store.rows(limit=1) if reference == LAST else []
-    return store.query(run=newest[0].run_id) if newest else []
-
-
-def _by_run(store: DatabaseStore, reference: str) -> list[Measurement]:
-    statement = select(measurements.c.run_id).where(measurements.c.run_id.startswith(reference, autoescape=True))
-    # since=1: an old database has runs, if no baselines; asking it must not need a newer one.
-    runs = store.read(lambda c: c.execute(statement.order_by(measurements.c.id)).scalars().all(), [], since=1)
-    return store.query(run=runs[-1]) if runs and reference else []
-
-
-def _by_commit(store: DatabaseStore, reference: str) -> list[Measurement]:
-    is_hexadecimal = len(reference) >= 4 and not set(reference.lower()) - set("0123456789abcdef")
-    return store.query(commit=reference.lower()) if is_hexadecimal else []
 
 
 def program(store: DatabaseStore, m: Measurement) -> bytes | None:

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, func, insert, select
 
 from benchax.codec import decode_comparison, decode_params, encode_comparison
 from benchax.model import CaseId, Comparison, Metric
-from benchax.store.database import DatabaseStore, case_id_of
+from benchax.store.database import DatabaseStore
+from benchax.store.records import case_id_of
 from benchax.store.schema import case_columns, case_key, cases, comparisons
 
 

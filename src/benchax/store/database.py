@@ -6,31 +6,29 @@ What is asked and written is here; opening, locking and what can go wrong with t
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from benchax.codec import decode, decode_params, encode
+from benchax.codec import decode_params
 from benchax.errors import StoreError, UsageError
-from benchax.model import CaseId, Measurement, Samples
-from benchax.store.base import Row, check_place, commit_range, is_pattern, name_matcher, row_of
+from benchax.json_values import Mismatch
+from benchax.model import CaseId, Measurement, Program
+from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
+from benchax.store.readings import DamagedRow, read_record
+from benchax.store.records import StorableRow
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
-    case_columns,
     cases,
-    keep_program,
     measurements,
     migrate,
+    program_from,
     read_version,
     samples,
     version,
@@ -39,9 +37,6 @@ from benchax.store.server import Server
 from benchax.store.sqlite_file import SqliteFile, nothing_there
 
 T = TypeVar("T")
-
-FILE_NAME = "benchax.db"
-SUFFIXES = (".db", ".sqlite")
 
 
 class DatabaseLocation(Protocol):
@@ -72,9 +67,7 @@ def open_store(where: str | os.PathLike[str] = ".benchmarks") -> DatabaseStore:
     check_place(where)
     if "://" in str(where):
         return DatabaseStore(_server(str(where)))
-    path = Path(where)
-    is_file = path.suffix in SUFFIXES and not path.is_dir()
-    return DatabaseStore(SqliteFile(path if is_file else path / FILE_NAME))
+    return DatabaseStore(SqliteFile(file_at(where)))
 
 
 def _server(text: str) -> Server:
@@ -109,22 +102,16 @@ class DatabaseStore:
         return self.place.held_open()
 
     def append(self, m: Measurement) -> int:
-        # All that can be done without the lock is done before it is taken.
-        values = _columns(m)
-        case = case_columns(m.case)
-        arrays = [_arrays(s) | {"position": i} for i, s in enumerate(m.samples)]
+        record = StorableRow(m)
+        return self.write(record.insert)
 
-        def work(connection: Connection) -> int:
-            self._migrate(connection)
-            case_id = case_id_of(connection, case)
-            id: int = connection.execute(_INSERT_MEASUREMENT, values | {"case_id": case_id}).scalar_one()
-            if arrays:
-                connection.execute(insert(samples), [a | {"measurement_id": id} for a in arrays])
-            if m.program is not None and m.program.content is not None:
-                keep_program(connection, m.program.sha256, m.program.content)
-            return id
-
-        return self.place.write(work)
+    def find_program(self, source: str) -> Program | None:
+        """The stored program that was exported from what has this digest; None where there is none, or no store."""
+        try:
+            # Without a look at the version, which takes longer than the rest: before 3 there is no such table.
+            return self.place.read(lambda connection: program_from(connection, source))
+        except StoreError:  # nothing was ever stored; or whoever stores the row hears what is wrong
+            return None
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on tables that are up to date. For what else is kept beside the rows."""
@@ -185,45 +172,6 @@ class DatabaseStore:
         return self.place.read(checked)
 
 
-# ---- writing ----------------------------------------------------------------------------------------------------
-
-_INSERT_MEASUREMENT = insert(measurements).returning(measurements.c.id)
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-_GREATEST = 2**63 - 1
-
-
-def _columns(m: Measurement) -> dict[str, Any]:
-    """The scalars of a row, and its document without the readings, which are stored as arrays."""
-    row = row_of(m)
-    bare = tuple(dataclasses.replace(s, elapsed_s=(), disturbed=None) for s in m.samples)
-    scalars = {c.name: _storable(getattr(row, c.name)) for c in SCALARS}
-    return scalars | {"document": encode(dataclasses.replace(m, samples=bare))}
-
-
-def _storable(value: Any) -> Any:
-    """A compiler that says 2**64 - 1 bytes must not cost the row; the document keeps what it said."""
-    return min(value, _GREATEST) if type(value) is int else value
-
-
-def case_id_of(connection: Connection, case: dict[str, str]) -> int:
-    """The id of a case, which is added if need be."""
-    known = select(cases.c.id).where(cases.c.key == case["key"])
-    found: int | None = connection.execute(known).scalar()
-    if found is not None:
-        return found
-    # On a server another writer may be adding the same case right now.
-    connection.execute(_INSERT[connection.dialect.name](cases).values(case).on_conflict_do_nothing())
-    return connection.execute(known).scalar_one()
-
-
-def _arrays(s: Samples) -> dict[str, bytes | None]:
-    return {
-        # In one byte order, so that a file can be copied to another machine.
-        "elapsed_s": struct.pack(f"<{len(s.elapsed_s)}d", *s.elapsed_s),
-        "disturbed": None if s.disturbed is None else bytes(s.disturbed),
-    }
-
-
 # ---- reading ----------------------------------------------------------------------------------------------------
 
 
@@ -256,15 +204,21 @@ def _is_named(connection: Connection, case: str) -> ColumnElement[bool]:
 def _rows(connection: Connection, condition: ColumnElement[bool]) -> list[Row]:
     statement = (
         select(measurements.c.id, cases.c.name, cases.c.params, cases.c.variant, cases.c.tag, *SCALARS)
-        .join_from(cases, measurements, measurements.c.case_id == cases.c.id)
+        # A row without its case is damaged, and is not to be passed over.
+        .join_from(measurements, cases, measurements.c.case_id == cases.c.id, isouter=True)
         .where(condition)
         .order_by(measurements.c.id)
     )
     return [_row(*record) for record in connection.execute(statement).all()]
 
 
-def _row(id: int, name: str, params: str, variant: str, tag: str, *scalars: Any) -> Row:
-    return Row(id, CaseId(name, decode_params(params), variant, tag), *scalars)
+def _row(id: int, name: str | None, params: str, variant: str, tag: str, *scalars: Any) -> Row:
+    if name is None:
+        raise DamagedRow(f"row {id} is damaged: its case is missing")
+    try:
+        return Row(id, CaseId(name, decode_params(params), variant, tag), *scalars)
+    except (ValueError, TypeError, AttributeError, Mismatch) as error:
+        raise DamagedRow(f"row {id} is damaged: {error}") from error
 
 
 def _measurements(connection: Connection, chosen: Select[tuple[int]]) -> list[Measurement]:
@@ -273,26 +227,11 @@ def _measurements(connection: Connection, chosen: Select[tuple[int]]) -> list[Me
         .where(measurements.c.id.in_(chosen))
         .order_by(measurements.c.id)
     )
-    readings: dict[int, list[Any]] = {}
+    readings: dict[int, list[tuple[bytes, bytes | None]]] = {}
     for array in connection.execute(
         select(samples)
         .where(samples.c.measurement_id.in_(chosen))
         .order_by(samples.c.measurement_id, samples.c.position)
     ):
-        readings.setdefault(array.measurement_id, []).append(array)
-    return [_whole(decode(document), readings.get(id, ())) for id, document in documents]
-
-
-def _whole(bare: Measurement, arrays: Sequence[Any]) -> Measurement:
-    """Puts the readings back to where `_columns` took them from."""
-    return dataclasses.replace(
-        bare,
-        samples=tuple(
-            dataclasses.replace(
-                s,
-                elapsed_s=struct.unpack(f"<{len(array.elapsed_s) // 8}d", array.elapsed_s),
-                disturbed=None if array.disturbed is None else tuple(map(bool, array.disturbed)),
-            )
-            for s, array in zip(bare.samples, arrays, strict=True)
-        ),
-    )
+        readings.setdefault(array.measurement_id, []).append((array.elapsed_s, array.disturbed))
+    return [read_record(id, document, readings.get(id, ())) for id, document in documents]

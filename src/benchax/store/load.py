@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from benchax.codec import decode
 from benchax.errors import FormatError, StoreError, require
-from benchax.model import Measurement
+from benchax.model import Measurement, Opaque
 from benchax.store.base import Row, check_place, commit_range, name_matcher, row_of
 
 if TYPE_CHECKING:
@@ -94,14 +94,27 @@ class Rows(Sequence[Measurement]):
         return np.array([tuple(r[name] for name in COLUMNS) for r in records], dtype)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The columns of `to_numpy` as a frame.
+        """The columns of `to_numpy` as a frame, and behind them one for each parameter of any case, "params.n", and for
+        each kind of work, "tokens_per_s". None, and NaN of rates, where a row has none.
 
         Raises:
             MissingPackage: pandas is not installed.
         """
         pandas = require("pandas", extra="pandas", doing="making a data frame of rows")
         records = self.to_numpy()
-        return pandas.DataFrame({name: records[name] for name in COLUMNS})
+        columns: dict[str, Any] = {name: records[name] for name in COLUMNS}
+        return pandas.DataFrame(columns | self._parameters() | self._rates())
+
+    def _parameters(self) -> dict[str, list[Any]]:
+        """By column; not under their bare names, since "n" is the number of samples."""
+        params = [dict(m.case.params) for m in self.measurements]
+        names = dict.fromkeys(name for each in params for name in each)
+        return {f"params.{name}": [_plain(each.get(name)) for each in params] for name in names}
+
+    def _rates(self) -> dict[str, list[float]]:
+        rates = [{rate.what: rate.per_s for rate in m.rates()} for m in self.measurements]
+        names = dict.fromkeys(name for each in rates for name in each)
+        return {f"{name}_per_s": [each.get(name, float("nan")) for each in rates] for name in names}
 
 
 COLUMNS = (
@@ -113,9 +126,15 @@ COLUMNS = (
 )
 
 
+def _plain(value: Any) -> Any:
+    """What JSON has no word for by its text."""
+    return value.text if isinstance(value, Opaque) else value
+
+
 def _record(m: Measurement) -> dict[str, Any]:
     row = row_of(m)
     scalars = {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
+    # A column of floats has no other word for what was not measured.
     numbers = {name: float("nan") for name in NUMBERS if scalars[name] is None}
     case = {"name": m.case.name, "params": dict(m.case.params), "variant": m.case.variant, "tag": m.case.tag}
     return case | scalars | numbers

@@ -23,6 +23,7 @@ from benchax.errors import UsageError
 from benchax.measuring import timers
 from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.pace import note_pace
 from benchax.measuring.record import Progress
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
@@ -138,7 +139,8 @@ def _gather(m: Measurement, answers: Sequence[Measurement | Failure]) -> Measure
     if problem:
         missing = f"{len(answers) - len(others)} of {len(answers)} further ones failed ({problem})"
         absent += (Absent(OTHER_PROCESSES, missing),)
-    return replace(m, samples=tuple(samples), not_measured=absent)
+    noise = replace(m.noise, pace_scatter=note_pace(m.environment))
+    return replace(m, samples=tuple(samples), not_measured=absent, noise=noise)
 
 
 def _alone(m: Measurement, why: str) -> Measurement:

@@ -28,6 +28,14 @@ def test_the_comparison_of_run_times_stands_beside_them() -> None:
     assert (bare["verdict"], bare["ratio"]) == ("", "")
 
 
+def test_what_is_done_in_a_second_has_columns_of_its_own_behind_the_others() -> None:
+    full, bare, _ = lines()
+
+    assert list(full)[-2:] == ["samples_per_s", "bytes_per_s"]
+    assert float(full["samples_per_s"]) == 32 / float(full["median_s"])
+    assert bare["samples_per_s"] == ""
+
+
 def test_what_was_not_measured_is_empty_and_says_why() -> None:
     _, bare, failed = lines()
 

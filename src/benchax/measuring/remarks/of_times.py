@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.remarks.evidence import RowEvidence
-from benchax.model import Remark
+from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count, percent, seconds, size
 
@@ -30,14 +30,19 @@ APART = 1.05
 
 
 def recompiled(e: RowEvidence) -> Remark | None:
-    n = e.compiles_while_timed
-    if not n:
+    return describe_recompiling(e.compiles_while_timed, "the function")
+
+
+def describe_recompiling(programs: int, what: str) -> Remark | None:
+    """None where no program was compiled while `what` was being timed."""
+    if not programs:
         return None
     return Remark(
         "recompiled",
         "error",
-        f"{n} program{'s were' if n > 1 else ' was'} compiled while the function was being timed: the times contain "
-        "compiling. The usual reason: a shape, dtype, static value or function object changes from call to call.",
+        f"{programs} program{'s were' if programs > 1 else ' was'} compiled while {what} was being timed: the times "
+        "contain compiling. The usual reason: a shape, dtype, static value or function object changes from call to "
+        "call.",
     )
 
 
@@ -184,7 +189,12 @@ def loops_counted_once(e: RowEvidence) -> Remark | None:
 
 
 def busy(e: RowEvidence) -> Remark | None:
-    others, steal = e.noise.others_share or 0.0, e.noise.steal_share or 0.0
+    return describe_busy(e.noise)
+
+
+def describe_busy(noise: Noise) -> Remark | None:
+    """None where the machine was idle, or nobody knows."""
+    others, steal = noise.others_share or 0.0, noise.steal_share or 0.0
     parts = [f"other processes used {percent(others)} of the CPU"] if others > BUSY_SHARE else []
     parts += [f"the hypervisor took {percent(steal)}"] if steal > STEAL_SHARE else []
     if not parts:

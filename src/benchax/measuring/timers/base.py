@@ -39,13 +39,16 @@ class Subject:
 
     @property
     def needs_renewal(self) -> bool:
-        """Does each call need arguments of its own, because it takes their buffers or changes them in place?"""
-        return self.donates or self.inputs.is_stateful
+        """Does each call need arguments of its own, because it takes their buffers or changes them in place, or
+        because its author makes them anew each time?"""
+        return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
 
     def calls(self, n: int) -> list[Call]:
         """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
         if not self.needs_renewal:
             return [(self.inputs.args, self.inputs.kwargs)] * n
+        if self.inputs.anew is not None:
+            return [self.inputs.anew() for _ in range(n)]
         return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
 
     def ready(self, fn: Callable[..., Any] | None = None) -> Ready:
@@ -146,6 +149,8 @@ class Ready:
         self._subject, self._fn, self.args, self.kwargs = subject, fn, args, kwargs
         self._watch = None
         if subject.inputs.is_stateful:
+            # The variables are found before the call, so that what is read after it, inside the interval, is only what
+            # they hold, and not the graph of a model.
             self._watch = state.watch(self._dynamic, self._names, subject.inputs.labels)
             self._refs = [leaf for leaf in jax.tree.leaves(self._dynamic) if state.is_ref(leaf)]
 

@@ -90,6 +90,8 @@ def _prepared(subject: Subject, cost: EventCost) -> PreparedTimer:
     take(1, 1)  # what cannot be recorded says so now
     if recorded[0].outer + recorded[0].inner > MANY:
         _check_share(cost, recorded)
+    # The trial was cold and is no sample; its last run stays, by which `_lengths` knows how many calls a recording
+    # needs.
     del recorded[:-1], ahead[:]
     return PreparedTimer(
         sample=lambda n: sum(take(1, n)),
@@ -145,6 +147,7 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
 
 
 def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
+    # Before the recording begins, in which copies of inputs would show as runs of programs.
     prepared = [subject.ready() for _ in range(calls)]
 
     def work() -> None:
@@ -204,6 +207,7 @@ def event_cost() -> EventCost:
         NotMeasured: nothing can be recorded.
     """
     alone, loop = _nothing(), _loop()
+    # Measured by the clock of the recording itself: what is subtracted is what an operation of no length seems to take.
     outer_s = min(run.busy_s for run in _recorded(alone, 50)[0])
     plain_s = min(_timed(loop) for _ in range(20))
     runs, timed_s = _recorded(loop, 20)

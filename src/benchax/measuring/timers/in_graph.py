@@ -72,6 +72,7 @@ class InGraphTimer:
 
 
 def _clock(leaves: Leaves) -> Tier:
+    # In plain jit XLA gathers a sharded array before a custom call, and drops the sharding of what follows.
     if any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array)):
         raise NotMeasured("its inputs are sharded over devices, and reading the clock would gather them")
     if jax.default_backend() != "cpu":
@@ -145,7 +146,9 @@ def _program(clock: Tier, run_once: Once) -> Callable[..., Any]:
             return i + 1, values, buffer
 
         values = [jnp.asarray(leaf) for leaf in leaves]
+        # A time is two words of 32 bits: with jax_enable_x64 off, the first operation on an int64 would cut it to one.
         carry = (jnp.int32(0), values, jnp.zeros((READINGS, 2, 2), jnp.uint32))
+        # `count` and `iterations` are operands and the buffer has one size, so that one compilation serves all batches.
         return lax.while_loop(lambda carry: carry[0] < count, reading, carry)[2]
 
     return program

@@ -209,7 +209,9 @@ def _stats(entry: ExportedCase) -> dict[str, Any]:
     if entry.samples is None or entry.summary is None:
         return {}
     series = [samples.per_call_s for samples in entry.m.series_of(entry.samples.timer)]
-    interval = between_interval(series, LEVEL) if len(series) > 1 else median_interval(series[0], LEVEL)
+    interval = (
+        between_interval(series, LEVEL, entry.m.moments) if len(series) > 1 else median_interval(series[0], LEVEL)
+    )
     low, high = interval or (-math.inf, math.inf)
     s = entry.summary
     return dict(zip(STATS, (low, high, s.q25_s, s.q75_s, entry.samples.iterations, s.n), strict=True))

@@ -38,6 +38,6 @@ def _measures(entry: ExportedCase) -> dict[str, Any]:
         measures["latency"] = {k: nanoseconds(v) for k, v in drop_unknown({"value": s.median_s} | bounds).items()}
     if entry.compile_s is not None:
         measures["build-time"] = {"value": entry.compile_s}
-    for what, value in entry.counted.items():
+    for what, value in (entry.rates | entry.counted).items():
         measures[what.replace("_", "-")] = {"value": value}
     return measures

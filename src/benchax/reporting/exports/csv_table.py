@@ -1,5 +1,6 @@
 """CSV (RFC 4180, UTF-8, a header): one line per case, times in seconds per call. An empty field was not measured;
-the column `why` then says why it has no times."""
+the column `why` then says why it has no times. Behind the others there is a column for each kind of work that any case
+does: tokens_per_s."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ COLUMNS: tuple[str, ...] = (
 
 def text(found: Sequence[ExportedCase]) -> str:
     target = io.StringIO()
-    writer = csv.DictWriter(target, COLUMNS, restval="", lineterminator="\r\n")
+    rates = dict.fromkeys(name for entry in found for name in entry.rates if name not in COLUMNS)
+    writer = csv.DictWriter(target, (*COLUMNS, *rates), restval="", lineterminator="\r\n")
     writer.writeheader()
     for entry in found:
         writer.writerow({name: _field(value) for name, value in record(entry).items()})
@@ -37,7 +39,7 @@ def _field(value: Any) -> Any:
 
 def record(entry: ExportedCase) -> dict[str, Any]:
     """The fields of one line; None was not measured."""
-    return _identity(entry) | _numbers(entry) | _comparison(entry) | {"why": entry.why}
+    return entry.rates | _identity(entry) | _numbers(entry) | _comparison(entry) | {"why": entry.why}
 
 
 def _identity(entry: ExportedCase) -> dict[str, Any]:

@@ -66,6 +66,12 @@ class ExportedCase:
         return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
     @property
+    def rates(self) -> dict[str, float]:
+        """What is done in a second by the median of the timer asked for, by names that say so: tokens_per_s."""
+        found = self.m.rates(self.samples.timer) if self.samples else ()
+        return {f"{rate.what}_per_s": rate.per_s for rate in found if math.isfinite(rate.per_s)}
+
+    @property
     def run(self) -> Comparison | None:
         """The comparison of run times."""
         return next((c for c in self.comparisons if c.metric == "run"), None)

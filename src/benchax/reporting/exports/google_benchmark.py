@@ -67,4 +67,4 @@ def _times(entry: ExportedCase) -> dict[str, Any]:
 def _counters(entry: ExportedCase) -> dict[str, Any]:
     s = entry.summary
     times = {"low_95_s": s.low_s, "high_95_s": s.high_s} if s else {}
-    return drop_unknown(times | {"compile_s": entry.compile_s} | entry.counted)
+    return drop_unknown(entry.rates | times | {"compile_s": entry.compile_s} | entry.counted)

@@ -81,7 +81,7 @@ def _slower(case: Element, alarms: Sequence[Comparison]) -> None:
 def _properties(case: Element, entry: ExportedCase) -> None:
     s = entry.summary
     times = {"median_s": s.median_s, "low_95_s": s.low_s, "high_95_s": s.high_s} if s else {}
-    numbers = drop_unknown(times | {"compile_s": entry.compile_s} | entry.counted)
+    numbers = drop_unknown(times | {"compile_s": entry.compile_s} | entry.counted | entry.rates)
     if numbers:
         properties = SubElement(case, "properties")
         for name, value in numbers.items():

@@ -1,0 +1,190 @@
+"""`%benchax` and `%%benchax`: measuring a call, an expression or a cell of a notebook, as `%timeit` does.
+
+    %load_ext benchax
+    %benchax f(x, axis=0)
+    m = %benchax --mode grad loss(params, batch)
+    %%benchax --work samples=32
+    h = jnp.tanh(x @ w)
+    h.sum()
+
+A call is measured as `benchax.bench(f, x, axis=0)`. Of any other code a function is made of the arrays (and trees of
+arrays) that it reads, jitted, and measured: what it returns is the value of the last expression, or else all that it
+assigns, since XLA leaves out what nobody uses.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchax.api import bench
+from benchax.errors import UsageError, one_of
+
+if TYPE_CHECKING:
+    from benchax.model import Measurement
+
+CELL = "cell"
+LONGEST_NAME = 60
+_SWITCHES = {"--no-jit": ("jit", False), "--cold-process": ("cold_process", True), "--isolate": ("isolate", True)}
+_VALUES = {
+    "--timer": "timer", "--max-time": "max_time_s", "--mode": "mode", "--name": "name", "--tag": "tag",
+    "--timeout": "timeout_s", "--processes": "processes", "--verify": "verify", "--store": "store", "--seed": "seed",
+}  # fmt: skip
+_WORK = "--work"
+
+
+def register(shell: Any) -> None:
+    """Gives the shell of IPython both magics; `%load_ext benchax` calls it."""
+    run = _magic_of(shell)
+    shell.register_magic_function(run, "line_cell", "benchax")
+
+
+def _magic_of(shell: Any) -> Callable[..., Measurement]:
+    def benchax(line: str, cell: str | None = None) -> Measurement:
+        """Measures a call, an expression, or a cell. See `benchax.magics`."""
+        options, code = split_options(line)
+        if cell is not None and code.strip():
+            raise UsageError(f"%%benchax is followed by {code.strip()!r}", "options only; the code is in the cell")
+        return measure(code if cell is None else cell, options, shell.user_ns)
+
+    return benchax
+
+
+def split_options(line: str) -> tuple[dict[str, Any], str]:
+    """(options of `bench`, the code behind them).
+
+    Raises:
+        UsageError: an option that there is not, or one without its value.
+    """
+    options: dict[str, Any] = {}
+    rest = line.strip()
+    while rest.startswith("--"):
+        name, _, rest = rest.partition(" ")
+        name, equals, value = name.partition("=")
+        if name in _SWITCHES:
+            options.update([_SWITCHES[name]])
+            continue
+        if name not in _VALUES and name != _WORK:
+            raise UsageError(f"%benchax has no option {name!r}", one_of([*_SWITCHES, *_VALUES, _WORK], name))
+        if not equals:
+            value, rest = _first_word(rest)
+        if not value:
+            raise UsageError(f"{name} has no value", f"%benchax {name} VALUE f(x)")
+        if name == _WORK:
+            options["work"] = {**options.get("work", {}), **_amount(value)}
+        else:
+            options[_VALUES[name]] = value
+    return options, rest
+
+
+def _first_word(text: str) -> tuple[str, str]:
+    word, _, rest = text.strip().partition(" ")
+    return "".join(shlex.split(word)), rest.strip()
+
+
+def _amount(text: str) -> dict[str, Any]:
+    name, _, amount = text.partition("=")
+    try:
+        return {name: float(amount)}
+    except ValueError:
+        raise UsageError(f"cannot read --work {text!r}", "NAME=AMOUNT, such as --work tokens=4096") from None
+
+
+def measure(code: str, options: Mapping[str, Any], names: dict[str, Any]) -> Measurement:
+    """Measures `code`, which may use `names`.
+
+    Raises:
+        UsageError: there is no code, or it is no Python.
+    """
+    body = _parse(code)
+    last = body[-1]
+    if len(body) == 1 and isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        fn, args, kwargs = _take_apart(last.value, names)
+        return bench(fn, *args, **{**kwargs, **options})
+    fn, given = function_of(body, names)
+    named = {"name": options.get("name") or _name_of(code)}
+    return bench(fn, *(names[name] for name in given), **{**options, **named})
+
+
+def _parse(code: str) -> list[ast.stmt]:
+    try:
+        body = ast.parse(code.strip()).body
+    except SyntaxError as error:
+        raise UsageError(
+            f"{code.strip()!r} is no Python: {error.msg}", "a call, an expression, or statements"
+        ) from None
+    if not body:
+        raise UsageError("there is nothing to measure", "%benchax f(x), or a cell below %%benchax")
+    return body
+
+
+def _take_apart(call: ast.Call, names: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The function and the values of its arguments, whose making is not measured."""
+    fn = _evaluate(call.func, names)
+    args: list[Any] = []
+    for each in call.args:
+        if isinstance(each, ast.Starred):
+            args += _evaluate(each.value, names)
+        else:
+            args.append(_evaluate(each, names))
+    kwargs: dict[str, Any] = {}
+    for each in call.keywords:
+        value = _evaluate(each.value, names)
+        kwargs |= value if each.arg is None else {each.arg: value}
+    return fn, args, kwargs
+
+
+def _evaluate(node: ast.expr, names: dict[str, Any]) -> Any:
+    return eval(compile(ast.Expression(node), "<benchax>", "eval"), names)
+
+
+def function_of(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> tuple[Callable[..., Any], list[str]]:
+    """(a function of the arrays that `body` reads, their names). Everything else that it reads it finds by its name."""
+    given = [name for name in _names_read(body) if name in names and _is_data(names[name])]
+    *before, last = body
+    if isinstance(last, ast.Expr):
+        returned = ast.Return(last.value)
+    else:
+        before = list(body)
+        returned = ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in _names_assigned(body)], ast.Load()))
+    module = ast.parse(f"def {CELL}({', '.join(given)}): pass")
+    vars(module.body[0])["body"] = [*before, returned]
+    ast.fix_missing_locations(module)
+    # A copy: the function must not stay behind among the names of the notebook.
+    scope = dict(names)
+    exec(compile(module, "<benchax>", "exec"), scope)
+    return scope[CELL], given
+
+
+def _names_read(body: Sequence[ast.stmt]) -> list[str]:
+    """Names that are read before anything is assigned to them."""
+    read: dict[str, None] = {}
+    assigned: set[str] = set()
+    for statement in body:
+        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        read |= dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in assigned)
+        assigned |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    return [name for name in read if not hasattr(builtins, name)]
+
+
+def _names_assigned(body: Sequence[ast.stmt]) -> list[str]:
+    found = (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return [*dict.fromkeys(node.id for node in found if isinstance(node.ctx, ast.Store))]
+
+
+def _is_data(value: Any) -> bool:
+    """Is it an array, or a tree of arrays? Numbers stay what they are: they may be sizes."""
+    # Here, because IPython loads this file long before anything is measured.
+    import jax
+    import numpy as np  # noqa: PLC0415
+
+    leaves = [] if callable(value) else jax.tree.leaves(value)
+    return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray | np.generic) for leaf in leaves)
+
+
+def _name_of(code: str) -> str:
+    flat = " ".join(code.split())
+    return flat if len(flat) <= LONGEST_NAME else flat[: LONGEST_NAME - 1] + "…"

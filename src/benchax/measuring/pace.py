@@ -1,0 +1,117 @@
+"""The pace of this machine, and how far it differs from one moment to the next.
+
+A core is slower while its neighbours work, those of other virtual machines too: in steps of 2 to 5 %, each for seconds
+to minutes. Processes that are measured within seconds share the pace of that moment, a repetition meets another one,
+and no reading of the function tells them apart. So each run reads a fixed piece of work, the readings of this machine
+are kept, and intervals between processes are wide enough for what paces scatter by.
+
+The readings are lines "when seconds" of a file in the user's cache folder, one file for each machine and Python. Where
+there is none, or too few of them, the scatter is not known.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter_ns
+
+import platformdirs
+
+from benchax.model import Environment
+from benchax.stats.summary import quantile
+
+_WORK = bytes(128 * 1024)
+"""Lies in the nearest caches; hashing it takes 0.1 to 0.3 ms and follows the clock rate of the core alone."""
+_REPEATS = 9
+LEAST_MOMENTS = 10
+"""Of fewer, a standard deviation may be half of what it is (chi-squared with 9 degrees of freedom: 0.55 at 2.5 %)."""
+APART_S = 1.0
+"""Readings that lie closer together are of one moment."""
+KEPT, AGE_S = 500, 30 * 86400.0
+
+
+def read_pace_s() -> float:
+    """Seconds of the work: the least of a few repeats, which a preemption does not reach. Takes about 2 ms."""
+    return min(_timed_ns() for _ in range(_REPEATS)) / 1e9
+
+
+def _timed_ns() -> int:
+    start = perf_counter_ns()
+    hashlib.blake2b(_WORK).digest()
+    return perf_counter_ns() - start
+
+
+def note_pace(where: Environment, folder: Path | None = None) -> float | None:
+    """Reads the pace, keeps it, and returns what those of this machine scatter by from moment to moment.
+
+    Args:
+        where: this process's environment.
+        folder: where the files are; default: in the user's cache folder.
+
+    Returns:
+        The standard deviation of their logarithms, as a share; None where fewer than `LEAST_MOMENTS` are known.
+    """
+    path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "pace") / _file_name(where)
+    known, now = _read(path), _now_s()
+    if not known or not 0 <= now - known[-1][0] < APART_S:
+        known.append((now, read_pace_s()))
+        _keep(path, known)
+    return scatter([pace_s for at, pace_s in known if now - AGE_S <= at <= now])
+
+
+def scatter(paces_s: Sequence[float]) -> float | None:
+    """Half the distance of the quantiles that a normal distribution has one standard deviation either side: a reading
+    that a pause of the whole machine disturbed counts as one among many."""
+    if len(paces_s) < LEAST_MOMENTS:
+        return None
+    logs = sorted(map(math.log, paces_s))
+    return (quantile(logs, 0.8413) - quantile(logs, 0.1587)) / 2
+
+
+def _now_s() -> float:
+    return datetime.now(UTC).timestamp()
+
+
+def _file_name(where: Environment) -> str:
+    """Hashing is other code in another Python; a home folder may be shared by machines."""
+    machine = f"{where.host}\n{where.processor}\n{where.python}"
+    return f"{hashlib.blake2b(machine.encode(), digest_size=8).hexdigest()}.txt"
+
+
+def _read(path: Path) -> list[tuple[float, float]]:
+    """(when, seconds) of all lines that hold two numbers; another program may be writing one."""
+    found: list[tuple[float, float]] = []
+    with suppress(OSError, UnicodeDecodeError):
+        for line in path.read_text().splitlines():
+            with suppress(ValueError):
+                at, pace_s = map(float, line.split())
+                if math.isfinite(at) and 0 < pace_s < 1:
+                    found.append((at, pace_s))
+    return found
+
+
+def _keep(path: Path, known: Sequence[tuple[float, float]]) -> None:
+    """Adds the last one, or writes the newest ones anew where they have become many. A folder that cannot be written
+    is none of the measurement's business: then nothing is known the next time."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if len(known) < 2 * KEPT:
+            with path.open("a") as file:
+                file.write(_line(known[-1]))
+        else:
+            # Written beside and moved, since other runs may read or append meanwhile; a line that is lost by it is one
+            # of hundreds.
+            beside = path.with_suffix(f".{os.getpid()}")
+            beside.write_text("".join(map(_line, known[-KEPT:])))
+            beside.replace(path)
+
+
+def _line(reading: tuple[float, float]) -> str:
+    return f"{reading[0]:.3f} {reading[1]:.9f}\n"

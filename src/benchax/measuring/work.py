@@ -1,0 +1,29 @@
+"""What one call gets done, as the author of a case says: amounts by name, or a function of the inputs that gives them.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchax.case import Case, check_work
+from benchax.errors import NotMeasured, UsageError
+from benchax.measuring.inputs import Inputs
+
+
+def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
+    """Returns the work of one call on these inputs; empty where nothing is said.
+
+    Raises:
+        NotMeasured: the function that should say it does not. Only the rates are lost by that, not the row.
+    """
+    if not callable(case.work):
+        return case.work or {}
+    try:
+        found = case.work(*inputs.args, **inputs.kwargs)
+        return check_work({} if found is None or callable(found) else found)
+    except UsageError as error:
+        raise NotMeasured(f"its function returned what says no amounts: {error.problem}") from error
+    except Exception as error:
+        raise NotMeasured(f"its function raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,39 @@
+"""Texts of strangers, made fit to be shown or kept: names, messages, what a program printed.
+
+They may be of any length, and hold what a terminal obeys (escape sequences, a carriage return) or what turns the order
+of a line around (marks of right-to-left text), so that a line would show what it does not say.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_MESSAGE = 2_000
+LONGEST_TRACEBACK = 20_000
+"""Characters, of what a row keeps of an error."""
+
+# C0 and C1 but for tab and line break, the marks and overrides of direction, line and paragraph separators.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def show_controls(text: str) -> str:
+    r"""`text`, in which what a terminal would obey is spelt out: \x1b, \u202e. Tabs and line breaks stay."""
+    return text if text.isprintable() else _CONTROLS.sub(_spell, text)
+
+
+def show_line(text: str) -> str:
+    r"""`show_controls`, and on one line: a line break is \n."""
+    return show_controls(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _spell(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def cap(text: str, most: int = LONGEST_MESSAGE) -> str:
+    """`text`, or its beginning and its end with the length told between them."""
+    if len(text) <= most:
+        return text
+    note = f" … [{len(text):,} characters in all] … "
+    end = most // 4
+    return text[: most - end] + note + text[-end:]

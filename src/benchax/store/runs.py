@@ -1,0 +1,78 @@
+"""Runs: what one call of a command, or one session, stored together, newest first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from benchax.store.database import DatabaseStore
+from benchax.store.schema import cases, measurements
+
+LAST = "last"
+_LAST = re.compile(r"last(?:~(\d{1,9}))?")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run stored."""
+
+    run_id: str
+    started_at: str
+    """Of its first row; UTC, ISO 8601."""
+    rows: int
+    failed: int
+    cases: tuple[str, ...]
+    """Names, without parameters, in the order in which they came."""
+    commit: str | None
+    is_dirty: bool | None
+    host: str
+    backend: str | None
+    device_kind: str | None
+    jax: str | None
+
+
+def list_runs(store: DatabaseStore, limit: int | None = None) -> list[StoredRun]:
+    """Runs, newest first; at most `limit`."""
+    newest = _newest_ids(store, limit, 0)
+    m = measurements.c
+    columns = (m.run_id, m.started_at, m.status, m.commit, m.is_dirty, m.host, m.backend, m.device_kind, m.jax)
+    statement = (
+        select(cases.c.name, *columns)
+        .join_from(measurements, cases, m.case_id == cases.c.id)
+        .where(m.run_id.in_(newest))
+        .order_by(m.id)
+    )
+    found: dict[str, list[tuple[str, ...]]] = {run_id: [] for run_id in newest}
+    for name, run_id, *rest in store.read(lambda c: c.execute(statement).all(), [], since=1):
+        found[run_id].append((name, *rest))
+    return [_run(run_id, rows) for run_id, rows in found.items()]
+
+
+def _run(run_id: str, rows: list[tuple[str, ...]]) -> StoredRun:
+    _, started_at, _, *where = rows[0]
+    names = tuple(dict.fromkeys(row[0] for row in rows))
+    return StoredRun(run_id, started_at, len(rows), sum(row[2] != "ok" for row in rows), names, *where)  # type: ignore[arg-type]
+
+
+def nth_newest(store: DatabaseStore, reference: str) -> str | None:
+    """The run that "last", "last~1" (the one before it), ... means; None where it means none, or is no such word."""
+    match = _LAST.fullmatch(reference)
+    if match is None:
+        return None
+    found = _newest_ids(store, 1, int(match[1] or 0))
+    return found[0] if found else None
+
+
+def is_relative(reference: str) -> bool:
+    """Is it "last", or "last~1"?"""
+    return _LAST.fullmatch(reference) is not None
+
+
+def _newest_ids(store: DatabaseStore, limit: int | None, offset: int) -> list[str]:
+    """By the newest row of each: a run that was resumed is as new as what was added."""
+    m = measurements.c
+    # An index of its own (run_id) answers this without a look at the rows.
+    statement = select(m.run_id).group_by(m.run_id).order_by(func.max(m.id).desc()).offset(offset).limit(limit)
+    return list(store.read(lambda c: c.execute(statement).scalars().all(), [], since=1))

@@ -1,0 +1,69 @@
+"""What results advise where they show themselves in Python: options of calls, not flags of commands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from measurement_strategies import RICH, measured
+
+import benchax
+from benchax.model import Absent, CaseId, Remark
+from benchax.reporting.measurement import document
+from benchax.reporting.python_words import in_python, translate
+from benchax.reporting.terminal import to_text
+
+
+@pytest.mark.parametrize(
+    ("flags", "python"),
+    [
+        ("ask by --timer in_graph,loop", 'ask by timer="in_graph,loop"'),
+        ("one was asked for; --processes 5", "one was asked for; processes=5"),
+        ("a fresh one (--cold-process) shows the cost", "a fresh one (cold_process=True) shows the cost"),
+        ("--no-jit (jit=False) measures the call", "jit=False measures the call"),
+        ("measure it eagerly (jit=False, --no-jit).", "measure it eagerly (jit=False)."),
+        ("Allow more time (--timeout, timeout_s=)", "Allow more time (timeout_s=)"),
+        ("--resolution 1% tells that", 'resolution="1%" tells that'),
+        ("nothing was run; --time runs it", "nothing was run; benchax.bench times it"),
+    ],
+)
+def test_a_flag_is_the_option_that_it_is_in_python(flags: str, python: str) -> None:
+    assert translate(flags) == python
+
+
+def test_what_shows_itself_speaks_of_python_and_a_command_of_flags() -> None:
+    m = replace(
+        measured(),
+        case=CaseId("--timer wall"),
+        remarks=(Remark("x", "info", "see --processes 5"),),
+        not_measured=(Absent("samples.loop", "ask by --timer loop"),),
+    )
+
+    assert "see --processes 5" in to_text(document(m))
+    for text in (str(m), m._repr_html_() or "", to_text(in_python(document(m)))):
+        assert "see processes=5" in text
+        assert "ask by timer=" in text
+        assert "--timer wall" in text  # a name stays a name
+
+
+def test_the_parts_of_a_row_show_themselves() -> None:
+    assert benchax.bench  # any public name teaches them
+    stages, summary = RICH.stages, RICH.summary()
+
+    assert "compile" in str(stages)
+    assert "250 ms" in str(stages)
+    assert "Transfer(" not in str(stages)
+    assert "95 % 110 – 130 µs in this process" in str(summary)
+    assert "120 µs" in (summary._repr_html_() or "")
+    assert "250 ms" in (stages._repr_html_() or "")
+
+
+def test_ipython_prints_the_text() -> None:
+    printed: list[str] = []
+
+    class Printer:
+        text = printed.append
+
+    RICH.stages._repr_pretty_(Printer(), False)
+
+    assert printed == [str(RICH.stages)]
