@@ -51,7 +51,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def optimized() -> Iterator[None]:
-    """Programs are compiled as users have them, to the end of the file; `make test` does it at the lowest optimization."""
+    """To the end of the file programs are compiled as users have them; `make test` does so at the lowest level."""
     import jax
 
     before = jax.config.values["jax_disable_most_optimizations"]
