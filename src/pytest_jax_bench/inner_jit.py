@@ -67,7 +67,13 @@ def find_jitted_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     if replaced is None and not any(isinstance(value, _StandIn) for value in (*given, *named.values())):
         return None
     try:
+<<<<<<< HEAD
         returned = (replaced or fn)(*given, **named)
+=======
+        # With stand-ins in place of jitted functions nothing is computed: what they are called with is all that is
+        # asked.
+        returned = replaced(*args, **kwargs)
+>>>>>>> comments
     except Exception:  # whatever it is: the function itself is called next, and raises it where the user sees it
         return None
     if len(calls) != 1 or (returned is not None and returned is not calls[0].output):
@@ -143,6 +149,7 @@ def _with_stand_ins(fn: FunctionType, calls: list[_StandIn]) -> FunctionType | N
     cells = [_replace_cell(cell, calls) for cell in fn.__closure__ or ()]
     if not replaced and cells == list(fn.__closure__ or ()):
         return None
+    # A function of its own with globals of its own: the user's module keeps its names, also for other threads.
     made = FunctionType(fn.__code__, {**fn.__globals__, **replaced}, fn.__name__, fn.__defaults__, tuple(cells))
     made.__kwdefaults__ = fn.__kwdefaults__
     return made

@@ -42,7 +42,7 @@ def deadline(tier: Tier, seconds: Any, after: Any, latest: Any = NEVER) -> jax.A
 
     Args:
         seconds: f32[], may be traced. Infinity and NaN mean no limit of its own; at or below 0 it has passed already.
-        after: an array that is ready when the time begins to run; a small one.
+        after: an array that is ready when the time begins to run; it is not read.
         latest: u32[2].
     """
     # The handlers never look at `after`: being an operand of theirs is what makes XLA compute it first.

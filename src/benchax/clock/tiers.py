@@ -76,7 +76,7 @@ def load(name: Name) -> Tier:
         try:
             jax.ffi.register_ffi_target(found.target(handler), capsule, platform="cpu")
         except Exception as error:
-            raise NotAvailable(f"XLA refuses the handler: {str(error).splitlines()[0]}") from None
+            raise NotAvailable(f"XLA refuses the handler: {str(error).partition('\n')[0]}") from None
     return found
 
 

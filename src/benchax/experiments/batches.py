@@ -117,6 +117,7 @@ def _choices(rows: Mapping[int | str, int]) -> Iterator[Arguments]:
     for together in range(1, max(map(len, groups)) + 1):
         for group in groups:
             if together in (1, len(group)) or len(group) <= MOST_TOGETHER:
+                # Fewest first, since the first choice that makes the outputs grow is taken.
                 yield from combinations(group, together)
 
 

@@ -6,8 +6,8 @@ also the call evaluated in float64 (`widening.py`). Both start from the same sta
 compared as what they return is.
 
 Nearly equal results need no explanation, and cost no more than the comparison. Of others it is measured what rounding
-does to this call (`rounding_noise.py`), and judged whether that explains the difference (`verdicts.py`): it agrees, or
-it is wrong, or it cannot be told, because rounding alone changes the result as much.
+does to this call (`rounding_noise.py`), and judged whether that explains the difference (`rounding_verdicts.py`): it
+agrees, or it is wrong, or it cannot be told, because rounding alone changes the result as much.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

@@ -86,14 +86,14 @@ def of_device(found: Operations, said: Exchange, index: int) -> tuple[float | No
     # A loop that others ran inside of is as long as they are, and would seem to hide what nothing hid.
     is_leaf = found.self_ps == found.end_ps - found.start_ps
     others = mine & ~said.is_collective & is_leaf
-    spoken_ps = _covered_ns(said, found.end_ps, spoken)
-    least = _exposed_ns(said, found.end_ps, spoken, others)
-    most = _exposed_ns(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
+    spoken_ps = _covered_ps(said, found.end_ps, spoken)
+    least = _exposed_ps(said, found.end_ps, spoken, others)
+    most = _exposed_ps(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
     return spoken_ps / PS, least / PS if most - least <= MOST_DOUBT * spoken_ps else None
 
 
-def _exposed_ns(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
-    return _covered_ns(said, end, spoken | others) - _covered_ns(said, end, others)
+def _exposed_ps(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
+    return _covered_ps(said, end, spoken | others) - _covered_ps(said, end, others)
 
 
 def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Iterator[Remark]:
@@ -114,7 +114,7 @@ def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Ite
         yield Remark("exposed-unknown", "info", text + "several threads has ended")
 
 
-def _covered_ns(said: Exchange, end: Ints, chosen: Flags) -> int:
+def _covered_ps(said: Exchange, end: Ints, chosen: Flags) -> int:
     at = np.flatnonzero(chosen)
     at = at[np.argsort(said.begin_ps[at], kind="stable")]
     united = unions([0] * len(at), said.begin_ps[at].tolist(), end[at].tolist())

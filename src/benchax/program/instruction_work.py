@@ -255,6 +255,7 @@ def _read(inside: Computation, value: Instruction) -> int:
             read += hlo.shape_bytes(user.shape)
         elif user.opcode == "bitcast":
             read += _read(inside, user)
+        # An update in place leaves the array around it where it is, so this use reads nothing of it.
         elif not (user.opcode == "dynamic-update-slice" and operands[0] is value):
             return total
     return min(read, total)

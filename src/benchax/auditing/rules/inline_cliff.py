@@ -41,6 +41,7 @@ def inline_cliff(e: Evidence) -> Iterable[Finding]:
     summary = e.measurement.summary()
     if summary is None:
         raise NotMeasured("its run time was not measured")
+    # One element apart, so that nothing but the thread that runs it differs.
     inline, handed = _plus_one(CLIFF_FLOPS - 1), _plus_one(CLIFF_FLOPS)
     extra = handed - inline
     # A difference of two medians. Beside busy neighbours it came out longer than the call that it is a part of.

@@ -29,7 +29,7 @@ class Subject:
     program: CallableProgram
     inputs: Inputs
     outputs: Any
-    """The outputs of one call; for their types and sizes. An `CallOutcome` where calls change their arguments."""
+    """The outputs of one call; for their types and sizes. A `CallOutcome` where calls change their arguments."""
     static: tuple[int | str, ...] = ()
     donates: bool = False
     hlo: str = ""
@@ -64,7 +64,7 @@ class Subject:
         return self.ready()()
 
     def outcome(self) -> Any:
-        """What one ordinary call gives, waited for: its outputs, or an `CallOutcome`."""
+        """What one ordinary call gives, waited for: its outputs, or a `CallOutcome`."""
         ready = self.ready()
         return ready.outcome(jax.block_until_ready(ready()))
 
@@ -186,7 +186,7 @@ class Ready:
         return [ref[...] for ref in self._refs]
 
     def outcome(self, result: Any) -> Any:
-        """What the call gave, `result` being what it returned here: its outputs, or an `CallOutcome`."""
+        """What the call gave, `result` being what it returned here: its outputs, or a `CallOutcome`."""
         if self._watch is None:
             return result
         now, before = self.state(), self._subject.inputs.parts.values
