@@ -67,13 +67,9 @@ def find_jitted_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     if replaced is None and not any(isinstance(value, _StandIn) for value in (*given, *named.values())):
         return None
     try:
-<<<<<<< HEAD
-        returned = (replaced or fn)(*given, **named)
-=======
         # With stand-ins in place of jitted functions nothing is computed: what they are called with is all that is
         # asked.
-        returned = replaced(*args, **kwargs)
->>>>>>> comments
+        returned = (replaced or fn)(*given, **named)
     except Exception:  # whatever it is: the function itself is called next, and raises it where the user sees it
         return None
     if len(calls) != 1 or (returned is not None and returned is not calls[0].output):

@@ -76,7 +76,8 @@ def load(name: Name) -> Tier:
         try:
             jax.ffi.register_ffi_target(found.target(handler), capsule, platform="cpu")
         except Exception as error:
-            raise NotAvailable(f"XLA refuses the handler: {str(error).partition('\n')[0]}") from None
+            first_line, _, _ = str(error).partition("\n")
+            raise NotAvailable(f"XLA refuses the handler: {first_line}") from None
     return found
 
 

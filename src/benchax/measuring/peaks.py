@@ -94,7 +94,8 @@ def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
         except NotMeasured as error:
             absent.append(Absent(what, error.problem))
         except jax.errors.JaxRuntimeError as error:  # most likely out of memory
-            absent.append(Absent(what, f"its program failed: {str(error).partition('\n')[0]}"))
+            first_line, _, _ = str(error).partition("\n")
+            absent.append(Absent(what, f"its program failed: {first_line}"))
         return None
 
     if known is None:
