@@ -26,7 +26,7 @@ from report import header, load, note, table
 
 from benchax.clock import handlers
 from benchax.clock.selftest import tier
-from benchax.grids.compiled import CompiledGrid, compiled_grid
+from benchax.compiled_grids.compiled import CompiledGrid, compiled_grid
 from benchax.units import seconds
 
 LIMIT_S = 0.02

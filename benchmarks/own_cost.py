@@ -37,7 +37,8 @@ from own_suite import suite
 from report import header, load, note, table
 
 from benchax import api
-from benchax.measuring import engine, noise, prepare, record, sampler, sampling, stages, verification
+from benchax.machine import noise
+from benchax.measuring import engine, prepare, record, sampler, sampling, stages, verification
 from benchax.measuring.timers import in_graph, loop
 
 SHARE, START_MS = 1.10, 150.0

@@ -13,8 +13,8 @@ import pytest
 
 import benchax
 from benchax.clock import elapsed_s, stamp
+from benchax.compiled_grids.compiled import MOST_REPEATS
 from benchax.errors import UsageError
-from benchax.grids.compiled import MOST_REPEATS
 
 
 def untouched(x: Any, n: Any = 1) -> Any:

@@ -15,19 +15,21 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"results", "json_values"},
     {"program"},  # profiling knows collectives by its list
     {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "hooks"},
-    {"workloads"},
+    {"workloads", "machine"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"workers", "reporting", "checkouts"},
     {"grids", "paired_runs", "inspecting"},
+    {"compiled_grids"},
     {"api"},
     {"experiments"},
     {"auditing"},  # rules try variants
     {"cli", "magics"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
-MEASURES = {"numerics", "program", "profiling", "watching", "clock", "measuring", "workers"}
+MEASURES = {"numerics", "program", "profiling", "watching", "clock", "machine", "measuring", "workers"}
 READS = {"store", "comparing", "reporting"}
 KNOWS_BOTH = {
+    "compiled_grids",
     "grids",
     "paired_runs",
     "experiments",

@@ -20,7 +20,7 @@ def timed_assertions(package: Path = PACKAGE) -> list[str]:
     removes them."""
     return [
         f"{_relative(file, package)}:{node.lineno}"
-        for file in _below("measuring", package) + _below("watching", package)
+        for file in _below("machine", package) + _below("measuring", package) + _below("watching", package)
         for node in ast.walk(parse(file))
         if isinstance(node, ast.Assert)
     ]
@@ -28,7 +28,7 @@ def timed_assertions(package: Path = PACKAGE) -> list[str]:
 
 def rewritten_by_pytest(package: Path = PACKAGE) -> list[str]:
     """Modules with timed code whose docstring does not tell pytest to leave them as they are."""
-    timed = _below("measuring", package)
+    timed = _below("machine", package) + _below("measuring", package)
     return [_relative(f, package) for f in timed if "PYTEST_DONT_REWRITE" not in (ast.get_docstring(parse(f)) or "")]
 
 
@@ -98,4 +98,4 @@ def test_a_rule_names_what_breaks_it(
 
 def test_the_folders_with_timed_code_are_there() -> None:
     """Else two rules would pass for want of files."""
-    assert all(files(PACKAGE / part) for part in ("measuring", "watching"))
+    assert all(files(PACKAGE / part) for part in ("machine", "measuring", "watching"))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from benchax.clock.deadline import with_deadline
     from benchax.comparing.break_even import BreakEven, break_even
     from benchax.comparing.ranking import Comparisons
+    from benchax.compiled_grids.compiled import compiled_grid
+    from benchax.compiled_grids.compiled_result import CompiledGridResult
     from benchax.errors import (
         BenchaxError,
         DeadlineExceeded,
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
         UsageError,
     )
     from benchax.experiments.experiment import experiment
-    from benchax.grids.compiled import compiled_grid
-    from benchax.grids.compiled_result import CompiledGridResult
     from benchax.grids.grid import grid
     from benchax.grids.result import GridResult
     from benchax.inspecting.inspect import inspect
@@ -81,8 +81,8 @@ _HOME = {
     "UsageError": "benchax.errors",
     "experiment": "benchax.experiments.experiment",
     "Experiment": "benchax.results.experiment",
-    "compiled_grid": "benchax.grids.compiled",
-    "CompiledGridResult": "benchax.grids.compiled_result",
+    "compiled_grid": "benchax.compiled_grids.compiled",
+    "CompiledGridResult": "benchax.compiled_grids.compiled_result",
     "grid": "benchax.grids.grid",
     "GridResult": "benchax.grids.result",
     "Settings": "benchax.settings",

@@ -2,7 +2,7 @@
 
 `capture` answers with an `Environment`; whose `fingerprint` says which rows may be put side by side. What the system
 does not tell is `None`, on every system: a laptop without JAX, Windows and a container without /proc all get an answer.
-How busy the machine is belongs to `measuring/noise.py`; what is wrong with it, to `measuring/doctor.py`.
+How busy the machine is belongs to `machine/noise.py`; what is wrong with it, to `machine/doctor.py`.
 """
 
 from __future__ import annotations

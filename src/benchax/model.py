@@ -454,7 +454,7 @@ class WorkPerCall:
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
     """The work of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
     peak_bytes_per_s: float | None = None
-    """The most that a program was seen to reach here with as much memory (`measuring/peaks.py`); None where that was
+    """The most that a program was seen to reach here with as much memory (`machine/peaks.py`); None where that was
     never measured, or no bytes are known."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import Benchax
 
 from benchax import codec
-from benchax.measuring import peaks as rates
+from benchax.machine import peaks as rates
 from benchax.results.roofline import Peaks
 
 FILE = """

@@ -108,7 +108,7 @@ def nothing_is_measured(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: Any, **__: Any) -> Any:
         raise UsageError("stopped")
 
-    monkeypatch.setattr("benchax.measuring.doctor.examine", stop)
+    monkeypatch.setattr("benchax.machine.doctor.examine", stop)
     monkeypatch.setattr("benchax.paired_runs.protocol.measure_rounds", stop)
     monkeypatch.setattr("benchax.cli.run.measure", stop)
 

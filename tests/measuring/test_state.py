@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from benchax.case import make_case
+from benchax.compiled_grids import compiled_functions
+from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable
 from benchax.experiments.functions import plain
-from benchax.grids import compiled_functions
-from benchax.grids.compiled_result import Status
 from benchax.measuring import state, timers
 from benchax.measuring.exported import ImportedProgram, exported, leaves_of
 from benchax.measuring.state import CallOutcome

@@ -13,7 +13,7 @@ from measurement_strategies import measured
 import benchax
 from benchax.case import benchmark
 from benchax.errors import UsageError
-from benchax.measuring import peaks
+from benchax.machine import peaks
 from benchax.model import Failure, Samples, WorkPerCall
 from benchax.results.roofline import Peaks
 

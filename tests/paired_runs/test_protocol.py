@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from benchax.comparing.error_rates import Trial
+from benchax.machine.planted import KERNELS, Kernel
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.planted import KERNELS, Kernel
 from benchax.model import Comparison
 from benchax.paired_runs import protocol
 from benchax.paired_runs.paired_run import PairedRun

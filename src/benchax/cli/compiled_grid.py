@@ -15,7 +15,7 @@ from benchax.cli.options import COMMAND_LINE, Params, Seed
 from benchax.errors import UsageError
 
 if TYPE_CHECKING:
-    from benchax.grids.compiled import CompiledGrid
+    from benchax.compiled_grids.compiled import CompiledGrid
 
 EXAMPLE = "benchax compiled-grid model.py:loop model.py:scan 'f32[{n}]' -p n=64,1024"
 
@@ -46,7 +46,7 @@ def compiled_grid(
 
     Exit codes: 0 fine (time limits are results), 2 an error (a function that does not trace).
     """
-    from benchax.grids.compiled import compiled_grid as make_grid
+    from benchax.compiled_grids.compiled import compiled_grid as make_grid
     from benchax.options import read_seed
     from benchax.units import read_duration
 
@@ -82,7 +82,7 @@ def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any]
 
 def printing(h: CompiledGrid, data: dict[str, Any], rounds: int | None) -> int:
     """Measures, shows, and returns the exit code."""
-    from benchax.grids.compiled_result import Status
+    from benchax.compiled_grids.compiled_result import Status
 
     if rounds is not None:
         found = printing_to_stderr(lambda: h.compare_python_loop(data, rounds=rounds))

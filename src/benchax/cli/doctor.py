@@ -17,7 +17,7 @@ from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.comparing.error_rates import ErrorRates
-    from benchax.measuring.doctor import Diagnosis
+    from benchax.machine.doctor import Diagnosis
     from benchax.reporting.document import Section, TextRow
 
 LOOK_S = 1.0
@@ -48,7 +48,7 @@ def doctor(
 
 
 def _examine(duration_s: float, as_json: bool) -> None:
-    from benchax.measuring.doctor import examine
+    from benchax.machine.doctor import examine
     from benchax.reporting.document import Document, Facts, list_remarks
 
     note(f"looking at this machine for {duration_s:g} s …")

@@ -147,7 +147,7 @@ def _show(
 
 def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
     from benchax.inspecting.roofline import matmul_type, roofline, timing_of
-    from benchax.measuring.peaks import peaks
+    from benchax.machine.peaks import peaks
 
     if not time:
         return roofline(found, peaks(measure=False))

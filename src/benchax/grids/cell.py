@@ -22,7 +22,8 @@ from benchax.grids.cell_report import STEPS, CellReport, TrialOutputs, plain
 from benchax.grids.plan import DataPoint
 from benchax.grids.trial_readings import join_trials, read_trial, samples_of_calls
 from benchax.json_values import Json
-from benchax.measuring import noise, timers
+from benchax.machine import noise
+from benchax.measuring import timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
 from benchax.measuring.inputs import Inputs, make_inputs

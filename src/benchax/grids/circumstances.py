@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.environment import host
-from benchax.measuring import noise
+from benchax.machine import noise
 from benchax.measuring.inputs import signature
 from benchax.measuring.remarks.of_times import describe_busy
 from benchax.model import Remark

@@ -16,7 +16,8 @@ from time import perf_counter_ns
 
 import jax
 
-from benchax.measuring import noise, timers
+from benchax.machine import noise
+from benchax.measuring import timers
 from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.sampling import believable, collect
 from benchax.measuring.timers.base import Subject

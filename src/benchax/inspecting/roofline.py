@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import get_args
 
 from benchax.errors import BenchaxError
-from benchax.measuring.peaks import MatmulType
+from benchax.machine.peaks import MatmulType
 from benchax.model import Absent, Measurement
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Peaks, Roofline, Timing

@@ -23,7 +23,8 @@ import jax
 
 from benchax.case import Case
 from benchax.environment import jax_config
-from benchax.measuring import memory, noise, purity, stages
+from benchax.machine import noise
+from benchax.measuring import memory, purity, stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.first_time import do_first_work, note_first_uses

@@ -23,10 +23,10 @@ import numpy as np
 from jax import lax
 
 from benchax.errors import NotMeasured
+from benchax.machine.noise import paused_gc
 from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Call
 from benchax.measuring.mutation import is_carried
-from benchax.measuring.noise import paused_gc
 from benchax.measuring.timers.base import Subject
 from benchax.model import CallFloor
 from benchax.program.cost import INLINE_FLOPS

@@ -29,7 +29,7 @@ from typing import Any
 import jax
 
 from benchax.errors import NotMeasured
-from benchax.measuring.noise import paused_gc
+from benchax.machine.noise import paused_gc
 from benchax.units import plural, size
 from benchax.watching.compiles import watch_compiles
 

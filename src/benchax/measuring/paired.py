@@ -28,10 +28,11 @@ import jax
 import numpy as np
 
 from benchax.environment import jax_facts
-from benchax.measuring import noise, stages
+from benchax.machine import noise
+from benchax.machine.noise import paused_gc
+from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import share_programs, without_cache
-from benchax.measuring.noise import paused_gc
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.sampling import warm_up

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from benchax.errors import NotMeasured
-from benchax.measuring.noise import clock_resolution_s, paused_gc, preemptions
+from benchax.machine.noise import clock_resolution_s, paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
 from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Options, Samples

@@ -29,10 +29,10 @@ from benchax.case import Case
 from benchax.discovery import Broken, collect
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError
+from benchax.machine.noise import paused_gc
 from benchax.measuring import turns
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import without_cache
-from benchax.measuring.noise import paused_gc
 from benchax.measuring.turns import Turns
 from benchax.options import resolve
 from benchax.workers import process_tree

@@ -26,7 +26,7 @@ from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, jud
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
 from benchax.environment import affinity
 from benchax.errors import UsageError
-from benchax.measuring import noise
+from benchax.machine import noise
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Noise, Numerics, Remark, Version
 from benchax.paired_runs.paired_run import block_of_builds, counts

@@ -16,8 +16,8 @@ from time import monotonic
 from benchax.case import make_case
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Trial, planted_name
 from benchax.comparing.sequential import Effort
-from benchax.measuring import noise
-from benchax.measuring.planted import KERNELS, Kernel
+from benchax.machine import noise
+from benchax.machine.planted import KERNELS, Kernel
 from benchax.measuring.sides import Side
 from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS

@@ -20,10 +20,10 @@ from typing import Any
 
 from benchax.case import Case
 from benchax.errors import UsageError
+from benchax.machine.pace import note_pace
 from benchax.measuring import timers
 from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import share_programs
-from benchax.measuring.pace import note_pace
 from benchax.measuring.record import Progress
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options

@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from benchax.measuring.noise import BUSY_SHARE, STEAL_SHARE
+from benchax.machine.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS

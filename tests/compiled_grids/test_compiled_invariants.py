@@ -12,9 +12,9 @@ import pytest
 from jax import lax
 
 from benchax.clock import elapsed_s, stamp, tie, tier
-from benchax.grids import compiled_proof, compiled_repetitions
-from benchax.grids.compiled import compiled_grid
-from benchax.grids.compiled_proof import scope_of
+from benchax.compiled_grids import compiled_proof, compiled_repetitions
+from benchax.compiled_grids.compiled import compiled_grid
+from benchax.compiled_grids.compiled_proof import scope_of
 from benchax.program import census, hlo_module
 
 X = jnp.asarray(np.random.default_rng(0).random((512, 128)), jnp.float32)

@@ -19,9 +19,9 @@ from itertools import repeat
 
 from benchax.environment import Machine, capture, machine
 from benchax.errors import NotAvailable, UsageError
-from benchax.measuring import noise
-from benchax.measuring.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread
-from benchax.measuring.pace import note_pace
+from benchax.machine import noise
+from benchax.machine.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread
+from benchax.machine.pace import note_pace
 from benchax.model import Environment, Noise, Remark, Severity
 from benchax.units import number, percent, seconds
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+from benchax.compiled_grids.compiled import compiled_grid
 from benchax.errors import NotMeasured, UsageError
-from benchax.grids.compiled import compiled_grid
 
 X = jnp.linspace(0.1, 1.0, 64)
 

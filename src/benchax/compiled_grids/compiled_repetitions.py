@@ -21,8 +21,8 @@ from jax import lax
 
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import run_in_branch, stamp
-from benchax.grids.compiled_functions import Leaves, Traced
-from benchax.grids.compiled_result import Status
+from benchax.compiled_grids.compiled_functions import Leaves, Traced
+from benchax.compiled_grids.compiled_result import Status
 from benchax.measuring.timers.in_graph import SPAN_S
 
 Run = Callable[[Leaves, Leaves, Any], tuple[Leaves, Any]]

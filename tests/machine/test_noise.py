@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from benchax.errors import NotMeasured
-from benchax.measuring import noise
-from benchax.measuring.noise import Gaps, Reading, between, smallest_effect, spread, watch
+from benchax.machine import noise
+from benchax.machine.noise import Gaps, Reading, between, smallest_effect, spread, watch
 from benchax.model import Noise
 from benchax.stats.intervals import median_interval
 from benchax.subprocesses import descendants

@@ -1,4 +1,4 @@
-"""`measuring/pace.py`: the readings that are kept, what they scatter by, and files that cannot be read or written."""
+"""`machine/pace.py`: the readings that are kept, what they scatter by, and files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchax.environment import capture
-from benchax.measuring import pace
-from benchax.measuring.pace import KEPT, LEAST_MOMENTS, note_pace, read_pace_s, scatter
+from benchax.machine import pace
+from benchax.machine.pace import KEPT, LEAST_MOMENTS, note_pace, read_pace_s, scatter
 
 
 @pytest.fixture

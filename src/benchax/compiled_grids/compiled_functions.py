@@ -19,8 +19,8 @@ from benchax.clock.deadline import interruptible
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import is_key
 from benchax.clock.survey import equations
+from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable
-from benchax.grids.compiled_result import Status
 from benchax.measuring.mutation import carried, changed_names
 from benchax.measuring.state import Values, is_stateful, take_apart
 from benchax.specs import short_dtype

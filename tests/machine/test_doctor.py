@@ -13,9 +13,9 @@ import pytest
 from benchax import environment
 from benchax.environment import Machine
 from benchax.errors import UsageError
-from benchax.measuring import doctor
-from benchax.measuring.doctor import Clock, CompiledClock, Diagnosis, Interpreter, Sources, advise, examine
-from benchax.measuring.noise import Gaps, Reading, ReadingSpread
+from benchax.machine import doctor
+from benchax.machine.doctor import Clock, CompiledClock, Diagnosis, Interpreter, Sources, advise, examine
+from benchax.machine.noise import Gaps, Reading, ReadingSpread
 from benchax.model import Environment, Noise
 
 HOST = Environment(host="h", os="Linux", python="3.11.7", cores=4, affinity=(0, 1, 2, 3))

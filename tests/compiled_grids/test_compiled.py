@@ -15,9 +15,9 @@ from jax import lax
 
 from benchax.clock import deadline, handlers, selftest, stamps, tiers
 from benchax.clock.selftest import nanoseconds
+from benchax.compiled_grids import compiled, compiled_functions, compiled_repetitions, compiled_result
+from benchax.compiled_grids.compiled import compiled_grid
 from benchax.errors import NotAvailable, UsageError
-from benchax.grids import compiled, compiled_functions, compiled_repetitions, compiled_result
-from benchax.grids.compiled import compiled_grid
 from benchax.progress import ProgressEvent
 from benchax.watching.compiles import watch_compiles
 
@@ -451,7 +451,7 @@ def test_it_works_inside_of_a_users_jit_with_limits_that_are_traced():
 
 IN_A_FRESH_PROCESS = """
 import jax, jax.numpy as jnp
-from benchax.grids.compiled import compiled_grid
+from benchax.compiled_grids.compiled import compiled_grid
 program = jax.jit(lambda x: compiled_grid([jnp.sin], repeats=2)(x))
 print(program(jnp.ones(8)).status_names)
 mesh = jax.sharding.Mesh(jax.devices(), ("i",))

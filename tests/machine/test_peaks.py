@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchax.errors import NotMeasured
-from benchax.measuring import peaks as module
-from benchax.measuring.peaks import peaks
+from benchax.machine import peaks as module
+from benchax.machine.peaks import peaks
 from benchax.results.roofline import Peaks
 
 

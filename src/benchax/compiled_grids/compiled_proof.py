@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import jax
 
 from benchax.clock.selftest import tier
+from benchax.compiled_grids.compiled_functions import Leaves, Traced
 from benchax.errors import NotMeasured
-from benchax.grids.compiled_functions import Leaves, Traced
 from benchax.measuring.timers.regions import explain
 from benchax.program import census, hlo_module
 from benchax.program.hlo_module import Module

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from benchax.compiled_grids.compiled_result import CompiledGridResult, Status
 from benchax.errors import NotMeasured
 from benchax.grids.circumstances import Circumstances
-from benchax.grids.compiled_result import CompiledGridResult, Status
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Paragraph, TableColumn, list_lines, tabulate
 from benchax.units import seconds
 
 if TYPE_CHECKING:
-    from benchax.grids.compiled import CompiledGrid
+    from benchax.compiled_grids.compiled import CompiledGrid
 
 PYTHON, COMPILED = "Python loop", "compiled loop"
 
