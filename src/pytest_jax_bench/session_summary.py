@@ -125,7 +125,9 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
     lines = [f"{_name(r)}: {table.truncate(note, 500)}" for r in records for note in r["notes"]]
     lines += [f"{_name(r)}: {table.truncate(r['row']['message'], 500)}" for r in records if r["row"]["status"] != "ok"]
     if table.has_ranges(records):
-        lines.append("ptjb: (low–high) is the least and the greatest reading of fewer than 6 rounds")
+        lines.append(
+            "ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest reading"
+        )
     if busy := [r for r in records if BUSY in r.get("codes", ())]:
         lines.append(f"ptjb: the machine was busy with other things during {_share(busy, records)}")
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]

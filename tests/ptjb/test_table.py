@@ -114,7 +114,7 @@ def test_few_rounds_have_their_least_and_greatest_reading() -> None:
 
     assert cell("Jit-Run", record).text == "1.00 (0.900–1.30) ms"
     assert session_summary.notes([record], PluginSettings(), 0) == [
-        "ptjb: (low–high) is the least and the greatest reading of fewer than 6 rounds"
+        "ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest reading"
     ]
 
 
