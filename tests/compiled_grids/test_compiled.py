@@ -21,6 +21,8 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.progress import ProgressEvent
 from benchax.watching.compiles import watch_compiles
 
+pytestmark = pytest.mark.usefixtures("optimized")  # durations are looked at
+
 X = jnp.linspace(0.1, 1.0, 64)
 LATE_S = 5.0
 """How much later than its limit something may end on a machine that is busy with other things."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -9,6 +11,8 @@ from jax import lax
 
 from benchax.compiled_grids.compiled import compiled_grid
 from benchax.errors import NotMeasured, UsageError
+
+pytestmark = pytest.mark.usefixtures("optimized")  # durations are looked at
 
 X = jnp.linspace(0.1, 1.0, 64)
 
@@ -30,7 +34,7 @@ def test_both_ways_are_timed_and_each_says_what_a_run_takes():
     assert all(found.python.run_s[key] > found.compiled.run_s[key] > 0 for key in found.python.run_s)
     assert found.python.first_s > min(found.python.took_s)
     assert found.compiled.first_s > min(found.compiled.took_s)
-    assert min(found.ratios) > 1
+    assert median(found.ratios) > 1  # a neighbour may disturb one of the rounds
     text = str(found)
     assert "times as much in the Python loop as in the compiled one" in text
     assert f"The comparison took {found.elapsed_s:.2f} seconds." in text

@@ -158,7 +158,7 @@ def slow_adam(x: Any) -> Any:
     return adam(jax.lax.fori_loop(0, 1000, lambda _, y: jnp.sin(y) + x, x))
 
 
-def test_a_real_grid_ranks_and_says_by_which_timer_and_where() -> None:
+def test_a_real_grid_ranks_and_says_by_which_timer_and_where(optimized: None) -> None:
     g = benchax.grid(
         [slow_adam, adam], ["f32[4096]"], timer="in_graph,wall", compare=False, store=False, progress=False
     )
