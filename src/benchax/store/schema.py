@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 
 from benchax.codec import encode_params
-from benchax.errors import StoreError
+from benchax.errors import UPGRADE, StoreError
 from benchax.model import CaseId
 
 
@@ -220,7 +220,7 @@ def version(connection: Connection, where: str) -> int:
     if found > SCHEMA:
         raise StoreError(
             f"database {where} was written by a newer benchax (schema {found}; this one knows {SCHEMA})",
-            hint="pip install --upgrade benchax",
+            hint=UPGRADE,
         )
     return found
 
