@@ -40,11 +40,13 @@ from benchax.cli import (
     watch,
 )
 from benchax.cli.console import line, note
+from benchax.cli.help import GroupedCommands
 from benchax.cli.options import WithCommand
 from benchax.errors import BenchaxError
 
 app = typer.Typer(
     name="benchax",
+    cls=GroupedCommands,
     help="Benchmarks JAX functions: every stage, memory, and steady state, with intervals and reasons.",
     no_args_is_help=True,
     # Plain help: formatting it with rich would cost a third of the start-up time.
