@@ -9,6 +9,9 @@ WORKERS ?= 2
 BASE ?= main
 
 .PHONY: help demo quick test test-slow test-all lint dist matrix bench clean
+# Images for containers set it, and then each of the hundreds of processes that tests start compiles our modules anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .NOTPARALLEL: # two installations at once in one environment would break it
 .DEFAULT_GOAL := help
 
@@ -19,7 +22,7 @@ demo: $(VENV)/.base ## measure one small function and show what comes out
 	@$(VENV)/bin/benchax demo
 
 quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of the folders that changed since BASE=main, but slow and serial ones
-	@$(VENV)/bin/python tests/quick.py --base $(BASE) --workers $(WORKERS)
+	@$(UNOPTIMIZED) $(VENV)/bin/python tests/quick.py --base $(BASE) --workers $(WORKERS)
 
 # The tests marked `serial` run apart: what they observe is disturbed by a neighbour. Machines are shared all the same:
 # a test that fails is run again, and the summary (-rR) says which.
@@ -28,8 +31,11 @@ RERUNS := --reruns 2 -rR
 # worksteal: each process has tests that stand together, and so few files whose fixtures are made twice.
 PARALLEL = -n $(WORKERS) --dist worksteal
 
+# A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
+UNOPTIMIZED := $(if $(BENCHAX_TEST_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
+
 test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=2 processes)
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
+	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS)
 
 test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     for name in [name for name in os.environ if name.startswith("BENCHAX_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def optimized() -> Iterator[None]:
+    """To the end of the file programs are compiled as users have them; `make test` does so at the lowest level."""
+    import jax
+
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

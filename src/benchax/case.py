@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_places, takes
-from benchax.model import CaseId, Opaque
+from benchax.model import CaseId, Opaque, Program
 from benchax.modes import FORWARD, check_mode, in_mode
 from benchax.specs import DTYPES, long_dtype
 
@@ -37,6 +37,8 @@ class ExactCalls:
 
     per_sample: int
     warmup: int
+    setup: Callable[[], tuple[tuple[Any, ...], Mapping[str, Any]]] | None = None
+    """Makes the arguments of each call, before it and outside of its time; None: all are given the case's inputs."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Case:
     listen: Callable[[str, Any], None] | None = None
     """Told what is no part of the row: ("lowered", stage of JAX), ("hlo", text), ("outputs", of the first call) and
     ("error", the exception that became the row's failure). As `reference`, of this process only."""
+    find_program: Callable[[str], Program | None] | None = None
+    """Finds a program by what it was exported from, so that it need not be exported again. Of this process only."""
 
     work: Any = None
     """`Amounts`, or None where nothing is said."""
@@ -72,7 +76,7 @@ class Case:
     """What `fn` is of the function that was given: itself, or its gradient (`modes.py`)."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "reference": None, "listen": None}
+        return {**vars(self), "reference": None, "listen": None, "find_program": None}
 
     def eager(self) -> Case:
         """The same case, measured without jit."""

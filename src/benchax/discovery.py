@@ -29,7 +29,7 @@ from benchax.workloads import benchmark_of
 
 PATTERN = "bench_*.py"
 MODULE_PREFIX = "benchax_file_"
-"""Of the names under which files are imported; such modules exist in this process only."""
+"""The beginning of the names under which files are imported; such modules exist in this process only."""
 
 
 @dataclass(frozen=True)

@@ -197,9 +197,9 @@ class CallFloor:
     """
 
     elapsed_s: tuple[float, ...]
-    """Of each call that does next to nothing."""
+    """The seconds of each call that does next to nothing."""
     call_s: tuple[float, ...]
-    """Of each call of the measured program, in turns with those."""
+    """The seconds of each call of the measured program, in turns with those."""
 
     @property
     def median_s(self) -> float:
@@ -211,7 +211,7 @@ class CallFloor:
 
     @property
     def share(self) -> float:
-        """Of a call, at least: by the medians, or by the least readings where these say less."""
+        """The floor's share of a call, at least: by the medians, or by the least readings where these say less."""
         return min(self.median_s / self.median_call_s, min(self.elapsed_s) / min(self.call_s))
 
 
@@ -297,7 +297,7 @@ class Samples:
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
     census: Census | None = None
-    """Of the timer's own program; None where the timer runs the function's own executable."""
+    """The census of the timer's own program; None where the timer runs the function's own executable."""
     trials: tuple[int, ...] | None = None
     """How many of the readings belong to each trial of a grid's cell, in order; None elsewhere."""
 
@@ -309,7 +309,7 @@ class Samples:
 
     @cached_property
     def summary(self) -> Summary:
-        """Of the seconds per call. Kept, since it is asked for many times over."""
+        """Summarises the seconds per call. Kept, since it is asked for many times over."""
         return summarize(self.per_call_s)
 
     @property
@@ -443,6 +443,8 @@ class Program:
     size_bytes: int
     content: bytes | None = field(default=None, repr=False, compare=False, metadata={"is_stored_apart": True})
     """Only where it was just made; a store keeps it once for all rows that have it."""
+    source: str = field(default="", repr=False, compare=False, metadata={"is_stored_apart": True})
+    """Digest of what it was exported from, by which a store finds it again; empty where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -450,7 +452,7 @@ class WorkPerCall:
     """What one call gets done, as its author says, and the rate of this machine that it stands beside."""
 
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
+    """The work of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
     peak_bytes_per_s: float | None = None
     """The most that a program was seen to reach here with as much memory (`measuring/peaks.py`); None where that was
     never measured, or no bytes are known."""
@@ -503,7 +505,7 @@ class Measurement(SelfRendering):
         return self.samples[0] if self.samples else None
 
     def samples_of(self, timer: str) -> Samples | None:
-        """Of the first process that has them."""
+        """Those of the first process that has them."""
         return next((s for s in self.samples if s.timer == timer), None)
 
     def series_of(self, timer: str) -> tuple[Samples, ...]:
@@ -533,7 +535,7 @@ class Measurement(SelfRendering):
 
     @cached_property
     def _summaries(self) -> dict[str, Summary]:
-        """Of timers that several processes were timed by: asked for many times over."""
+        """The summaries of timers that several processes were timed by: asked for many times over."""
         return {}
 
     def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
@@ -584,7 +586,7 @@ class Block:
 
     @property
     def cpu_log_ratios(self) -> tuple[float, ...]:
-        """Of the processor times; empty where they were not read, or one of them is none."""
+        """The logarithms of the ratios of processor times; empty where they were not read, or one of them is none."""
         known = all(self.baseline_cpu_s) and all(self.candidate_cpu_s)
         return _log_ratios(self.baseline_cpu_s, self.candidate_cpu_s) if known else ()
 
@@ -631,9 +633,9 @@ class Comparison:
     confirmed: bool | None = None
     """Did a second, independent measurement say the same? None where none was taken."""
     numerics: Numerics | None = None
-    """Of the candidate's outputs against the baseline's."""
+    """The agreement of the candidate's outputs against the baseline's."""
     failure: Failure | None = None
-    """Of the side that could not be run."""
+    """The failure of the side that could not be run."""
     remarks: tuple[Remark, ...] = ()
     environment: Environment | None = None
     compared_at: str = ""
@@ -643,7 +645,7 @@ class Comparison:
     resolution: float = 0.05
     """ "same" means within this share."""
     cpu_ratio: float | None = None
-    """Of the processor times of the process, with its interval; None where that witness was not asked."""
+    """The ratio of the processor times of the process, with its interval; None where that witness was not asked."""
     cpu_low: float | None = None
     cpu_high: float | None = None
     is_by_cpu_time: bool = False

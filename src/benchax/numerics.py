@@ -63,7 +63,8 @@ class _Leaf:
 
 
 class _Extremes(NamedTuple):
-    """Of all elements of two arrays: the largest distance, in itself and in units in the last place, and so on."""
+    """What is greatest over all elements of two arrays: the largest distance, in itself and in units in the last place,
+    and so on."""
 
     largest: float = 0.0
     scale: float = 0.0

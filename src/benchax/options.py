@@ -12,6 +12,7 @@ import dataclasses
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -138,13 +139,20 @@ def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
     if path is None:
         return None, {}
     try:
-        tools: Any = tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
+        state = path.stat()
+        tools = _read_tools(path, state.st_mtime_ns, state.st_size)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}", "a TOML file") from error
     table: Any = cast("dict[str, Any]", tools).get("benchax", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
         raise UsageError(f"tool.benchax in {path} is {table!r}", "a table: [tool.benchax]")
     return path, cast("dict[str, Any]", table)
+
+
+# Reading a file of 300 lines takes 3 ms, and each measurement asks twice. By time and size, since it may be edited.
+@lru_cache(maxsize=8)
+def _read_tools(path: Path, mtime_ns: int, size: int) -> Any:
+    return tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
 
 
 def _bytes(value: Any) -> int:

@@ -53,7 +53,7 @@ class ProgressEvent:
     doing: str = ""
     """Which part of it: a stage, a timer."""
     done: float = 0.0
-    """Of `total`. Between two whole numbers lies a part of an item."""
+    """The part that is done of `total`. Between two whole numbers lies a part of an item."""
     total: int = 0
     """0 where nobody knows how many there will be."""
     left_s: float | None = None

@@ -57,6 +57,7 @@ def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, A
         is_all = len(rows) < look
         if (found := _choose_reference(row, earlier, settings.pin, is_all)) is not None or is_all:
             return found
+        # From the newest on, since a file of years has its answer in the last rows nearly always.
         look *= 8
 
 

@@ -40,7 +40,7 @@ class BenchContext:
     """The node id without parameters: the name of the case in the database."""
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     folder: Path | None = None
-    """Of the test file: where git is asked."""
+    """The folder of the test file: where git is asked."""
     module: ModuleType | None = None
     csv: Path | None = None
     output_dir: Path | None = None

@@ -42,7 +42,7 @@ class GateResult:
     against: str
     """The reference, as --ptjb-pin takes it."""
     verdict: str | None
-    """Of the run time; None: not compared."""
+    """The verdict on the run time; None: not compared."""
     text: str
     """The verdict with its numbers, or why there is none."""
     alarms: tuple[str, ...] = ()

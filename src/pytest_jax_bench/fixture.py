@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TAG = "base"
 ROUNDS = Rounds(jit_rounds=20, jit_warmup=1, eager_rounds=20, eager_warmup=1)
-"""Of `jax_bench(f, x)`. Fewer than 20 cannot be compared with another session's."""
+"""The rounds of `jax_bench(f, x)`. Fewer than 20 cannot be compared with another session's."""
 
 
 class JaxBench:
@@ -127,9 +127,11 @@ class JaxBench:
             )
         if not is_wanted(self.context, call.tag):
             return keep.make_unmeasured(call, self.context), measure.call_each_once(call)
+        # Around measuring too, so that workers of xdist do not measure beside each other.
         with self.context.lock():
             measured = measure.run_steps(call, self.rounds, self.overrides, self.context, store=write)
             res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
+        # Only now: the row of a function that failed is kept first, and says how it ended.
         if measured.error is not None:
             raise measured.error
         return res, measured.out

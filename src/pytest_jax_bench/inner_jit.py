@@ -2,13 +2,15 @@
 
 Who comes from another tool writes the waiting into the function. Measured as it stands, such a function would be called
 an eager run, without its compilation and its memory. It is taken for the jitted function inside only where it does
-nothing else: one call, of a jitted function that a name leads to, waiting for it, and returning it or nothing. That is
-read from the byte code; what the call is given is learnt by calling the function with a stand-in for the jitted one.
+nothing else: one call, of a jitted function that a name or an argument leads to, waiting for it, and returning it or
+nothing. That is read from the byte code; what the call is given is learnt by calling the function with a stand-in for
+the jitted one.
 """
 
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,8 +41,15 @@ class InnerCall:
 
 def is_jitted(fn: Any) -> bool:
     """Has it stages, as what `jax.jit` and its like make? Functions of JAX itself have them too, and are operations."""
-    module = str(getattr(fn, "__module__", ""))
-    return callable(fn) and callable(getattr(fn, "lower", None)) and module.partition(".")[0] not in ("jax", "builtins")
+    return callable(fn) and callable(getattr(fn, "lower", None)) and not _is_operation(fn)
+
+
+def _is_operation(fn: Any) -> bool:
+    """Is it what JAX calls by this name? `jax.jit(jnp.sin)` bears the name too, and is the user's."""
+    home, name = str(getattr(fn, "__module__", "")), str(getattr(fn, "__name__", ""))
+    if home.partition(".")[0] not in ("jax", "builtins"):
+        return False
+    return home == "builtins" or getattr(sys.modules.get(home), name, None) is fn
 
 
 def find_jitted_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> InnerCall | None:
@@ -53,16 +62,22 @@ def find_jitted_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
         return None
     calls: list[_StandIn] = []
     replaced = _with_stand_ins(fn, calls)
-    if replaced is None:
+    given = [_StandIn(value, calls) if is_jitted(value) else value for value in args]
+    named = {name: _StandIn(value, calls) if is_jitted(value) else value for name, value in kwargs.items()}
+    if replaced is None and not any(isinstance(value, _StandIn) for value in (*given, *named.values())):
         return None
     try:
-        returned = replaced(*args, **kwargs)
+        # With stand-ins in place of jitted functions nothing is computed: what they are called with is all that is
+        # asked.
+        returned = (replaced or fn)(*given, **named)
     except Exception:  # whatever it is: the function itself is called next, and raises it where the user sees it
         return None
     if len(calls) != 1 or (returned is not None and returned is not calls[0].output):
         return None
     (call,) = calls
-    if _unpacks(fn.__code__) and list(map(id, call.args)) != list(map(id, args)):
+    if call.caller is not fn.__code__:
+        return None  # it handed the jitted function on, to one that may do more than call it
+    if _unpacks(fn.__code__) and not any(_is_same(call.args, one) for one in (args, *args, *kwargs.values())):
         return None  # f(*x) of an array takes it apart
     return InnerCall(call.fn, call.args, call.kwargs, returned is not None)
 
@@ -77,6 +92,10 @@ def _only_calls(code: CodeType) -> bool:
     )
     calls = sum(one.opname in _CALLS for one in found)
     return calls - waits == 1
+
+
+def _is_same(one: tuple[Any, ...], other: Any) -> bool:
+    return isinstance(other, tuple | list) and list(map(id, one)) == list(map(id, other))
 
 
 def _unpacks(code: CodeType) -> bool:
@@ -100,9 +119,11 @@ class _StandIn:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
     output: _Output = field(default_factory=_Output)
+    caller: CodeType | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> _Output:
-        self.calls.append(_StandIn(self.fn, self.calls, args, kwargs))
+        caller = sys._getframe(1).f_code
+        self.calls.append(_StandIn(self.fn, self.calls, args, kwargs, caller=caller))
         return self.calls[-1].output
 
 
@@ -124,6 +145,7 @@ def _with_stand_ins(fn: FunctionType, calls: list[_StandIn]) -> FunctionType | N
     cells = [_replace_cell(cell, calls) for cell in fn.__closure__ or ()]
     if not replaced and cells == list(fn.__closure__ or ()):
         return None
+    # A function of its own with globals of its own: the user's module keeps its names, also for other threads.
     made = FunctionType(fn.__code__, {**fn.__globals__, **replaced}, fn.__name__, fn.__defaults__, tuple(cells))
     made.__kwdefaults__ = fn.__kwdefaults__
     return made

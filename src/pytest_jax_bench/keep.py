@@ -53,6 +53,7 @@ def keep_measurement(
     """Raises `StoreError` where the CSV file cannot be written."""
     row = _make_row(call, measured, rounds, context)
     notes = [text for text in (*measured.notes, doubts(measured), *other_timers(measured)) if text]
+    # One process of a JAX cluster writes: all of them run the test.
     if write and context.csv is not None and jax.process_index() == 0:
         row = _append(context.csv, row, context.nodeid, notes)
         old = baseline.find_reference(row, context.csv, context.settings)
@@ -112,7 +113,8 @@ def _make_record(
     context: BenchContext,
 ) -> dict[str, Any]:
     """What the summary is told, in plain values: it may be in another process."""
-    is_exported = context.settings.json is not None
+    wanted = context.settings.benchmark
+    is_exported = context.settings.json is not None or wanted.keeps_documents
     return {
         "nodeid": context.nodeid,
         "csv": str(context.csv),
@@ -123,6 +125,7 @@ def _make_record(
         "notes": notes,
         "codes": _codes(measured),
         "ranges": _ranges(measured),
+        "readings": _readings(measured) if wanted.shows_statistics else None,
         "only_last": bool(context.marker.get("only_last")),
         "plots": custom.list_addresses(context.marker),
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
@@ -169,7 +172,8 @@ def doubts(measured: StepResults) -> str:
 
 
 def _codes(measured: StepResults) -> list[str]:
-    """Of the remarks that a summary has words for: those that cast doubt, and whether the machine was busy."""
+    """Returns the codes of the remarks that a summary has words for: those that cast doubt, and whether the machine was
+    busy."""
     found = [r.code for m in measured.rows for r in m.remarks if r.severity == "error" or r.code == BUSY]
     return list(dict.fromkeys(found))
 
@@ -180,6 +184,13 @@ def _ranges(measured: StepResults) -> dict[str, list[float]]:
     found = {kind: m.headline for kind, m in pairs if m is not None}
     few = {kind: s.per_call_s for kind, s in found.items() if s is not None and s.summary.low_s is None}
     return {kind: [min(times_s) * 1e3, max(times_s) * 1e3] for kind, times_s in few.items() if times_s}
+
+
+def _readings(measured: StepResults) -> dict[str, Any] | None:
+    """Of the jitted function, else of the eager one: seconds per call, and how many calls a reading holds."""
+    m = measured.jit or measured.eager
+    samples = m.headline if m is not None and m.failure is None else None
+    return {"times_s": list(samples.per_call_s), "iterations": samples.iterations} if samples is not None else None
 
 
 def other_timers(measured: StepResults) -> list[str]:

@@ -1,15 +1,14 @@
-"""The marker `ptjb`: which keywords it takes, checked by name, and what is in force for one test.
+"""The marker `ptjb`, or `benchax`: which keywords it takes, checked by name, and what is in force for one test.
 
 A marker on a test wins over one on its class, and that over one on its module, keyword by keyword.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pytest_jax_bench.options import MARKER as NAME
-from pytest_jax_bench.options import TIMERS
+from pytest_jax_bench.options import MARKERS, TIMERS
 
 if TYPE_CHECKING:
     import pytest
@@ -48,26 +47,31 @@ KEYWORDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def of(item: pytest.Item) -> dict[str, Any]:
     """The keywords in force for `item`."""
     merged: dict[str, Any] = {}
-    for mark in item.iter_markers(NAME):  # the nearest first
+    for mark in _marks(item):
         merged = {**mark.kwargs, **merged}
     return merged
 
 
+def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
+    """The nearest first."""
+    return (mark for mark in item.iter_markers() if mark.name in MARKERS)
+
+
 def problem(item: pytest.Item) -> str | None:
     """What is wrong with the markers of `item`, in a message; None if nothing is."""
-    for mark in item.iter_markers(NAME):
+    for mark in _marks(item):
         if mark.args:
-            return f"the marker {NAME} was given {mark.args[0]!r} without a name\nexpected keywords: {_names()}"
+            return f"the marker {mark.name} was given {mark.args[0]!r} without a name\nexpected keywords: {_names()}"
         for name, value in mark.kwargs.items():
             if name not in KEYWORDS:
                 import difflib
 
                 near = difflib.get_close_matches(name, KEYWORDS, n=1)
                 did_you_mean = f"{near[0]!r}? Permitted are " if near else ""
-                return f"the marker {NAME} has no keyword {name!r}\nexpected {did_you_mean}{_names()}"
+                return f"the marker {mark.name} has no keyword {name!r}\nexpected {did_you_mean}{_names()}"
             is_right, expected = KEYWORDS[name]
             if value is not None and not is_right(value):
-                return f"{name}={value!r} of the marker {NAME} cannot be\nexpected {expected}"
+                return f"{name}={value!r} of the marker {mark.name} cannot be\nexpected {expected}"
     return None
 
 

@@ -88,6 +88,10 @@ class Overrides:
     verify: str | None = None
     timeout_s: float | str | None = None
     save_graph: bool | None = None
+    max_time_s: float | None = None
+    """Sampling ends then, but for the first rounds."""
+    setup: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+    """Makes the arguments of each call; with `calls_per_round` only."""
 
 
 @dataclass
@@ -124,18 +128,23 @@ def run_steps(
     """
     measured = StepResults()
     try:
-        _take_steps(call, rounds, _base(overrides, context, store), context, measured)
+        _take_steps(call, rounds, overrides, _base(overrides, context, store), context, measured)
     finally:
         _store(measured, context)
     return measured
 
 
 def _take_steps(
-    call: MeasureCall, rounds: Rounds, base: dict[str, Any], context: BenchContext, measured: StepResults
+    call: MeasureCall,
+    rounds: Rounds,
+    overrides: Overrides,
+    base: dict[str, Any],
+    context: BenchContext,
+    measured: StepResults,
 ) -> None:
     if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
         case = make_case_of(call, call.fn, context, jit=False)
-        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup))
+        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
         options = base | _eager_options(rounds)
         measured.eager = _run(case, options, {}, context, measured)
     if call.fn_jit is not None and measured.error is None:
@@ -143,7 +152,7 @@ def _take_steps(
         has_reference = measured.eager is not None and measured.out is not None
         reference = measured.out
         case = replace(case, reference=(lambda: reference) if has_reference else None)
-        case = replace(case, calls=_exact_calls(rounds, rounds.jit_warmup))
+        case = replace(case, calls=_exact_calls(rounds, rounds.jit_warmup, overrides))
         defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
         measured.jit = _run(case, base | _jit_options(rounds, base), defaults, context, measured)
 
@@ -178,7 +187,7 @@ def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str,
         "relative_width": NEVER_PRECISE,
         "min_time_s": NO_TIME_S,
         # Beyond the limit of a stage, sampling may take as long as this.
-        "max_time_s": timeout_s or NO_LIMIT_S,
+        "max_time_s": timeout_s or overrides.max_time_s or NO_LIMIT_S,
         # Each process of a JAX cluster runs the test: rows of all of them would be one measurement several times.
         "store": None if store and jax.process_index() == 0 else "off",
     }
@@ -199,8 +208,10 @@ def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
     return {"memory": False, **inside} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
 
 
-def _exact_calls(rounds: Rounds, warmup: int) -> ExactCalls | None:
-    return None if rounds.calls_per_round is None else ExactCalls(rounds.calls_per_round, warmup)
+def _exact_calls(rounds: Rounds, warmup: int, overrides: Overrides) -> ExactCalls | None:
+    if rounds.calls_per_round is None:
+        return None
+    return ExactCalls(rounds.calls_per_round, warmup, overrides.setup)
 
 
 def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:
@@ -235,6 +246,7 @@ def _run(
     case: Case, options: dict[str, Any], defaults: dict[str, Any], context: BenchContext, into: StepResults
 ) -> Measurement:
     """Measures one case; its outputs, its program and its error end up in `into`."""
+    # What the row does not hold (outputs, HLO) is heard on the way; from a worker nothing comes, and stays empty.
     heard: dict[str, Any] = {}
     defaults = defaults | {"store": str(context.output_dir)} if context.output_dir else defaults | {"store": "off"}
     resolved = resolve(options, defaults=defaults, project=context.folder)
@@ -279,6 +291,7 @@ def _send_by_value(module: ModuleType | None, options: Options) -> Iterator[None
         return
     import cloudpickle
 
+    # pytest imports test files under names that no other process can import.
     cloudpickle.register_pickle_by_value(module)
     try:
         yield

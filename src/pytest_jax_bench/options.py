@@ -2,9 +2,9 @@
 
     --ptjb-timer wall        beside        [pytest] ptjb_timer = wall
 
-The command line wins. What benchax itself understands (timer, verify, timeout) may also stand in `[tool.benchax]`,
-which both override. Nothing of benchax is imported with this, and no dataclass is made (1 ms each): pytest loads it in
-every session.
+Each is also spelled with `benchax` in place of `ptjb`, here and there. The command line wins. What benchax itself
+understands (timer, verify, timeout) may also stand in `[tool.benchax]`, which both override. Nothing of benchax is
+imported with this, and no dataclass is made (1 ms each): pytest loads it in every session.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop", "device")
 OUTPUT_DIR = ".benchmarks"
 MARKER = "ptjb"
+MARKERS = (MARKER, "benchax")
+"""Both spellings mean the same, and may stand on one test."""
 
 
 class Option(NamedTuple):
@@ -34,12 +36,12 @@ class Option(NamedTuple):
     metavar: str = ""
 
     @property
-    def flag(self) -> str:
-        return "--ptjb-" + self.name.replace("_", "-")
+    def flags(self) -> tuple[str, ...]:
+        return tuple(f"--{prefix}-{self.name.replace('_', '-')}" for prefix in MARKERS)
 
     @property
-    def ini(self) -> str:
-        return "ptjb_" + self.name
+    def inis(self) -> tuple[str, ...]:
+        return tuple(f"{prefix}_{self.name}" for prefix in MARKERS)
 
 
 def _one_of(*permitted: str) -> Callable[[str], str]:
@@ -123,6 +125,7 @@ OPTIONS = (
     Option("only", "Measure only this part of NODEID#TAG, or pattern with * ? (default: all)", _text, "PATTERN"),
     Option("skip", "Do not measure this part of NODEID#TAG, or pattern (default: none)", _text, "PATTERN"),
     Option("disable", "Measure nothing, call each function once, keep nothing (default: off)"),
+    Option("fixture", "Provide `benchmark` of pytest-benchmark and pytest-codspeed, for JAX (default: off)"),
 )
 
 
@@ -132,11 +135,14 @@ def add(parser: pytest.Parser) -> None:
         text = option.help.replace("%", "%%")
         if option.read is None:
             # Not False: what nobody has said on the command line, the configuration may say.
-            group.addoption(option.flag, action="store_true", default=None, help=text)
-            parser.addini(option.ini, f"Default of {option.flag}", type="bool", default=False)
+            group.addoption(*option.flags, action="store_true", default=None, help=text)
         else:
-            group.addoption(option.flag, type=_for_argparse(option.read), metavar=option.metavar, help=text)
-            parser.addini(option.ini, f"Default of {option.flag}", default=None)
+            group.addoption(*option.flags, type=_for_argparse(option.read), metavar=option.metavar, help=text)
+        for ini, flag in zip(option.inis, option.flags, strict=True):
+            if option.read is None:
+                parser.addini(ini, f"Default of {flag}", type="bool", default=False)
+            else:
+                parser.addini(ini, f"Default of {flag}", default=None)
 
 
 def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -165,19 +171,23 @@ def values_of(config: pytest.Config) -> dict[str, Any]:
     return said | {name: here / said[name] for name in ("output_dir", "json") if name in said}
 
 
+def is_marked(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in MARKERS)
+
+
 def _value(config: pytest.Config, option: Option) -> Any:
     given = config.getoption("ptjb_" + option.name)
     if given is not None:
         return given
-    written = config.getini(option.ini)
+    ini, written = next(((ini, value) for ini in option.inis if (value := config.getini(ini))), ("", None))
     if option.read is None or not written:
-        return written or None
+        return written
     try:
         return option.read(written)
     except ValueError as error:
         import pytest
 
-        raise pytest.UsageError(f"{option.ini} in {config.inipath} cannot be {written!r}\nexpected {error}") from None
+        raise pytest.UsageError(f"{ini} in {config.inipath} cannot be {written!r}\nexpected {error}") from None
 
 
 def is_match(label: str, pattern: str) -> bool:

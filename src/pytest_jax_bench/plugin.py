@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pytest_jax_bench.fixture import Factory
 
 ATTRIBUTE = "ptjb"
-"""Of a report: the records as JSON."""
+"""The attribute of a report that holds the records as JSON."""
 
 MARKER_LINE = (
-    f"{options.MARKER}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
+    "{}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
     "verify=None, max_compiles=None): how a benchmark is measured and drawn. plot: a function of the data of this test"
     "; plot_summary: of the merged data of all its parameters; only_last: these get only the newest run; save_graph: "
     "save the compiled graph as SVG; timeout_s: for each stage (2.5, '500ms', '2min'); timer, verify: as --ptjb-timer "
@@ -45,9 +45,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.add(parser)
 
 
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
+    # Here, because all plugins are there by now, and the command line is still to be read in full.
+    asks = any(one.startswith(("--benchmark", "--codspeed", "-h", "--help", "--ptjb-f", "--benchax-f")) for one in args)
+    if asks or any(early_config.getini(f"{name}_fixture") for name in options.MARKERS):
+        from pytest_jax_bench import benchmark_options
+
+        if not other_plugins(early_config):
+            benchmark_options.add(parser)
+
+
+def other_plugins(config: pytest.Config) -> list[str]:
+    """Those that have a fixture `benchmark` and options of their own, as far as they are active."""
+    active = {
+        "pytest-benchmark": ("benchmark", "pytest_benchmark.plugin"),
+        "pytest-codspeed": ("codspeed", "pytest_codspeed.plugin"),
+    }
+    return [name for name, plugins in active.items() if any(map(config.pluginmanager.hasplugin, plugins))]
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", MARKER_LINE)
-    config.stash[VALUES] = options.values_of(config)
+    for name in options.MARKERS:
+        config.addinivalue_line("markers", MARKER_LINE.format(name))
+    values = config.stash[VALUES] = options.values_of(config)
+    others = other_plugins(config)
+    if not others and config.getoption("benchmark_only", None) is not None:
+        from pytest_jax_bench import benchmark_options
+
+        values["benchmark"] = benchmark_options.values_of(config)
+        values |= benchmark_options.for_ours(config)
+    if "fixture" in values and not others:
+        from pytest_jax_bench import benchmark_plugin
+
+        config.addinivalue_line("markers", benchmark_plugin.MARKER_LINE)
+        config.addinivalue_line("markers", "codspeed_benchmark: as benchmark")
+        config.pluginmanager.register(benchmark_plugin, "benchax-fixture")
     # With xdist all workers are one session, the controller's.
     config.stash[SESSION] = getattr(config, "workerinput", {}).get("ptjb_session") or os.urandom(8).hex()
     config.stash[MARKED] = {}
@@ -65,7 +97,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker(options.MARKER) is not None:
+    if options.is_marked(item):
         from pytest_jax_bench import marks
 
         if (why := marks.problem(item)) is not None:
@@ -74,7 +106,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    if item.get_closest_marker(options.MARKER) is None:
+    if not options.is_marked(item):
         return (yield)
     with limit_compiles(item):
         return (yield)
@@ -117,7 +149,8 @@ def jax_bench(request: pytest.FixtureRequest) -> Factory:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
     report = yield
     if records := item.stash.get(MEASURED, []):
-        setattr(report, ATTRIBUTE, json.dumps(records))
+        # What a test puts into `benchmark.extra_info` may be anything.
+        setattr(report, ATTRIBUTE, json.dumps(records, default=lambda value: f"UNSERIALIZABLE[{value!r}]"))
         # Setup, call and teardown have a report each; a record travels with one of them.
         records.clear()
     if item.config.getoption("forked", False):
@@ -127,12 +160,32 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     return report
 
 
+def count_left_out(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """A line for each option of another plugin by which tests with `jax_bench` do not run: it knows its own alone."""
+    options_of = {
+        "pytest-benchmark": ("--benchmark-only", "benchmark_only"),
+        "pytest-codspeed": ("--codspeed", "codspeed"),
+    }
+    lines: list[str] = []
+    for name in other_plugins(config):
+        option, dest = options_of[name]
+        fixtures = [set(getattr(item, "fixturenames", ())) for item in items]
+        count = sum("jax_bench" in each and "benchmark" not in each for each in fixtures)
+        if count and config.getoption(dest, False):
+            tests = f"{count} test{'s' if count > 1 else ''} with jax_bench"
+            lines.append(
+                f"ptjb: {tests} did not run, because {option} of {name} knows only its own; leave {option} out"
+            )
+    return lines
+
+
 class SessionReporter:
     """Gathers what was measured, and reports it. One per session; hooks that are given no config need an object."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.records: list[dict[str, Any]] = []
+        self.left_out: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -141,8 +194,28 @@ class SessionReporter:
             report.nodeid = report.__dict__["_id"]
         self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
 
+    def pytest_report_header(self) -> list[str]:
+        values, lines = self.config.stash[VALUES], []
+        if "fixture" in values and (others := other_plugins(self.config)):
+            off = {"pytest-benchmark": "-p no:benchmark", "pytest-codspeed": "-p no:codspeed"}
+            switches = " ".join(off[name] for name in others)
+            lines = [f"the fixture benchmark is that of {' and '.join(others)}; for ours: {switches}"]
+        if "benchmark" in values:
+            from pytest_jax_bench import benchmark_options
+
+            lines += benchmark_options.ignored(self.config)
+        return [f"benchax: {line}" for line in lines]
+
+    # First of all: what other plugins deselect is gone from the list then.
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        if marked := [item for item in items if item.get_closest_marker(options.MARKER) is not None]:
+        wanted = self.config.stash[VALUES].get("benchmark", {})
+        if "only" in wanted or "skip" in wanted:
+            from pytest_jax_bench import benchmark_plugin
+
+            benchmark_plugin.leave_out(items, only="only" in wanted)
+        self.left_out = count_left_out(self.config, items)
+        if marked := [item for item in items if options.is_marked(item)]:
             from pytest_jax_bench import marks
 
             self.config.stash[MARKED] = {item.nodeid: marks.of(item) for item in marked}
@@ -153,8 +226,10 @@ class SessionReporter:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.left_out:
+            terminalreporter.write_line(line, yellow=True)
         values = self.config.stash[VALUES]
-        if self.records or "json" in values or "disable" in values:
+        if self.records or values.keys() & {"json", "disable", "benchmark"}:
             from pytest_jax_bench import session_summary
 
             session_summary.report(self.config, terminalreporter, self.records)

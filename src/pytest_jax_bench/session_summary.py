@@ -24,8 +24,10 @@ from typing import Any
 
 import pytest
 
+from benchax.errors import BenchaxError
+from benchax.reporting.document import Table
 from pytest_jax_bench import layout, stash, table
-from pytest_jax_bench.settings import PluginSettings, settings_of
+from pytest_jax_bench.settings import BenchmarkSettings, PluginSettings, settings_of
 
 Record = Mapping[str, Any]
 TITLE = "Pytest Jax Benchmark (PTJB) results"
@@ -50,7 +52,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
     settings, verbosity = settings_of(config), config.get_verbosity()
     if verbosity >= -1 and records:
         reporter.write_sep("=", TITLE)
-        _table(reporter, records)
+        _tables(reporter, records, settings)
     if verbosity >= 0 and records:
         for line in notes(records, settings, verbosity):
             reporter.write_line(line)
@@ -67,16 +69,56 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         write_json(settings.json, records, session=config.stash[stash.SESSION])
         if verbosity >= 0:
             reporter.write_line(f"ptjb: wrote {settings.json}")
+    if settings.benchmark.keeps_documents:
+        _benchmark_files(reporter, records, settings)
     if settings.plot and records:
         _plots(config, reporter, records)
 
 
-def _table(reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
+def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
+    """One, but where groups, an order or columns were asked for."""
+    wanted = settings.benchmark
+    if wanted == BenchmarkSettings() and not any((r.get("benchmark") or {}).get("group") for r in records):
+        _table(reporter, table.tabulate_records(records))
+        return
+    # Here, because few sessions need it.
+    from pytest_jax_bench import benchmark_json, benchmark_table
+
+    saved = None
+    if wanted.compare is not None:
+        try:
+            path = benchmark_json.find(settings.output_dir, wanted.compare)
+            saved = benchmark_json.read(path)
+            reporter.write_line(f"ptjb: (saved) is {path}, of another session; see -v for what that can tell")
+        except BenchaxError as error:
+            reporter.write_line(f"ptjb: not compared. {error}")
+    for title, group in benchmark_table.group(records, wanted):
+        if title:
+            reporter.write_line(f"group {table.truncate(title, 200)}: {len(group)} measurements")
+        _table(reporter, benchmark_table.tabulate(group, wanted, saved))
+
+
+def _table(reporter: pytest.TerminalReporter, found: Table) -> None:
     """By pytest's writer, which knows how wide this terminal is and whether it shows colours."""
     writer = reporter.config.get_terminal_writer()
-    found = table.tabulate_records(records)
     for line in layout.fit(found, writer.fullwidth, lambda text, style: writer.markup(text, **MARKUP[style])):
         reporter.write_line(line)
+
+
+def _benchmark_files(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
+    from pytest_jax_bench import benchmark_json
+
+    wanted, written = settings.benchmark, list[Path]()
+    document = benchmark_json.make_document(records)
+    if wanted.json is not None:
+        path = reporter.config.invocation_params.dir / wanted.json
+        benchmark_json.write(path, document)
+        written.append(path)
+    if wanted.save is not None or wanted.autosave:
+        written.append(benchmark_json.save(settings.output_dir, wanted, document))
+    if reporter.config.get_verbosity() >= 0:
+        for path in written:
+            reporter.write_line(f"ptjb: wrote {path}")
 
 
 def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -> list[str]:

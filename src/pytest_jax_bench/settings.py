@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,37 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class BenchmarkSettings:
+    """What the options `--benchmark-*` say beyond those of ours."""
+
+    json: Path | None = None
+    save: str | None = None
+    autosave: bool = False
+    compare: str | None = None
+    """The beginning of a file's name; empty: the last one."""
+    group_by: tuple[str, ...] = ("group",)
+    sort: str | None = None
+    columns: tuple[str, ...] | None = None
+    name: str | None = None
+    time_unit: str | None = None
+    max_time: float | None = None
+    min_rounds: int | None = None
+    only: bool = False
+    skip: bool = False
+
+    @property
+    def shows_statistics(self) -> bool:
+        """Do the tables need all readings?"""
+        by_time = self.sort is not None and self.sort not in ("name", "fullname")
+        return by_time or bool(self.columns or self.time_unit) or self.compare is not None
+
+    @property
+    def keeps_documents(self) -> bool:
+        """Is a file in the form of pytest-benchmark wanted?"""
+        return self.json is not None or self.save is not None or self.autosave
+
+
+@dataclass(frozen=True)
 class PluginSettings:
     """What is in force in a session. None: nothing was said."""
 
@@ -46,6 +77,8 @@ class PluginSettings:
     only: str | None = None
     skip: str | None = None
     disable: bool = False
+    fixture: bool = False
+    benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
 
 
 def settings_of(config: pytest.Config) -> PluginSettings:
@@ -55,4 +88,6 @@ def settings_of(config: pytest.Config) -> PluginSettings:
     if "pin" in said:
         # A pair until now: `options.py` makes no dataclass.
         said["pin"] = Pin(*said["pin"])
+    if "benchmark" in said:
+        said["benchmark"] = BenchmarkSettings(**said["benchmark"])
     return PluginSettings(**said)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 VALUES = pytest.StashKey[dict[str, Any]]()
-"""Of the options, as `options.values_of` gives them."""
+"""The values of the options, as `options.values_of` gives them."""
 SESSION = pytest.StashKey[str]()
 MEASURED = pytest.StashKey[list[dict[str, Any]]]()
-"""Of an item: its records, until they are put on a report."""
+"""The records of an item, until they are put on a report."""
 MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
 """Marker keywords by nodeid, where this process has collected the tests."""
+FIXTURE = pytest.StashKey[Any]()
+"""Of an item: the object behind its fixture `benchmark`."""

@@ -54,7 +54,7 @@ def _list_cells(record: Record) -> tuple[TableCell, ...]:
         TableCell(_commit_run(record)),
         TableCell(truncate(record["row"]["tag"], LONGEST)),
         *(_number(record, metric) for metric in TITLES),
-        _status(record),
+        status_of(record),
     )
 
 
@@ -145,7 +145,7 @@ DOUBTS: dict[str, tuple[str, Style]] = {
 SEE_BELOW: tuple[str, Style] = ("see below", "warning")
 
 
-def _status(record: Record) -> TableCell:
+def status_of(record: Record) -> TableCell:
     row = record["row"]
     if row["status"] != "ok":
         return TableCell(f"{row['status']} in {row['message'].partition(':')[0]}", "bad")

@@ -22,7 +22,8 @@ def folded_constants_bytes(low: Any) -> int:
 
 
 def _bytes_of(tensor: str) -> int:
-    """Of the type 1024x2xf32, complex<f64>, 8xi1 or 16xf8E4M3FN; booleans and smaller types take a byte each."""
+    """Returns the bytes of the type 1024x2xf32, complex<f64>, 8xi1 or 16xf8E4M3FN; booleans and smaller types take a
+    byte each."""
     count, at = 1, 0
     while dimension := _DIMENSION.match(tensor, at):
         count, at = count * int(dimension[1]), dimension.end()

@@ -51,7 +51,8 @@ def test_each_data_point_has_places_and_the_geometric_mean_decides_over_all() ->
         (2, "a", pytest.approx(2.0)),
     ]
     assert ranking_text(ranking, "n") == (
-        "fastest: a (n=4); b (n=8)\nover 2 data points, times the fastest (geometric mean): 1. b 1.41, 2. a 2"
+        "fastest: a (n=4); b (n=8)\nover 2 data points, times the fastest (geometric mean): "
+        "1. b 1.41 (1.40 – 1.43), 2. a 2.00 (1.98 – 2.02)"
     )
 
 
@@ -70,7 +71,7 @@ def test_those_that_are_not_told_apart_are_one_group_in_whatever_order() -> None
 
     assert ranking_text(ranking, "n").splitlines() == [
         "fastest: a or b, not told apart (n=4, 8)",
-        "over 2 data points, times the fastest (geometric mean): 1=. a 1, 1=. b 1",
+        "over 2 data points, times the fastest (geometric mean): 1=. a 1.00 (0.991 – 1.01), 1=. b 1.00 (0.991 – 1.01)",
     ]
 
 
@@ -84,7 +85,30 @@ def test_what_fails_or_gives_another_result_has_no_place() -> None:
     assert [p.function for p in ranking.by_data["4"]] == ["a", "d"]
     assert [p.function for p in ranking.overall] == ["a", "d"]
     assert ranking.without == ("b", "c")
-    assert ranking_text(ranking, "n").endswith("1. a 3.16, 2. d 9.49; no place: b, c")
+    assert ranking_text(ranking, "n").endswith("1. a 3.16 (3.13 – 3.19), 2. d 9.49 (9.39 – 9.58); no place: b, c")
+
+
+def test_over_all_a_place_is_shared_where_the_intervals_of_the_means_overlap() -> None:
+    """One point of nine on which they are told apart, as by chance, does not decide."""
+    labels = [str(n) for n in range(9)]
+    ranking = rank(grid(*(
+        cell(f, label, us, width=0.02)
+        for label in labels
+        for f, us in (("a", 10.0), ("b", 11.0 if label == "3" else 10.05))
+    )))  # fmt: skip
+
+    assert [p.place for p in ranking.by_data["3"]] == [1, 2]
+    assert [(p.place, p.function) for p in ranking.overall] == [(1, "a"), (1, "b")]
+
+
+def test_a_function_with_too_few_readings_for_an_interval_is_told_apart_from_none() -> None:
+    few = cell("few", "4", 30.0)
+    one = replace(few.measurement.samples[0], elapsed_s=(30e-6,) * 3, trials=(3,))
+    few = replace(few, measurement=replace(few.measurement, samples=(one,)))
+    ranking = rank(grid(cell("a", "4", 10.0), few, cell("a", "8", 10.0), replace(few, data="8")))
+
+    assert [p.place for p in ranking.overall] == [1, 1]
+    assert "1=. few 3.00 (no interval)" in ranking_text(ranking, "n")
 
 
 def test_a_grid_without_any_time_has_no_ranking() -> None:
@@ -110,6 +134,19 @@ def test_a_timer_that_refuses_everywhere_says_why() -> None:
     assert g.timer == ""
     assert "not measured" in str(g)
     assert "one[data=f32[4]]  in_graph: it takes less than reading the clock does" in str(g)
+
+
+def test_other_timers_that_were_asked_for_are_said_with_the_cells_that_lack_them() -> None:
+    g = benchax.grid(
+        {"one": lambda x: x + 1, "relu6": jax.nn.relu6}, ["f32[4]", "f32[65536]"], timer="in_graph,wall",
+        compare=False, store=False, progress=False,
+    )  # fmt: skip
+
+    text = " ".join(str(g).split())
+    assert g.timer == "wall"
+    assert "also measured: in_graph in " in text
+    assert "(.timings_by('in_graph'))" in text
+    assert "one[data=f32[4]] not by in_graph: it takes less than reading the clock does" in text
 
 
 def adam(x: Any) -> Any:

@@ -19,6 +19,11 @@ def wait_for(x):
     jax.block_until_ready(double(x))
 
 
+def twice(f):
+    f(X)
+    return f
+
+
 def in_steps(x):
     found = double(x, by=3)
     return found.block_until_ready()
@@ -37,6 +42,9 @@ def in_steps(x):
         (functools.partial(lambda f, x: double(x), None), (X,), True),
         (wait_for, (X,), False),
         (in_steps, (X,), True),
+        (lambda f, args: f(*args), (double, (X,)), True),
+        (lambda f, x: jax.block_until_ready(f(x)), (double, X), True),
+        (functools.partial(lambda f, args: f(*args), f=double, args=[X]), (), True),
     ],
 )
 def test_a_function_that_only_calls_a_jitted_one_is_that(fn, args, is_returned) -> None:
@@ -47,6 +55,13 @@ def test_a_function_that_only_calls_a_jitted_one_is_that(fn, args, is_returned) 
     assert found.args[0] is X
     assert found.is_returned == is_returned
     assert double._cache_size() == 0  # pyright: ignore  # it was looked for, not called
+
+
+def test_a_function_of_jax_that_the_user_has_jitted_is_found() -> None:
+    own = jax.jit(jnp.sin)
+
+    assert find_jitted_call(lambda: own(X), (), {}).fn is own
+    assert find_jitted_call(jnp.sin, (X,), {}) is None
 
 
 def test_one_that_a_closure_holds_is_found() -> None:
@@ -69,6 +84,7 @@ def test_one_that_a_closure_holds_is_found() -> None:
         lambda: double(X) if X is not None else None,
         lambda: double(*X),
         lambda: missing(X),  # noqa: F821
+        lambda: twice(double),
         print,
         len,
     ],

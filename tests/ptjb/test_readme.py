@@ -243,8 +243,8 @@ def test_help_lists_all_options_with_their_defaults(ptjb) -> None:
     found = [i for i, line in enumerate(lines) if "ptjb" in line]  # grep ptjb -A 2
     shown = "\n".join(lines[k] for k in sorted({k for i in found for k in range(i, i + 3)}))
     for option in OPTIONS:
-        _, _, rest = shown.partition(f"  {option.flag}")
-        assert "(default:" in rest.partition("  --ptjb")[0], option.flag
+        _, _, rest = shown.partition(f"  {option.flags[0]}")
+        assert "(default:" in rest.partition("  --ptjb")[0], option.flags
 
 
 def test_what_is_read_back_is_what_was_measured(ptjb) -> None:

@@ -64,7 +64,7 @@ def answer(say: Callable[..., None]) -> Any:
     return {"n": 3}, (jax.jit(lambda x: x * 2)(jnp.arange(3)),)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # each takes a second to start, and no fault outlives its job
 def pool() -> Iterator[Pool]:
     with Pool() as one:
         yield one

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -66,16 +66,21 @@ def plain(x):
     return x + Plain.w
 """
 
-# Loads a function twice, as a worker does that gets it in two jobs, and calls it jitted.
+# Loads each function twice, as a worker does that gets it in two jobs, and calls it jitted. Each in a fork, which has
+# imported no file of ours; JAX is imported once, which takes longer than all the rest.
 CHILD = """
-import sys
+import os, pickle, sys
 from benchax.workers import pickling
-content = sys.stdin.buffer.read()
 import jax
 import jax.numpy as jnp
-pickling.loads(content)
-fn = pickling.loads(content)
-print(float(jax.tree.leaves(jax.jit(fn)(jnp.float32(1)))[0]))
+for content in pickle.load(sys.stdin.buffer):
+    if os.fork() == 0:
+        pickling.loads(content)
+        fn = pickling.loads(content)
+        print(float(jax.tree.leaves(jax.jit(fn)(jnp.float32(1)))[0]), flush=True)
+        os._exit(0)
+    os.wait()
+    print("next", flush=True)
 """
 
 
@@ -114,33 +119,40 @@ def python(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes
     return subprocess.run([sys.executable, *words], input=given, capture_output=True, env=environment)
 
 
-def in_another_process(content: bytes) -> list[str]:
-    """The words that the function printed there."""
-    done = python("-c", CHILD, given=content)
+def in_other_processes(*contents: bytes) -> list[list[str]]:
+    """The words that each function printed there."""
+    done = python("-c", CHILD, given=pickle.dumps(contents))
     assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().split()
+    *printed, rest = done.stdout.decode().split("next")
+    assert len(printed) == len(contents), (rest, done.stderr.decode())
+    return [words.split() for words in printed]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Any:
-    path = tmp_path / "states of mine.py"
+OF_A_FILE = ["registered", "by_hand", "of_flax", "of_equinox"]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What the functions of a file printed in another process, by name."""
+    path = tmp_path_factory.mktemp("file") / "states of mine.py"
     path.write_text(FILE, encoding="utf-8")
-    return import_file(path)
+    file, names = import_file(path), [*OF_A_FILE, "plain"]
+    return dict(zip(names, in_other_processes(*(pickling.dumps(getattr(file, name)) for name in names)), strict=True))
 
 
-@pytest.mark.parametrize("name", ["registered", "by_hand", "of_flax", "of_equinox"])
-def test_those_of_a_file_are_imported_from_it(file: Any, name: str) -> None:
-    assert in_another_process(pickling.dumps(getattr(file, name))) == ["imported", "2.0"]
+@pytest.mark.parametrize("name", OF_A_FILE)
+def test_those_of_a_file_are_imported_from_it(printed: dict[str, list[str]], name: str) -> None:
+    assert printed[name] == ["imported", "2.0"]
 
 
-def test_a_file_without_need_is_not_imported_again(file: Any) -> None:
-    assert in_another_process(pickling.dumps(file.plain)) == ["4.0"]
+def test_a_file_without_need_is_not_imported_again(printed: dict[str, list[str]]) -> None:
+    assert printed["plain"] == ["4.0"]
 
 
 def test_those_of_a_notebook_are_told_to_jax_again() -> None:
     sent = python("-c", NOTEBOOK, "registered")
 
-    assert in_another_process(sent.stdout) == ["2.0"]
+    assert in_other_processes(sent.stdout) == [["2.0"]]
 
 
 def test_a_class_with_a_making_of_its_own_is_refused_where_no_file_has_it() -> None:

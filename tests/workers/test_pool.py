@@ -56,24 +56,31 @@ def told(pool: Pool, look: Callable[[], Any]) -> Any:
 # ---- workers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def cold() -> Iterator[Pool]:
+    """Its workers do one job, and have not warmed up."""
+    with Pool(warm=False, reuse=False) as one:
+        yield one
+
+
 @pytest.mark.parametrize("warm", [True, False])
-def test_workers_are_born_with_the_modules_that_are_preloaded(warm: bool) -> None:
+def test_workers_are_born_with_the_modules_that_are_preloaded(warm: bool, pool: Pool, cold: Pool) -> None:
     """Modules that nothing else imports; one that does not exist is left to the job that needs it."""
-    names = ("wave", "no_such_module")
-    with Pool(warm=warm, preload=names) as pool, Pool(warm=warm) as other:
-        found, without = (told(each, lambda: [name for name in names if name in sys.modules]) for each in (pool, other))
+    names, usual = ("wave", "no_such_module"), pool if warm else cold
+    with Pool(warm=warm, preload=names) as other:
+        found, without = (
+            told(each, lambda: [name for name in names if name in sys.modules]) for each in (other, usual)
+        )
 
     assert found == ["wave"]
     assert without == []
 
 
-def test_after_a_renewal_the_next_job_has_a_new_process() -> None:
-    with Pool() as pool:
-        first, again = pid_of(pool), pid_of(pool)
-        pool.renew()
-        other = pid_of(pool)
+def test_after_a_renewal_the_next_job_has_a_new_process(pool: Pool) -> None:
+    first, again = pid_of(pool), pid_of(pool)
+    pool.renew()
 
-    assert first == again != other
+    assert first == again != pid_of(pool)
 
 
 def test_nothing_is_started_before_it_is_needed() -> None:
@@ -87,20 +94,18 @@ def test_a_worker_is_used_again(pool: Pool) -> None:
     assert pid_of(pool) == pid_of(pool) == pid_of(pool)
 
 
-def test_without_reuse_each_job_has_a_process_of_its_own() -> None:
-    with Pool(warm=False, reuse=False) as cold:
-        assert len({pid_of(cold) for _ in range(3)}) == 3
-        assert strays(cold) == []
+def test_without_reuse_each_job_has_a_process_of_its_own(cold: Pool) -> None:
+    assert len({pid_of(cold) for _ in range(3)}) == 3
+    assert strays(cold) == []
 
 
-def test_a_cold_worker_has_not_started_a_backend() -> None:
+def test_a_cold_worker_has_not_started_a_backend(cold: Pool, pool: Pool) -> None:
     def backends() -> bool:
         from jax._src import xla_bridge  # noqa: TID251 - the one question that JAX does not answer
 
         return bool(xla_bridge._backends)
 
-    with Pool(warm=False, reuse=False) as cold, Pool() as warm:
-        assert (told(cold, backends), told(warm, backends)) == (False, True)
+    assert (told(cold, backends), told(pool, backends)) == (False, True)
 
 
 def test_preparing_makes_a_standby_that_takes_over(pool: Pool) -> None:

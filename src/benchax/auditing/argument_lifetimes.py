@@ -17,7 +17,8 @@ Reference = Callable[[], Any]
 
 
 class ArgumentLifetimes:
-    """Of each function the arguments of its last call, and which leaves were there at every next call so far."""
+    """Holds, for each function, the arguments of its last call, and which leaves were there at every next call so
+    far."""
 
     def __init__(self) -> None:
         self._last: weakref.WeakKeyDictionary[Any, list[Reference]] = weakref.WeakKeyDictionary()
@@ -28,6 +29,8 @@ class ArgumentLifetimes:
         with contextlib.suppress(TypeError):  # a callable object without hash or weak references: nothing is known
             if before := self._last.get(fun):
                 alive = {i for i, reference in enumerate(before) if reference() is not None}
+                # Held at every call, or it could have been donated at some of them: the program need not be changed for
+                # those.
                 self._held[fun] = self._held.get(fun, alive) & alive
             self._last[fun] = [_refer(leaf) for leaf in leaves]
 

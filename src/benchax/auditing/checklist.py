@@ -35,7 +35,7 @@ from benchax.units import seconds, size
 VARIANTS = ("bf16", "accumulate-gradients", "remat")
 """Tried together, in one session."""
 TRYING_SHARE = 0.5
-"""Of the time for comparisons, what the variants may take."""
+"""The share of the time for comparisons that the variants may take."""
 
 Said = tuple[Answer, str]
 
@@ -116,7 +116,8 @@ class Known:
     tried: Experiment | None
 
     def rows(self, variant: str) -> list[VariantRow]:
-        """Of a variant, or of its kinds, as remat:dots_saveable; not the one that these are compared with."""
+        """Returns the rows of a variant, or of its kinds, as remat:dots_saveable; not the one that these are compared
+        with."""
         rows = self.tried.rows if self.tried else ()
         named = [row for row in rows if row.name.partition(":")[0] == variant]
         return [row for row in named if row.reason != BASELINE_OF_GROUP]

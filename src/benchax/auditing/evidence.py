@@ -57,7 +57,7 @@ class Evidence(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of the data made from specs."""
+        """The seed of the data made from specs."""
         ...
 
     @property
@@ -111,7 +111,7 @@ class Evidence(Protocol):
 
     @property
     def source(self) -> Source | None:
-        """Of the user's own function; None where there is none to read."""
+        """The text of the user's own function; None where there is none to read."""
         ...
 
     @property
@@ -126,7 +126,7 @@ class Evidence(Protocol):
 
     @property
     def platform(self) -> str:
-        """Of JAX's default backend: cpu, gpu."""
+        """The platform of JAX's default backend: cpu, gpu."""
         ...
 
     @property
@@ -161,7 +161,7 @@ class Evidence(Protocol):
 
     @property
     def watch(self) -> Watch:
-        """Of a few calls as it was given, with new inputs of one shape."""
+        """What was seen of a few calls as it was given, with new inputs of one shape."""
         ...
 
     def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:

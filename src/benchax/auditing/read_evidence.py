@@ -32,7 +32,7 @@ BUILDS = 2
 """As it is, and with its arguments donated."""
 WHY_NOT = "functions of a program are read when it has ended, not called"
 RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
-"""Of several answers, the first of these is that of all."""
+"""The first of these among several answers is the answer of all."""
 
 
 class ReadEvidence(CompiledEvidence):

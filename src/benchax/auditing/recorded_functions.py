@@ -34,7 +34,7 @@ class RecordedFunction:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     settings: Mapping[str, Any]
-    """Of its `jax.jit`, as `frames.JaxCall` has them."""
+    """What was given to its `jax.jit`, as `frames.JaxCall` has them."""
     compile_s: float
     held: frozenset[int] = frozenset()
     """Leaves of its arguments, in JAX's order, that the program still had when it called the function again."""
@@ -113,6 +113,7 @@ def _record(call: JaxCall, place: FunctionLocation, compile_s: float) -> Recorde
 
 def _shape(leaf: Any) -> Any:
     """Python's numbers stay what they are, for they are weakly typed."""
+    # Under a derivative or vmap the function is part of another program, which is the one to be looked at.
     if isinstance(leaf, Tracer):
         raise TypeError("called inside a transformation: its arguments are no arrays")
     if isinstance(leaf, jax.Array):

@@ -69,6 +69,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
 
 def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str) -> dict[str, Any] | None:
     """Nothing is read of a program that was ended, or that failed: who waits for it wants to see why."""
+    # Python sets `sys.last_type` where an exception that nobody caught ends the program.
     if how != "exit" or getattr(sys, "last_type", None) is not None:
         return None
     begun = perf_counter()
@@ -109,6 +110,8 @@ class CallCounter:
         """Once; calls are as quick as ever from now on."""
         self.timer.cancel()
         with self.lock:
+            # Taken out under the lock, since the timer and the end of the program may both come here; closed outside of
+            # it, since closing takes other locks.
             block, self.block = self.block, contextlib.ExitStack()
             if self.begun is not None and not self.seen_s:
                 self.seen_s = perf_counter() - self.begun

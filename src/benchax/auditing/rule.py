@@ -57,7 +57,7 @@ class Rule:
     title: str
     """The question, in a line: "is it compiled as a whole?"."""
     severity: Severity
-    """Of its findings, where they do not say another."""
+    """The severity of its findings, where they do not say another."""
     of: RuleSubject
     """What it can be asked about: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
     find: Callable[[Any], Iterable[Finding]]

@@ -92,7 +92,7 @@ class Source:
 
     file: str
     first_line: int
-    """Of its first decorator, or of its `def`."""
+    """The line of its first decorator, or of its `def`."""
     text: str
     """Its own lines."""
     tree: Function
@@ -100,7 +100,7 @@ class Source:
     module: ast.Module
     """The whole file."""
     lines: tuple[str, ...]
-    """Of the whole file; line n is lines[n - 1]."""
+    """The lines of the whole file; line n is lines[n - 1]."""
 
     @property
     def def_line(self) -> int:

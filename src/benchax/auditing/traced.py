@@ -111,7 +111,7 @@ def jaxpr_facts(e: Evidence) -> JaxprFacts:
 
 
 def closed_jaxpr(e: Evidence) -> Any:
-    """Of the compiled function.
+    """Returns the closed jaxpr of the compiled function.
 
     Raises:
         NotMeasured: it is a wrapper without a separate step of tracing.

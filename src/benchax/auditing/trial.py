@@ -114,6 +114,8 @@ def call_once(argument: tuple[Case, int], say: Say) -> TrialAnswer:
         say(stage)
 
     try:
+        # A program that this trial left in the user's persistent cache would be found there by the audit, which tells
+        # of it.
         with without_cache():
             _call(case, seed, enter)
     except Exception as error:

@@ -225,6 +225,8 @@ def _frames(eqn: Any) -> list[tuple[Any, int, int]]:
     try:
         traceback = eqn.source_info.traceback
         codes, positions = traceback.raw_frames()
+        # Byte-code positions tell two places of one line apart, line numbers find the loop in the source: both are
+        # needed.
         lines = [frame.line_num for frame in traceback.frames]
         return list(zip(codes, positions, lines, strict=True))
     except (AttributeError, ValueError):  # not documented, see above

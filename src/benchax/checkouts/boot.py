@@ -42,7 +42,7 @@ main()
 """
 """A program for `Launch.command`: the argument is the words behind `benchax`."""
 _SEARCHED_FIRST = ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__")
-"""Of this program's environment: they would put its packages before those of the other one."""
+"""Variables of this program's environment: they would put its packages before those of the other one."""
 
 
 @dataclass(frozen=True)

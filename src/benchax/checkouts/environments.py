@@ -78,6 +78,7 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
             except BenchaxError:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
+            # Last of all: a process that is killed before this leaves an environment that the next one makes anew.
             (directory / MARK).write_text(json.dumps({"jax": version}), encoding="utf-8")
     return python
 

@@ -98,7 +98,7 @@ def label_commit(ref: str, commit: str) -> str:
 
 
 def top_of_here() -> Path:
-    """Of the repository of the working folder. Raises `UsageError` where there is none."""
+    """Returns the top of the working folder's repository. Raises `UsageError` where there is none."""
     return Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
 
 

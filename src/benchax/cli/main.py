@@ -148,6 +148,7 @@ def main() -> None:
 
 def _forget_stdout() -> None:
     """Its reader is gone (benchax list | head) or its disk is full: Python must not try again when it ends."""
+    # On the descriptor, not on `sys.stdout`: what is still in its buffer is flushed when Python ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

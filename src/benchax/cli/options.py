@@ -83,7 +83,7 @@ MaxTimeOfEach = Annotated[
 
 
 def limits_of_audit(max_time: str | None, timeout: str | None, seed: str | None) -> dict[str, Any]:
-    """Of an audit or a checklist of functions."""
+    """Reads the limits of an audit or a checklist of functions."""
     from benchax.auditing.audit import read_limits
     from benchax.auditing.trial import TIMEOUT_S
 

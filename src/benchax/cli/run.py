@@ -304,6 +304,7 @@ def rescue(outcome: RunOutcome) -> None:
     rows = plural(n, "row")
     note(f"error: {outcome.unstored[0].error}")
     try:
+        # In the folder of temporary files, since the store's own place has just refused these rows.
         with tempfile.NamedTemporaryFile(
             "w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8"
         ) as file:

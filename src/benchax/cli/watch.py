@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HOOK = "benchax.cli.watch_hook:begin"
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-"""Of this command: what follows the program's name is the program's, also where nobody wrote --."""
+"""How this command reads words: what follows the program's name is the program's, also where nobody wrote --."""
 
 
 def watch(

@@ -98,6 +98,7 @@ class WithDeadline:
         self._unchecked: set[str] = set()
         # Static are the user's own static values, and whether this is called inside a jit: each is another program.
         self._program: Callable[..., Any] = jax.jit(self._trace, static_argnums=(3, 4))
+        # Without f's `__dict__`: names in it, of an object that can be called, may be those of attributes here.
         functools.update_wrapper(self, f, updated=())
 
     @property

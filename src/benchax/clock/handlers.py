@@ -23,6 +23,8 @@ def stamp(tier: Tier, arrays: list[jax.Array], after: Sequence[jax.Array] = ()) 
     call = jax.ffi.ffi_call(
         tier.target("stamp"),
         [*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays), jax.ShapeDtypeStruct((2,), jnp.uint32)],
+        # An alias passes an array through without a copy, but for one when the program begins; a result of its own
+        # would be copied at each reading.
         input_output_aliases={i: i for i in range(len(arrays))},
     )
     *passed, time = call(*arrays, *after)
@@ -40,9 +42,10 @@ def deadline(tier: Tier, seconds: Any, after: Any, latest: Any = NEVER) -> jax.A
 
     Args:
         seconds: f32[], may be traced. Infinity and NaN mean no limit of its own; at or below 0 it has passed already.
-        after: an array that is ready when the time begins to run; a small one.
+        after: an array that is ready when the time begins to run; it is not read.
         latest: u32[2].
     """
+    # The handlers never look at `after`: being an operand of theirs is what makes XLA compute it first.
     call = jax.ffi.ffi_call(tier.target("arm"), jax.ShapeDtypeStruct((2,), jnp.uint32))
     return call(jnp.asarray(seconds, jnp.float32), jnp.asarray(latest, jnp.uint32), jnp.asarray(after))
 

@@ -92,6 +92,8 @@ class CallFrame(Structure):
 
 
 Handler = Callable[[CallFrame], int | None]
+# CFUNCTYPE takes the interpreter's lock for the call: XLA calls from threads of its own, and JAX lets the lock go while
+# a program runs.
 _C_HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(CallFrame))
 
 

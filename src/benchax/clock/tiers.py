@@ -36,7 +36,7 @@ from benchax.errors import NotAvailable
 
 Name = Literal["prebuilt", "built", "python"]
 VERSION = 1
-"""Of the handlers' interface, as in `handlers.c`."""
+"""The version of the handlers' interface, as in `handlers.c`."""
 MAJOR, OLDEST, NEWEST = 0, 1, 5
 """Versions of XLA's FFI whose call frame was seen to be laid out as `handlers.c` has it: jax 0.6 to 0.12."""
 
@@ -76,7 +76,8 @@ def load(name: Name) -> Tier:
         try:
             jax.ffi.register_ffi_target(found.target(handler), capsule, platform="cpu")
         except Exception as error:
-            raise NotAvailable(f"XLA refuses the handler: {str(error).splitlines()[0]}") from None
+            first_line, _, _ = str(error).partition("\n")
+            raise NotAvailable(f"XLA refuses the handler: {first_line}") from None
     return found
 
 

@@ -45,7 +45,7 @@ class BreakEven:
     high: int | None
     has_bounds: bool = True
     level: float = 0.95
-    """Of the bounds."""
+    """The level of the bounds."""
     is_paired: bool = True
     """Ran both calls in turns?"""
     is_clear: bool = True

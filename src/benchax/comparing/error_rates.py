@@ -50,7 +50,7 @@ class ErrorRates:
 
     trials: tuple[Trial, ...] = ()
     elapsed_s: float = 0.0
-    """Of the rounds that were finished."""
+    """The seconds of the rounds that were finished."""
     noise: Noise = field(default_factory=Noise)
     """What else the machine did meanwhile."""
 

@@ -56,7 +56,7 @@ class Change:
     """Levels, as in `Stretch`."""
     after: float
     p: float | None
-    """Of the t test (`stats.changepoints`); None for what is counted."""
+    """The p of the t test (`stats.changepoints`); None for what is counted."""
 
     @property
     def factor(self) -> float | None:

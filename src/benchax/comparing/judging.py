@@ -58,7 +58,7 @@ class ComparisonEvidence:
     build: list[Block] = field(default_factory=list[Block])
     """One pair in each."""
     counts: dict[Metric, tuple[float | None, float | None]] = field(default_factory=dict)
-    """Of the compiled programs: baseline, candidate."""
+    """What is counted in the compiled programs: baseline, candidate."""
     failure: Failure | None = None
     is_same_program: bool = False
     """Both programs are one, so that nothing was timed."""
@@ -163,7 +163,7 @@ def change(comparison: Comparison) -> str:
 LONG_S = 0.001
 """Calls beyond this are preempted as a rule where others compute: the scheduler's turns are 1 to 10 ms."""
 BUSY_SHARE = 0.6
-"""Of the cores, in the best samples: a program that keeps so many busy waits for whoever takes one."""
+"""The share of the cores, in the best samples: a program that keeps so many busy waits for whoever takes one."""
 SAME_BUSY = 0.10
 
 

@@ -37,15 +37,15 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
 
     comparisons: tuple[Comparison, ...] = ()
     ranking: tuple[Rank, ...] = ()
-    """Of the versions of one case that ran and gave the result of the baseline; empty where there are several cases."""
+    """The versions of one case that ran and gave the result of the baseline; empty where there are several cases."""
     labels: tuple[str, ...] = ()
-    """Of the functions that were to be ranked, the baseline first; empty where there are several cases."""
+    """Those of the functions that were to be ranked, the baseline first; empty where there are several cases."""
     new: tuple[CaseId, ...] = ()
     """Cases that only the candidate has."""
     missing: tuple[CaseId, ...] = ()
     """Cases that only the baseline has."""
     broken: tuple[Failure, ...] = ()
-    """Of benchmark files that cannot be imported now, whose cases are in none of these."""
+    """The failures of benchmark files that cannot be imported now, whose cases are in none of these."""
     notes: tuple[str, ...] = ()
     """What is about all of them: whose benchmark files ran at the other commit."""
     unstored: str = ""

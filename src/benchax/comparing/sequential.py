@@ -42,7 +42,7 @@ class Effort:
     """No group is begun after this long."""
     alpha: float = ALPHA
     blocks: int = 3
-    """Of each process."""
+    """The blocks of each process."""
     metrics: frozenset[Metric] = RUN
     """It goes on until these are clear: run times, and times to compile if asked for."""
     resolution: float = SAME_WITHIN
@@ -54,9 +54,9 @@ class Effort:
 
 
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
-"""Of a change: a measurement of its own."""
+"""The effort to confirm a change: a measurement of its own."""
 PAIRS = Effort((8, 12, 16), alpha=0.01, confirms=TIMES)
-"""Of groups that are pairs of processes, one block each."""
+"""The effort where groups are pairs of processes, one block each."""
 CONFIRMING_PAIRS = replace(PAIRS, looks=(8, 12), alpha=CONFIRMING_ALPHA)
 
 
@@ -155,7 +155,7 @@ class SequentialTest(Generic[S]):
     def __init__(self, samples: S, effort: Effort, second: Effort | None = None) -> None:
         self.first = Stage(samples, effort)
         self.second: Stage[S] | None = None
-        """Of a change."""
+        """The measurement that confirms a change."""
         self.has_ended = False
         self._confirming = second or confirming(effort)
         self._metrics = effort.metrics if effort.confirms is None else effort.confirms
@@ -169,6 +169,7 @@ class SequentialTest(Generic[S]):
         if self.has_ended:  # remembered: with many cases the same analyses again would take seconds
             return None
         if self.second is not None:
+            # Time that is up ends no second stage: without it a change that was seen would have no name.
             self.has_ended = self.second.is_done(False)
         elif self.first.is_done(is_over):
             found = self.first.analyze()

@@ -27,7 +27,7 @@ from benchax.measuring.inputs import Inputs
 BATCH = "batch"
 """The word under which it is given, for all variants together: --given batch=x."""
 MOST_TOGETHER = 5
-"""Of more arguments with as many rows, not every choice is tried."""
+"""Where more arguments have as many rows, not every choice is tried."""
 
 Arguments = tuple[int | str, ...]
 Basis = Literal["given", "outputs", "loss", "last"]
@@ -117,6 +117,7 @@ def _choices(rows: Mapping[int | str, int]) -> Iterator[Arguments]:
     for together in range(1, max(map(len, groups)) + 1):
         for group in groups:
             if together in (1, len(group)) or len(group) <= MOST_TOGETHER:
+                # Fewest first, since the first choice that makes the outputs grow is taken.
                 yield from combinations(group, together)
 
 
@@ -132,7 +133,7 @@ def _grows(before: Shapes | None, after: Shapes | None) -> bool:
 
 
 def _output_shapes(case: Case, inputs: Inputs, doubled: Arguments) -> Shapes | None:
-    """Of the outputs, where these arguments have twice the rows; None: it does not trace so."""
+    """Returns the shapes of the outputs, where these arguments have twice the rows; None: it does not trace so."""
     call, arrays = as_function_of_arrays(case.fn, inputs.args, inputs.kwargs)
     everything: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
     # As `as_function_of_arrays` lists them: by position, then by name in the order of a dict's leaves.

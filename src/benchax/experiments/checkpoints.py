@@ -54,9 +54,9 @@ class Recomputation:
 
     kind: Literal["policy", "segments", "only", "save"]
     names: tuple[str, ...] = ()
-    """Of the policy, the layers, or the values."""
+    """The names of the policy, the layers, or the values."""
     count: int | None = None
-    """Of segments; None: sqrt(n)."""
+    """The number of segments; None: sqrt(n)."""
 
     @property
     def label(self) -> str:
@@ -150,6 +150,8 @@ class Segmented:
         found = len(operations)
         if found < max(LEAST_OPERATIONS, self.count or 0):
             raise NotAvailable(f"too few operations for segments, outside of loops: {found}")
+        # Chen et al. 2016: with sqrt(n) segments what is kept between them and what one holds while it is recomputed
+        # are as much.
         length = math.ceil(math.sqrt(found) if self.count is None else found / self.count)
         return [(operations[start : start + length], True) for start in range(0, found, length)]
 
@@ -176,6 +178,7 @@ def _find_function(fn: Any, name: str) -> Any:
     while isinstance(fn, functools.partial):
         fn = fn.func
     own = getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {})
+    # A list first: looking at an attribute of a lazy module may import others, and change the dict that is walked.
     files = {module: getattr(module, "__file__", None) for module in list(sys.modules.values())}
     modules = [module for module, file in files.items() if file and owner_of(file) == "user"]
     for names in (own, *(vars(module) for module in modules)):

@@ -117,6 +117,7 @@ def _count_call(prepared: Prepared, outputs: list[Any], right: Sequence[Any]) ->
     # The same call again, warm: what the first took beyond it was tracing, lowering and compiling.
     _, again_s = call()
     outputs.append(result)
+    # What JAX compiles for operations outside of jit, and inside of another program, is none of the function's own.
     programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
     flops = _flops(prepared) if programs else None
     wrong = _disagreement(result, right[len(outputs) - 1]) if right else ""

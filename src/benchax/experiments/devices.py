@@ -138,6 +138,7 @@ def middle(found: Sequence[R], why: str) -> R:
         NotMeasured: there are too few; `why` the others cannot be read.
     """
     most = max((each.operations for each in found), default=0)
+    # Each run has the same operations, so a recording with fewer has lost some.
     whole = sorted(each for each in found if each.operations == most)
     if len(whole) < LEAST_PROFILES:
         raise NotMeasured(why or "the recordings differ in the number of operations")
@@ -150,7 +151,7 @@ class Idle(NamedTuple):
     span_s: float
     """From the first operation on any device to the end of the last."""
     shares: tuple[float, ...]
-    """Of that, in the order of the devices: no operation was under way."""
+    """The shares of that time, in the order of the devices, in which no operation was under way."""
     operations: int
 
 

@@ -51,6 +51,7 @@ def _refuse_stateful(case: Case, seed: int) -> None:
     args, kwargs = case.inputs()
     if not is_stateful((args, dict(kwargs))):
         return
+    # With the inputs that were just made: a factory may draw others when it is called again.
     names = prepare(replace(case, jit=True, inputs=lambda: (args, kwargs)), seed).subject_of().mutated
     if names:
         raise NotAvailable(
@@ -111,6 +112,8 @@ def as_function_of_arrays(
 ) -> tuple[Callable[..., Any], list[Any]]:
     """(`fn` as a function of the arrays among its arguments, these arrays). Static arguments and other objects, which
     can pass through no transformation, are closed over."""
+    # Leaves that are no arrays, such as functions inside a module of equinox, are closed over: JAX takes them for no
+    # argument.
     leaves, tree = jax.tree.flatten((args, dict(kwargs)))
     is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
 
@@ -131,7 +134,7 @@ class SharedArguments:
     start: int
     count: int
     names: tuple[str, ...]
-    """Of those that are given by name; they stand behind the others."""
+    """The names of those that are given by name; they stand behind the others."""
 
     def __call__(self, *everything: Any) -> Any:
         own = everything[self.start : self.start + self.count]

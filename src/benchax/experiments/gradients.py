@@ -39,7 +39,7 @@ class Differentiated:
     gradient: Gradient
     inputs: Inputs
     names: tuple[str, ...]
-    """Of the arguments by position, as their author calls them."""
+    """The names of the arguments by position, as their author calls them."""
 
     @property
     def name(self) -> str:

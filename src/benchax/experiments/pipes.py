@@ -63,7 +63,7 @@ class Piped:
     """The argument that is cut into micro-batches."""
     stages: tuple[Stage, ...]
     numbers: tuple[int, ...]
-    """Of micro-batches, one after the other."""
+    """The outputs of micro-batches, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> PipelineReadings:
 
 
 def _compute_expected(piped: Piped, inputs: Inputs) -> Any:
-    """Of the whole batch on one device. Called with copies: a function may take its inputs away (donation)."""
+    """Computes the whole batch on one device. Called with copies: a function may take its inputs away (donation)."""
     args, kwargs = inputs.renewed()
     return jax.block_until_ready(program_of(piped.case).call(*args, **kwargs))
 
@@ -133,7 +133,7 @@ class Pipe:
         return values
 
     def handed_bytes(self, part: Any) -> tuple[int, ...]:
-        """Of one part, at each border between two stages. Nothing runs."""
+        """Returns the bytes of one part at each border between two stages. Nothing runs."""
         found: list[int] = []
         for stage in self.stages[:-1]:
             part = jax.eval_shape(stage, part)

@@ -40,7 +40,7 @@ class Condition:
 
     label: str
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of JAX, on top of those of this program."""
+    """Settings of JAX, on top of those of this program."""
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -32,7 +32,7 @@ class RunningSum:
 
 
 def find_running_sums(equation: Any) -> list[RunningSum]:
-    """Of a loop; none of any other equation."""
+    """Finds those of a loop; any other equation has none."""
     body, consts, carries = _body(equation)
     if body is None:
         return []

@@ -149,6 +149,7 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
                     seen[side.name] = look(side, seed, reference)
             except (Exception, SystemExit) as error:
                 failures[side.name] = diagnose(error, "look")
+                # Without the baseline there is nothing that the others could be beside.
                 if side is sides[0]:
                     break
     return StudyAnswer(seen, failures, Json(jax_facts()))

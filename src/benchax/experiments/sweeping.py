@@ -134,7 +134,7 @@ class OfDynamic:
 
     fn: Callable[..., Any]
     count: int
-    """Of the arguments by position, static ones included."""
+    """The number of the arguments by position, static ones included."""
     dynamic: tuple[int | str, ...]
     static: tuple[tuple[int | str, Any], ...]
 
@@ -185,6 +185,7 @@ def _batch(leaf: Any, size: int) -> Any:
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         split = jax.vmap(lambda key: jax.random.split(key, size), out_axes=1)(leaf.reshape(-1))
         return split.reshape(size, *leaf.shape)
+    # Shifted copies of what is there: values drawn anew might be no indices, or negative where none may be.
     places = (jnp.arange(leaf.size)[None, :] + jnp.arange(size)[:, None]) % max(1, leaf.size)
     return leaf.reshape(-1)[places].reshape(size, *leaf.shape)
 

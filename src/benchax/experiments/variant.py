@@ -34,7 +34,7 @@ class ChangedCase:
     facts: Callable[[Observation, Observation, Comparison | None], Facts] | None = None
     """Extra facts, given the baseline, this variant, and the comparison of their run times where there is one."""
     family: str = ""
-    """Of one family only one can be on in a combination."""
+    """The family of the variant, of which only one can be on in a combination."""
     combines: bool = True
     """False: it is never part of a combination."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -212,7 +212,7 @@ class Candidate:
     title: str
     changed: ChangedCase
     has_loop: bool = False
-    """Of its own making: then XLA's count of operations is none."""
+    """It has a loop that the variant made: then XLA's count of operations is none."""
 
 
 def measure_baseline_group(

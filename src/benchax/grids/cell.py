@@ -50,9 +50,9 @@ class CellRequest:
     seeds: tuple[int, ...]
     """One per trial."""
     options: Options
-    """Of its row; the first trial's seed takes the place of theirs."""
+    """The options of its row; the first trial's seed takes the place of theirs."""
     check: Check | None = None
-    """Of the output and the inputs; where there is none, the output must have the shape of `expected`."""
+    """A check of the output and the inputs; where there is none, the output must have the shape of `expected`."""
     expected: str = ""
     """A shape text; empty where there is nothing to agree with yet."""
     expected_from: str = ""
@@ -188,6 +188,7 @@ class TrialSampler:
         record.enter("run")
         with watch_compiles() as log:
             subject, ns = _one_call(subject)
+        # A call that asked for a program contains compiling, however long it is, and is no reading.
         is_reading = ns >= LONG_CALL_NS and not log.was_asked
         return subject, samples_of_calls([ns]) if is_reading else None
 

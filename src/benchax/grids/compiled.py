@@ -142,6 +142,7 @@ class CompiledGrid:
         check_data(x)
         own = self.timeout_s if timeout_s is None else limits("timeout_s", timeout_s, len(self.functions))
         total = self.total_timeout_s if total_timeout_s is None else limits("total_timeout_s", total_timeout_s)
+        # Inside a jit of the user's there is no program yet that could be proved, and no progress to be shown.
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((x, own, total))):
             return self.jitted(x, own, total)
         with show_progress(self.progress) as self._report:
@@ -193,6 +194,7 @@ class CompiledGrid:
             inputs, cell, functions[k] = self._part(function, inputs, blank, now, until)
             cells.append(cell)
             now = cell.span[2]
+        # A side effect of tracing, on purpose: what is proved is the program of this very trace.
         self._traced[signature_of(x)] = functions
         self._report(ProgressEvent(repr(self), "compile and run"))
         # Without this, outputs of the first functions would be stacked while the last ones are timed.

@@ -35,7 +35,7 @@ class OutputForm:
     tree: Any
     leaves: tuple[jax.ShapeDtypeStruct, ...]
     key_impls: tuple[Any, ...]
-    """Of each leaf that is a typed key; None for the others."""
+    """The kind of each leaf that is a typed key; None for the others."""
 
     def __str__(self) -> str:
         texts = [f"{short_dtype(str(s.dtype))}[{','.join(map(str, s.shape))}]" for s in self.leaves]

@@ -40,7 +40,7 @@ class CompiledCell(NamedTuple):
     """What one function leaves behind, in the graph. Times are u32[2]."""
 
     outputs: Leaves
-    """Of the last run that finished."""
+    """Those of the last run that finished."""
     stamps: Any
     """u32[repeats, 3, 2]: start, end, and a reading right after the end."""
     guard: Any

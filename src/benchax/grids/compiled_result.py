@@ -52,7 +52,8 @@ COLUMNS = (
     TableColumn("", "words", 20),
 )
 LEAST_SHARE = 0.05
-"""Of what surrounds a run: what is less was seen to come and go with how the program is laid out in memory."""
+"""Above this share of what surrounds a run: what is less was seen to come and go with how the program is laid out in
+memory."""
 NEARBY = 5
 """Repetitions on either side whose readings of nothing are subtracted from one."""
 UNKNOWN = "the grid was called inside a jax.jit, whose program is not known here"
@@ -147,7 +148,7 @@ class CompiledGridResult:
         return np.ma.masked_array(elapsed / 1e9, ~np.array(self.guarded) | (elapsed == 0))
 
     def summary(self, k: int | str) -> Summary | None:
-        """Of function `k`, by place or name: seconds net of the stamps' cost. None if `why_not_measured(k)`."""
+        """Summarises function `k`, by place or name: seconds net of the stamps' cost. None if `why_not_measured(k)`."""
         k = self._place(k)
         return None if self.why_not_measured(k) else self._summaries[k]
 

@@ -41,7 +41,7 @@ class Way:
     took_s: tuple[float, ...]
     """Each further round, from its beginning to its end."""
     runs: int
-    """Of functions in a round, all in all."""
+    """The runs of functions in a round, all in all."""
     run_s: Mapping[tuple[str, str], float | None]
     """What it says that a run takes, by function and data: median over rounds of the medians; None where it has none.
     Of the Python loop: a call, its dispatch and the wait."""
@@ -63,7 +63,7 @@ class LoopComparison:
     circumstances: Mapping[str, Circumstances]
     """Of the compiled grid's first round, by data."""
     elapsed_s: float
-    """Of the comparison itself."""
+    """The seconds of the comparison itself."""
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -127,6 +127,7 @@ def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> Loop
             lambda: python.append(_time_round(lambda: {key: _call(*call, h.repeats) for key, call in calls.items()})),
             lambda: compiled.append(_time_round(lambda: {label: h(x) for label, x in data.items()})),
         ]
+        # In alternate order, since the second of a round finds caches and threads as the first one left them.
         for turn in turns if k % 2 else turns[::-1]:
             turn()
     return LoopComparison(

@@ -3,6 +3,9 @@
 A place has who finished and gave the result of the reference. Functions whose intervals overlap share a place: cells
 are measured one after the other, so that a difference within their intervals may be the machine's. Pairs tell more
 (`benchax compare`).
+
+Over all data points counts the geometric mean of what a function takes as a multiple of the fastest of each, for then
+no data point counts more than another. The ends of its interval are the geometric means of the ends.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchax.grids.plan import Label
-from benchax.model import Absent, Summary
+from benchax.model import Absent
 
 if TYPE_CHECKING:
     from benchax.grids.result import Cell, GridResult
@@ -29,6 +32,10 @@ class GridPlace:
     function: str
     ratio: float
     """Its median over that of the fastest; over all data points the geometric mean of these."""
+    low: float | None
+    """The ends of the ratio's interval: those of its own median, over the median of the fastest. None where a cell had
+    too few readings for one."""
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,7 @@ class GridRanking:
     by_data: Mapping[Label, tuple[GridPlace, ...]]
     """Fastest first; empty where none has a place."""
     overall: tuple[GridPlace, ...]
-    """Of the functions that have a place on every data point that is in `compared`. Places are shared where two
-    functions share one on each of them."""
+    """The places of the functions that have a place on every data point that is in `compared`."""
     compared: tuple[Label, ...]
     """The data points on which any function has a place."""
     without: tuple[str, ...]
@@ -47,34 +53,50 @@ class GridRanking:
 
 
 def rank(g: GridResult) -> GridRanking:
-    """Of the medians by the grid's `timer`."""
+    """Ranks the functions by their medians, those of the grid's `timer`."""
     by_data = {label: _rank_point(g, label) for label in g.data}
     compared = tuple(label for label, places in by_data.items() if places)
-    ratios = {
-        function: [place.ratio for label in compared for place in by_data[label] if place.function == function]
-        for function in g.functions
-    }
-    means = {f: exp(fmean(map(log, found))) for f, found in ratios.items() if found and len(found) == len(compared)}
-    ordered = sorted(means, key=lambda f: means[f])
-    places: list[GridPlace] = []
-    for i, function in enumerate(ordered):
-        shares = i > 0 and all(_is_tie(by_data[label], ordered[i - 1], function) for label in compared)
-        places.append(GridPlace(places[-1].place if shares else i + 1, function, means[function]))
-    return GridRanking(by_data, tuple(places), compared, tuple(f for f in g.functions if f not in means))
+    found = {f: [p for label in compared for p in by_data[label] if p.function == f] for f in g.functions}
+    means = [_mean(f, places) for f, places in found.items() if places and len(places) == len(compared)]
+    overall = _share_places(means)
+    ranked = {place.function for place in overall}
+    return GridRanking(by_data, overall, compared, tuple(f for f in g.functions if f not in ranked))
 
 
 def _rank_point(g: GridResult, label: Label) -> tuple[GridPlace, ...]:
-    found = [(f, g.by_key[f, label].summary_by(g.timer)) for f in g.functions]
-    valid = [(f, s) for f, s in found if s is not None and s.median_s > 0 and not is_wrong(g.by_key[f, label])]
-    valid.sort(key=lambda each: each[1].median_s)
+    cells = [(f, g.by_key[f, label]) for f in g.functions]
+    found = [(f, s) for f, cell in cells if (s := cell.summary_by(g.timer)) is not None and not is_wrong(cell)]
+    valid = [(f, s) for f, s in found if s.median_s > 0]
+    best_s = min((s.median_s for _, s in valid), default=1.0)
+    ratios = [
+        GridPlace(0, f, s.median_s / best_s, s.low_s and s.low_s / best_s, s.high_s and s.high_s / best_s)
+        for f, s in valid
+    ]
+    return _share_places(ratios)
+
+
+def _mean(function: str, places: Sequence[GridPlace]) -> GridPlace:
+    """Over data points; without a place yet."""
+    low, high = _geometric_mean([p.low for p in places]), _geometric_mean([p.high for p in places])
+    return GridPlace(0, function, exp(fmean(log(p.ratio) for p in places)), low, high)
+
+
+def _geometric_mean(values: Sequence[float | None]) -> float | None:
+    """None where one of them is not known, or not above zero, as the lower end of a net time may be."""
+    known = [value for value in values if value is not None and value > 0]
+    return exp(fmean(map(log, known))) if len(known) == len(values) else None
+
+
+def _share_places(ratios: Sequence[GridPlace]) -> tuple[GridPlace, ...]:
+    """In their order: who overlaps with the first of a place shares it."""
     places: list[GridPlace] = []
-    leader: Summary | None = None
-    for i, (function, summary) in enumerate(valid):
-        if leader is None or not _overlap(leader, summary):
-            leader, place = summary, i + 1
+    leader: GridPlace | None = None
+    for i, each in enumerate(sorted(ratios, key=lambda each: each.ratio)):
+        if leader is None or not _overlap(leader, each):
+            leader, place = each, i + 1
         else:
             place = places[-1].place
-        places.append(GridPlace(place, function, summary.median_s / valid[0][1].median_s))
+        places.append(GridPlace(place, each.function, each.ratio, each.low, each.high))
     return tuple(places)
 
 
@@ -83,13 +105,8 @@ def is_wrong(cell: Cell) -> bool:
     return not isinstance(cell.agreement, Absent) and not all(each.agrees for each in cell.agreement)
 
 
-def _overlap(a: Summary, b: Summary) -> bool:
+def _overlap(a: GridPlace, b: GridPlace) -> bool:
     """Without an interval nothing is known of how far a median may be off."""
-    if a.high_s is None or b.low_s is None:
+    if a.high is None or b.low is None:
         return True
-    return b.low_s <= a.high_s
-
-
-def _is_tie(places: Sequence[GridPlace], a: str, b: str) -> bool:
-    by_function = {each.function: each.place for each in places}
-    return by_function[a] == by_function[b]
+    return b.low <= a.high

@@ -6,9 +6,10 @@ Tables are cut at 60 data points and 12 functions, and say so; nothing else is.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from benchax.grids.ranking import GridRanking, is_wrong
+from benchax.grids.ranking import GridPlace, GridRanking, is_wrong
 from benchax.model import Absent
 from benchax.reporting import figures, heatmap, terminal
 from benchax.reporting import html as page
@@ -81,7 +82,7 @@ def cell_text(cell: Cell, timer: str) -> str:
 
 def remarks(g: GridResult) -> list[str]:
     """The sentences below the table."""
-    parts = (_describe_omitted(g), _words(g), _differences(g), _warnings(g), _ranking(g), total(g))
+    parts = (_describe_omitted(g), _words(g), _other_timers(g), _differences(g), _warnings(g), _ranking(g), total(g))
     return [part for part in parts if part]
 
 
@@ -91,7 +92,7 @@ def _describe_omitted(g: GridResult) -> str:
         parts.append(f"{MOST_POINTS} of {len(g.data)} data points")
     if len(g.functions) > MOST_FUNCTIONS:
         parts.append(f"{MOST_FUNCTIONS} of {len(g.functions)} functions")
-    return f"SelfRendering: {' and '.join(parts)}; .to_pandas(), .to_csv() and .cells have them all." if parts else ""
+    return f"Shown: {' and '.join(parts)}; .to_pandas(), .to_csv() and .cells have them all." if parts else ""
 
 
 def _words(g: GridResult) -> str:
@@ -109,10 +110,39 @@ def _words(g: GridResult) -> str:
     return "\n".join(lines)
 
 
+def _other_timers(g: GridResult) -> str:
+    """By what else cells were measured, and why some were not: the table is by one timer."""
+    if not g.timer:  # then the cells say so themselves
+        return ""
+    have: Counter[str] = Counter()
+    lacking: dict[tuple[str, str, str], list[str]] = {}
+    for cell in g.cells:
+        if cell.status == "ok":
+            have.update(samples.timer for samples in cell.measurement.samples)
+            for timer, why in _refusals(cell):
+                if timer != g.timer:
+                    lacking.setdefault((cell.function, timer, why), []).append(str(cell.data))
+    counted = [f"{timer} in {n} of {plural(len(g.cells), 'cell')}" for timer, n in have.items() if timer != g.timer]
+    names = [timer for timer in have if timer != g.timer]
+    lines = [f"also measured: {', '.join(counted)} (.timings_by({names[0]!r}))"] if names else []
+    lines += [f"{f}[{_points(g, at)}]  not by {timer}: {_truncate(why)}" for (f, timer, why), at in lacking.items()]
+    return "\n".join(
+        lines if len(lines) <= MOST_WORDS else [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more"]
+    )
+
+
+def _refusals(cell: Cell) -> Iterator[tuple[str, str]]:
+    """(timer, why it has no readings, or none from some trial on)"""
+    for each in cell.measurement.not_measured:
+        group, _, timer = each.what.partition(".")
+        if group == "samples" and timer and not each.is_by_choice:
+            yield timer.partition(",")[0], each.why
+
+
 def _words_of(g: GridResult, cell: Cell) -> str:
     if cell.status == "ok" and not cell.summary_by(g.timer):
-        refused = [each for each in cell.measurement.not_measured if each.what.startswith(f"samples.{g.timer}")]
-        return "; ".join(f"{each.what.removeprefix('samples.')}: {each.why}" for each in refused) or "no readings"
+        refused = [f"{timer}: {why}" for timer, why in _refusals(cell) if timer == (g.timer or timer)]
+        return "; ".join(refused) or "no readings"
     return "" if cell.status in ("ok", "not_run") else cell.message
 
 
@@ -176,13 +206,17 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     lines = [f"fastest: {'; '.join(parts)}"]
     if len(ranking.compared) > 1 and len(ranking.overall) > 1:
         held = Counter(one.place for one in ranking.overall)
-        places = [
-            f"{one.place}{'=' * (held[one.place] > 1)}. {one.function} {one.ratio:.3g}" for one in ranking.overall
-        ]
+        places = [f"{one.place}{'=' * (held[one.place] > 1)}. {_multiple(one)}" for one in ranking.overall]
         each = ", ".join(places)
         left = f"; no place: {', '.join(ranking.without)}" if ranking.without else ""
         lines.append(f"over {len(ranking.compared)} data points, times the fastest (geometric mean): {each}{left}")
     return "\n".join(lines)
+
+
+def _multiple(place: GridPlace) -> str:
+    """adamw 1.53 (1.51 – 1.60)"""
+    around = f"({number(place.low)} – {number(place.high)})" if place.low and place.high else "(no interval)"
+    return f"{place.function} {number(place.ratio)} {around}"
 
 
 def total(g: GridResult) -> str:

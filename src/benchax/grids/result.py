@@ -81,7 +81,7 @@ class Cell:
 
     @property
     def summary(self) -> Summary | None:
-        """Of all readings of all trials by the first timer; None for a cell that failed."""
+        """Summarises all readings of all trials by the first timer; None for a cell that failed."""
         return self.summary_by(None)
 
     def summary_by(self, timer: str | None) -> Summary | None:

@@ -97,7 +97,7 @@ class GridRun:
     """Seconds; for tests."""
     begun: float = field(init=False)
     spent_s: list[float] = field(default_factory=list)
-    """Of the cells of this run."""
+    """The seconds that were spent on each of the cells of this run."""
     expected: dict[Label, tuple[str, str]] = field(default_factory=dict)
     """Per data point: the shape that outputs must have, and the function that gave it."""
     kept_bytes: int = 0
@@ -136,6 +136,7 @@ class GridRun:
                 for i, (function, point) in enumerate(missing):
                     self._one(function, point, missing[i:])
         except KeyboardInterrupt:
+            # The first cell that no time was noted for: it was being measured.
             self._account("interrupted", "Ctrl-C came while it was measured", missing[len(self.spent_s) :][:1])
             self._account("not_run", "the run was interrupted before its turn", missing)
             raise

@@ -60,7 +60,7 @@ def shape_text(description: Any, leaves: Sequence[Any]) -> str:
 
 
 def size_bytes(leaves: Sequence[Any]) -> int:
-    """Of all arrays; nothing is copied."""
+    """Adds up the bytes of all arrays; nothing is copied."""
     return sum(leaf.nbytes for leaf in leaves if hasattr(leaf, "nbytes"))
 
 

@@ -25,7 +25,7 @@ from benchax.model import Options, Samples
 SPAN_NS = 1_000_000
 MOST_CALLS = 50
 TRIAL_S = 0.05
-"""Of readings by a timer that prepares: programs take longer to compile than this."""
+"""The length of readings by a timer that prepares: programs take longer to compile than this."""
 
 
 def read_trial(timer: str, subject: Subject, options: Options, call_s: float) -> Samples:

@@ -70,6 +70,8 @@ class Process:
 
     def end(self, how: str) -> None:
         """Once; not in a child that was forked off after the hook, which would report its parent's numbers."""
+        # Taken for good and never waited for: SIGTERM may come in the middle of the end by `atexit`, on the same
+        # thread.
         if os.getpid() != self.pid or not self.lock.acquire(blocking=False):
             return
         wall_s = time.perf_counter() - self.begun

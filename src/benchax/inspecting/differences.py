@@ -68,6 +68,7 @@ _NUMBER = re.compile(r"\d+")
 def align_and_diff(before: str, after: str, labels: tuple[str, str], language: Language, context: int = 3) -> list[str]:
     """Lines of a unified diff; of the texts as they are where nothing but names would differ."""
     old, new = before.splitlines(), after.splitlines()
+    # With new names first. Where that leaves nothing, the names are all that differs, and these are then shown.
     for ours in (_rename(old, new, language), old):
         if lines := list(difflib.unified_diff(ours, new, *labels, n=context, lineterm="")):
             return lines

@@ -118,6 +118,7 @@ def _abstract(leaf: Any) -> Any:
         return leaf
     spec = parse_spec(leaf)
     if spec.dtype == "key":
+        # Only asked for its type: `inspect` makes no data, so that what does not fit here can be looked at.
         return jax.eval_shape(
             lambda: jax.random.split(jax.random.key(0), spec.shape) if spec.shape else jax.random.key(0)
         )
@@ -132,6 +133,7 @@ def _build(case: Case, prepared: Prepared) -> tuple[str, ...]:
         BenchaxError: it cannot be built.
     """
     with warnings.catch_warnings(record=True) as caught:
+        # By default Python shows a warning of one line once in a process, and the second inspection would hear nothing.
         warnings.simplefilter("always")
         try:
             _ = prepared.built

@@ -49,7 +49,7 @@ def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None 
 
 
 def matmul_type(inspection: Inspection) -> MatmulType:
-    """Of the first matmul in the program; f32 where there is none, or one of another type."""
+    """Returns the type of the first matmul in the program; f32 where there is none, or one of another type."""
     first = _DOT.search(inspection.hlo or "")
     return next((known for known in get_args(MatmulType) if first and first[1] == known), "f32")
 

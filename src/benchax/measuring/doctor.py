@@ -77,7 +77,7 @@ class Diagnosis:
     noise: Noise
     gaps: Gaps
     spread: ReadingSpread | None
-    """Of a fixed piece of pure Python, 200 samples of about 0.1 ms. None: the clock is too coarse."""
+    """The spread of a fixed piece of pure Python, 200 samples of about 0.1 ms. None: the clock is too coarse."""
     smallest_effect: float | None
     """A share; what it means is said by `noise.smallest_effect`. None: the clock is too coarse."""
     advice: tuple[Remark, ...] = ()

@@ -25,7 +25,7 @@ from benchax.case import Case
 from benchax.environment import jax_config
 from benchax.measuring import memory, noise, purity, stages
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.exported import exported
+from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.first_time import do_first_work, note_first_uses
 from benchax.measuring.floor import call_floor
 from benchax.measuring.memory_rises import observe_device, observe_memory, observe_next_call
@@ -60,12 +60,13 @@ def measure(
         prepared: the case, where it has been built already; its first run is still to come.
     """
     record, failure = Record(progress), None
+    # A cold process is started to see what JAX does once in a process, which this would do before anybody looks.
     if cold != "process":
         do_first_work()
     try:
         subject = fill(record, case, options, TimerSampler(case, options), cold, prepared)
         with _without_warnings():
-            _export(record, subject, options)
+            _export(record, subject, case, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run
         failure = diagnose(error, record.stage)
         _tell(case, "error", error)
@@ -104,7 +105,7 @@ def fill(
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Of what remarks say, with numbers: as warnings they would break the progress display."""
+    """Silences JAX's warnings that remarks repeat with numbers; as warnings they would break the progress display."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
         yield
@@ -116,6 +117,8 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
     record.stages = _stages(built, note_first_uses(built, cold))
+    if case.find_program is not None:
+        record.source = digest_source(built.traced, built.lowered)
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if not examines:
         return subject
@@ -137,6 +140,7 @@ def _run(
         sampler.warm_up(record, subject, record.stages.first_run_s)
         _dispatch(record, subject, prepared)
         sampler.sample(record, subject)
+        # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
         observe_memory(record, subject, options)
         return subject
     subject, last_s = _called_and_observed(record, case, prepared, subject, options, sampler)
@@ -154,6 +158,7 @@ def _left_out(options: Options) -> list[Absent]:
 
 
 _REACHES = ("build", "first_run", "samples", "all")
+# One group for each step from "all" downwards: what is missing where the list of work ends one step earlier.
 _LEFT_OUT = (
     ("stages.transfer_in", "stages.transfer_out", "stages.dispatch_s", "stages.call_floor"),
     ("samples",),
@@ -234,13 +239,14 @@ def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
         record.stages = replace(record.stages, call_floor=floor)
 
 
-def _export(record: Record, subject: Subject, options: Options) -> None:
-    """The program, for comparisons to come."""
+def _export(record: Record, subject: Subject, case: Case, options: Options) -> None:
+    """The program, for comparisons to come; looked up where it is stored, which takes a tenth of exporting it."""
     if options.store == "off":
         record.absent.append(Absent("program", "the row is not stored"))
         return
     with record.or_absent("program"):
-        record.program = exported(subject)
+        stored = case.find_program(record.source) if case.find_program and record.source else None
+        record.program = stored or replace(exported(subject), source=record.source)
 
 
 def _artifacts(record: Record, prepared: Prepared) -> None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jaxlib
 from jax import export
 
 from benchax.errors import NotMeasured
@@ -27,6 +28,9 @@ from benchax.model import Program
 from benchax.units import size
 
 MOST_BYTES = 64 * 2**20
+MOST_CONSTANTS = 2**16
+"""Bytes of arrays that a program holds, each of which would be written out as text."""
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
 _LOCATIONS = "jax_traceback_in_locations_limit"
 _CUSTOM_CALL = re.compile(r"custom_call @([\w.$-]+)")
 
@@ -41,6 +45,8 @@ def exported(subject: Subject) -> Program:
         raise NotMeasured("it donates its arguments, which an exported program cannot")
     if any(len(leaf.devices()) > 1 for leaf in subject.inputs.data):
         raise NotMeasured("its inputs are on several devices")
+    # Flat leaves in and out: a serialised program knows no classes of the user, and must be read where these do not
+    # exist.
     body, leaves = function_of_leaves(subject)
     flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))))
     try:
@@ -52,6 +58,19 @@ def exported(subject: Subject) -> Program:
     if len(content) > MOST_BYTES:
         raise NotMeasured(f"its program takes {size(len(content))}, more than the {size(MOST_BYTES)} that are kept")
     return Program(hashlib.sha256(content).hexdigest(), len(content), content)
+
+
+def digest_source(traced: jax.stages.Traced | None, lowered: jax.stages.Lowered | None) -> str:
+    """A digest of all that decides what `exported` gives; empty where it is not known, or long to find out.
+
+    The text of the lowered program does not say which arguments it does not use, that of the jaxpr not which numbers
+    are part of it. Neither names files or lines.
+    """
+    if traced is None or lowered is None or sum(getattr(c, "nbytes", 0) for c in traced.jaxpr.consts) > MOST_CONSTANTS:
+        return ""
+    jaxpr = _ADDRESS.sub("", str(traced.jaxpr))
+    parts = (jax.__version__, jaxlib.__version__, jaxpr, str(traced.jaxpr.in_avals), lowered.as_text())
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @contextmanager

@@ -92,6 +92,8 @@ def _nothing(outputs: Any, is_inline: bool) -> Any:
         number = (numbers * numbers).sum()
         return jax.tree.unflatten(outputs, [number + jnp.uint32(i) for i in range(outputs.num_leaves)])
 
+    # JAX would drop arguments that nothing uses, and handling arguments is what calls differ by: 7 µs with one number,
+    # 61 with 100 leaves.
     return jax.jit(nothing, keep_unused=True)
 
 
@@ -105,6 +107,7 @@ def _alternate(subject: Subject, floor: Callable[[], Any]) -> CallFloor:
     begun = perf_counter_ns()
     with paused_gc():
         while len(floors_ns) < 3 or (len(floors_ns) < PAIRS and perf_counter_ns() - begun < TIME_NS):
+            # Copies for a function that donates are made here, outside both intervals.
             ((args, kwargs),) = subject.calls(1)
             start = perf_counter_ns()
             wait(call(*args, **kwargs))

@@ -35,6 +35,7 @@ def on_fresh_stack(call: Callable[P, R]) -> Callable[P, R]:
     @wraps(call)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         stack = greenlet(call)
+        # A new greenlet begins with an empty context, in which the user's context variables would have their defaults.
         stack.gr_context = copy_context()
         return stack.switch(*args, **kwargs)
 
@@ -50,6 +51,8 @@ def sample_on_fresh_stack(sample: Callable[[int], int]) -> Callable[[int], int]:
         if stack.dead or thread != get_ident():  # a reading has raised; or another thread is reading
             stack, thread = greenlet(_serve), get_ident()
         stack.parent, stack.gr_context = getcurrent(), copy_context()
+        # A greenlet is true once it has been started: the first switch calls `_serve`, later ones return from its own
+        # switch.
         return stack.switch(n) if stack else stack.switch(sample, n)
 
     return run

@@ -41,6 +41,8 @@ class Inputs:
     """Names of the positional arguments, where the function has a signature."""
     mutated: dict[int, tuple[Any, tuple[str, ...]]] = field(default_factory=dict, compare=False, repr=False)
     """Found once for each program that takes these inputs (`Subject.mutated`), which costs a trace."""
+    anew: Callable[[], Call] | None = field(default=None, compare=False, repr=False)
+    """Makes the arguments of each call, where the case has a setup of its own."""
 
     @property
     def data(self) -> list[jax.Array]:
@@ -108,12 +110,19 @@ def make_inputs(case: Case, seed: int) -> Inputs:
         given.parts.leaves[:] = [place(leaf) for leaf in given.parts.leaves]
         new_args, new_kwargs = given.renewed(copy=False)
     else:
-        new_args = tuple(value if i in static else jax.tree.map(place, value) for i, value in enumerate(args))
-        new_kwargs = {name: value if name in static else jax.tree.map(place, value) for name, value in kwargs.items()}
+        new_args, new_kwargs = _put_each(place, args, kwargs, static)
     jax.block_until_ready((new_args, new_kwargs))
     text = signature(new_args, new_kwargs, static)
     what = tuple(dict.fromkeys(narrowed))
-    return Inputs(new_args, new_kwargs, static, text, sum(numpy_bytes), what, given.labels)
+    setup = case.calls.setup if case.calls is not None else None
+    anew = None if setup is None else lambda: jax.block_until_ready(_put_each(place, *setup(), static))
+    return Inputs(new_args, new_kwargs, static, text, sum(numpy_bytes), what, given.labels, anew=anew)
+
+
+def _put_each(place: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Any, static: tuple[int | str, ...]) -> Call:
+    """The call with its leaves placed, but for what is static."""
+    placed = tuple(value if i in static else jax.tree.map(place, value) for i, value in enumerate(args))
+    return placed, {name: value if name in static else jax.tree.map(place, value) for name, value in kwargs.items()}
 
 
 def _place(leaf: Any, random: np.random.Generator) -> tuple[Any, Any]:

@@ -67,6 +67,8 @@ def _look_again() -> None:
     try:
         from jax.experimental.compilation_cache import compilation_cache  # noqa: PLC0415
 
+        # Without it a changed setting has no effect: after the first compilation even `dir=None` still gave hits (jax
+        # 0.10.2).
         compilation_cache.reset_cache()
     except (ImportError, AttributeError):  # a JAX that has moved it: then workers compile what they run
         return

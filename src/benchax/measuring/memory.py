@@ -51,6 +51,7 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 # mallopt(3): parameter numbers and, for after the pass, the values that dynamic adaptation converges to.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _DURING = {_MMAP_THRESHOLD: 64 * 2**10, _MMAP_MAX: 2**20, _TRIM_THRESHOLD: 64 * 2**10}
+# To set any of them switches glibc's own adaptation off for the rest of the process, so its usual end is set by hand.
 _AFTER = {_MMAP_THRESHOLD: 32 * 2**20, _MMAP_MAX: 65_536, _TRIM_THRESHOLD: 64 * 2**20}
 
 
@@ -110,7 +111,7 @@ def is_one_figure(least: int, most: int) -> bool:
 
 @dataclass(frozen=True)
 class Rise:
-    """Of one call. `elapsed_s` is longer than that of other calls: every block is mapped."""
+    """How far one call rose. `elapsed_s` is longer than that of other calls: every block is mapped."""
 
     rise_bytes: int
     elapsed_s: float
@@ -120,6 +121,8 @@ class Rise:
 def read_rise(call: Callable[[], Any]) -> Rise:
     """One reading, inside `mapping_every_block`, where a call has been before."""
     before = _settled(_glibc())
+    # Only now: the mark falls to what is resident at this moment, which before the wait held what was still to be
+    # freed.
     _CLEAR_REFS.write_text("5")
     start = time.perf_counter_ns()
     with watch_compiles() as log:

@@ -21,8 +21,7 @@ from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Options
 
 QUICK_CALL_S = 0.3
-"""Of an eager call that is quicker more readings are taken where the first ones differ; of a longer one as few as can
-be."""
+"""A quicker eager call is read more often where the first readings differ; a longer one as seldom as can be."""
 
 
 def observe_memory(record: Record, subject: Subject, options: Options) -> None:
@@ -48,7 +47,8 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
 
 
 def _readings(subject: Subject) -> int:
-    """Of an eager call, and one before; few where each has buffers of its own, which all wait in memory."""
+    """Returns how often an eager call is made, the unread one included: seldom where each has buffers of its own, which
+    all wait in memory."""
     return memory.CALLS if subject.needs_renewal else memory.MOST_EAGER_READINGS + 1
 
 
@@ -66,6 +66,7 @@ def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]
 
 def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int = memory.CALLS) -> Callable[[], Any]:
     """Buffers for all calls are made beforehand: they must not count as memory of the call."""
+    # An iterator, because each set of buffers serves one call; a call too many is a mistake of ours and raises.
     calls = iter([subject.ready(fn) for _ in range(count)])
     return lambda: next(calls)()
 

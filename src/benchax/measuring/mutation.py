@@ -47,6 +47,7 @@ def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[s
         return list(now.values())
 
     places = carried(parts)
+    # By the jaxpr and not by the values, which may be the same by chance.
     jaxpr = jax.make_jaxpr(flat)(*(parts.leaves[i] for i in places)).jaxpr
     place = {parts.names[i]: k for k, i in enumerate(places) if i in parts.names}
     given = zip(names, sources(jaxpr), strict=True)
@@ -63,7 +64,7 @@ def is_carried(leaf: Any) -> bool:
 
 
 def sources(jaxpr: Any) -> list[int | None]:
-    """Of each output: the place of the input that it is, unchanged; None where it is computed."""
+    """Returns, for each output, the place of the input that it is, unchanged; None where it is computed."""
     places = {variable: i for i, variable in enumerate(jaxpr.invars)}
     written = written_refs(jaxpr)
     makers = {out: (eqn, k) for eqn in jaxpr.eqns for k, out in enumerate(eqn.outvars)}

@@ -3,7 +3,7 @@
 For the engine: CPU time of others and of the hypervisor around a measurement (`start`, `finish`), preemptions around a
 sample, a pause of the garbage collector, the step of the clock. For the doctor: `watch`, which spends a second on
 finding out how often this process is kept from running, and how much a fixed piece of work varies. What follows from
-the readings is said elsewhere, by `remarks.py` for one row and by `doctor.py` for the machine.
+the readings is said elsewhere, by `remarks/` for one row and by `doctor.py` for the machine.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -50,9 +50,9 @@ _TICK_S = 0.01
 _MIN_TICKS = 50
 _MIN_TICKS_PER_CORE = 10
 
-# Not work of anybody: waiting, or the time of somebody else's machine. Guests are counted in user and nice already.
 BUSY_SHARE, STEAL_SHARE = 0.1, 0.02
-"""Of all CPU time: above these, other processes and the hypervisor are worth a remark."""
+"""The shares of all CPU time: above these, other processes and the hypervisor are worth a remark."""
+# Not work of anybody: waiting, or the time of somebody else's machine. Guests are counted in user and nice already.
 _NOT_BUSY = frozenset({"idle", "iowait", "steal"})
 _COUNTED_TWICE = frozenset({"guest", "guest_nice"})
 
@@ -167,6 +167,7 @@ def paused_gc() -> Iterator[None]:
     suite, and what is old did not become garbage just now.
     """
     was_enabled = gc.isenabled()
+    # Before `disable`, so that garbage of the previous case is not carried through all samples of this one.
     gc.collect(1)
     gc.disable()
     try:

@@ -31,7 +31,8 @@ _WORK = bytes(128 * 1024)
 """Lies in the nearest caches; hashing it takes 0.1 to 0.3 ms and follows the clock rate of the core alone."""
 _REPEATS = 9
 LEAST_MOMENTS = 10
-"""Of fewer, a standard deviation may be half of what it is (chi-squared with 9 degrees of freedom: 0.55 at 2.5 %)."""
+"""Fewer say little: a standard deviation may be half of what it is (chi-squared with 9 degrees of freedom: 0.55 at 2.5
+%)."""
 APART_S = 1.0
 """Readings that lie closer together are of one moment."""
 KEPT, AGE_S = 500, 30 * 86400.0
@@ -106,6 +107,8 @@ def _keep(path: Path, known: Sequence[tuple[float, float]]) -> None:
             with path.open("a") as file:
                 file.write(_line(known[-1]))
         else:
+            # Written beside and moved, since other runs may read or append meanwhile; a line that is lost by it is one
+            # of hundreds.
             beside = path.with_suffix(f".{os.getpid()}")
             beside.write_text("".join(map(_line, known[-KEPT:])))
             beside.replace(path)

@@ -103,7 +103,7 @@ class _PairedWork:
     say: Callable[..., None]
     versions: list[BuildableVersion]
     facts: list[dict[str, Any]]
-    """Of each version, for the answer."""
+    """The facts of each version, for the answer."""
     rng: random.Random
     subjects: dict[int, Subject] = field(default_factory=dict[int, Subject])
     iterations: int = 0
@@ -164,6 +164,8 @@ def _document(
 def _renewed(versions: Sequence[BuildableVersion], rng: random.Random) -> tuple[list[BuildableVersion], np.ndarray]:
     """On new buffers, behind a padding of random size so that they lie elsewhere; equal inputs stay shared."""
     padding = np.ones(rng.randrange(1, PADDING_BYTES), np.uint8)
+    # By identity: sides that were given one set of buffers get one new set. With two, the luck of where buffers lie
+    # would be on one side only.
     calls = {id(v.inputs.args): v.inputs.renewed() for v in {id(v.inputs.args): v for v in versions}.values()}
     renewed = [
         replace(v.inputs, args=args, kwargs=kwargs) for v in versions for args, kwargs in [calls[id(v.inputs.args)]]
@@ -188,6 +190,7 @@ def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, fac
 def build(prepared: Prepared, facts: dict[str, Any]) -> Subject:
     """Builds it and calls it once; `facts` gets the times, and at the first build what the compiler planned."""
     built = prepared.built
+    # A build that was read from the shared folder says nothing of what compiling takes.
     if built.cache != "hit":
         facts["builds"].append(built.seconds)
         if built.compiled is not None and "plan" not in facts:
@@ -233,6 +236,7 @@ def _call_ns(timer: PreparedTimer) -> float:
     n = 1
     while (reading := timer.sample(n)) < SAMPLE_NS / 2 and n < timer.most_iterations:
         n *= 2
+    # Far beyond the target one call makes a sample, whatever further readings would say, and they are dear.
     if reading > 10 * SAMPLE_NS:
         return reading / n
     return min(reading, *(timer.sample(n) for _ in range(CALIBRATIONS - 1))) / n
@@ -258,6 +262,8 @@ def _rounds(
     places = list(range(len(timers)))
     with watch_compiles() as log:
         for r in range(count):
+            # Drawn anew in each round: in a fixed order one side would always come behind the same other one, and find
+            # its caches.
             rng.shuffle(places)
             for i in places:
                 if wakes:

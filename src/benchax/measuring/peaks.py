@@ -57,7 +57,7 @@ MATMUL_SIZES = (512, 1024, 2048, 4096, 8192)
 
 
 def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder: Path | None = None) -> Peaks | None:
-    """Of the first local device, from the file, or measured now.
+    """Returns the rates of the first local device, from the file, or measured now.
 
     Args:
         measure: False: only what is kept; None where nothing is.
@@ -94,7 +94,8 @@ def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
         except NotMeasured as error:
             absent.append(Absent(what, error.problem))
         except jax.errors.JaxRuntimeError as error:  # most likely out of memory
-            absent.append(Absent(what, f"its program failed: {str(error).splitlines()[0]}"))
+            first_line, _, _ = str(error).partition("\n")
+            absent.append(Absent(what, f"its program failed: {first_line}"))
         return None
 
     if known is None:
@@ -201,7 +202,7 @@ def _memory_array_bytes() -> int:
 
 
 def _fingerprint() -> str:
-    """Of what changes rates: machine, device, versions, settings; the commit of the folder is none of it."""
+    """Names what changes rates: machine, device, versions, settings; the commit of the folder is none of it."""
     return capture().fingerprint
 
 

@@ -28,9 +28,9 @@ class Kernel:
     make: Callable[[int], Callable[..., Any]]
     """A new function each time, of so many turns. Made in here, it travels to other processes by value."""
     specs: tuple[str, ...]
-    """Of its arrays."""
+    """The specs of its arrays."""
     turns: int
-    """Of the baseline; a multiple of 20, so that +5 % is exactly so many turns more."""
+    """The turns of the baseline; a multiple of 20, so that +5 % is exactly so many turns more."""
 
     def slower(self, share: float) -> Callable[..., Any]:
         """With `share` of the turns added; 0 makes an unchanged copy."""

@@ -138,7 +138,8 @@ class Prepared:
         self.enter("first run")
         is_eager = self.program.kind == "eager"
         # What an eager function donates only shows in what it leaves of its arguments, so it is given copies.
-        ready = Ready(subject, self.program.call, *(self.inputs.renewed() if is_eager else subject.calls(1)[0]))
+        copied = is_eager and self.inputs.anew is None
+        ready = Ready(subject, self.program.call, *(self.inputs.renewed() if copied else subject.calls(1)[0]))
         with watch or nullcontext(), watch_compiles() as log:
             result, elapsed_s = stages.first_run(ready)
         donates = subject.donates or (is_eager and _is_any_deleted((ready.args, ready.kwargs)))

@@ -80,6 +80,7 @@ def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[
                 "(an object of flax.nnx, a jax.new_ref)",
             )
     trace_s = built.seconds.get("trace", built.seconds.get("lower", 0.0))
+    # Known from building: the time to lower stands in for it where a wrapper traces inside its own `lower`.
     if trace_s > LONGEST_TRACE_S:
         raise NotMeasured(f"tracing it takes {seconds(trace_s)}, and would be repeated for this")
     before = state_of(fn)

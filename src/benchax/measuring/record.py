@@ -20,7 +20,7 @@ from benchax.measuring.noise import Reading
 from benchax.measuring.peaks import kept_peaks
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
-from benchax.measuring.verification import Notes
+from benchax.measuring.verification_notes import Notes
 from benchax.model import (
     Absent,
     Cost,
@@ -57,7 +57,7 @@ class Record:
     progress: Progress
     started_at: str = field(default_factory=_now)
     reading: Reading = field(default_factory=noise.start)
-    """Of what else the machine does, from now on."""
+    """What else the machine does, from now on."""
     stage: str = "inputs"
     signature: str = ""
     stages: Stages = field(default_factory=Stages)
@@ -69,7 +69,9 @@ class Record:
     """Why it cannot be told whether the compiled result is right."""
     program: Program | None = None
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of the work that one call does, where its author says it."""
+    """The amounts of the work that one call does, where its author says it."""
+    source: str = ""
+    """Digest of what the program is exported from, where there is a store that may have it."""
     remarks: tuple[Remark, ...] = ()
     absent: list[Absent] = field(default_factory=list)
     purity: Purity = field(default_factory=Purity)

@@ -156,6 +156,8 @@ def _permitted(
 def _factor(runs: Sequence[np.ndarray]) -> float:
     """Upon the spread of the runs: what an honest result exceeds once in 100 000 times."""
     independent = _independent(runs)
+    # The last factor, because one more result differs from the mean of the runs by its own scatter and by that of the
+    # mean.
     return math.sqrt(_f_quantile(independent, independent * (len(runs) - 1)) * (1 + 1 / len(runs)))
 
 
@@ -168,7 +170,7 @@ def _independent(runs: Sequence[np.ndarray]) -> float:
 
 
 def _f_quantile(m: float, n: float) -> float:
-    """Of the F distribution with m and n degrees of freedom, the quantile that is exceeded once in 100 000 times."""
+    """Returns the quantile of the F distribution (m, n degrees of freedom) that is exceeded once in 100 000 times."""
     a, b = 2 / (9 * m), 2 / (9 * n)
     # ((1 - b) y - (1 - a))² = z² (b y² + a) for y = F^(1/3)
     p, q, r = (1 - b) ** 2 - b * _RARE**2, -2 * (1 - a) * (1 - b), (1 - a) ** 2 - a * _RARE**2

@@ -19,7 +19,7 @@ from benchax.measuring.record import Record
 from benchax.measuring.sampling import believable, call_again, collect, warm_up, warm_up_exactly
 from benchax.measuring.stopping import PROCESSES, count_processes, share_time
 from benchax.measuring.timers.base import Subject
-from benchax.measuring.verification import Undecided, verify
+from benchax.measuring.verification_notes import Undecided
 from benchax.model import OTHER_PROCESSES, Absent, Options
 from benchax.watching.compiles import watch_compiles
 
@@ -61,6 +61,10 @@ class TimerSampler:
     def check(self, record: Record, subject: Subject) -> None:
         record.enter("verify")
         with record.or_absent("numerics"):
+            if self.options.verify == "off":
+                raise NotMeasured("verification is switched off")
+            from benchax.measuring.verification import verify  # noqa: PLC0415  # takes 0.1 s to load
+
             try:
                 record.numerics = verify(subject, self.options.verify, self.case.reference, record.notes)
             except Undecided as error:
@@ -115,6 +119,7 @@ def _sample_with(
             name, prepared, options, lambda share: record.progress(name, share), call_s=call_s, calls=calls
         )
     record.compiles += log.compiles
+    # Judged here and not in `collect`, because only the record knows how long whole calls took.
     record.samples.append(believable(replace(samples, answers=timer.answers), _least_call_s(record)))
 
 

@@ -55,6 +55,7 @@ def collect(
         call_s: see `calibrate`.
         calls: so many in each sample, and none to find that out.
     """
+    # A full collection takes 50 ms in a process with JAX, and would be read as one slow sample of the function.
     with paused_gc():
         sample_time_s = prepared.sample_time_s or options.sample_time_s
         iterations = calls or calibrate(prepared, sample_time_s, call_s)
@@ -80,6 +81,8 @@ def collect(
         timer=timer,
         iterations=iterations,
         elapsed_s=tuple(reading / 1e9 for reading in readings),
+        # Samples that are taken at once, inside one program, have no place between them where preemptions could be
+        # read.
         disturbed=None
         if prepared.take or switches[0] is None
         else tuple(after != before for before, after in pairwise(switches)),
@@ -96,6 +99,7 @@ def _take(
     sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int | None]
 ) -> None:
     """The measured loop: a reading, and how often the process has been preempted up to then."""
+    # `repeat(None, n)` makes no number for each round, as `range` does; `timeit` loops in the same way.
     for _ in repeat(None, batch):
         readings.append(sample(iterations))
         switches.append(preemptions())
@@ -196,6 +200,7 @@ def call_again(
     """`warmup` with a few more calls where its least one is not far above `limit_s`: on a busy machine each of two or
     three calls may have been preempted, and which timers there are must not depend on that. None where it is below."""
     least_s, timed = warmup.least_s, warmup.timed
+    # Bounded on both sides: a call far above the limit is dear, and no preemption makes a short one ten times as long.
     while timed < LEAST_OF and limit_s <= least_s < FAR * limit_s:
         least_s, timed = min(least_s, _one(ready(), clock) / 1e9), timed + 1
     return replace(warmup, calls=warmup.calls + timed - warmup.timed, least_s=least_s, timed=timed)

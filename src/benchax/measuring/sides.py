@@ -49,9 +49,9 @@ class PairedRequest:
     these they are random data, of the shapes that the first program wants."""
     blocks: int = 3
     seed: int = 0
-    """Of the data, equal in all processes."""
+    """The seed of the data, equal in all processes."""
     order_seed: int = 0
-    """Of the order of things, another one in each process."""
+    """The seed of the order of things, another one in each process."""
     patience: int = 1
     """Times as many rounds, in as much more time."""
     skips_equal: bool = False
@@ -81,7 +81,7 @@ class BuildableVersion:
     is_program: bool
     sha256: str | None = None
     content: bytes | None = None
-    """Of a program."""
+    """The bytes of a program."""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
     """What one call gets done; empty where its author does not say it."""
 

@@ -82,6 +82,8 @@ def build(program: CallableProgram, inputs: Inputs, enter: Callable[[str], None]
         built.compiled = programs.unwrapped(program.call, jax.stages.Compiled)
         return built
     with watch_compiles() as log:
+        # JAX sends the event of a compilation for a look-up in the persistent cache, too, and none at all for one in
+        # memory, so that the time alone does not say which it was.
         compiled = _step(built, "compile", enter, lowered.compile)
     built.traced = programs.unwrapped(built.traced, jax.stages.Traced)
     built.lowered = programs.unwrapped(lowered, jax.stages.Lowered)
@@ -116,6 +118,7 @@ def _step(built: BuiltProgram, name: str, enter: Callable[[str], None], call: Ca
 
 def _judge_cache(built: BuiltProgram, log: CompileLog) -> None:
     """Says what the persistent cache did, and withdraws a time to compile that was a look-up in memory."""
+    # Possible, since a wrapper around a jit cannot be made to forget its programs, and `inspect` does not ask for it.
     if not log.was_asked:
         built.cache = "warm"
         del built.seconds["compile"]
@@ -211,5 +214,7 @@ def dispatch(ready: Callable[[], Callable[[], Any]]) -> float:
         start = perf_counter_ns()
         outputs = call()
         times.append(perf_counter_ns() - start)
+        # Without this wait the next call would queue up behind the work of this one, and the wait be taken for its
+        # dispatch.
         jax.block_until_ready(outputs)
     return median(times) / 1e9

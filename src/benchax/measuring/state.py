@@ -43,7 +43,7 @@ class Parts:
     leaves: list[Any]
     """As `jax.tree.leaves` gives them; what mutable objects hold comes last."""
     names: dict[int, str]
-    """Of the leaves that a call can change, by their place in `leaves`."""
+    """The names of the leaves that a call can change, by their place in `leaves`."""
     merge: Callable[[Sequence[Any]], Any] = field(repr=False)
     """Arguments of these values, on new objects."""
 
@@ -72,6 +72,7 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     leaves = [found[i][1] for i in others] + [leaf for _, leaf in held]
     names = {place: where[i] for place, i in enumerate(others) if is_ref(found[i][1])}
     names |= {len(others) + k: _name(where, objects, path) for k, (path, _) in enumerate(held)}
+    # Two references that are one stay one: a write through either has to be seen through both.
     twins = _first_of_each(leaves)
 
     def merge(values: Sequence[Any]) -> Any:
@@ -192,7 +193,7 @@ def _classes(nnx: Any) -> tuple[type, ...]:
 
 
 def _label(path: tuple[Any, ...], labels: Sequence[str]) -> str:
-    """Of an argument: its name in the function's signature, else its position; and where in it."""
+    """Returns the name of an argument: that in the function's signature, else its position; and where in it."""
     if len(path) < 2:
         return jax.tree_util.keystr(path)
     (is_named, which), rest = map(_step, path[:2]), jax.tree_util.keystr(path[2:])

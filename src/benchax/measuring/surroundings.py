@@ -22,7 +22,7 @@ from benchax.source_files import is_library
 DEPTH, MEMBERS = 3, 200
 """How far containers are looked into."""
 LARGE_BYTES = 1 << 20
-"""Of an array; larger ones count by identity."""
+"""The most bytes of an array; larger ones count by identity."""
 
 State = Mapping[str, tuple[str, int | None, Any]]
 """By name: (the value in short, its length, its fingerprint)."""

@@ -65,7 +65,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def imported_jax() -> str:
-    """Of the module itself: what is installed may not be what was found first."""
+    """Returns the version that the module itself says: what is installed may not be what was found first."""
     return jax.__version__
 
 

@@ -6,8 +6,8 @@ also the call evaluated in float64 (`widening.py`). Both start from the same sta
 compared as what they return is.
 
 Nearly equal results need no explanation, and cost no more than the comparison. Of others it is measured what rounding
-does to this call (`rounding_noise.py`), and judged whether that explains the difference (`verdicts.py`): it agrees, or
-it is wrong, or it cannot be told, because rounding alone changes the result as much.
+does to this call (`rounding_noise.py`), and judged whether that explains the difference (`rounding_verdicts.py`): it
+agrees, or it is wrong, or it cannot be told, because rounding alone changes the result as much.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -15,7 +15,6 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter_ns
 from typing import Any
@@ -31,6 +30,7 @@ from benchax.measuring.rounding_noise import SIGNS_ARE_FREE, Rounding, is_narrow
 from benchax.measuring.rounding_verdicts import LeafVerdict, RoundingSpread, judge, judge_with_free_signs, quick_bound
 from benchax.measuring.state import CallOutcome, Values, data_of
 from benchax.measuring.timers.base import Ready, Subject
+from benchax.measuring.verification_notes import Notes, Undecided
 from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
 from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of
@@ -40,20 +40,6 @@ ENOUGH_S = 30.0
 """After so many seconds of runs, LEAST_RUNS of them have to do."""
 _STATE = ".state["
 """Begins the path of what a call has changed, in an `CallOutcome`."""
-
-
-class Undecided(NotMeasured):
-    """The outputs were compared, and whether they are right cannot be told."""
-
-
-@dataclass
-class Notes:
-    """What was seen of a stateful function beside its verdict, by name."""
-
-    dropped: list[str] = field(default_factory=list)
-    """What the eager call changes in place and the compiled one does not."""
-    undetermined: list[str] = field(default_factory=list)
-    """New state that rounding alone decides, and that the verdict does not speak of."""
 
 
 def verify(
@@ -89,6 +75,8 @@ def verify(
 
 def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Notes) -> Any:
     """What the eager call gives; of a stateful one also what it left of that which the compiled one changes."""
+    # Outputs that are known say nothing of what a stateful call leaves in its arguments, so that one is run all the
+    # same.
     if reference is not None and not subject.inputs.is_stateful:
         return reference()
     if subject.impure:
@@ -210,7 +198,7 @@ def _quick(dtype: Any) -> float:
 
 
 def _places(outputs: Any) -> list[int]:
-    """Of each leaf, None among them, its place among the results of a traced program, which has no None."""
+    """Returns, for each leaf, None among them, its place among the results of a traced program, which has no None."""
     found, n = [], 0
     for leaf in jax.tree.leaves(outputs, is_leaf=lambda x: x is None):
         found.append(n)

@@ -13,7 +13,7 @@ from benchax.measuring.inputs import Inputs
 
 
 def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
-    """Of one call on these inputs; empty where nothing is said.
+    """Returns the work of one call on these inputs; empty where nothing is said.
 
     Raises:
         NotMeasured: the function that should say it does not. Only the rates are lost by that, not the row.

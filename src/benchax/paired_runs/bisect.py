@@ -13,7 +13,7 @@ from benchax.errors import UsageError
 from benchax.stats.verdicts import Verdict
 
 Judge = Callable[[str], Verdict]
-"""Of one of the row, compared with its first."""
+"""The verdict on one of the row, compared with its first."""
 NEIGHBOURS = 4
 """Asked in place of one that is unclear. Each may take a minute."""
 
@@ -26,7 +26,7 @@ class Bisected:
     left: tuple[str, ...]
     """The first bad one is among these; the last of them is bad."""
     verdicts: dict[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """Of all that were asked for, in that order."""
+    """All that were asked for, in that order."""
 
     @property
     def first_bad(self) -> str | None:

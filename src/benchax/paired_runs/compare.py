@@ -170,8 +170,8 @@ def _baseline(labelled: Mapping[str, Any], baseline: str | None) -> str:
 
 
 def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[Comparison]) -> tuple[Rank, ...]:
-    """Of the versions that ran and gave the baseline's result. Where a difference from the baseline was not confirmed,
-    they share a place.
+    """Ranks the versions that ran and gave the baseline's result. Where a difference from the baseline was not
+    confirmed, they share a place.
 
     Args:
         second: what the second stage has measured, where there was one.

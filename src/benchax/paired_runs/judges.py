@@ -143,7 +143,7 @@ def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, r
 
 
 def verdict_of(found: Sequence[Comparison]) -> Verdict:
-    """Of the run times of several cases: slower if one is, else unclear if one is, or there is none."""
+    """Gives one word for the run times of several cases: slower if one is, else unclear if one is, or there is none."""
     verdicts: list[Verdict] = [c.verdict for c in found if c.metric == "run"]
     if "slower" in verdicts or "unclear" in verdicts or not verdicts:
         return "slower" if "slower" in verdicts else "unclear"

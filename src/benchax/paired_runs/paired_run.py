@@ -112,6 +112,7 @@ class PairedSamples:
         """One process more. A side that fails is left out from then on, and the others run without it."""
         while len(sides := self.running) > 1 and 0 in sides:
             chosen = tuple(self.paired_run.sides[i] for i in sides)
+            # Not by the seed of the data: each process is to have another order.
             order = random.randrange(2**31)
             seed = self.paired_run.options.seed
             # Who fails takes along what the others have told in that attempt: they compile once more.
@@ -177,10 +178,12 @@ class PairedSamples:
         return [a for a in self.answers if a.sides[baseline] and a.sides[candidate]]
 
     def _builds(self, baseline: int, candidate: int) -> list[Block]:
-        """Of the steps that both have (a program is traced already). A block is a process with one pair, the last."""
+        """Pairs the steps to build that both have (a program is traced already): a block for each process, of its last
+        pair."""
         found: list[Block] = []
         for answer in self._with_both(baseline, candidate):
             one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
+            # The last, since the first builds of a process pay for what JAX does once in it.
             for last in list(zip(one, other, strict=False))[-1:]:  # none: one program, or built by another process
                 found += block_of_builds(answer.process, *last)
         return found
@@ -197,7 +200,7 @@ class PairedSamples:
         )
 
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
-        """Of all versions with the first, by all metrics."""
+        """Compares all versions with the first, by all metrics."""
         candidates = range(1, len(self.paired_run.versions))
         return [c for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
 

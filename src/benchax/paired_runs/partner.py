@@ -47,6 +47,7 @@ def begin(argument: dict[str, Any]) -> None:
         argument: what, pattern, params, options as for `benchax run`; parent, the process that has started this one.
     """
     process_tree.die_with_parent()
+    # It may have ended before we asked to end with it.
     if os.getppid() != argument["parent"]:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this

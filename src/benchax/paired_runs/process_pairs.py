@@ -37,7 +37,7 @@ from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import plural
 
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
-"""Of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
+"""The rounds of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
 UNUSED_ROUNDS = 2
 """The first ones, in which the processes get used to each other."""
 ONE_CORE = Remark(
@@ -131,7 +131,7 @@ class Pairs:
         self.sides, self.selection, self.report = sides, selection, report
         self.effort, self.second = effort, second
         self.tests: dict[CaseId, SequentialTest[ProcessPairSamples]] = {}
-        """Of all cases that the first pair finds."""
+        """The tests of all cases that the first pair finds."""
         self.rng = random.Random(0)
         self.count = self.undecided = 0
         self.cores = affinity() or ()
@@ -230,6 +230,7 @@ class Pairs:
         for _ in range(unused + count):
             for i in self.rng.sample((0, 1), 2):
                 answer = partners[i].ask({"do": "sample", "iterations": seen.iterations}, (), limit_s)
+                # Asked and answered before the other one is asked: two that compute at once would share the core.
                 taken[i].append(answer.document["ns"])
                 compiled[i] = answer.document["compiles"]
         seen.compiles.update({side.version.label: n for side, n in zip(self.sides, compiled, strict=True)})

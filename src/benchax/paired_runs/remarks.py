@@ -13,7 +13,7 @@ from benchax.units import count
 
 
 def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
-    """Of what a process said about the sides (`measuring.paired.take_blocks`)."""
+    """Makes remarks of what a process said about the sides (`measuring.paired.take_blocks`)."""
     sides = list(zip(labels, document["sides"], strict=True))
     return tuple(
         r

@@ -29,7 +29,7 @@ class Pairing:
     missing: list[CaseId] = field(default_factory=list[CaseId])
     """Only the baseline has them."""
     broken: list[Failure] = field(default_factory=list[Failure])
-    """Of files of benchmarks that cannot be imported now."""
+    """The failures of files of benchmarks that cannot be imported now."""
 
 
 def pair_with_cases(

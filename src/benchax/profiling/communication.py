@@ -34,7 +34,7 @@ from benchax.results.profile import Device
 
 PS = 1e12
 MOST_DOUBT = 0.01
-"""Of the communication, that the two ways of counting what is exposed may differ."""
+"""The share of the communication by which the two ways of counting what is exposed may differ."""
 COPIES = ("Memcpy", "Memset")
 """What CUPTI calls device time that no program need say anything about."""
 
@@ -44,7 +44,7 @@ class Role(NamedTuple):
 
     kind: Literal["unknown", "none", "whole", "start", "done"]
     start: str = ""
-    """Of a start and of a done: the name of the start. Empty: the program does not say which, as behind a loop."""
+    """The name of the start, for a start and a done. Empty: the program does not say which, as behind a loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Exchange:
     """The trace holds the program, so that it is known whether it is a collective."""
     is_collective: Flags
     is_lost: Flags
-    """Of an asynchronous collective this is one half, and the other one is not in the trace."""
+    """It is one half of an asynchronous collective whose other half is not in the trace."""
     begin_ps: Ints
     """When it began; of a `-done`, when its `-start` did."""
 
@@ -65,6 +65,7 @@ def exchange(found: Operations, known: Mapping[int, CompiledModule]) -> Exchange
     keys = np.stack([found.program, found.module, found.name], axis=1)
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     roles = [_role_of(found, known, at) for at in first.tolist()]
+    # NumPy 2.0 gives the inverse a second axis here, other versions do not.
     group = group.reshape(-1)
     kind = np.array([role.kind for role in roles], "U7")[group] if roles else np.zeros(0, "U7")
     begin, is_lost = _join_halves(found, kind, lambda at: roles[group[at]].start)
@@ -82,16 +83,17 @@ def of_device(found: Operations, said: Exchange, index: int) -> tuple[float | No
     spoken = mine & said.is_collective
     if not spoken.any():
         return 0.0, 0.0
+    # A loop that others ran inside of is as long as they are, and would seem to hide what nothing hid.
     is_leaf = found.self_ps == found.end_ps - found.start_ps
     others = mine & ~said.is_collective & is_leaf
-    spoken_ps = _covered_ns(said, found.end_ps, spoken)
-    least = _exposed_ns(said, found.end_ps, spoken, others)
-    most = _exposed_ns(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
+    spoken_ps = _covered_ps(said, found.end_ps, spoken)
+    least = _exposed_ps(said, found.end_ps, spoken, others)
+    most = _exposed_ps(said, np.where(others, found.handed_ps, found.end_ps), spoken, others)
     return spoken_ps / PS, least / PS if most - least <= MOST_DOUBT * spoken_ps else None
 
 
-def _exposed_ns(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
-    return _covered_ns(said, end, spoken | others) - _covered_ns(said, end, others)
+def _exposed_ps(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
+    return _covered_ps(said, end, spoken | others) - _covered_ps(said, end, others)
 
 
 def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Iterator[Remark]:
@@ -112,7 +114,7 @@ def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Ite
         yield Remark("exposed-unknown", "info", text + "several threads has ended")
 
 
-def _covered_ns(said: Exchange, end: Ints, chosen: Flags) -> int:
+def _covered_ps(said: Exchange, end: Ints, chosen: Flags) -> int:
     at = np.flatnonzero(chosen)
     at = at[np.argsort(said.begin_ps[at], kind="stable")]
     united = unions([0] * len(at), said.begin_ps[at].tolist(), end[at].tolist())

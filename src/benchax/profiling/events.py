@@ -63,7 +63,7 @@ def _of(data: bytes, start: int, end: int, number: int) -> Iterator[tuple[int, i
 
 
 def _began_ns(data: bytes, start: int, end: int) -> int | None:
-    """Of a line; None where it has no event, and then often no time either."""
+    """Returns when a line began; None where it has no event, and then often no time either."""
     began = 0
     for part in fields(data, start, end):
         if part.number == 3:

@@ -38,7 +38,7 @@ Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]
 
 INTERVAL_S = 0.01
 MOST_SHARE = 0.02
-"""Of the time, for readings."""
+"""The share of the time that readings may take."""
 _PATIENCE_S = 5.0
 """Until a thread that does not end, in the middle of a reading, is left alone."""
 _STATS: dict[Kind, str] = {"in_use": "bytes_in_use", "peak_in_use": "peak_bytes_in_use"}

@@ -48,7 +48,7 @@ class ProgramRequest:
     duration_s: float = 5.0
     """After the beginning and after each compilation."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of `session`."""
+    """As `session` takes them."""
     keeps_memory: bool = False
     """Beside the trace: readings of memory while it is recorded, and what is alive on the device when it ends."""
 
@@ -163,6 +163,7 @@ class Recorder:
         with self.lock:
             if self.found.stopped_by:
                 return
+            # Before the work: a handler of SIGTERM may come in here again, on this thread, while the files are written.
             self.found.stopped_by = by
             try:
                 self._stop()

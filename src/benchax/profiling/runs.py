@@ -89,9 +89,11 @@ def _unite(found: Operations, *keys: Ints) -> list[tuple[int, ProgramRun]]:
 
 
 def _run(start: Ints, end: Ints, is_ended: Flags) -> ProgramRun:
-    """Of intervals sorted by their starts."""
+    """Unites intervals that are sorted by their starts."""
     latest = np.maximum.accumulate(end)
     before = np.concatenate([start[:1], latest[:-1]])
+    # What begins before all earlier ones have ended runs inside one of them, or beside it: recording both costs
+    # otherwise.
     is_outer = start >= before
     busy_ps = int((latest - np.maximum(start, before)).sum())
     outer = int(is_outer.sum())

@@ -94,6 +94,7 @@ class ProfileServer:
         self._socket.close()
         if (recorder := self._recorder) is not None:
             recorder.stop("end")
+            # Whoever was recorded for holds it until all has been sent.
             if self._alone.acquire(timeout=DELIVER_S):
                 self._alone.release()
 

@@ -38,7 +38,7 @@ class TraceLine:
 
     name: str
     names: Mapping[int, str]
-    """Of events, by what `name_id` holds; shared by the lines of a plane."""
+    """The names of events, by what `name_id` holds; shared by the lines of a plane."""
     name_id: Ints
     start_ps: Ints
     """Since the earliest line of the whole space began."""
@@ -52,7 +52,7 @@ class TraceLine:
         return len(self.name_id)
 
     def text(self, key: str) -> Ints:
-        """Of each event the index into `texts` of its stat `key`; -1 for those that have none."""
+        """Returns, for each event, the index into `texts` of its stat `key`; -1 for those that have none."""
         return self._column(key, (TEXT,), -1)[0]
 
     def number(self, key: str) -> tuple[Ints, NDArray[np.bool_]]:
@@ -64,6 +64,7 @@ class TraceLine:
         has = np.zeros(len(self), np.bool_)
         for name_id, value in self.shared.get(key, {}).items():
             of_name = self.name_id == name_id
+            # Before the event's own stats, which are stronger where both are there.
             column[of_name], has[of_name] = value, True
         # A key is one text, and so one index.
         code = self.texts.index(key) if key in self.texts else -1
@@ -80,7 +81,7 @@ class Plane:
     name: str
     lines: tuple[TraceLine, ...]
     names: Mapping[int, str]
-    """Of events, by id."""
+    """The names of events, by id."""
     display_names: Mapping[int, str]
     blobs: Mapping[str, Mapping[int, bytes]]
     """Stats of names that are bytes: stat → name id → bytes. `hlo_proto` of the plane `/host:metadata` is one."""

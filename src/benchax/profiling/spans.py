@@ -92,6 +92,7 @@ def _number_rows(*columns: Ints) -> Ints:
     whole = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         _, codes = np.unique(column, return_inverse=True)
+        # Numbered anew after each column, so that the products of many columns stay inside an int64.
         _, whole = np.unique(whole * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
     return whole.astype(np.int64)
 
@@ -153,6 +154,7 @@ def _by_program(
             outer = around[-1]
             until = max(a, covered.get(outer.call, 0))
             own[outer.call] -= max(0, min(b, outer.end) - until)
+            # Two that ran beside each other inside the loop are taken off it once.
             covered[outer.call] = max(until, b)
             depth[i] = len(around)
         if inside := insides[programs[i]].get(names[i]):

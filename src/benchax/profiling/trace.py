@@ -74,6 +74,7 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
         return ()
     keys = np.stack([found.program, found.module, found.name], axis=1)
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    # NumPy 2.0 gives the inverse a second axis here, other versions do not.
     group = group.reshape(-1)
     calls = np.bincount(group)
     total = _sums(group, found.end_ps - found.start_ps, len(first))

@@ -27,10 +27,10 @@ HOST = "127.0.0.1"
 """The only address that is ever listened on: who can reach a profiler can read a program's code and slow it down."""
 VERSION = 1
 LEAST_S, MOST_S = 0.001, 60.0
-"""Of one recording. A second of small programs on a CPU is 300,000 events, which stay in memory until it ends."""
+"""The limits of one recording. A second of small programs on CPU is 300,000 events, in memory until it ends."""
 LONGEST_LINE = 1 << 16
 MOST_BYTES = 1 << 32
-"""Of one file."""
+"""The most that one file may hold."""
 PATIENCE_S = 10.0
 """For a line that is due at once."""
 _PIECE = 1 << 20

@@ -184,6 +184,7 @@ def read_assignment(message: bytes) -> list[Allocation]:
     """
     made_by: dict[int, int] = {}  # number of a value → id of the instruction that makes it
     allocations: list[Allocation] = []
+    # Walked twice, since protobuf promises no order: a buffer may stand before the values that it refers to.
     every = _fields(message)
     for number, value in every:
         if number == 1:

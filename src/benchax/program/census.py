@@ -123,7 +123,7 @@ def _with_passed_on(alone: Tally, copied: float) -> Tally:
 
 
 def price(name: str) -> float:
-    """Of one operation of that name, in additions."""
+    """Returns what one operation of that name costs, in additions."""
     if name in instruction_work.TRANSCENDENTAL:
         return _TRANSCENDENTAL_PRICE
     return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)
@@ -138,6 +138,7 @@ def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computatio
     """
     bodies = [body for body in _loop_bodies(module) if _reads_clock(body, stamp_target, scope)]
     inner = [body for body in bodies if not any(other in bodies for other in _reach(module, body))]
+    # Of two such loops nobody can say which one is timed, and a wrong one would prove the wrong region.
     return inner[0] if len(inner) == 1 else None
 
 
@@ -230,6 +231,7 @@ class _Counting:
 
 def _custom_call(each: Instruction) -> Tally:
     target = custom_call_target(each)
+    # Readings of the clock are in the timed program only, and no work of the function's.
     is_work = target and not target.startswith(_OURS) and not is_annotation(target)
     return Tally({_CALL + target: 1}) if is_work else Tally()
 

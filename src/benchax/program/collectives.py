@@ -104,7 +104,8 @@ def _result(computation: Computation, instruction: Instruction) -> Instruction:
 
 
 def _group_size(groups: str | None, devices: int) -> int | None:
-    """Of `{{0,1},{2,3}}`, `[2,4]<=[8]`, `mesh['x'=4,'y'=2] {'x'}`; of `{}`, all of them. None: groups that differ."""
+    """Reads `{{0,1},{2,3}}`, `[2,4]<=[8]`, `mesh['x'=4,'y'=2] {'x'}`; `{}` means all of them. None: groups that
+    differ."""
     if groups is None:
         return None
     if mesh := _MESH.match(groups):

@@ -1,4 +1,4 @@
-"""Of every array that was to be donated: did an output reuse its memory, which one, and if not, why not.
+"""Asks of every array that was to be donated: did an output reuse its memory, which one, and if not, why not.
 
 Asked is what `args_info` says; done is what the header of the optimised program says, `input_output_alias={ {0}: (1,
 {}, may-alias) }`, by numbers of outputs and of parameters. An array that no output takes over stays alive and valid,

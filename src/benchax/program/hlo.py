@@ -154,7 +154,8 @@ def _entry(text: str) -> str:
 
 def _instructions(text: str, containing: str = "") -> Iterator[Instruction]:
     """Every instruction in `text`; `containing` spares parsing most lines of a long module."""
-    for line in text.splitlines():
+    # Not splitlines: names in it may hold other separators.
+    for line in text.split("\n"):
         if containing in line and (found := instruction(line)):
             yield found
 

@@ -51,7 +51,7 @@ _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 
 
 class Work(NamedTuple):
-    """Of one instruction or of many."""
+    """The work of one instruction or of many."""
 
     flops: float = 0.0
     transcendentals: float = 0.0
@@ -80,13 +80,13 @@ def arithmetic(computation: Computation, instruction: Instruction, applied: Appl
 
 
 def dimensions(shape: str) -> list[int]:
-    """Of the first array in `shape`; a bound on a dynamic size counts as its size."""
+    """Returns the dimensions of the first array in `shape`; a bound on a dynamic size counts as its size."""
     found = _SHAPE.search(shape)
     return [int(size) for size in re.findall(r"\d+", found[1])] if found else []
 
 
 def elements(shape: str) -> int:
-    """Of the first array in `shape`; 1 for a scalar."""
+    """Counts the elements of the first array in `shape`; 1 for a scalar."""
     return math.prod(dimensions(shape))
 
 
@@ -163,7 +163,8 @@ def _sort(computation: Computation, instruction: Instruction, applied: Applied) 
 
 
 def _fft(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
-    """Of N points, several axes together: 5·N·log2(N) real operations, and 2.5·N·log2(N) of real numbers."""
+    """Counts the operations for N points, several axes together: 5·N·log2(N) real operations, and 2.5·N·log2(N) of real
+    numbers."""
     kind = hlo_module.attributes(instruction).get("fft_type", "")
     points = _operand_dimensions(computation, instruction, 0) if kind == "RFFT" else dimensions(instruction.shape)
     halvings = math.log2(max(math.prod(_parse_list(instruction, "fft_length")), 1))
@@ -242,7 +243,8 @@ def _written_bytes(inside: Computation, result: Instruction) -> int:
 
 
 def _read(inside: Computation, value: Instruction) -> int:
-    """Of a parameter: all of it, unless every use takes a slice; nothing where it is only updated in place."""
+    """Returns how much of a parameter is read: all of it, unless every use takes a slice; nothing where it is only
+    updated in place."""
     total = hlo.shape_bytes(value.shape)
     read = 0
     for user in inside.instructions:
@@ -253,6 +255,7 @@ def _read(inside: Computation, value: Instruction) -> int:
             read += hlo.shape_bytes(user.shape)
         elif user.opcode == "bitcast":
             read += _read(inside, user)
+        # An update in place leaves the array around it where it is, so this use reads nothing of it.
         elif not (user.opcode == "dynamic-update-slice" and operands[0] is value):
             return total
     return min(read, total)

@@ -131,6 +131,7 @@ def needed_first(computation: Computation) -> list[str]:
     before = _dependencies(computation)
     ordered: list[str] = []
     seen: set[str] = set()
+    # With a stack of our own: a chain of thousands of operations would pass Python's limit of recursion.
     for start in sorted(computation.instructions, key=_when):
         stack = [iter([start.name])]
         path: list[str] = []

@@ -13,12 +13,12 @@ from benchax.reporting.tables import one_line
 from benchax.units import SECONDS, number, seconds_unit
 
 FILLS: dict[Style, str] = {"warning": "#f6c667", "bad": "#e57373", "info": "#c9a0dc"}
-"""Of hatched squares, on which words are written; all others are pale grey."""
+"""The colours of hatched squares, on which words are written; all others are pale grey."""
 PALE = "#eeeeee"
 MOST_NUMBERS = 1600
 """Squares up to which each shows its number; beyond that the colour must do."""
 LONGEST_NAME = 28
-"""Of a row or column of squares."""
+"""The longest name of a row or column of squares."""
 
 
 def need(module: str = "") -> Any:

@@ -71,6 +71,7 @@ def to_svg(chart: Chart) -> str:
         MissingPackage: matplotlib is not installed.
     """
     written = io.StringIO()
+    # A context, so that the settings of a user who draws with matplotlib as well stay as they are.
     with need().rc_context(FOR_PAGES), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a character that only matplotlib's own font lacks
         draw(chart).savefig(written, format="svg", metadata=NO_METADATA)

@@ -19,7 +19,7 @@ from benchax.units import count, percent, plural, rate, seconds, seconds_range, 
 MOST_NAMED = 8
 """Primitives or operations that one line names."""
 MOST_ROWS = 15
-"""Of a table, unless it is wanted in full."""
+"""The most rows of a table, unless it is wanted in full."""
 
 OPERATION = TableColumn("operation", "names")
 WHAT = TableColumn("what", "names")

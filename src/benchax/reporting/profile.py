@@ -37,7 +37,7 @@ PASSES, ARRAYS, GAPS = 5, 5, 3
 SCOPE, NAME, HLO = 44, 24, 96
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
 MOST_BARS = 40
-"""Of memory over time."""
+"""The most bars of memory over time."""
 LEAST_RISE = 0.02
 """The greatest bar stands for so much more than the least, as a part of it: noise must not look like mountains."""
 MOST_DEVICES = 4

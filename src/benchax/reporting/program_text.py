@@ -13,12 +13,12 @@ from benchax.results.difference import Stage
 from benchax.units import size
 
 NESTED_LINES = 40
-"""Of one nested body."""
+"""The most lines of one nested body."""
 HEAD_LINES, TAIL_LINES = 250, 20
-"""Of the whole text."""
+"""The first and last lines that are shown of the whole text."""
 LINE_CHARACTERS = 400
 OUTER_INDENT = 4
-"""Of the outermost equations and operations, in jaxprs and in StableHLO."""
+"""The indent of the outermost equations and operations, in jaxprs and in StableHLO."""
 
 _HEX = re.compile(r'dense<"0x([0-9A-Fa-f]{64,})">')
 _LIST = re.compile(r"dense<\[[^<>]{200,}\]>")

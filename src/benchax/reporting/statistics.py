@@ -17,7 +17,7 @@ BELOW_ZERO = "not above 0"
 
 
 def document(m: Measurement) -> Document:
-    """Of all processes together, per call and net of what the timer itself costs."""
+    """Tells the statistics of all processes together, per call and net of what the timer itself costs."""
     summaries = {timer: m.summary(timer) for timer in dict.fromkeys(samples.timer for samples in m.samples)}
     lines = [_line(timer, summary) for timer, summary in summaries.items() if summary is not None]
     if not lines:

@@ -8,4 +8,4 @@ from benchax.model import Severity
 
 Style = Literal["", "good", "bad", "warning", "info", "faint", "title"]
 MARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
-"""Of remarks."""
+"""The marks of remarks."""

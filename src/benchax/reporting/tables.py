@@ -94,7 +94,7 @@ def _run_line(run: StoredRun, name: str) -> tuple[str, ...]:
 
 
 MOST_NAMES = 3
-"""Of the cases of a run."""
+"""The most names of the cases of a run."""
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def _fact(name: str, value: Any) -> str:
 
 
 WIDEST = 0.5
-"""Of "±", half the interval over the time."""
+"""Above this half of the interval over the time no "±" is shown."""
 LOPSIDED, MATTERS = 3.0, 0.1
 """One side of the interval is so many times the other; below ± 10 % nobody is misled by that."""
 UNSTABLE = 3.0

@@ -56,7 +56,7 @@ LEAST_WIDTH_BESIDE = 10
 GAP = 2
 """Between the columns of a table."""
 LEAST_WIDTH = 100
-"""Of what is written into a pipe."""
+"""The width of what is written into a pipe."""
 ENDLESS = 400
 """A faint line of more characters is cut where the window ends: the signature of a model with a thousand arrays."""
 
@@ -113,6 +113,7 @@ def _print_block(block: Block, is_below: bool, width: int) -> str:
     # All of it said: FORCE_COLOR would make rich believe in a terminal, and escape codes end up in a file.
     console = Console(file=printed, width=width, no_color=True, force_terminal=False, highlight=False)
     console.print(_render_block(block, is_below), crop=False)
+    # Rich fills lines with blanks up to the width, which would be kept in files.
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
 

@@ -48,9 +48,9 @@ class Difference(Displayed):
     unchanged: tuple[str, ...] = ()
     """Names of numbers that both know and agree in."""
     primitives: tuple[NumberChange, ...] = ()
-    """Of the jaxpr: how often each."""
+    """The primitives of the jaxpr: how often each."""
     opcodes: tuple[NumberChange, ...] = ()
-    """Of the optimised program."""
+    """The opcodes of the optimised program."""
     texts: tuple[TextDifference, ...] = ()
     absent: tuple[Absent, ...] = ()
     """Which texts could not be compared, and why."""

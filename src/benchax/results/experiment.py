@@ -30,7 +30,8 @@ class Errors:
     max_rel: float | None
     """Largest difference over the largest magnitude of its leaf in the reference; None where nothing is finite."""
     median_rel: float | None
-    """Of the elements that are not zero in the reference, each by its own magnitude; None where all are zero."""
+    """The median error of the elements that are not zero in the reference, each by its own magnitude; None where all
+    are zero."""
     overflows: int = 0
     """Elements that are infinite here and not in the reference."""
     nans: int = 0
@@ -50,11 +51,11 @@ class VariantRow:
     reason: str = ""
     """Why it is not "ok", or not compared."""
     comparison: Comparison | None = None
-    """Of the run times, with the baseline's. None: not compared."""
+    """The comparison of the run times, with the baseline's. None: not compared."""
     compile_s: float | None = None
     """Trace, lower and compile, once, in a warm process."""
     temp_bytes: int | None = None
-    """Of the compiler's plan, as `peak_bytes`."""
+    """The temporaries of the compiler's plan, as `peak_bytes`."""
     peak_bytes: int | None = None
     observed_bytes: int | None = None
     """How far resident memory rose during a call above what was there before it."""
@@ -105,7 +106,7 @@ class Contribution:
     low_s: float | None = None
     high_s: float | None = None
     saved_bytes: int | None = None
-    """Of the planned peak."""
+    """What is saved of the planned peak."""
     sentence: str = ""
 
 

@@ -58,7 +58,7 @@ class Primitive:
     lines: tuple[str, ...] = ()
     """file:line of the user's code, most frequent first. Empty where JAX does not tell."""
     scopes: tuple[str, ...] = ()
-    """Of `jax.named_scope` and of transformations, most frequent first; the outermost "" is left out."""
+    """The scopes of `jax.named_scope` and of transformations, most frequent first; the outermost "" is left out."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class JaxprFacts:
     outer_equations: int
     """Without those nested in others."""
     equations_in_loops: int
-    """Of `equations`, those in bodies (and conditions) of scan and while."""
+    """Those of `equations` that stand in bodies (and conditions) of scan and while."""
     depth: int
     """Levels of nesting: 1 for a program without inner jaxprs."""
     primitives: tuple[Primitive, ...]
@@ -134,8 +134,8 @@ class Constant:
     spec: str
     size_bytes: int
     where: str
-    """Of a captured one: the source line or scope that uses it first. Of a baked-in one: its name in the HLO and its
-    op_name. Empty where neither is told."""
+    """The source line or scope that uses a captured one first; the name in the HLO and op_name of a baked-in one. Empty
+    where neither is told."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Collective:
     """all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute, ..."""
     name: str
     size_bytes: int
-    """Of its result on one device."""
+    """The bytes of its result on one device."""
     groups: str
     """As the program has them: {{0,1},{2,3}}, [4,2]<=[8], or mesh axes."""
     group_size: int | None
@@ -235,7 +235,7 @@ class HeldValue:
 
     size_bytes: int
     name: str
-    """Of the instruction that makes it."""
+    """The name of the instruction that makes it."""
     spec: str
     """f32[8,128]; empty where the program does not tell."""
     op_name: str = ""
@@ -251,9 +251,9 @@ class Buffer:
     size_bytes: int
     kind: BufferKind
     what: str
-    """Of an argument or output its path; else the largest value that it holds."""
+    """The path of an argument or output; else the largest value that it holds."""
     op_name: str = ""
-    """Of the largest value, as its source."""
+    """The scope of the largest value, as its source."""
     source: str = ""
     values: tuple[HeldValue, ...] = ()
     """The largest of what it holds, first; not all at one time, so that their sum may exceed the size."""

@@ -43,7 +43,7 @@ class Op:
     hlo: str | None = None
     """Its line in the program."""
     shape: str | None = None
-    """Of its result: f32[64,64]."""
+    """The shape of its result: f32[64,64]."""
 
     @property
     def per_call_s(self) -> float:
@@ -77,7 +77,8 @@ class Device:
     communication_s: float | None = None
     """Some collective was under way, waiting for the others included. None: the trace does not hold all programs."""
     exposed_s: float | None = None
-    """Of that, no other operation was under way. None: not known, as where XLA:CPU says late when one has ended."""
+    """The part of that in which no other operation was under way. None: not known, as where XLA:CPU says late when one
+    has ended."""
 
     @property
     def span_s(self) -> float:

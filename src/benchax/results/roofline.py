@@ -17,7 +17,7 @@ class Timing:
     timer: str
     median_s: float
     low_s: float | None = None
-    """Of the interval of the median."""
+    """The lower end of the interval of the median."""
     high_s: float | None = None
 
 
@@ -34,12 +34,12 @@ class Roofline:
     """Size of the array with which `bytes_per_s` was reached."""
     flops_per_s: float | None = None
     dtype: str = "f32"
-    """Of the matmul with which `flops_per_s` was reached."""
+    """The type of the matmul with which `flops_per_s` was reached."""
     is_at_least: bool = False
     """Some of the work is not counted."""
     timing: Timing | None = None
     absent: tuple[Absent, ...] = ()
-    """Of bytes_s and flops_s."""
+    """Why bytes_s or flops_s is missing."""
 
     @property
     def roof_s(self) -> float | None:

@@ -26,7 +26,7 @@ class ObservedTransfer:
     """The function that took it, or what read it: step, jnp's add, __float__."""
     count: int
     size_bytes: int
-    """Of all of them together, in the dtype that the device has."""
+    """The bytes of all of them together, in the dtype that the device has."""
     elapsed_s: float | None
     """What the host spent in them, waiting for a result that was not ready included; None: cannot be told apart from
     the call that they are part of."""

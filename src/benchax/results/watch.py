@@ -96,7 +96,7 @@ class FunctionCount:
     compiles: int
     """Programs that XLA was asked for, those of the persistent cache included."""
     cache_hits: int
-    """Of these, how many came from the persistent cache."""
+    """How many of these came from the persistent cache."""
     trace_s: float
     lower_s: float
     compile_s: float
@@ -119,7 +119,7 @@ class Watch(Displayed):
     cache_writes: int = 0
     """Programs written to the persistent cache. One too quick or too small to keep is neither a hit nor a write."""
     cache_dir: str | None = None
-    """Of the persistent cache, when the block began; None: it is off."""
+    """The folder of the persistent cache, when the block began; None: it is off."""
     wall_s: float | None = None
     """How long the block ran; None until it ends."""
     lost_events: bool = False

@@ -37,7 +37,7 @@ JUMP_LEAST = 10
 JUMP_CHANGE = 0.05
 JUMP_SPREADS = 3
 MAD_TO_SD = 1.4826
-"""Of the median absolute deviation, for normal data."""
+"""The standard deviation over the median absolute deviation, for normal data."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class ChangePoint:
     """The level differs from `index` on."""
 
     index: int
-    """Of the first value after the change."""
+    """The index of the first value after the change."""
     before: float
     """Mean of the values since the change before it, or the start."""
     after: float
     """Mean of the values up to the next change, or the end."""
     p: float
-    """Of Student's t test on the two, as if the place had been named beforehand. It was looked for, so this is no rate
-    of false alarms; those are counted in tests/stats/test_changepoints.py."""
+    """The p of Student's t test on the two, as if the place had been named beforehand. It was looked for, so this is no
+    rate of false alarms; those are counted in tests/stats/test_changepoints.py."""
 
     @property
     def change(self) -> float:
@@ -121,6 +121,8 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
 
     series = np.asarray(values, dtype=float)
     size = len(series)
+    # Prefix sums of all distances: of the 1,275 pairs of place and end in a window of 50 each is then a few
+    # differences.
     sums = np.zeros((size + 1, size + 1))
     sums[1:, 1:] = np.abs(series[:, None] - series[None, :]).cumsum(axis=0).cumsum(axis=1)
     split, end = np.triu_indices(size + 1, k=1)

@@ -18,9 +18,9 @@ from functools import lru_cache
 from statistics import NormalDist, fmean, median, variance
 
 LEAST_PROCESSES = 3
-"""Of two, Student's interval is 9 times as wide as their distance: it says nothing."""
+"""The interval of two would be 9 times as wide as their distance (Student), and say nothing."""
 LEAST_SCATTER = 0.015
-"""Of the medians of processes, as a share: the standard deviation that is assumed where they agree better. Five agree
+"""The standard deviation of the medians of processes, as a share, that is assumed where they agree better. Five agree
 within 0.2 % now and then, by the moment that they share, or because a program has two paces, some percent apart, and
 all drew one of them. Later processes then lie 1 to 3 % off (docs/decisions.md)."""
 

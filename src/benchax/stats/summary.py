@@ -38,7 +38,7 @@ class Summary(SelfRendering):
     processes: int = 1
     """Whose readings these are."""
     mean_s: float | None = None
-    """Of all readings, preempted ones included."""
+    """The mean of all readings, preempted ones included."""
     std_s: float | None = None
     """Standard deviation of the readings (n - 1); None of a single one. It is no uncertainty of the mean: readings in a
     row are not independent."""

@@ -22,7 +22,7 @@ from benchax.stats.intervals import student_quantile as _student
 MEDIAN_EFFICIENCY = 1.2533
 """sqrt(pi / 2): the standard error of the median over that of the mean, for normal data."""
 MAD_TO_SD = 1.4826
-"""Of the median absolute deviation, for normal data."""
+"""The standard deviation over the median absolute deviation, for normal data."""
 PRIOR_BLOCKS = 4
 """As many blocks as these are taken to have shown no more than their pairs explain: it steadies the first looks."""
 POWER = 2.33 + 0.84
@@ -121,10 +121,10 @@ def grade(smallest_effect: float) -> str:
 Verdict = Literal["faster", "slower", "same", "unclear"]
 
 ALPHA = 0.02
-"""Of the interval at each look: with up to five looks at growing data, below 1 % of unchanged code is called slower
-(tests/stats/test_replay.py), before anything is confirmed."""
+"""That of the interval at each look: with up to five looks at growing data, below 1 % of unchanged code is called
+slower (tests/stats/test_replay.py), before anything is confirmed."""
 CONFIRMING_ALPHA = 0.05
-"""Of a second measurement, which only has to agree: what both call slower by chance is the product of their shares."""
+"""That of a second measurement, which only has to agree: by chance both call slower the product of their shares."""
 LEAST_CHANGE = 0.02
 """Smaller differences have no name: buffers and executables alone may make as much."""
 SAME_WITHIN = 0.05

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from benchax.codec import decode_params
 from benchax.errors import StoreError, UsageError
 from benchax.json_values import Mismatch
-from benchax.model import CaseId, Measurement
+from benchax.model import CaseId, Measurement, Program
 from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
 from benchax.store.readings import DamagedRow, read_record
 from benchax.store.records import StorableRow
@@ -28,6 +28,7 @@ from benchax.store.schema import (
     cases,
     measurements,
     migrate,
+    program_from,
     read_version,
     samples,
     version,
@@ -103,6 +104,14 @@ class DatabaseStore:
     def append(self, m: Measurement) -> int:
         record = StorableRow(m)
         return self.write(record.insert)
+
+    def find_program(self, source: str) -> Program | None:
+        """The stored program that was exported from what has this digest; None where there is none, or no store."""
+        try:
+            # Without a look at the version, which takes longer than the rest: before 3 there is no such table.
+            return self.place.read(lambda connection: program_from(connection, source))
+        except StoreError:  # nothing was ever stored; or whoever stores the row hears what is wrong
+            return None
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on tables that are up to date. For what else is kept beside the rows."""

@@ -134,6 +134,7 @@ def _plain(value: Any) -> Any:
 def _record(m: Measurement) -> dict[str, Any]:
     row = row_of(m)
     scalars = {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
+    # A column of floats has no other word for what was not measured.
     numbers = {name: float("nan") for name in NUMBERS if scalars[name] is None}
     case = {"name": m.case.name, "params": dict(m.case.params), "variant": m.case.variant, "tag": m.case.tag}
     return case | scalars | numbers

@@ -23,7 +23,7 @@ from benchax.store.readings import DamagedRow, read_record
 
 T = TypeVar("T")
 
-SCHEMA = "2"
+SCHEMA = "3"
 """What `meta` has to say: that of `schema.py`."""
 WAIT_S = 1.0
 _COLUMNS = [f.name for f in fields(Row)][2:]

@@ -6,10 +6,10 @@ import dataclasses
 import struct
 import zlib
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from benchax import codec
 from benchax.model import Measurement, Samples
@@ -19,7 +19,6 @@ from benchax.store.schema import SCALARS, case_columns, cases, keep_program, mea
 
 _GREATEST = 2**63 - 1
 _INSERT_MEASUREMENT = insert(measurements).returning(measurements.c.id)
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class StorableRow:
@@ -39,8 +38,8 @@ class StorableRow:
         if self.arrays:
             listed = [array | {"measurement_id": new, "position": i} for i, array in enumerate(self.arrays)]
             connection.execute(insert(samples), listed)
-        if self.program is not None and self.program.content is not None:
-            keep_program(connection, self.program.sha256, self.program.content)
+        if self.program is not None:
+            keep_program(connection, self.program)
         return new
 
 
@@ -51,7 +50,8 @@ def case_id_of(connection: Connection, case: dict[str, str]) -> int:
     if found is not None:
         return found
     # On a server another writer may be adding the same case right now.
-    connection.execute(_INSERT[connection.dialect.name](cases).values(case).on_conflict_do_nothing())
+    insert_new = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
+    connection.execute(insert_new(cases).values(case).on_conflict_do_nothing())
     return connection.execute(known).scalar_one()
 
 

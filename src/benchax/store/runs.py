@@ -20,7 +20,7 @@ class StoredRun:
 
     run_id: str
     started_at: str
-    """Of its first row; UTC, ISO 8601."""
+    """The start of its first row; UTC, ISO 8601."""
     rows: int
     failed: int
     cases: tuple[str, ...]

@@ -17,6 +17,7 @@ from sqlalchemy.dialects import sqlite
 
 from benchax.codec import NewerFormat, decode_comparison
 from benchax.errors import FormatError
+from benchax.model import Program
 from benchax.store.pages import PageFile, Value
 from benchax.store.readings import DamagedRow, read_record
 from benchax.store.records import StorableRow, case_id_of
@@ -94,7 +95,7 @@ class _RecordSorter:
             case (None, str(name), str(run_id), str(set_at)):
                 self._add(baselines, id, {"name": _text(name), "run_id": _text(run_id), "set_at": set_at})
             case (str(sha256), bytes(content)) if hashlib.sha256(content).hexdigest() == sha256:
-                keep_program(self.connection, sha256, content)
+                keep_program(self.connection, Program(sha256, len(content), content))
             case _:
                 pass
 

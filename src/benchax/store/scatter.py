@@ -21,7 +21,7 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class Scatter:
-    """Of the medians of the headline, each of a process of its own."""
+    """How the medians of the headline scatter, each of a process of its own."""
 
     share: float
     """Standard deviation of their logarithms."""

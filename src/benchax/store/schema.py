@@ -27,6 +27,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    bindparam,
     func,
     insert,
     inspect,
@@ -36,7 +37,7 @@ from sqlalchemy import (
 
 from benchax.codec import encode_params
 from benchax.errors import UPGRADE, StoreError
-from benchax.model import CaseId
+from benchax.model import CaseId, Program
 
 
 class AnyText(TypeDecorator[str]):
@@ -105,8 +106,7 @@ measurements = Table(
     Column("observed_peak_bytes", BigInteger),
     # Last, because SQLite reads a row from its start: what is long and seldom asked for must not be in the way.
     Column("document", Text, nullable=False),
-    # Hash indexes in PostgreSQL: its trees refuse values beyond 2,700 bytes. (SQLite has trees only, without a limit.)
-    Index("measurements_of_run", "run_id", postgresql_using="hash"),
+    Index("measurements_of_run", "run_id"),
     Index("measurements_of_case", "case_id", "id"),
     Index("measurements_of_commit", "commit"),
 )
@@ -125,6 +125,14 @@ programs = Table(
     metadata,
     Column("sha256", String(64), primary_key=True),
     Column("content", LargeBinary, nullable=False),
+)
+
+program_sources = Table(
+    "program_sources",
+    metadata,
+    # Of what a program was exported from; several may give the same one.
+    Column("source", String(64), primary_key=True),
+    Column("sha256", String(64), ForeignKey("programs.sha256"), nullable=False),
 )
 
 baselines = Table(
@@ -172,6 +180,11 @@ def case_columns(case: CaseId) -> dict[str, str]:
 
 
 def _version_1(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        # Its trees refuse values beyond 2,700 bytes. (SQLite has trees only, without a limit.) Said here and not where
+        # the index is: there SQLAlchemy would load its module for PostgreSQL, 30 ms, in every session.
+        of_run = next(index for index in measurements.indexes if index.name == "measurements_of_run")
+        of_run.dialect_kwargs["postgresql_using"] = "hash"
     metadata.create_all(connection, tables=[meta, cases, measurements, samples], checkfirst=False)
     connection.execute(insert(meta).values(name="schema", value="1"))
 
@@ -182,7 +195,13 @@ def _version_2(connection: Connection) -> None:
     connection.execute(update(meta).where(meta.c.name == "schema").values(value="2"))
 
 
-MIGRATIONS: list[Callable[[Connection], None]] = [_version_1, _version_2]
+def _version_3(connection: Connection) -> None:
+    """What programs were exported from, so that one that is stored is not exported again."""
+    metadata.create_all(connection, tables=[program_sources], checkfirst=False)
+    connection.execute(update(meta).where(meta.c.name == "schema").values(value="3"))
+
+
+MIGRATIONS: list[Callable[[Connection], None]] = [_version_1, _version_2, _version_3]
 """Step i makes version i + 1 out of version i and says so in `meta`. Steps are added, never changed."""
 
 SCHEMA = len(MIGRATIONS)
@@ -198,6 +217,7 @@ def migrate(connection: Connection, where: str) -> None:
     if connection.dialect.name == "postgresql":
         # Two processes may begin a database at once. (In SQLite the transaction excludes the other one already.)
         connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+    # Asked again: another process may have taken these steps while this one waited for the lock.
     for step in MIGRATIONS[version(connection, where) :]:
         step(connection)
 
@@ -230,11 +250,29 @@ def read_version(connection: Connection) -> int:
     return int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())
 
 
-def keep_program(connection: Connection, sha256: str, content: bytes) -> None:
+def keep_program(connection: Connection, program: Program) -> None:
     """In the transaction of the row."""
-    known = connection.execute(select(programs.c.sha256).where(programs.c.sha256 == sha256)).scalar()
-    if known is None:
-        connection.execute(insert(programs).values(sha256=sha256, content=content))
+    if program.content is None:
+        return
+    known = select(programs.c.sha256).where(programs.c.sha256 == program.sha256)
+    if connection.execute(known).scalar() is None:
+        connection.execute(insert(programs).values(sha256=program.sha256, content=program.content))
+    known = select(program_sources.c.sha256).where(program_sources.c.source == program.source)
+    if program.source and connection.execute(known).scalar() is None:
+        connection.execute(insert(program_sources).values(source=program.source, sha256=program.sha256))
+
+
+_PROGRAM_FROM = (
+    select(programs.c.sha256, func.length(programs.c.content))
+    .join(program_sources, program_sources.c.sha256 == programs.c.sha256)
+    .where(program_sources.c.source == bindparam("source"))
+)
+
+
+def program_from(connection: Connection, source: str) -> Program | None:
+    """The program that was exported from this, without its content; None where none is stored."""
+    found = connection.execute(_PROGRAM_FROM, {"source": source}).first()
+    return None if found is None else Program(found[0], found[1], source=source)
 
 
 def program_of(connection: Connection, sha256: str) -> bytes | None:

@@ -98,7 +98,7 @@ def _folder(directory: str | None) -> Folder | None:
 
 
 def _is_writable(directory: str | None) -> bool | None:
-    """Of a folder that JAX has yet to make: whether the first folder above it that exists can be written to."""
+    """Says whether a folder, or the first one above it that exists where JAX has yet to make it, can be written to."""
     if directory is None or "://" in directory:
         return None
     path = Path(directory).absolute()

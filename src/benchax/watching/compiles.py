@@ -83,6 +83,7 @@ def watch_compiles() -> Iterator[CompileLog]:
 
     # An exception in a listener would surface in the user's own call, so these do nothing that can raise.
     def on_event(event: str, **_: object) -> None:
+        # Listeners are one list for the whole process, and JAX calls them on the thread that compiles.
         if threading.get_ident() == thread:
             log.cache_hits += event == HIT
             log.cache_misses += event == MISS
@@ -160,6 +161,7 @@ def unregister(sort: Literal["event", "event_duration", "scalar"], listener: Lis
         return False
     try:
         take_away(listener)
+    # JAX asserts that it has the listener: not so where somebody has cleared all of them, ours included.
     except (AssertionError, ValueError):  # ValueError: the assertion was compiled away by python -O
         return False
     return True

@@ -85,6 +85,8 @@ def _is_jitted_call(frame: FrameType) -> bool:
     code = frame.f_code
     if not code.co_filename.endswith(_PJIT):
         return False
+    # JAX's C++ calls `cache_miss` where its fast path has no program for a call; the others are `.trace()` and
+    # `.lower()`.
     return code.co_name in ("cache_miss", "jit_trace", "jit_lower")
 
 

@@ -33,13 +33,13 @@ class FunctionLocation:
 
 @dataclass
 class _History:
-    """Of one function object."""
+    """What is known of one function object."""
 
     still: weakref.ref[Any] | None
     """The object, as long as it lives: a number from `id` may be given again."""
     signatures: list[Signature] = field(default_factory=list[Signature])
     before: list[Signature] | None = None
-    """Of calls before the watch began; None: JAX cannot be asked."""
+    """The signatures of calls before the watch began; None: JAX cannot be asked."""
     is_met: bool = False
 
 
@@ -122,7 +122,7 @@ def _weak(fun: Any) -> weakref.ref[Any] | None:
 
 
 def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
-    """Of the function that is called; of the event's name where it cannot be seen."""
+    """Returns where the function that is called stands; where it cannot be seen, the event's name has to do."""
     if call.fun is None:
         name = program_name(event_name) or "a function"
         return FunctionLocation(f"{name}, inside a transformation" if call.is_seen else name, None, False)
@@ -144,7 +144,7 @@ def program_name(event_name: str | None) -> str | None:
 
 
 def _codes(fun: Any) -> Iterator[CodeType]:
-    """Of a function, of what it wraps, and of what these call: jax.vmap(f) holds its own function in its closure."""
+    """Yields the codes of a function, of what it wraps, and of what these call: jax.vmap(f) holds f in a closure."""
     for _ in range(WRAPPERS):
         held = [cell.cell_contents for cell in getattr(fun, "__closure__", None) or () if cell != CellType()]
         yield from (f.__code__ for f in (fun, *held) if isinstance(f, FunctionType))

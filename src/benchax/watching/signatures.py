@@ -60,11 +60,11 @@ class Signature:
     leaves: Mapping[str, ArrayLeaf]
     statics: Mapping[str, StaticValue]
     structures: Mapping[str, str]
-    """Of each argument, its tree without the leaves."""
+    """The tree of each argument, without its leaves."""
     keywords: frozenset[str]
     """Arguments given by keyword."""
     settings: Mapping[str, Any]
-    """Of jax.jit; empty where only the trace was seen."""
+    """What jax.jit was given; empty where only the trace was seen."""
     config: Mapping[str, Any]
     transformation: str = ""
     """A derivative, vmap: what the call was made under."""
@@ -110,7 +110,7 @@ def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: b
 
 
 def before_the_watch(call: JaxCall) -> list[Signature] | None:
-    """Of the calls of this function that JAX remembers; None where JAX cannot be asked."""
+    """Returns the signatures of the calls that JAX remembers of this function; None where JAX cannot be asked."""
     earlier = frames.earlier_calls(call.fun)
     if earlier is None:
         return None

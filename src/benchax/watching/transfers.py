@@ -71,6 +71,7 @@ def watch_transfers(hear: Hearer | None = None) -> Iterator[Transfers]:
     try:
         yield found
     finally:
+        # Behind the block: only now may the program have chosen its backend.
         found.remarks += _remarks(found)
         with _lock:
             _listeners.remove(found.add)
@@ -204,6 +205,7 @@ def _reading_of_arrays() -> None:
 
 
 def _reading(value: Any, elapsed_s: float) -> None:
+    # Above this function and `read_and_record`, where the frames of JAX begin.
     by = _reader(sys._getframe(2))
     if by not in ("device_get", None):  # the one is asked for by name, the other belongs to a callback
         what = f"{short_dtype(value.dtype.name)}[{','.join(map(str, value.shape))}]"

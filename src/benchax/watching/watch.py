@@ -55,7 +55,7 @@ def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset
 
 
 def main_thread_share(found: Watch) -> float | None:
-    """Of the time watched, how much the main thread spent in tracing, lowering and compiling; None before the end.
+    """Returns the share of the time watched that the main thread traced, lowered and compiled; None before the end.
 
     Threads overlap, so that there is no share of all of them together.
     """

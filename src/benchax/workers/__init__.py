@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from benchax.model import Options
 from benchax.workers.isolated import Executor, Inline, Isolated
-from benchax.workers.replicated import Replicated
 
 
 def executor_for(options: Options) -> Executor:
@@ -14,4 +13,8 @@ def executor_for(options: Options) -> Executor:
         first: Executor = Isolated(cold=True)
     else:
         first = Isolated() if options.isolate or is_limited else Inline()
-    return first if options.processes == 1 else Replicated(first)
+    if options.processes == 1:
+        return first
+    from benchax.workers.replicated import Replicated  # noqa: PLC0415  # with all that starts processes
+
+    return Replicated(first)

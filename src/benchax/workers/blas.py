@@ -57,6 +57,7 @@ def _find_libraries() -> list[str]:
 
 def _function(path: str, verb: str) -> Any:
     try:
+        # What is loaded already is not loaded again: this is the copy that NumPy or SciPy uses.
         library = ctypes.CDLL(path)
     except OSError:  # replaced or removed since it was loaded
         return None

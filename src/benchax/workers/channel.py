@@ -125,6 +125,7 @@ class Channel:
                 continue
             except OSError as error:  # broken pipe, reset, or closed by the user's own code
                 raise Closed from error
+            # Descriptors have gone with the first bytes; sent with the rest again, they would arrive twice.
             rest, ancillary = rest[sent:], []
 
     def take(self) -> None:

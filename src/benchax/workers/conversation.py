@@ -152,6 +152,7 @@ class Conversation:
     def _listen(self) -> Conclusion:
         worker, control = self.worker, self.keeper.channel
         while True:
+            # Before the limits: an answer that has arrived counts.
             if (conclusion := self._read_messages()) is not None:
                 return conclusion
             if (failure := self.budget.failure()) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
@@ -17,8 +17,10 @@ from benchax.measuring.engine import measure
 from benchax.measuring.record import Progress
 from benchax.model import Cold, Environment, Failure, Measurement, Options
 from benchax.workers.call_limits import limits_of
-from benchax.workers.pool import Pool, shared_pool
 from benchax.workers.task import Say, task
+
+if TYPE_CHECKING:
+    from benchax.workers.pool import Pool
 
 
 class Executor(Protocol):
@@ -50,6 +52,8 @@ class Isolated:
 
     @property
     def pool(self) -> Pool:
+        from benchax.workers.pool import shared_pool  # noqa: PLC0415  # with all that starts processes
+
         return self._pool or shared_pool(warm=self.cold != "process")
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:

@@ -88,6 +88,8 @@ class Keeper:
         reading, writing = os.pipe()
         channel, output = Channel(ours), Output(reading)
         try:
+            # Our copies of the worker's ends are closed when they are sent: while one is open here, neither ever shows
+            # its end.
             with theirs, os.fdopen(writing, "wb"):
                 self.channel.send({"start": number}, fds=[theirs.fileno(), writing], timeout_s=START_S)
             reply = self._reply(lambda reply: reply.get("started") == number, START_S)
@@ -173,6 +175,8 @@ class Keeper:
     def stop(self) -> None:
         """Ends the zygote, which first ends everything below it. May be called while another thread uses this."""
         with contextlib.suppress(OSError):
+            # Not a signal: the zygote takes the end of its connection for the order to end what is below it, which it
+            # alone can.
             self.channel.sock.shutdown(socket.SHUT_RDWR)
         try:
             self.process.wait(END_S)

@@ -39,6 +39,7 @@ import numpy as np
 from benchax.discovery import MODULE_PREFIX, import_file
 from benchax.errors import UsageError
 
+# The class of jitted functions has no public name.
 _Jitted: Any = type(jax.jit(lambda: None))
 
 BESIDE_BYTES = 2**20
@@ -67,6 +68,7 @@ def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None
             return buffer.getvalue()
     finally:
         for module in modules:
+            # The list is that of the whole program: left there, the user's own pickles would be others.
             cloudpickle.unregister_pickle_by_value(module)
 
 
@@ -98,7 +100,7 @@ def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]
 
 
 def _only_big(beside: Callable[[pickle.PickleBuffer], Any]) -> Callable[[pickle.PickleBuffer], bool]:
-    """Of a callback, True means: this buffer stays in the pickle."""
+    """Makes a callback, whose True means: this buffer stays in the pickle."""
 
     def take(buffer: pickle.PickleBuffer) -> bool:
         if buffer.raw().nbytes < BESIDE_BYTES:

@@ -136,6 +136,7 @@ class Pool:
 
     def close(self) -> None:
         """Ends all processes. A job that another thread is running fails."""
+        # Before the lock is taken, which a job on another thread holds until it fails by this.
         if (keeper := self._keeper) is not None:
             keeper.stop()
         with self._lock:

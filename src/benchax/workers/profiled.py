@@ -30,9 +30,9 @@ WARMUP_S = 0.2
 LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000
 """So much of the case is recorded where nobody says how many runs."""
 RENEWED_RUNS = 20
-"""Of a case that takes its buffers, which are copied beforehand for every run."""
+"""The runs of a case that takes its buffers, which are copied beforehand for every run."""
 _SHARE = 0.8
-"""Of the limit, after which recording stops and there is still time to write."""
+"""The share of the limit, after which recording stops and there is still time to write."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Replica:
     options: Options
     run_id: str
     folder: str
-    """Of the programs that the processes share."""
+    """The folder of the programs that the processes share."""
 
 
 @task

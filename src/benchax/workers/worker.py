@@ -95,6 +95,7 @@ def _detach(connection: int, output: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     random.seed()
     np.random.seed()  # forks would all draw the same otherwise
+    # What is there now is shared with the zygote: a collection that went through it would write to it, and so copy it.
     gc.freeze()
 
 
@@ -118,6 +119,7 @@ def serve(channel: Channel) -> None:
         if number == 1:  # not at the start, since the variables of the program come with a job
             blas.set_threads(blas.usual_threads(message.document["environ"]))
         job.run(message)
+        # What they hold may be large, and would stay in memory until another job comes.
         del message, job
         _collect(number)
         idleness = Idleness()

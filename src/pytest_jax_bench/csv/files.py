@@ -234,9 +234,9 @@ class _RunCounts:
     last_of_commit: int | None = None
     """The highest commit_run of this commit."""
     run_id: int | None = None
-    """Of this session."""
+    """The number of this session."""
     commit_run: int | None = None
-    """Of this commit in this session."""
+    """The run of this commit in this session."""
 
     def look(self, rows: list[tuple[int, str, int, str]]) -> None:
         ours = [(run_id, commit_run) for run_id, commit, commit_run, _ in rows if bare(commit) == self.commit]

@@ -76,6 +76,7 @@ def newest(path: Path, n: int = 100) -> Rows:
         end, rest = ending(file, head)
         pieces = [read_block(block, head.form) for block in _last_line(file, head, end, rest)]
         for block in backward(file, head, end, max(TAIL, 1024 * n)):
+            # Read from the end, so that of a file of years only the last blocks are looked at.
             pieces.insert(0, read_block(block, head.form))
             if sum(piece.count for piece in pieces) >= n:
                 break

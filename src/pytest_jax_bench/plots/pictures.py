@@ -41,7 +41,7 @@ from pytest_jax_bench.plots.readings import (
 )
 
 MOST_RUNS = 1000
-"""Of a longer history the newest are shown: a page is not wider than that."""
+"""The newest runs are shown of a longer history: a page is not wider than that."""
 PAGE = 60
 """Lines per page of the summary."""
 MOST_TICKS = 10

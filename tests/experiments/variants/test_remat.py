@@ -33,7 +33,7 @@ CASE = make_case(loss, (["f32[16,16]"] * 6, "f32[32,16]"))
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, Any]:
+def rows(optimized: None) -> dict[str, Any]:
     measure = Remat().plan(CASE, "nothing_saveable, everything_saveable,segments")
     return {row.name: row for row in measure(ScriptedLab(usual=1.25))}
 

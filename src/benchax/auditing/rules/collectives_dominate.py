@@ -13,7 +13,7 @@ from benchax.results.inspection import Collectives
 from benchax.units import percent, size
 
 SHARE = 0.25
-"""Of the bytes that the program reads and writes on each device."""
+"""The share of the bytes that the program reads and writes on each device."""
 
 
 @rule("collectives-dominate", "do its devices mostly talk to one another?", "warning")

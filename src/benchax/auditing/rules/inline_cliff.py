@@ -23,7 +23,7 @@ CLIFF_FLOPS = 1000
 FAR_FLOPS = 1_000_000
 """With so much work the hand-over cannot matter."""
 SHARE = 0.3
-"""Of the call's time that the hand-over must take."""
+"""The share of the call's time that the hand-over must take."""
 
 
 @rule("inline-cliff", "is it just too large to run on the calling thread?", "info")
@@ -41,6 +41,7 @@ def inline_cliff(e: Evidence) -> Iterable[Finding]:
     summary = e.measurement.summary()
     if summary is None:
         raise NotMeasured("its run time was not measured")
+    # One element apart, so that nothing but the thread that runs it differs.
     inline, handed = _plus_one(CLIFF_FLOPS - 1), _plus_one(CLIFF_FLOPS)
     extra = handed - inline
     # A difference of two medians. Beside busy neighbours it came out longer than the call that it is a part of.

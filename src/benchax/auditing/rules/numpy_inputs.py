@@ -28,7 +28,7 @@ ADVICE = (
 OFTEN = 5
 """A program has to send its data once, and may do so in pieces."""
 LARGE_BYTES = 1 << 20
-"""Of a program: less than this, sent from one line in all the time that was watched, is an info."""
+"""In a program, less than this, sent from one line in all the time that was watched, is an info."""
 
 
 @rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning", of="both")

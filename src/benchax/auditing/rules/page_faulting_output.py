@@ -23,7 +23,7 @@ LARGE_BYTES = 32 << 20
 """glibc maps what is larger anew each time (its M_MMAP_THRESHOLD grows up to this)."""
 CALLS = 3
 SHARE = 0.5
-"""Of the pages of the outputs that must have been faulted in."""
+"""The share of the pages of the outputs that must have been faulted in."""
 
 
 @rule("page-faulting-output", "do its outputs need new pages in each call?", "info")
@@ -65,6 +65,7 @@ def _faults_per_call(e: Evidence) -> float:
     if resource is None:
         raise NotMeasured("this system does not tell page faults")
     call = e.prepared.program.call
+    # All inputs before the first count: making them faults pages in as well.
     calls = [e.fresh_inputs() for _ in range(CALLS + 1)]
     before = 0
     for i, (args, kwargs) in enumerate(calls):
@@ -78,6 +79,7 @@ def _touching_s(size_bytes: int) -> float:
     """The quickest of three times writing a byte into each of so many new pages, in Python's own fastest way."""
     best = float("inf")
     for _ in range(3):
+        # Mapped anew each time, as glibc maps such an output: memory of Python's own would have its pages already.
         with mmap.mmap(-1, size_bytes) as pages:
             begun = perf_counter()
             pages[:: mmap.PAGESIZE] = bytes(-(-size_bytes // mmap.PAGESIZE))

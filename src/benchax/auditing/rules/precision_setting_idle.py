@@ -25,6 +25,7 @@ def precision_setting_idle(e: Evidence) -> Iterable[Finding]:
     asking = [step for step in loops_and_all(closed) if step.name in PRODUCTS and _asks(step)]
     if not asking:
         raise NotApplicable("no matrix product or convolution asks for a precision")
+    # `flow` holds the steps that can be rewritten; those inside of loops and branches are in the other list only.
     if sum(step.name in PRODUCTS and _asks(step) for step in flow(closed).steps) < len(asking):
         raise NotMeasured("some of its products stand in loops and branches, where they cannot be changed")
     params = {name: {"precision": None} for name in PRODUCTS}

@@ -14,7 +14,7 @@ from benchax.units import percent, plural, seconds
 OFTEN = 3
 """Recompiles of one function in a program."""
 EACH_CALL = 2
-"""Of one function with the same shapes each time, which is called three times."""
+"""So many compilations of one function with the same shapes each time, which is called three times."""
 LARGE_SHARE, LONG_S = 0.1, 0.5
 """Fewer count as well, where they take this share of a program's time and so many seconds."""
 OTHERS = frozenset({"new function", "static"})

@@ -13,7 +13,7 @@ from benchax.units import size
 
 LARGE_BYTES = 1 << 20
 SHARE = 0.5
-"""Of the memory that the program needs beside its arguments."""
+"""The share of the memory that the program needs beside its arguments."""
 
 
 @rule("residuals-dominate", "is most of its memory kept for the backward pass?", "info")

@@ -16,7 +16,7 @@ MANY_ITERATIONS = 8
 LARGE = 40
 """Operations; a smaller program is compiled at once."""
 LARGE_SHARE = 0.5
-"""Of the operations of the program."""
+"""The share of the operations of the program."""
 
 
 @rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning")

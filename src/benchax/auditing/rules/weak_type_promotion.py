@@ -69,6 +69,7 @@ def _widened_by_scalars(steps: list[TracedEquation]) -> Iterable[tuple[TracedEqu
             continue
         for value in step.reads:
             source = made.get(id(value))
+            # In the jaxpr `x.astype(f32) * s` looks the same: only frames tell what somebody wrote on purpose.
             if source is not None and _widens(source) and not is_asked_for(source):
                 others = [v for v in step.reads if v is not value]
                 if any(_is_wide_scalar(other, made) for other in others):
@@ -81,6 +82,7 @@ def _widens(step: TracedEquation) -> bool:
 
 
 def _is_wide_scalar(value: TracedValue, made: dict[int, TracedEquation]) -> bool:
+    # Back to where the scalar was one: by the time it meets the array, it may have the shape of that.
     while id(value) in made and made[id(value)].name in SCALAR_PASSES:
         value = made[id(value)].reads[0]
     return not value.shape and value.is_of(jnp.floating) and str(value.dtype) not in LOW

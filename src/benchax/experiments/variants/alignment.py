@@ -25,7 +25,7 @@ from benchax.results.experiment import Curve, Point
 from benchax.units import seconds
 
 LANES = 128
-"""Of the multiple: a TPU's vectors have as many lanes; tiles of GPUs and vectors of CPUs divide it."""
+"""The multiple: a TPU's vectors have as many lanes; tiles of GPUs and vectors of CPUs divide it."""
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,8 @@ def _pairs(case: Case, count: int, lab: Lab) -> list[Pair]:
             both: list[dict[str, float]] = []
             for state in ("empty", "filled"):
                 lab.tell(f"pair {i + 1} of {count}: {state} cache")
+                # A process each: JAX decides once in a process whether there is a cache, and keeps what it compiled in
+                # memory.
                 both.append(_start_process(case, folder, lab))
             found.append((both[0], both[1]))
     return found

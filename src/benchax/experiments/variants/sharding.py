@@ -156,6 +156,7 @@ def try_meshes(argument: tuple[Case, ShardingPlan, tuple[Shape, ...], int], say:
     with without_cache():
         inputs = make_inputs(case, seed)
         program = program_of(dataclasses.replace(case, donate=()))
+        # Without donation, since the same inputs are placed on every mesh.
         expected = jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
         for shape in shapes:
             say(f"mesh {'x'.join(map(str, shape))}", again=True)

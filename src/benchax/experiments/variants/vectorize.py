@@ -79,7 +79,7 @@ class Batching:
     batched: tuple[int | str, ...]
     """Those that get a batch axis: the named ones, or all."""
     is_mapped: tuple[bool, ...]
-    """Of each argument of `alone`."""
+    """Whether each argument of `alone` is mapped."""
     sizes: tuple[int, ...]
 
     def inputs(self, size: int, *, is_spread: bool = False) -> Batched:

@@ -39,11 +39,13 @@ class Flags:
         return lambda lab: (self._row(case, flags, lab),)
 
     def _row(self, case: Case, flags: str, lab: Lab) -> VariantRow:
+        # Read and not changed: XLA has read the flags of this process when its backend started.
         usual = os.environ.get(XLA_FLAGS, "")
         asked = f"{usual} {flags}".strip()
         as_it_is = Condition("as it is", environ={XLA_FLAGS: usual})
         changed = Condition(flags, environ={XLA_FLAGS: asked})
         lab.tell(f"trying {flags}")
+        # First, since an unknown flag ends it in two seconds, before anything else has cost time.
         after = _look(case, changed, lab)
         if isinstance(after, Failure):
             return variant_rows.failed_row(self.name, flags, _of_xla(after))

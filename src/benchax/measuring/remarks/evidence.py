@@ -13,7 +13,7 @@ from benchax.measuring.program import CallableProgram
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
-from benchax.measuring.verification import Notes
+from benchax.measuring.verification_notes import Notes
 from benchax.model import Cost, Memory, Noise, Numerics, Samples, Stages
 from benchax.stats.summary import Summary
 

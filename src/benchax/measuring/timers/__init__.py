@@ -1,28 +1,54 @@
-"""The timers. A new one is one file here and one line in TIMERS.
+"""The timers. A new one is one file here and one line in `_HOMES`.
+
+Each is loaded when it is first used: `in_graph` and `device` bring the clock and the reader of profiles with them, 0.1
+s that a session of tests, which are timed by `wall`, need not wait for.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 import jax
 
 from benchax.errors import UsageError, one_of
 from benchax.measuring.timers.base import Timer
-from benchax.measuring.timers.device import DeviceTimer
-from benchax.measuring.timers.in_graph import InGraphTimer
-from benchax.measuring.timers.loop import LoopTimer
-from benchax.measuring.timers.pipelined import PipelinedTimer
-from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Samples
 from benchax.units import seconds
 
-TIMERS: dict[str, Timer] = {
-    timer.name: timer for timer in (InGraphTimer(), WallTimer(), PipelinedTimer(), LoopTimer(), DeviceTimer())
+_HOMES = {
+    "in_graph": "InGraphTimer",
+    "wall": "WallTimer",
+    "pipelined": "PipelinedTimer",
+    "loop": "LoopTimer",
+    "device": "DeviceTimer",
 }
+"""Classes by the name of the timer, which is that of its module."""
+
+
+class _Timers(Mapping[str, Timer]):
+    def __init__(self) -> None:
+        self._loaded: dict[str, Timer] = {}
+
+    def __getitem__(self, name: str) -> Timer:
+        if name not in self._loaded:
+            self._loaded[name] = getattr(import_module(f"{__name__}.{name}"), _HOMES[name])()
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _HOMES
+
+
+TIMERS = _Timers()
 
 AUTO_LIMIT_S = 10e-3
 """Calls longer than this are timed by `wall` alone: dispatch is below 1 % of them."""

@@ -29,7 +29,7 @@ class Subject:
     program: CallableProgram
     inputs: Inputs
     outputs: Any
-    """Of one call; for their types and sizes. An `CallOutcome` where calls change their arguments."""
+    """The outputs of one call; for their types and sizes. A `CallOutcome` where calls change their arguments."""
     static: tuple[int | str, ...] = ()
     donates: bool = False
     hlo: str = ""
@@ -39,13 +39,16 @@ class Subject:
 
     @property
     def needs_renewal(self) -> bool:
-        """Does each call need arguments of its own, because it takes their buffers or changes them in place?"""
-        return self.donates or self.inputs.is_stateful
+        """Does each call need arguments of its own, because it takes their buffers or changes them in place, or
+        because its author makes them anew each time?"""
+        return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
 
     def calls(self, n: int) -> list[Call]:
         """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
         if not self.needs_renewal:
             return [(self.inputs.args, self.inputs.kwargs)] * n
+        if self.inputs.anew is not None:
+            return [self.inputs.anew() for _ in range(n)]
         return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
 
     def ready(self, fn: Callable[..., Any] | None = None) -> Ready:
@@ -61,7 +64,7 @@ class Subject:
         return self.ready()()
 
     def outcome(self) -> Any:
-        """What one ordinary call gives, waited for: its outputs, or an `CallOutcome`."""
+        """What one ordinary call gives, waited for: its outputs, or a `CallOutcome`."""
         ready = self.ready()
         return ready.outcome(jax.block_until_ready(ready()))
 
@@ -146,6 +149,8 @@ class Ready:
         self._subject, self._fn, self.args, self.kwargs = subject, fn, args, kwargs
         self._watch = None
         if subject.inputs.is_stateful:
+            # The variables are found before the call, so that what is read after it, inside the interval, is only what
+            # they hold, and not the graph of a model.
             self._watch = state.watch(self._dynamic, self._names, subject.inputs.labels)
             self._refs = [leaf for leaf in jax.tree.leaves(self._dynamic) if state.is_ref(leaf)]
 
@@ -181,7 +186,7 @@ class Ready:
         return [ref[...] for ref in self._refs]
 
     def outcome(self, result: Any) -> Any:
-        """What the call gave, `result` being what it returned here: its outputs, or an `CallOutcome`."""
+        """What the call gave, `result` being what it returned here: its outputs, or a `CallOutcome`."""
         if self._watch is None:
             return result
         now, before = self.state(), self._subject.inputs.parts.values
@@ -216,7 +221,7 @@ class PreparedTimer:
     clock_tier: str | None = None
     regime: str | None = None
     census: Census | None = None
-    """Of the timer's own program around the function."""
+    """The census of the timer's own program around the function."""
     least_iterations: int = 1
     most_iterations: int = 1_000_000
     length: float = 1.0

@@ -34,20 +34,21 @@ from benchax.profiling.session import session
 from benchax.units import percent, plural, seconds
 
 MOST_SHARE = 0.15
-"""Of a reading that recording may be. Its cost is known to a third (0.23 to 0.43 µs in loops), the rest then to 5 %."""
+"""The share of a reading that recording may be. Its cost is known to a third (0.23 to 0.43 µs in loops), the rest then
+to 5 %."""
 MANY = 1000
 """Operations: where there are more, recording takes so long that a hopeless case is not sampled first."""
 SHORTEST_S = 1.5e-6
 """What a sample may last. One run is one sample, whatever its length."""
 RENEWED_BYTES = 256 * 2**20
 MOST_CALLS = 1000
-"""Of one recording."""
+"""The most calls of one recording."""
 ATTEMPTS = 5
 WAKING_S = 5e-3
 """At the beginning of each recording, and not counted: the threads have slept since the last one, and of two that share
 the work the second one comes late."""
 RECORDING_S = 20e-3
-"""Of calls, at least: starting and ending a recording takes as long."""
+"""Seconds of calls in a recording, at least: starting and ending one takes as long."""
 
 
 class DeviceTimer:
@@ -90,6 +91,8 @@ def _prepared(subject: Subject, cost: EventCost) -> PreparedTimer:
     take(1, 1)  # what cannot be recorded says so now
     if recorded[0].outer + recorded[0].inner > MANY:
         _check_share(cost, recorded)
+    # The trial was cold and is no sample; its last run stays, by which `_lengths` knows how many calls a recording
+    # needs.
     del recorded[:-1], ahead[:]
     return PreparedTimer(
         sample=lambda n: sum(take(1, n)),
@@ -145,6 +148,7 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
 
 
 def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
+    # Before the recording begins, in which copies of inputs would show as runs of programs.
     prepared = [subject.ready() for _ in range(calls)]
 
     def work() -> None:
@@ -191,7 +195,7 @@ class EventCost(NamedTuple):
 
 
 TURNS = 300
-"""Of the loop that the cost inside a loop is measured with."""
+"""The turns of the loop that the cost inside a loop is measured with."""
 
 
 @lru_cache(maxsize=1)
@@ -204,6 +208,7 @@ def event_cost() -> EventCost:
         NotMeasured: nothing can be recorded.
     """
     alone, loop = _nothing(), _loop()
+    # Measured by the clock of the recording itself: what is subtracted is what an operation of no length seems to take.
     outer_s = min(run.busy_s for run in _recorded(alone, 50)[0])
     plain_s = min(_timed(loop) for _ in range(20))
     runs, timed_s = _recorded(loop, 20)

@@ -37,7 +37,8 @@ from benchax.program.census import timed_body
 Once = Callable[[Leaves, Any], Leaves]
 """(values, the reading of the clock before) -> outputs of one run."""
 READINGS = 1024
-"""Of one call of the executable, at most. Each call copies its inputs and makes its outputs once beside them."""
+"""Readings that one call of the executable takes, at most. Each call copies its inputs and makes its outputs once
+beside them."""
 EMPTY_READINGS = 16
 SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
 """How long a reading should be at least, by tier: its own jitter is below 1 % of that."""
@@ -72,6 +73,7 @@ class InGraphTimer:
 
 
 def _clock(leaves: Leaves) -> Tier:
+    # In plain jit XLA gathers a sharded array before a custom call, and drops the sharding of what follows.
     if any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array)):
         raise NotMeasured("its inputs are sharded over devices, and reading the clock would gather them")
     if jax.default_backend() != "cpu":
@@ -145,7 +147,9 @@ def _program(clock: Tier, run_once: Once) -> Callable[..., Any]:
             return i + 1, values, buffer
 
         values = [jnp.asarray(leaf) for leaf in leaves]
+        # A time is two words of 32 bits: with jax_enable_x64 off, the first operation on an int64 would cut it to one.
         carry = (jnp.int32(0), values, jnp.zeros((READINGS, 2, 2), jnp.uint32))
+        # `count` and `iterations` are operands and the buffer has one size, so that one compilation serves all batches.
         return lax.while_loop(lambda carry: carry[0] < count, reading, carry)[2]
 
     return program

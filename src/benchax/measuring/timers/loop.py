@@ -47,6 +47,8 @@ class LoopTimer:
         body, leaves = embedded(subject)
         proven = _compiled(_barrier_loop, subject, body, leaves)
         regime = _regime()
+        # Only the compiled program shows it: XLA decides by the size of the loop and of what it carries, in each
+        # version by other rules.
         if has_small_call(proven.text):
             _check_single_kernel(leaves, zeros_like_outputs(body, leaves), subject)
             proven, regime = _compiled(_data_loop, subject, body, leaves), "single kernel"
@@ -136,6 +138,7 @@ def _compiled(make: Callable[[Body, Run], Callable[..., Any]], subject: Subject,
     try:
         if not jax.eval_shape(body, leaves):
             raise NotMeasured("it returns no arrays, and nothing would tie one trip to the next")
+        # Trip count and zero are operands, not constants: XLA may unroll a known count, and would fold a known zero.
         arguments = (jnp.int32(1), jnp.uint32(0), *leaves)
         proven = compile_proven(
             lambda run: make(body, run), counted_body, arguments, census_alone(subject, body, leaves)
@@ -154,6 +157,7 @@ def _slope(run: Callable[..., Any], leaves: Leaves) -> Callable[[int], int]:
 
     def sample(n: int) -> int:
         few, many = jnp.int32(n // 2), jnp.int32(n // 2 + n)
+        # On the device before the clock starts, or the first of the two calls would contain their transfer.
         wait((few, many))
         start = perf_counter_ns()
         wait(run(few, zero, *leaves))

@@ -5,8 +5,9 @@ and hands others over, 20 to 100 µs), the work, output allocation, and the wait
 `inputs.py` has finished, and the copies that renew donated buffers. Wrong for work far below the cost of a call
 (about 8 µs): there it shows the call.
 
-Of a call that changes its arguments (`measuring/state.py`) each has arguments of its own, made before it and let go
-after it, so that each is an interval by itself; the arrays that it puts into its arguments are waited for as well.
+Of a call that changes its arguments (`measuring/state.py`), or whose author makes them anew each time, each has
+arguments of its own, made before it and let go after it, so that each is an interval by itself; the arrays that it puts
+into its arguments are waited for as well.
 
 There are no Python frames above the calls (`measuring/fresh_stack.py`), for each of which JAX would take longer.
 
@@ -33,8 +34,8 @@ class WallTimer:
     answers = "latency a caller sees"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
-        if subject.inputs.is_stateful:
-            return PreparedTimer(_stateful(subject))
+        if subject.inputs.is_stateful or subject.inputs.anew is not None:
+            return PreparedTimer(_one_by_one(subject))
         if subject.donates:
             most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
             return PreparedTimer(_donating(subject), most_iterations=min(most, 1000))
@@ -63,13 +64,14 @@ def _plain(subject: Subject) -> Callable[[int], int]:
     return sample_on_fresh_stack(array_out if is_array and not kwargs else tree_out)
 
 
-def _stateful(subject: Subject) -> Callable[[int], int]:
+def _one_by_one(subject: Subject) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
     @sample_on_fresh_stack
     def sample(n: int) -> int:
         elapsed = 0
         for _ in repeat(None, n):
+            # The name is bound until the next call is ready, so that nothing of this one is freed inside an interval.
             call = subject.ready()
             start = perf_counter_ns()
             wait(call())
@@ -85,6 +87,8 @@ def _donating(subject: Subject) -> Callable[[int], int]:
 
     @sample_on_fresh_stack
     def sample(n: int) -> int:
+        # All n sets of inputs are copied before the clock starts; that they fit into memory is what `most_iterations`
+        # is for.
         calls = subject.calls(n)
         start = perf_counter_ns()
         for args, kwargs in calls:

@@ -73,7 +73,7 @@ class Label(NamedTuple):
 
 
 def label(found: Instruction, called: Called, *, is_entry: bool, constants: Sequence[str]) -> Label:
-    """Of any instruction that becomes a box.
+    """Labels any instruction that becomes a box.
 
     Args:
         found: the instruction.

@@ -32,7 +32,8 @@ LEVEL = 0.99
 STATS = ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")
 COLUMNS = ("result", "params", "version", "started_at", "duration", *(f"stats_{name}" for name in STATS))
 VERSION = "1"
-"""Of every benchmark. In asv it is a digest of the benchmark's code, and results of two versions are not compared."""
+"""The version of every benchmark. In asv it is a digest of the benchmark's code, and results of two versions are not
+compared."""
 SPARSE = 10
 """With more cells than so many per case, a grid becomes one axis of combinations."""
 ABSENT = "-"
@@ -87,7 +88,7 @@ class AsvGrid:
 
     names: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
-    """Of each parameter."""
+    """The values of each parameter."""
     is_joined: bool = False
     """The combinations that there are make one axis."""
 

@@ -33,7 +33,7 @@ class ExportedCase:
     """Its own in this file."""
     m: Measurement
     samples: Samples | None
-    """Of the timer asked for, in the first process; None where it has no times."""
+    """The samples of the timer asked for, in the first process; None where it has no times."""
     why: str = ""
     """Why it has no times."""
     comparisons: tuple[Comparison, ...] = ()

@@ -20,16 +20,20 @@ VERSION = "5.3.1"
 
 
 def text(found: Sequence[ExportedCase]) -> str:
+    return strict_json(document(found), indent=None)
+
+
+def document(found: Sequence[ExportedCase]) -> dict[str, Any]:
+    """The same, before it is a text."""
     rows = [entry.m for entry in found if entry.samples]
     env = common_environment(rows)
-    document = {
+    return {
         "machine_info": _machine(env),
         "commit_info": _commit(env),
         "benchmarks": [_benchmark(entry, entry.samples) for entry in found if entry.samples],
         "datetime": min((m.started_at for m in rows), default=None),
         "version": VERSION,
     }
-    return strict_json(document, indent=None)
 
 
 def _machine(env: dict[str, Any]) -> dict[str, Any]:

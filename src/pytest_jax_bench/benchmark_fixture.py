@@ -1,0 +1,294 @@
+"""The object behind the fixture `benchmark`: what tests of pytest-benchmark and pytest-codspeed call.
+
+    benchmark(f, x)                                     20 rounds, or as the marker and the options say
+    benchmark.pedantic(f, args=(x,), rounds=50)         so many rounds, of so many calls
+
+A function that does nothing but call a jitted one and wait is measured as that one, with its inputs on the device and
+its compilation apart; any other as it stands, with the very arguments that it was given. Its outputs are waited for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+
+from benchax.errors import UsageError
+from benchax.measuring.inputs import signature
+from pytest_jax_bench import inner_jit
+from pytest_jax_bench.benchmark_stats import BenchmarkStats
+from pytest_jax_bench.data import BenchData
+from pytest_jax_bench.fixture import JaxBench
+from pytest_jax_bench.measure import Overrides, Rounds
+from pytest_jax_bench.settings import settings_of
+from pytest_jax_bench.stash import MEASURED
+
+ROUNDS = 20
+MAX_TIME_S = 1.0
+LEAST_ROUNDS = 6
+"""So many are taken however long they take, as far as five times the limit; more are asked for by `min_rounds`."""
+
+
+class FixtureAlreadyUsed(UsageError):
+    """`benchmark` was called a second time in one test, as pytest-benchmark calls that."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """How often a function is called in `pedantic`, and what with."""
+
+    rounds: int
+    warmup_rounds: int
+    iterations: int
+    setup: Callable[[], Any] | None
+    teardown: Callable[..., Any] | None
+
+
+class Request(NamedTuple):
+    """As much of pytest's `request` as a benchmark asks: a whole test has none."""
+
+    node: pytest.Item
+    config: pytest.Config
+
+
+class BenchmarkFixture:
+    """Measures one function, once.
+
+    `group`, `extra_info` and `name` may be set until the test ends. `stats` is None before the measurement, and where
+    nothing was measured (--benchmark-disable).
+    """
+
+    def __init__(self, item: pytest.Item, keywords: Mapping[str, Any]) -> None:
+        self._item, self._keywords = item, keywords
+        self._used_in = ""
+        self._record: dict[str, Any] | None = None
+        self._settings = settings_of(item.config)
+        callspec = getattr(item, "callspec", None)
+        self.name, self.fullname = item.name, item.nodeid
+        self.param: str | None = callspec.id if callspec else None
+        self.params: dict[str, Any] | None = dict(callspec.params) if callspec else None
+        self.group: str | None = keywords.get("group")
+        self.extra_info: dict[str, Any] = {}
+        self.disabled = self._settings.disable
+        self.has_error = False
+        self.stats: BenchmarkStats | None = None
+
+    @property
+    def enabled(self) -> bool:
+        return not self.disabled
+
+    def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Measures `function_to_benchmark(*args, **kwargs)` and returns what it returns."""
+        __tracebackhide__ = True
+        self._use("benchmark(...)")
+        return self._measure(function_to_benchmark, args, kwargs)
+
+    def pedantic(
+        self,
+        target: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        setup: Callable[[], Any] | None = None,
+        teardown: Callable[..., Any] | None = None,
+        rounds: int = 1,
+        warmup_rounds: int = 0,
+        iterations: int = 1,
+    ) -> Any:
+        """Measures `rounds` rounds of exactly `iterations` calls each, after `warmup_rounds` of them.
+
+        Beside them a jitted function is called once after it was compiled, and any other once before.
+
+        Args:
+            setup: is called before each call, and may return the `(args, kwargs)` of that call.
+            teardown: is called with these, after it.
+        """
+        __tracebackhide__ = True
+        self._use("benchmark.pedantic(...)")
+        for name, value, least in (
+            ("iterations", iterations, 1),
+            ("rounds", rounds, 1),
+            ("warmup_rounds", warmup_rounds, 0),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(f"{name}={value!r} of benchmark.pedantic cannot be", f"a whole number from {least} up")
+        if setup is not None and iterations > 1:
+            raise UsageError(
+                f"benchmark.pedantic was given a setup and iterations={iterations}",
+                "iterations=1 with a setup, which is called before each call",
+            )
+        calls = Calls(rounds, warmup_rounds, iterations, setup, teardown)
+        return self._measure(target, tuple(args), dict(kwargs or {}), calls)
+
+    def weave(self, *args: Any, **kwargs: Any) -> Any:
+        raise UsageError(
+            "benchmark.weave patches functions where they are, and benchax cannot",
+            "benchmark(f, x) of the function itself",
+        )
+
+    patch = weave
+
+    def measure_test(self, test: Callable[..., Any], named: Mapping[str, Any]) -> None:
+        """Measures a whole test, which returns nothing that could be waited for."""
+        __tracebackhide__ = True
+        self._use("a whole test")
+        self._measure(functools.partial(test, **named), (), {})
+
+    def _use(self, how: str) -> None:
+        if self._used_in:
+            self.has_error = True
+            raise FixtureAlreadyUsed(
+                f"benchmark was used in this test before, as {self._used_in}",
+                "one measurement in a test",
+                "jax_bench takes several, told apart by tag=",
+            )
+        self._used_in = how
+
+    def _measure(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None = None
+    ) -> Any:
+        __tracebackhide__ = True
+        if calls is not None and (calls.setup or calls.teardown):
+            with SetUp(calls, args, kwargs) as made:
+                args, kwargs = made.first
+                return self._measure_with(fn, args, kwargs, calls, made.renew)
+        return self._measure_with(fn, args, kwargs, calls, None)
+
+    def _measure_with(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        calls: Calls | None,
+        renew: Callable[[], Any] | None,
+    ) -> Any:
+        __tracebackhide__ = True
+        if self.disabled:
+            return fn(*args, **kwargs)
+        inner = inner_jit.find_jitted_call(fn, args, kwargs)
+        try:
+            if inner is not None and (renew is None or inner.fn is fn):
+                bench = self._bench(calls, renew)
+                res, out = bench.measure(None, inner.fn, *inner.args, kwargs=inner.kwargs)
+                out = out if inner.is_returned else None
+            else:
+                bench = self._bench(calls, renew and (lambda: ((Held(*renew()),), {})))
+                res, out = bench.measure(lambda held: fn(*held.args, **held.kwargs), None, Held(args, kwargs))
+        except BaseException:
+            self.has_error = True
+            raise
+        finally:
+            self._record = next(reversed(self._item.stash.get(MEASURED, [])), None)
+        self._take(res)
+        return out
+
+    def _bench(self, calls: Calls | None, renew: Callable[[], Any] | None) -> JaxBench:
+        bench = JaxBench(Request(self._item, self._item.config))  # pyright: ignore[reportArgumentType]
+        if calls is not None:
+            warmup = calls.warmup_rounds * calls.iterations
+            bench.rounds = Rounds(calls.rounds, 1, warmup, calls.rounds, warmup, calls.iterations)
+            # Of the other timers each makes its calls inside one program, with one set of arguments.
+            bench.overrides = Overrides(timer="wall" if renew else None, setup=renew)
+            return bench
+        wanted = self._settings.benchmark
+        asked = self._keywords.get("min_rounds") or wanted.min_rounds or 1
+        rounds = min(max(ROUNDS, asked), self._keywords.get("max_rounds") or max(ROUNDS, asked))
+        limit_s = self._keywords.get("max_time") or wanted.max_time or MAX_TIME_S
+        bench.rounds = Rounds(rounds, 1, 1, rounds, 1)
+        bench.overrides = Overrides(max_time_s=None if asked > LEAST_ROUNDS else float(limit_s))
+        return bench
+
+    def _take(self, res: BenchData) -> None:
+        measured = res.jit or res.eager
+        samples = measured.headline if measured is not None else None
+        if samples is not None and samples.elapsed_s:
+            self.stats = BenchmarkStats(self, samples.per_call_s, samples.iterations)
+
+    def complete_record(self, problem: Any) -> None:
+        """Puts what the test said of its benchmark into the record for the summary."""
+        self.has_error = self.has_error or problem is not None
+        if self._record is not None:
+            self._record["benchmark"] = {
+                "group": self.group,
+                "name": self.name,
+                "fullname": self.fullname,
+                "param": self.param,
+                "params": self.params,
+                "extra_info": self.extra_info,
+                "has_error": self.has_error,
+            }
+
+    def finish(self) -> None:
+        """Warns where the test did not use the fixture."""
+        if not self._used_in and not self._is_skipped():
+            self._item.warn(pytest.PytestWarning("the fixture benchmark was not used at all in this test"))
+
+    def _is_skipped(self) -> bool:
+        return self.has_error
+
+
+class Held:
+    """The arguments of a function that is measured as it stands: no part of them is placed, copied or looked into."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.args, self.kwargs = args, kwargs
+
+    @property
+    def nbytes(self) -> int:
+        """Of the arrays among them."""
+        leaves = jax.tree.leaves((self.args, dict(self.kwargs)))
+        return sum({id(leaf): leaf.nbytes for leaf in leaves if hasattr(leaf, "nbytes")}.values())
+
+    def __repr__(self) -> str:
+        return signature(self.args, dict(self.kwargs), ())
+
+
+class SetUp:
+    """Calls `setup` before each call, and `teardown` after it, which is before the next setup or at the end."""
+
+    def __init__(self, calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._calls, self._given = calls, (args, kwargs)
+        self._last: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._is_unused = False
+
+    def __enter__(self) -> SetUp:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._tear_down()
+
+    @property
+    def first(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the first call, which it will be given."""
+        if self._last is None:
+            self._last = self._make()
+            self._is_unused = True
+        return self._last
+
+    def renew(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the next call."""
+        if not self._is_unused:
+            self._tear_down()
+        given, self._is_unused = self.first, False
+        return given
+
+    def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        made = self._calls.setup() if self._calls.setup is not None else None
+        return self._given if not made else self._read(made)
+
+    def _read(self, made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if any(self._given):
+            raise UsageError(
+                "benchmark.pedantic was given args or kwargs, and its setup returns them as well", "either"
+            )
+        if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[1], Mapping):
+            raise UsageError(f"the setup of benchmark.pedantic returned {made!r}", "None, or (args, kwargs)")
+        return tuple(made[0]), dict(made[1])
+
+    def _tear_down(self) -> None:
+        last, self._last = self._last, None
+        if last is not None and self._calls.teardown is not None:
+            self._calls.teardown(*last[0], **last[1])

@@ -1,0 +1,40 @@
+"""`benchmark.stats`: the statistics of a measurement, by the names of pytest-benchmark, in seconds per call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from benchax.reporting.exports.pytest_benchmark import stats as statistics_of
+
+if TYPE_CHECKING:
+    from pytest_jax_bench.benchmark_fixture import BenchmarkFixture
+
+
+class BenchmarkStats:
+    """`stats["mean"]`, `stats.stats.mean` and `stats.iterations`."""
+
+    def __init__(self, fixture: BenchmarkFixture, times_s: Sequence[float], iterations: int) -> None:
+        self.fixture, self.times_s, self.iterations = fixture, list(times_s), iterations
+
+    @cached_property
+    def stats(self) -> SimpleNamespace:
+        return SimpleNamespace(**statistics_of(self.times_s), data=self.times_s)
+
+    def __getitem__(self, key: str) -> Any:
+        if hasattr(self.stats, key):
+            return getattr(self.stats, key)
+        return getattr(self, key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self.stats, key, getattr(self, key, default))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("name", "fullname", "group", "param", "params", "extra_info", "has_error"):
+            return getattr(self.fixture, name)
+        raise AttributeError(f"the statistics of benchmark have no {name!r}; they are in .stats")
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self.stats))

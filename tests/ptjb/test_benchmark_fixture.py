@@ -1,0 +1,243 @@
+"""The fixture `benchmark` of pytest-benchmark and pytest-codspeed, for JAX, in real sessions with --benchax-fixture."""
+
+from __future__ import annotations
+
+import json
+import math
+
+ALONE = ("--benchax-fixture", "-p", "no:benchmark", "-p", "no:codspeed")
+
+USES = """
+import numpy as np
+
+X = jnp.ones((32, 32))
+f = jax.jit(lambda x: jnp.sin(x) @ x)
+many = pytest.mark.parametrize("n", [8, 16])
+
+def test_call(benchmark):
+    out = benchmark(f, X)
+    assert out.shape == (32, 32)
+    assert benchmark.stats["mean"] == benchmark.stats.stats.mean > 0
+    assert benchmark.stats.stats.rounds == len(benchmark.stats.stats.data) == 20
+    benchmark.extra_info["size"] = X.size
+    benchmark.extra_info["object"] = object()
+
+@pytest.mark.benchmark(group="waits", min_rounds=25)
+@many
+def test_lambda(benchmark, n):
+    x = jnp.ones((n, n))
+    assert benchmark(lambda: f(x).block_until_ready()).shape == (n, n)
+    assert benchmark.stats.stats.rounds == 25 and benchmark.params == {"n": n} and benchmark.param == str(n)
+
+def test_decorator(benchmark):
+    @benchmark
+    def found():
+        return sorted([3, 1, 2])
+
+    assert found == [1, 2, 3]
+
+def test_as_it_stands(benchmark):
+    given = np.ones(3)
+    assert benchmark(lambda x: x is given, given)  # neither placed nor copied
+
+def test_pedantic(benchmark):
+    calls = []
+    benchmark.pedantic(calls.append, args=(1,), rounds=7, warmup_rounds=2, iterations=3)
+    assert len(calls) == 1 + 3 * (7 + 2)
+    assert benchmark.stats.stats.rounds == 7 and benchmark.stats.iterations == 3
+
+def test_setup(benchmark):
+    made, over = [], []
+
+    def setup():
+        made.append(len(made))
+        return ([3, 1, 2],), {}
+
+    def target(values):
+        assert values == [3, 1, 2]
+        values.sort()
+
+    benchmark.pedantic(target, setup=setup, teardown=over.append, rounds=5, warmup_rounds=1)
+    assert len(made) == len(over) == 1 + 5 + 1 and all(values == [1, 2, 3] for values in over)
+
+def test_setup_of_a_jitted_function(benchmark):
+    out = benchmark.pedantic(f, setup=lambda: ((np.ones((4, 4), np.float32),), {}), rounds=5)
+    assert isinstance(out, jax.Array)
+
+@pytest.mark.benchmark(group="whole", max_time=1.0, warmup=False)
+@many
+def test_whole(n):
+    jnp.ones(n).block_until_ready()
+
+def test_both_fixtures(benchmark, jax_bench):
+    benchmark(f, X)
+    jax_bench(jit_rounds=3).measure(fn_jit=f, x=X, tag="other")
+
+def test_plain():
+    pass
+"""
+
+
+def test_what_people_write_runs_unchanged(ptjb) -> None:
+    ptjb.write(test_uses=USES)
+
+    session = ptjb.run(*ALONE, "--benchmark-json=out.json", "--benchmark-save=first", "-rs")
+
+    rows = {row["parameters"] + row["tag"]: row for row in session.rows("test_lambda")}
+    assert all(row["compile_ms"] > 0 and row["jit_rounds"] == 25 for row in rows.values())  # the jitted one inside
+    assert all(row["eager_mean_ms"] > 0 and math.isnan(row["jit_mean_ms"]) for row in session.rows("test_whole"))
+    assert "group waits: 2 measurements" in session.text
+    document = json.loads((ptjb.path / "out.json").read_text())
+    named = {each["fullname"].rpartition("::")[2]: each for each in document["benchmarks"]}
+    assert named["test_call"]["extra_info"]["size"] == 1024
+    assert named["test_call"]["extra_info"]["object"].startswith("UNSERIALIZABLE[<object object")
+    assert named["test_lambda[8]"]["group"] == "waits"
+    assert named["test_lambda[8]"]["params"] == {"n": 8}
+    assert len(named["test_pedantic"]["stats"]["data"]) == 7
+    assert "test_both_fixtures#other" in named
+    assert "test_plain" not in named
+    assert [file.name for file in session.output.rglob("0001_*.json")] == ["0001_first.json"]
+
+    session = ptjb.run(
+        *ALONE, "--benchmark-compare=0001", "--benchmark-columns=min,median,rounds", "--benchmark-sort=name",
+        "--benchmark-only", "--benchmark-group-by=func", "--benchmark-name=short", "-k", "lambda or plain or whole",
+    )  # fmt: skip
+
+    assert "1 skipped" in session.text
+    assert session.text.index("group test_lambda: 2 measurements") < session.text.index("group test_whole")
+    assert "lambda[16] (now)" in session.text
+    assert "lambda[16] (saved)" in session.text
+    assert "min (µs)" in session.text
+    assert "Compile" not in session.text
+
+
+WRONG = """
+x = jnp.ones(3)
+f = jax.jit(lambda x: x + 1)
+
+def test_twice(benchmark):
+    benchmark(f, x)
+    benchmark(f, x)
+
+def test_unused(benchmark):
+    pass
+
+def test_no_rounds(benchmark):
+    benchmark.pedantic(f, args=(x,), rounds=0)
+
+def test_setup_and_iterations(benchmark):
+    benchmark.pedantic(f, setup=lambda: ((x,), {}), iterations=2)
+
+def test_setup_and_args(benchmark):
+    benchmark.pedantic(f, args=(x,), setup=lambda: ((x,), {}))
+
+def test_setup_of_nothing_known(benchmark):
+    benchmark.pedantic(f, setup=lambda: 3)
+
+def test_third_call(benchmark):
+    calls = []
+
+    def fails():
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("in round 3")
+
+    benchmark.pedantic(fails, rounds=5)
+
+@pytest.mark.benchmark(speed=3)
+def test_keyword(benchmark):
+    benchmark(f, x)
+
+@pytest.mark.benchmark
+def test_whole_fails():
+    assert 1 == 2
+
+@pytest.mark.benchmark
+def test_whole_skips():
+    pytest.skip("not here")
+
+def test_good(benchmark):
+    benchmark(f, x)
+"""
+
+
+def test_what_goes_wrong_fails_its_own_test_in_words(ptjb) -> None:
+    ptjb.write(test_wrong=WRONG)
+
+    session = ptjb.run(*ALONE, "--benchmark-json=out.json", code=1)
+
+    assert "7 failed, 2 passed, 1 skipped, 1 warning, 1 error" in session.text
+    assert "benchmark was used in this test before, as benchmark(...)" in session.text
+    assert "the fixture benchmark was not used at all in this test" in session.text
+    assert "rounds=0 of benchmark.pedantic cannot be" in session.text
+    assert "benchmark.pedantic was given a setup and iterations=2" in session.text
+    assert "given args or kwargs, and its setup returns them as well" in session.text
+    assert "the setup of benchmark.pedantic returned 3" in session.text
+    assert "RuntimeError: in round 3" in session.text
+    assert "the marker benchmark has no keyword 'speed'" in session.text
+    names = [each["name"] for each in json.loads((ptjb.path / "out.json").read_text())["benchmarks"]]
+    assert names == ["test_good"]  # as pytest-benchmark leaves out what has failed, also test_twice
+
+
+def test_without_the_option_there_is_no_fixture_and_the_marker_measures_nothing(ptjb) -> None:
+    ptjb.write(
+        test_one="def test_one(benchmark):\n    pass\n\n@pytest.mark.benchmark\ndef test_two():\n    pass",
+    )
+
+    session = ptjb.run("-p", "no:benchmark", "-p", "no:codspeed", "-W", "ignore", code=1)
+
+    assert "fixture 'benchmark' not found" in session.text
+    assert "1 passed, 1 error" in session.text
+
+
+def test_the_option_may_stand_in_the_configuration(ptjb) -> None:
+    ptjb.pytester.makeini("[pytest]\nbenchax_fixture = true\naddopts = --benchmark-disable --benchmark-timer=time.time")
+    ptjb.write(test_one="def test_one(benchmark):\n    assert benchmark(lambda: 3) == 3 and benchmark.stats is None")
+
+    session = ptjb.run("-p", "no:benchmark", "-p", "no:codspeed")
+
+    assert "1 passed" in session.text
+    assert "benchax: --benchmark-timer does nothing here; the nearest: --ptjb-timer" in session.text
+    assert not session.output.exists()
+
+
+def test_unknown_columns_end_the_session_before_it_begins(ptjb) -> None:
+    ptjb.write(test_one="def test_one(benchmark):\n    pass")
+
+    session = ptjb.run(*ALONE, "--benchmark-columns=min,speed", code=4)
+
+    assert "cannot be 'min,speed'" in session.text
+    assert "expected columns: min, max, mean" in session.text
+
+
+STAND_IN = """
+import pytest
+
+def pytest_addoption(parser):
+    parser.addoption("--benchmark-only", action="store_true")
+
+@pytest.fixture
+def benchmark():
+    return "theirs"
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if config.getoption("benchmark_only") and "benchmark" not in item.fixturenames:
+            item.add_marker(pytest.mark.skip)
+"""
+"""What pytest-benchmark 5.3.1 does of interest here. It is not installed for the tests: all sessions would load it."""
+
+
+def test_beside_pytest_benchmark_its_fixture_stays_and_what_it_leaves_out_is_counted(ptjb) -> None:
+    ptjb.write(
+        test_theirs="def test_theirs(benchmark):\n    assert benchmark == 'theirs'",
+        test_ours="def test_ours(jax_bench):\n    jax_bench(jit_rounds=3).measure(fn_jit=double, x=jnp.ones(3))",
+    )
+    ptjb.pytester.mkpydir("pytest_benchmark").joinpath("plugin.py").write_text(STAND_IN)
+    theirs = ("-p", "no:benchmark", "-p", "pytest_benchmark.plugin", "--benchmark-only")
+
+    session = ptjb.run("--benchax-fixture", *theirs)
+
+    assert "1 passed, 1 skipped" in session.text
+    assert "the fixture benchmark is that of pytest-benchmark; for ours: -p no:benchmark" in session.text
+    assert "1 test with jax_bench did not run, because --benchmark-only of pytest-benchmark" in session.text

@@ -1,0 +1,117 @@
+"""What the options `--benchmark-*` permit, the tables that they make and files that they read, without a session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+
+from benchax.errors import FormatError, UsageError
+from pytest_jax_bench import benchmark_json, benchmark_options, benchmark_table
+from pytest_jax_bench.settings import BenchmarkSettings
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("min:5%", "run=5%"), ("mean:0.001", "run=1000us"), ("stddev:2e-6", "run=2us")]
+)
+def test_a_limit_is_one_of_run_times(text: str, limit: str) -> None:
+    from benchax.comparing.gate import parse
+
+    assert benchmark_options._limit(text) == limit
+    assert parse(limit)["run"] is not None
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (benchmark_options._limit, "speed:5%"),
+        (benchmark_options._limit, "min"),
+        (benchmark_options._rounds, "0"),
+        (benchmark_options._rounds, "2.5"),
+        (benchmark_options._seconds, "-1"),
+        (benchmark_options._seconds, "nan"),
+        (benchmark_options._file_name, "a/b"),
+        (benchmark_options._folder, "elasticsearch+http://host/index"),
+        (benchmark_options._one_of(benchmark_options.UNITS), "h"),
+        (benchmark_options._list_of("columns", benchmark_options.COLUMNS), "min,speed"),
+    ],
+)
+def test_a_value_that_is_not_permitted_is_quoted(read, text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="expected"):
+        read(text)
+
+
+def record(nodeid: str, times_s: list[float], group: str | None = None, **params: object) -> dict[str, object]:
+    own = {"group": group, "params": params or None, "param": "-".join(map(str, params.values())) or None}
+    row = {"status": "ok", "message": "", "tag": "base"}
+    return {"nodeid": nodeid, "row": row, "readings": {"times_s": times_s, "iterations": 1}, "benchmark": own}
+
+
+A = record("tests/test_x.py::test_a[8]", [3e-6, 1e-6, 2e-6], "g", n=8)
+B = record("tests/test_x.py::test_b[8]", [1e-3] * 3, None, n=8)
+C = record("tests/test_x.py::test_a[16]", [5e-6] * 3, "g", n=16)
+
+
+@pytest.mark.parametrize(
+    ("by", "titles"),
+    [
+        (("group",), ["", "g"]),
+        (("func",), ["test_a", "test_b"]),
+        (("param:n",), ["n=16", "n=8"]),
+        (("group", "param"), ["8", "g 16", "g 8"]),
+        (("fullfunc",), ["tests/test_x.py::test_a", "tests/test_x.py::test_b"]),
+    ],
+)
+def test_records_are_grouped(by: tuple[str, ...], titles: list[str]) -> None:
+    assert [title for title, _ in benchmark_table.group([A, B, C], BenchmarkSettings(group_by=by))] == titles
+
+
+def test_records_are_sorted_by_a_time_or_a_name() -> None:
+    assert benchmark_table.sort([B, C, A], "min") == [A, C, B]
+    assert benchmark_table.sort([B, C, A], "name") == [C, A, B]
+
+
+def test_columns_are_in_one_unit() -> None:
+    wanted = BenchmarkSettings(columns=("min", "median", "ops", "rounds"), name="short")
+
+    found = benchmark_table.tabulate([A, C], wanted)
+
+    assert [column.name for column in found.columns] == ["Test", "min (µs)", "median (µs)", "ops", "rounds"]
+    assert [cell.text for cell in found.rows[0]] == ["a[8]", "1.00", "2.00", "500000", "3"]
+
+
+def test_a_saved_run_stands_beside() -> None:
+    saved = {"tests/test_x.py::test_a[8]": {"min": 2e-6, "median": 4e-6}}
+
+    found = benchmark_table.tabulate([A, C], BenchmarkSettings(columns=("min", "iqr")), saved)
+
+    assert [[cell.text for cell in row][:2] for row in found.rows] == [
+        ["tests/test_x.py::test_a[8] (now)", "1.00"],
+        ["tests/test_x.py::test_a[8] (saved)", "2.00"],
+        ["tests/test_x.py::test_a[16] (now)", "5.00"],
+    ]
+
+
+def test_files_are_numbered_and_found_again(tmp_path) -> None:
+    document = {"commit_info": {"id": "abc"}, "benchmarks": []}
+
+    paths = [benchmark_json.save(tmp_path, BenchmarkSettings(save="one"), document) for _ in range(2)]
+
+    assert [path.name for path in paths] == ["0001_one.json", "0002_one.json"]
+    assert benchmark_json.find(tmp_path, "") == paths[1]
+    assert benchmark_json.find(tmp_path, "0001") == paths[0]
+    with pytest.raises(UsageError, match="0003"):
+        benchmark_json.find(tmp_path, "0003")
+
+
+@pytest.mark.parametrize(
+    "document",
+    ["{", "[]", {"benchmarks": [{"fullname": "a"}]}, {"benchmarks": [{"fullname": "a", "stats": {"min": 1.0}}]}, {}],
+)
+def test_a_file_of_another_form_is_refused_in_words(tmp_path, document: object) -> None:
+    path = tmp_path / "0001_x.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+
+    with pytest.raises(FormatError, match="expected"):
+        benchmark_json.read(path)
