@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from measurement_strategies import HOST, PARAM, RICH, measurements
 
 from benchax.codec import FORMAT, decode, decode_params, encode, encode_params, from_document, to_document
-from benchax.errors import FormatError
+from benchax.errors import UPGRADE, FormatError
 from benchax.model import CaseId, Failure, Measurement, Memory, Numerics, Opaque, Samples, WorkPerCall
 from benchax.options import DEFAULTS
 
@@ -193,7 +193,7 @@ def test_a_newer_document_is_refused_with_the_way_out() -> None:
         from_document({"benchax": 7, "unheard_of": 1})
 
     assert error.value.problem == "a document was written by a newer benchax (format 7; this one reads up to 2)"
-    assert error.value.hint == "pip install --upgrade benchax"
+    assert error.value.hint == UPGRADE
 
 
 def test_keys_that_other_tools_added_are_ignored() -> None:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from benchax.errors import FormatError
+from benchax.errors import UPGRADE, FormatError
 from benchax.json_values import Mismatch, converter, quote
 from benchax.model import Comparison, Measurement
 
@@ -133,7 +133,7 @@ def _check_version(document: object) -> None:
     if version > FORMAT:
         raise NewerFormat(
             f"a document was written by a newer benchax (format {version}; this one reads up to {FORMAT})",
-            hint="pip install --upgrade benchax",
+            hint=UPGRADE,
         )
 
 

@@ -89,8 +89,13 @@ def one_of(names: Iterable[str], given: str | None = None) -> str:
     return f"{did_you_mean}one of: {', '.join(listed)}"
 
 
-def require(package: str, *, extra: str, doing: str) -> ModuleType:
-    """Imports an optional package, or says which extra brings it.
+UPGRADE = "install a newer benchax from where this one came: pip install --upgrade PATH_OR_URL"
+_INSTALLED_AS = {"psycopg": "'psycopg[binary]'"}
+"""What pip calls a package whose name is not enough."""
+
+
+def require(package: str, *, doing: str) -> ModuleType:
+    """Imports an optional package, or says how to get it.
 
     Raises:
         MissingPackage: `package` is not installed.
@@ -98,7 +103,8 @@ def require(package: str, *, extra: str, doing: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
+        name = package.partition(".")[0]
         raise MissingPackage(
-            f"{doing} needs the package {package.partition('.')[0]!r}, which is not installed",
-            hint=f"pip install 'benchax[{extra}]'",
+            f"{doing} needs the package {name!r}, which is not installed",
+            hint=f"pip install {_INSTALLED_AS.get(name, name)}",
         ) from error

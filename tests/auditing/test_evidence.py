@@ -6,6 +6,7 @@ import pytest
 from evidence_by_hand import judged
 
 import benchax
+from benchax.auditing import live_evidence
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules import rules as every_rule
@@ -94,6 +95,18 @@ def test_no_comparison_is_begun_when_the_time_is_used_up() -> None:
 
     with pytest.raises(NotMeasured, match="the 0 s of the audit were used up"):
         e.compare("itself", e.case)
+
+
+def test_no_comparison_is_begun_that_would_take_longer_than_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 0.0, 0.0, 0.0, 9.0])
+    monkeypatch.setattr(live_evidence, "perf_counter", lambda: next(now, 9.0))
+    e = LiveEvidence(make_case(double, (1.0,)), max_time_s=16.0)
+    made = Comparison(e.case.id, "run", Version("a"), Version("b"), "same")
+    monkeypatch.setattr(WorkerLab, "time_pairs", lambda lab, pairs: {pairs[0].name: made})
+
+    assert e.compare("first", e.case, e.eager_case) is made
+    with pytest.raises(NotMeasured, match="used up"):
+        e.compare("second", e.case, e.eager_case)
 
 
 def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:

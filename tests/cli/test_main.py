@@ -15,6 +15,7 @@ from measurement_strategies import RICH, measured
 from rich.cells import cell_len
 from source_tree import PACKAGE
 
+from benchax.cli.main import first_line
 from benchax.model import CaseId
 from benchax.store.database import open_store
 
@@ -211,3 +212,42 @@ def test_a_dumb_terminal_gets_plain_text(stored: Path) -> None:
 
     assert "120 µs" in sent
     assert "\x1b" not in sent
+
+
+# ---- the first line ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["run", "."], "benchax run: importing JAX"),
+        (["audit", "f.py:f"], "benchax audit: importing JAX"),
+        (
+            ["watch", "--", "python", "my train.py"],
+            "benchax watch: running python 'my train.py'; the report comes when it has ended",
+        ),
+        (["list"], ""),
+        (["run", "--help"], ""),
+        (["audit", "--list"], ""),
+    ],
+)
+def test_what_takes_its_time_says_so_first(words: list[str], line: str) -> None:
+    assert first_line(words[0], words) == line
+
+
+def test_at_a_terminal_the_first_line_comes_before_jax(tmp_path: Path) -> None:
+    main, side = pty.openpty()
+    code = (
+        "import sys, benchax.cli.main as m; note = m.note\n"
+        "m.note = lambda text: note(f'{text} {\"jax\" in sys.modules}')\n"
+        "sys.argv = ['benchax', 'run', '--dry-run', 'jax.numpy:sort', 'f32[8]']; m.main()"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=side, timeout=120
+    )
+    os.close(side)
+
+    assert done.stdout.split() == [b"sort"]
+    assert os.read(main, 1000).decode().strip() == "benchax run: importing JAX False"
+    os.close(main)

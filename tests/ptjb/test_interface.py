@@ -8,7 +8,10 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 from pytest_sessions import rows_in
 
@@ -255,3 +258,15 @@ def test_an_unknown_column_names_the_nearest(project) -> None:
 
     with pytest.raises(AttributeError, match="'jit_mean_ms'"):
         BenchData({"jit_mean_ms": 1.0}).jit_mean  # noqa: B018
+
+
+def test_what_a_call_gets_done_is_in_the_row_and_an_argument_of_that_name_stays_the_functions(tmp_path: Path) -> None:
+    jb = JaxBench(path=tmp_path / "rows", jit_rounds=3)
+
+    res, _ = jb.measure(fn_jit=jax.jit(jnp.sort), a=jnp.arange(4.0), work={"rows": 4})
+    own, out = jb.measure(fn_jit=jax.jit(lambda x, work: x * work), x=jnp.arange(2.0), work=jnp.float32(3.0))
+
+    assert res.jit.work.amounts == {"rows": 4.0}
+    assert [rate.what for rate in res.jit.rates()] == ["rows"]
+    assert own.jit.work.amounts == {}
+    assert out.tolist() == [0.0, 3.0]

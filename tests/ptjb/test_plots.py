@@ -283,5 +283,5 @@ def test_nothing_to_draw_is_no_error(project: Path) -> None:
 def test_without_matplotlib_the_extra_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
-    with pytest.raises(MissingPackage, match=r"pip install 'benchax\[plot\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install matplotlib"):
         draw(stored("test_a"))

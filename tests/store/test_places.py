@@ -46,5 +46,5 @@ def test_what_is_no_url_is_quoted() -> None:
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
-    with pytest.raises(MissingPackage, match=r"pip install 'benchax\[postgres\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'psycopg\[binary\]'"):
         open_store("postgresql://me@host/db")

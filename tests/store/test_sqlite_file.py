@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 from measurement_strategies import measured
 
-from benchax.errors import StoreError
+from benchax.errors import UPGRADE, StoreError
 from benchax.store.database import open_store
 from benchax.store.schema import SCHEMA
 
 PRELUDE = """
 import os, signal, sys, warnings
 from measurement_strategies import measured
-from benchax.errors import StoreError
+from benchax.errors import UPGRADE, StoreError
 from benchax.store.database import open_store
 store = open_store(sys.argv[1])
 """
@@ -330,7 +330,7 @@ def test_a_newer_database_is_refused_and_left_untouched(path: Path) -> None:
         assert (
             error.value.problem == f"database {path} was written by a newer benchax (schema 9; this one knows {SCHEMA})"
         )
-        assert error.value.hint == "pip install --upgrade benchax"
+        assert error.value.hint == UPGRADE
     assert path.read_bytes() == before
 
 

@@ -66,6 +66,8 @@ class LiveEvidence(CompiledEvidence):
         super().__init__(case, seed=seed, timeout_s=timeout_s)
         self.max_time_s = max_time_s
         self._begun = perf_counter()
+        self._longest_s = 0.0
+        """Of the comparisons so far."""
         self._comparisons: list[tuple[Pair, Comparison]] = []
 
     @property
@@ -202,11 +204,11 @@ class LiveEvidence(CompiledEvidence):
     def _compare(self, pair: Pair) -> Comparison:
         name = pair.name
         # A change is confirmed whatever the hour: what is begun late would end long after the time that was asked for.
-        if self.budget_s <= RESERVED_SHARE * self.max_time_s:
+        if self._ends_too_late():
             raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
         self.tell(f"comparing with {name}")
         found = self._time(pair, Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s)))
-        if is_hidden(found) and self.budget_s > RESERVED_SHARE * self.max_time_s:
+        if is_hidden(found) and not self._ends_too_late():
             self.tell(f"comparing with {name} for longer, for the effect is large")
             found = self._time(pair, Effort(looks=(4, 6, 8), max_time_s=min(LONGER_S, self.budget_s)))
         if found.failure is not None:
@@ -214,7 +216,18 @@ class LiveEvidence(CompiledEvidence):
         self._comparisons.append((pair, found))
         return found
 
+    def _ends_too_late(self) -> bool:
+        """Would a comparison that begins now? Each of a function takes about as long as the one before it."""
+        return self.budget_s <= max(RESERVED_SHARE * self.max_time_s, self._longest_s)
+
     def _time(self, pair: Pair, effort: Effort) -> Comparison:
+        begun = perf_counter()
+        try:
+            return self._time_in_workers(pair, effort)
+        finally:
+            self._longest_s = max(self._longest_s, perf_counter() - begun)
+
+    def _time_in_workers(self, pair: Pair, effort: Effort) -> Comparison:
         given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
         lab = WorkerLab(resolve(given, project=self.case.folder), effort)
         return lab.time_pairs([pair])[pair.name]

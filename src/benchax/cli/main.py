@@ -15,7 +15,9 @@ import codecs
 import errno
 import io
 import os
+import shlex
 import sys
+from collections.abc import Sequence
 
 import typer
 
@@ -38,11 +40,13 @@ from benchax.cli import (
     watch,
 )
 from benchax.cli.console import line, note
+from benchax.cli.help import GroupedCommands
 from benchax.cli.options import WithCommand
 from benchax.errors import BenchaxError
 
 app = typer.Typer(
     name="benchax",
+    cls=GroupedCommands,
     help="Benchmarks JAX functions: every stage, memory, and steady state, with intervals and reasons.",
     no_args_is_help=True,
     # Plain help: formatting it with rich would cost a third of the start-up time.
@@ -86,13 +90,34 @@ _ASCII = {
 }  # fmt: skip
 
 
+_MEASURING = {
+    "run", "bench", "grid", "compiled-grid", "compare", "rank", "experiment", "try", "profile", "inspect", "audit",
+    "checklist", "watch", "bisect", "doctor", "demo",
+}  # fmt: skip
+"""Commands that import JAX, or run a program, before they have anything to tell."""
+
+
 @app.callback(invoke_without_command=True)
-def version(show_version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def version(
+    context: typer.Context, show_version: bool = typer.Option(False, "--version", help="Print the version and exit.")
+) -> None:
+    if sys.stderr.isatty() and (first := first_line(context.invoked_subcommand or "", sys.argv[1:])):
+        note(first)
     if show_version:
         from benchax.environment import installed
 
         line(installed("benchax") or "unknown: this copy was not installed")
         raise typer.Exit
+
+
+def first_line(command: str, words: Sequence[str]) -> str:
+    """What is said at a terminal before the seconds that importing JAX takes; empty where nothing is waited for."""
+    if command not in _MEASURING or {"-h", "--help", "--list"} & {*words}:
+        return ""
+    if "--" in words:
+        program = shlex.join(words[words.index("--") + 1 :])
+        return f"benchax {command}: running {program}; the report comes when it has ended"
+    return f"benchax {command}: importing JAX"
 
 
 def main() -> None:

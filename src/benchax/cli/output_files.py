@@ -23,7 +23,7 @@ def check_drawable(plot: Path | None) -> None:
         return
     if plot.suffix not in DRAWN or not _can_be(plot):
         raise UsageError(f"cannot draw to {str(plot)!r}", "a file in a folder that exists: .png, .svg or .pdf")
-    require("matplotlib", extra="plot", doing="--plot")
+    require("matplotlib", doing="--plot")
 
 
 def _can_be(path: Path) -> bool:

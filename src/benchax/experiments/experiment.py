@@ -69,8 +69,8 @@ def experiment(
         ablation: also all at once, and all but each: what does each contribute? Implies `combine`.
         given: what a variant is to be told, by its name: {"donate": "state"}; and under "batch", for all that take a
             batch apart, which arguments hold it: {"batch": "x+y"}. Not told, it is guessed, and the result says so.
-        max_time_s: begin no further process after this long, but for confirming a change; of each of up to three
-            parts: the variants, the combination, the ablation.
+        max_time_s: begin no further process after this long, but for confirming a change; variants that measure by
+            themselves and would come later say so. The combination and the ablation come on top.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
         progress: as for `bench`.
 
@@ -118,13 +118,14 @@ def run_experiment(
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
     looked = lab.study([StudySide(BASELINE, case), *_sides(ready.changed), *_baselines(case, ready.changed)])
-    # Also where the function fails as it is: a variant such as static may be what helps.
-    own = [_measure_by_itself(variants[name], measure, lab) for name, measure in ready.plans.items()]
     if BASELINE in looked.failures or BASELINE not in looked.seen:
-        return _without_baseline(case, looked, ready.refused, own)
+        # Also where the function fails as it is: a variant such as static may be what helps.
+        return _without_baseline(case, looked, ready.refused, _measure_plans(variants, ready, lab))
     baseline = variant_rows.seen_row(BASELINE, "as it is", looked.seen[BASELINE])
     titles = {name: variant.title for name, variant in variants.items()}
     rows = {**ready.refused, **judge_variants(case, titles, ready.changed, looked, baseline, lab)}
+    # Last, because each takes as long as all the others together, and there may be a limit of time.
+    own = _measure_plans(variants, ready, lab)
     listed = [*(rows[name] for name in variants if name in rows), *(row for found, _ in own for row in found)]
     found = Experiment(
         case.id.label,
@@ -209,6 +210,10 @@ def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRo
     advice = (Remark("advice", "info", failure.advice),) if failure.advice else ()
     rows = (*refused.values(), *(row for found, _ in own for row in found))
     return Experiment(case.id.label, "", row, rows, _curves(own), remarks=advice, environment=looked.environment)
+
+
+def _measure_plans(variants: Mapping[str, AnyVariant], ready: ReadyVariants, lab: Lab) -> list[Own]:
+    return [_measure_by_itself(variants[name], measure, lab) for name, measure in ready.plans.items()]
 
 
 def _measure_by_itself(variant: Variant, measure: Measure, lab: Lab) -> Own:

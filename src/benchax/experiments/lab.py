@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any, Protocol
 
 from benchax.case import Case
 from benchax.comparing.sequential import Effort
+from benchax.errors import NotMeasured
 from benchax.experiments import pair_timing, processes, study
 from benchax.experiments.counting import Counted, count_ways
 from benchax.experiments.pair_timing import Pair
@@ -87,6 +89,10 @@ class Lab(Protocol):
         ...
 
 
+LEAST_LEFT_S = 1e-3
+"""What is begun takes its first group of processes even so."""
+
+
 @dataclass(frozen=True)
 class WorkerLab:
     """The lab that measures in worker processes."""
@@ -94,6 +100,7 @@ class WorkerLab:
     options: Options
     effort: Effort = field(default_factory=Effort)
     report: Listener = quiet
+    begun_s: float = field(default_factory=monotonic)
 
     def tell(self, text: str) -> None:
         self.report(ProgressEvent(text))
@@ -105,14 +112,17 @@ class WorkerLab:
             return study.study(pool, sides, self.options, self.tell)
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
-        effort = self.effort if looks is None else replace(self.effort, looks=looks)
+        if looks is not None:  # of a variant that measures by itself, for which another limit would begin
+            self._refuse_late()
+        effort = replace(self.effort, looks=looks or self.effort.looks, max_time_s=self._left_s)
         return pair_timing.time_pairs(pairs, self.options, effort, self.report)
 
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
         return count_ways(shared_pool(), ways, self.options, self.tell)
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
-        found = processes.pairs(case, conditions, self.options.seed, self.effort.max_time_s, self.report)
+        self._refuse_late()
+        found = processes.pairs(case, conditions, self.options.seed, self._left_s, self.report)
         return next(c for c in found if c.metric == "run")
 
     def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:
@@ -128,6 +138,16 @@ class WorkerLab:
 
         with _pool_under(condition) as pool:
             return pool.call(task, argument, limits_of(self.options), name=name, on_message=on_message)
+
+    @property
+    def _left_s(self) -> float | None:
+        """Of the limit, which all that this lab measures shares; None without one."""
+        limit_s = self.effort.max_time_s
+        return None if limit_s is None else max(LEAST_LEFT_S, limit_s - (monotonic() - self.begun_s))
+
+    def _refuse_late(self) -> None:
+        if self._left_s == LEAST_LEFT_S:
+            raise NotMeasured(f"the {self.effort.max_time_s:g} s were used up (--max-time)")
 
 
 def _pool_under(condition: Condition) -> Pool:

@@ -37,7 +37,7 @@ def to_structured(g: GridResult) -> np.ndarray[Any, np.dtype[np.void]]:
 
 
 def pandas_frame(g: GridResult) -> Any:
-    pandas = require("pandas", extra="pandas", doing="making a data frame of a grid")
+    pandas = require("pandas", doing="making a data frame of a grid")
     timings = _timings(g)
     index = pandas.MultiIndex.from_product([list(g.data), range(g.trials)], names=[g.axis, "i"])
     columns = {f"{function} elapsed": timings[k].reshape(-1) for k, function in enumerate(g.functions)}
@@ -45,7 +45,7 @@ def pandas_frame(g: GridResult) -> Any:
 
 
 def xarray_dataset(g: GridResult) -> Any:
-    xarray = require("xarray", extra="xarray", doing="making a labelled array of a grid")
+    xarray = require("xarray", doing="making a labelled array of a grid")
     compile_s = [[_or_nan(g.by_key[f, d].stages.compile_s) for d in g.data] for f in g.functions]
     return xarray.Dataset(
         {

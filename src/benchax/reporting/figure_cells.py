@@ -23,8 +23,8 @@ LONGEST_NAME = 28
 
 def need(module: str = "") -> Any:
     """matplotlib, or a module of it."""
-    whole = require("matplotlib", extra="plot", doing="drawing a figure")
-    return require(f"matplotlib.{module}", extra="plot", doing="drawing a figure") if module else whole
+    whole = require("matplotlib", doing="drawing a figure")
+    return require(f"matplotlib.{module}", doing="drawing a figure") if module else whole
 
 
 def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:

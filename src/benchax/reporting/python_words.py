@@ -60,8 +60,7 @@ def _translate(value: T) -> T:
     if isinstance(value, Table):
         return dataclasses.replace(value, note=translate(value.note))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        tuples = {name: cast("tuple[Any, ...]", part) for name, part in parts.items() if isinstance(part, tuple)}
-        changed = {name: _translate(part) for name, part in tuples.items()}
+        names = [f.name for f in dataclasses.fields(value) if isinstance(getattr(value, f.name), tuple)]
+        changed: dict[str, Any] = {name: _translate(getattr(value, name)) for name in names}
         return dataclasses.replace(value, **changed) if changed else value
     return value

@@ -100,7 +100,7 @@ class Rows(Sequence[Measurement]):
         Raises:
             MissingPackage: pandas is not installed.
         """
-        pandas = require("pandas", extra="pandas", doing="making a data frame of rows")
+        pandas = require("pandas", doing="making a data frame of rows")
         records = self.to_numpy()
         columns: dict[str, Any] = {name: records[name] for name in COLUMNS}
         return pandas.DataFrame(columns | self._parameters() | self._rates())

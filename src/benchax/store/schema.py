@@ -36,7 +36,7 @@ from sqlalchemy import (
 )
 
 from benchax.codec import encode_params
-from benchax.errors import StoreError
+from benchax.errors import UPGRADE, StoreError
 from benchax.model import CaseId, Program
 
 
@@ -240,7 +240,7 @@ def version(connection: Connection, where: str) -> int:
     if found > SCHEMA:
         raise StoreError(
             f"database {where} was written by a newer benchax (schema {found}; this one knows {SCHEMA})",
-            hint="pip install --upgrade benchax",
+            hint=UPGRADE,
         )
     return found
 

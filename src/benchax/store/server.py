@@ -23,7 +23,7 @@ class Server:
     """
 
     def __init__(self, url: URL) -> None:
-        require("psycopg", extra="postgres", doing="storing rows in PostgreSQL")
+        require("psycopg", doing="storing rows in PostgreSQL")
         self.url = url
         self.where = url.render_as_string(hide_password=True)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchax.errors import FormatError, UsageError, one_of
+from benchax.errors import UPGRADE, FormatError, UsageError, one_of
 from pytest_jax_bench.csv.text import encode_parameters, one_line, unword, word
 
 FORMAT = 2
@@ -130,7 +130,7 @@ def form_of(comments: Sequence[str], where: str) -> LineForm | None:
     if not version.isdigit() or int(version) > FORMAT:
         raise FormatError(
             f"{where} has format {version!r}; this benchax reads up to {FORMAT}",
-            hint="pip install --upgrade benchax",
+            hint=UPGRADE,
         )
     listed = [match.groups() for match in map(_LISTED.fullmatch, comments) if match]
     columns = tuple(name for _, name in listed)

@@ -91,7 +91,7 @@ def _describe(error: BaseException) -> str:
 @contextlib.contextmanager
 def _plots_of_users() -> Iterator[None]:
     """Settings are as before afterwards, figures that were opened are closed, and no window has appeared."""
-    matplotlib = require("matplotlib", extra="plot", doing="drawing")
+    matplotlib = require("matplotlib", doing="drawing")
     if "MPLBACKEND" not in os.environ:
         matplotlib.use("agg")
     before = _open_figures()

@@ -72,7 +72,7 @@ def draw_all(
     Raises:
         MissingPackage: matplotlib is not installed.
     """
-    require("matplotlib", extra="plot", doing="drawing plots")
+    require("matplotlib", doing="drawing plots")
     work = _Work(folder, into or folder, x_axis, file_format, most_runs)
     unique = list({request.csv: request for request in requests}.values())
     for request in unique:

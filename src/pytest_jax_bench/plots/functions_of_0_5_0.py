@@ -56,7 +56,7 @@ def prepare_xaxis(data: np.ndarray, xaxis: str = "commit", ax: Any = None) -> tu
     Raises:
         UsageError: no such axis.
     """
-    pyplot = require("matplotlib.pyplot", extra="plot", doing="drawing plots")
+    pyplot = require("matplotlib.pyplot", doing="drawing plots")
     if ax is None:
         ax = pyplot.gca()
     columns = data.dtype.names or ()

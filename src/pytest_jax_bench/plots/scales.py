@@ -14,8 +14,8 @@ from pytest_jax_bench.plots.readings import spread
 
 
 def need(module: str) -> Any:
-    require("matplotlib", extra="plot", doing="drawing")
-    return require(module, extra="plot", doing="drawing")
+    require("matplotlib", doing="drawing")
+    return require(module, doing="drawing")
 
 
 def scale_values(axes: Any, panel: Panel, to_the_right: bool) -> float:
