@@ -54,7 +54,8 @@ def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | s
     """
     which: set[int | str] = set()
     for each in given:
-        places = [each] if isinstance(each, str) or not isinstance(each, Iterable | None) else list(each or ())
+        several = () if each is None else each
+        places = [each] if isinstance(several, str) or not isinstance(several, Iterable) else list(several)
         if not all(isinstance(place, int | str) for place in places):
             raise UsageError(f"static={shorten(each)} is no argument of the function", "positions or names of them")
         which |= set(places)
