@@ -32,7 +32,11 @@ CALLS: dict[str, tuple[Callable[[], Any], str, str]] = {
         "option 'max_time_s' in the call cannot be 'x'",
         "a time above 0",
     ),
-    "audit-rules": (lambda: benchax.audit(untouched, 1.0, rules=3), "cannot read 3 as names", "a list of texts"),
+    "audit-rules": (
+        lambda: benchax.audit(untouched, 1.0, rules=3),
+        "option 'rules' in the call cannot be 3",
+        "a list of texts",
+    ),
     "audit-no-rules": (lambda: benchax.audit(untouched, 1.0, rules=" ,"), "there are no names in ' ,'", "None for all"),
     "experiment-variants": (
         lambda: benchax.experiment(untouched, 1.0, variants="zz,"),
@@ -41,7 +45,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "experiment-numbers": (
         lambda: benchax.experiment(untouched, 1.0, variants=[1, "jit"]),
-        "cannot read [1, 'jit'] as names",
+        "option 'variants' in the call cannot be [1, 'jit']",
         "a list of texts",
     ),
     "profile-spec": (

@@ -10,8 +10,8 @@ from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors", "printable", "renderers"},
-    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "keywords", "modes"},
-    {"model", "progress"},
+    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "kinds", "modes"},
+    {"model", "progress", "keywords"},
     {"results", "json_values"},
     {"program"},  # profiling knows collectives by its list
     {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "hooks"},

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_places, takes
+from benchax.kinds import check_kinds
 from benchax.model import CaseId, Opaque, Program
 from benchax.modes import FORWARD, check_mode, in_mode
 from benchax.specs import DTYPES, long_dtype
@@ -127,6 +128,7 @@ def make_case(
             "a function: plain, jitted, compiled, or a wrapper that holds a jit",
             "pass the function and its arguments apart: bench(f, x), not bench(f(x))",
         )
+    check_kinds(make_case, {"jit": jit})
     label = _text(name_of(fn) if name is None else name, "name")
     case_id = CaseId(label, variant="" if jit else "eager", tag=_text(tag, "tag"))
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
@@ -290,6 +292,7 @@ def benchmark(
             "a function",
             f"inputs are given by name: @benchmark(args=({fn!r},))",
         )
+    check_kinds(benchmark, {"name": name, "jit": jit, "options": options})
     label = _text(name or name_of(fn), "name")
     # A parameter may be called so, as any other: it is known by its list of values.
     for key, given in (("mode", mode), ("work", work)):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from benchax.errors import UsageError, one_of
+from benchax.kinds import check_kinds
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,9 +112,12 @@ class _Guard:
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not self.passes_on:
             self._refuse_unknown(kwargs)
-        self._refuse_count(args, kwargs)
-        if not self.passes_on:
-            return
+        bound = self._bind(args, kwargs)
+        if self.passes_on:
+            self._refuse_keywords_of_both(args, kwargs)
+        check_kinds(self.verb, {name: bound[name] for name in self.options if name in bound})
+
+    def _refuse_keywords_of_both(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         first = args[0] if args else next((kwargs[name] for name in ("fn", "functions") if name in kwargs), None)
         theirs = _functions(first)
         for name, value in kwargs.items():
@@ -125,9 +129,9 @@ class _Guard:
             elif name not in self.options and not is_theirs:
                 self._refuse_slip(name, value)
 
-    def _refuse_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            self.signature.bind(*args, **kwargs)
+            return self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
             parameters = [p for p in self.signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]

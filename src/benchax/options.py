@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.model import Options
+from benchax.printable import can_name_a_file
 from benchax.units import parse_duration, parse_size
 
 DEFAULTS = Options(
@@ -157,7 +158,7 @@ def _read_tools(path: Path, mtime_ns: int, size: int) -> Any:
 
 def _bytes(value: Any) -> int:
     result = parse_size(value)
-    if result < 1:
+    if not 1 <= result < 2**62:  # what systems count memory by has 64 bits
         raise UsageError("", "a size above 0, such as 512MiB or 4GiB")
     return result
 
@@ -189,7 +190,7 @@ def _whole(least: int) -> Callable[[Any], int]:
 
 
 def _processes(value: Any) -> int:
-    if value in ("auto", 0):  # 0 is what "auto" is kept as
+    if str(value) in ("auto", "0"):  # 0 is what "auto" is kept as
         return 0
     try:
         return _whole(1)(value)
@@ -207,7 +208,7 @@ def _switch(value: Any) -> bool:
 
 def _choice(*permitted: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        if value not in permitted:
+        if not isinstance(value, str) or value not in permitted:
             raise UsageError("", one_of(permitted, str(value)))
         return str(value)
 
@@ -232,7 +233,7 @@ def _text(value: Any) -> str:
 def _store(value: Any) -> str:
     # `false` is what people write for "off", as a word too; a folder of that name can still be ./false.
     is_off = value is False or (isinstance(value, str) and _WORDS.get(value.lower()) is False)
-    if not is_off and "\0" in _text(value):
+    if not is_off and not can_name_a_file(_text(value)):
         raise UsageError("", "the name of a folder, which holds no \\0")
     return "off" if is_off else _text(value)
 

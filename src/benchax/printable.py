@@ -6,6 +6,7 @@ of a line around (marks of right-to-left text), so that a line would show what i
 
 from __future__ import annotations
 
+import os
 import re
 
 LONGEST_MESSAGE = 2_000
@@ -37,3 +38,11 @@ def cap(text: str, most: int = LONGEST_MESSAGE) -> str:
     note = f" … [{len(text):,} characters in all] … "
     end = most // 4
     return text[: most - end] + note + text[-end:]
+
+
+def can_name_a_file(text: str) -> bool:
+    r"""Can the system be asked for it? Not with \0 in it, nor with what no encoding has (half of a surrogate pair)."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False

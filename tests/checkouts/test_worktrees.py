@@ -13,6 +13,7 @@ from git_repositories import git
 from benchax.checkouts import worktrees
 from benchax.checkouts.boot import Selection
 from benchax.checkouts.worktrees import build_checkout
+from benchax.discovery import import_file
 from benchax.errors import UsageError
 from benchax.paired_runs import process_pairs
 
@@ -71,6 +72,47 @@ def worktrees_program(other: worktrees.BuiltCheckout) -> bytes:
 
 
 @pytest.mark.slow
+def test_a_package_that_is_not_installed_is_found_by_both_commits(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(project / "src")])
+
+    with build_checkout("main", Selection(("benchmarks",))) as other:
+        now = import_file(project / "benchmarks" / "bench_doubling.py")
+
+    assert next(iter(other.rows)).name == "bench_double"
+    assert now.double.__module__ == "doubling"
+    assert Path(sys.modules["doubling"].__file__ or "").is_relative_to(project)
+
+
+def test_a_module_that_the_other_commit_lacks_is_not_taken_from_now(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where PYTHONPATH leads to it."""
+    (project / "lib").mkdir()
+    (project / "lib" / "new_one.py").write_text("")
+    (project / "benchmarks" / "bench_doubling.py").write_text(f"import new_one\n{BENCH}")
+    monkeypatch.syspath_prepend(project / "lib")
+    monkeypatch.setenv("PYTHONPATH", str(project / "lib"))
+
+    with build_checkout("main", Selection(("benchmarks",))) as other:
+        assert other.benchmarks == "of that commit"
+        assert "No module named 'new_one'" in other.note
+
+
+def test_what_git_ignores_is_a_dependency_that_both_commits_have(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "vendored").mkdir()
+    (project / "vendored" / "new_one.py").write_text("")
+    (project / ".git" / "info" / "exclude").write_text("vendored\n")
+    (project / "benchmarks" / "bench_doubling.py").write_text(f"import new_one\n{BENCH}")
+    monkeypatch.syspath_prepend(project / "vendored")
+
+    with build_checkout("main", Selection(("benchmarks",))) as other:
+        assert other.benchmarks == "of now"
+
+
 def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> None:
     (project / "src" / "doubling.py").write_text("def renamed(x):\n    return x\n")
     bench = project / "benchmarks" / "bench_doubling.py"

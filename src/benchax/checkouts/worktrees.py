@@ -31,6 +31,8 @@ from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 
 PREFIX = "benchax-worktree-"
+USUAL = ("src", "")
+"""Where in a repository packages lie."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def build_checkout(
         UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
     """
     with _checkout(ref) as (top, commit, tree), tempfile.TemporaryDirectory(prefix="benchax-") as folder:
+        _find_usual_packages(top)
         store, launch = open_store(folder), _launch(ref, commit, top, tree)
         note = ""
         if not own_benchmarks:
@@ -89,6 +92,7 @@ def launch_checkout(
     with _checkout(ref) as (top, commit, tree):
         if not own_benchmarks:
             _bring(what, top, tree)
+        _find_usual_packages(top)
         yield _launch(ref, commit, top, tree), Launch(Version("now"), folder=Path.cwd())
 
 
@@ -208,12 +212,24 @@ def _has_rows(folder: str) -> bool:
 def _launch(ref: str, commit: str, top: Path, tree: Path) -> Launch:
     """Its processes import from the worktree what can be imported from the repository here."""
     version = Version(label_commit(ref, commit), commit, False)
-    return Launch(version, folder=_move(Path.cwd(), top, tree), before=tuple(_paths(top, tree)))
+    own = [path for path in sys.path if path and _is_own(Path(path), top)]
+    moved = [_move(Path(path), top, tree) for path in own]
+    before = [str(path) for path in dict.fromkeys([*moved, *(tree / name for name in USUAL)]) if path.is_dir()]
+    # What the other commit lacks is not to be taken from now: PYTHONPATH, or an editable installation, may lead there.
+    behind = [path for path in sys.path if path and path not in own]
+    return Launch(version, folder=_move(Path.cwd(), top, tree), before=tuple(before), behind=tuple(behind))
 
 
-def _paths(top: Path, tree: Path) -> list[str]:
-    inside = [Path(path) for path in sys.path if path and Path(path).resolve().is_relative_to(top)]
-    # An environment that lies in the repository belongs to now: the other commit has none.
-    moved = [_move(path, top, tree) for path in inside if "site-packages" not in path.parts]
-    usual = [tree / "src", tree]
-    return [str(path) for path in dict.fromkeys([*moved, *usual]) if path.is_dir()]
+def _is_own(path: Path, top: Path) -> bool:
+    """Does it hold modules of the repository? What git ignores, such as an environment, belongs to now alone."""
+    inside = path.resolve()
+    if not inside.is_relative_to(top) or "site-packages" in path.parts:
+        return False
+    return bool(git(top, "ls-files", "--cached", "--others", "--exclude-standard", "--", str(inside)))
+
+
+def _find_usual_packages(top: Path) -> None:
+    """Lets this process import a package of the repository that is not installed, as the other commit's can be. Last:
+    what is installed is imported as before."""
+    usual = (str(top / name) for name in USUAL)
+    sys.path.extend(path for path in usual if path not in sys.path and Path(path).is_dir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -65,8 +66,17 @@ def line(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """A line on stderr."""
-    print(show_controls(text), file=sys.stderr, flush=True)
+    """A line on stderr; a terminal gets it broken between words."""
+    print(_fold(show_controls(text)), file=sys.stderr, flush=True)
+
+
+def _fold(text: str) -> str:
+    width = shutil.get_terminal_size().columns
+    if not sys.stderr.isatty() or all(len(line) <= width for line in text.split("\n")):
+        return text
+    from benchax.reporting.folding import fold_text  # rich takes its time to import
+
+    return fold_text(text, width)
 
 
 def print_json(rows: Sequence[Measurement]) -> None:

@@ -43,6 +43,7 @@ from benchax.cli.console import line, note
 from benchax.cli.help import GroupedCommands
 from benchax.cli.options import WithCommand
 from benchax.errors import BenchaxError
+from benchax.kinds import shorten
 
 app = typer.Typer(
     name="benchax",
@@ -134,6 +135,9 @@ def main() -> None:
     except BrokenPipeError:
         _forget_stdout()
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # of a word that was looked for as a file
+            note(f"error: {shorten(error.filename)} is too long for the name of a file")
+            sys.exit(2)
         if error.errno not in (errno.ENOSPC, errno.EFBIG):
             raise
         note(f"error: cannot write the output: {error}")

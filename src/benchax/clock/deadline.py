@@ -82,7 +82,7 @@ def with_deadline(
     """
     if not callable(f):
         raise UsageError(f"cannot limit {f!r}, a {type(f).__name__}", "a function, jitted or not")
-    if on_timeout not in get_args(OnTimeout):
+    if not isinstance(on_timeout, str) or on_timeout not in get_args(OnTimeout):
         raise UsageError(f"on_timeout={on_timeout!r}", one_of(get_args(OnTimeout), given=str(on_timeout)))
     return WithDeadline(f, _limit(seconds), on_timeout, static_arguments(f, static, static_argnums, static_argnames))
 
@@ -254,7 +254,7 @@ def _limit(seconds: Any) -> Any:
         return seconds
     try:
         number = math.nan if isinstance(seconds, bool) else _in_seconds(seconds)
-    except (TypeError, ValueError, UsageError):
+    except (TypeError, ValueError, OverflowError, UsageError):
         number = math.nan
     if not 0 < number < math.inf:
         raise UsageError(f"a limit of {seconds!r} seconds", expected)

@@ -62,7 +62,7 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
     """
     leaves, tree = jax.tree.flatten(inputs)
     # Typed keys are passed through as the numbers that they are made of.
-    arrays = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in leaves]
+    arrays = [jax.random.key_data(leaf) if is_key(leaf) else _as_array(leaf) for leaf in leaves]
     if not arrays:
         raise UsageError(
             f"cannot stamp {inputs!r}: it holds no arrays",
@@ -72,6 +72,13 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
     passed, time = handlers.stamp(tier(), arrays)
     passed = [_as_key(new, old) if is_key(old) else new for new, old in zip(passed, leaves, strict=True)]
     return jax.tree.unflatten(tree, passed), time
+
+
+def _as_array(leaf: Any) -> jax.Array:
+    try:
+        return jnp.asarray(leaf)
+    except (TypeError, ValueError, OverflowError, SyntaxError) as error:  # the last one of NumPy, for ","
+        raise UsageError(f"cannot stamp {leaf!r}: {error}", "arrays and numbers, or pytrees of them") from error
 
 
 def tie(function: Callable[..., Any]) -> Callable[..., Any]:

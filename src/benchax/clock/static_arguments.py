@@ -9,6 +9,7 @@ from typing import Any
 
 from benchax.errors import UsageError
 from benchax.keywords import check_places
+from benchax.kinds import shorten
 
 Given = tuple[tuple[int | str, Any], ...]
 """Numbers or names of static arguments of a call, with their values; hashable."""
@@ -42,7 +43,7 @@ class StaticArguments:
         return rest, {name: value for name, value in kwargs.items() if name not in names}, given
 
 
-def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | str]) -> StaticArguments:
+def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | str] | None) -> StaticArguments:
     """Static arguments of `f`, which may be passed by place or by name, as far as its signature says.
 
     Args:
@@ -53,7 +54,11 @@ def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | s
     """
     which: set[int | str] = set()
     for each in given:
-        which |= {each} if isinstance(each, int | str) else set(each)
+        several = () if each is None else each
+        places = [each] if isinstance(several, str) or not isinstance(several, Iterable) else list(several)
+        if not all(isinstance(place, int | str) for place in places):
+            raise UsageError(f"static={shorten(each)} is no argument of the function", "positions or names of them")
+        which |= set(places)
     check_places(f, which, "static")
     try:
         parameters = list(inspect.signature(f).parameters.values())

@@ -56,7 +56,7 @@ def recording_folder(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a NUL, or half of a surrogate pair
             raise _unwritable(folder, error) from error
     try:
         place = Path(tempfile.mkdtemp(prefix=".recording-", dir=folder))
@@ -68,9 +68,9 @@ def recording_folder(folder: Path | None) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _unwritable(folder: Path, error: OSError) -> UsageError:
+def _unwritable(folder: Path, error: OSError | ValueError) -> UsageError:
     return UsageError(
-        f"cannot write a profile into {str(folder)!r}: {error.strerror or error}",
+        f"cannot write a profile into {str(folder)!r}: {getattr(error, 'strerror', None) or error}",
         "a folder that can be made and written to, with room for the trace",
         "name another folder; nothing has been run",
     )

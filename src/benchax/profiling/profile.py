@@ -108,10 +108,10 @@ def profile(
         raise UsageError(
             f"benchax.profile({fn!r}, ...) with inputs or runs, but no function", "a function to call first"
         )
-    if fn is not None and dir is not None:
-        raise UsageError(f"two folders: {os.fspath(fn)!r} and dir={os.fspath(dir)!r}", "one folder")
     if fn is not None and not isinstance(fn, str | os.PathLike):
         raise UsageError(f"benchax.profile({fn!r})", "a function with its inputs, a folder, or nothing")
+    if fn is not None and dir is not None:
+        raise UsageError(f"two folders: {os.fspath(fn)!r} and dir={os.fspath(dir)!r}", "one folder")
     return Recording(fn if fn is not None else dir, options, interval_s, progress)
 
 

@@ -37,6 +37,10 @@ def break_lines(text: Text, width: int) -> Iterator[Text]:
             yield part
 
 
+def fold_text(text: str, width: int) -> str:
+    return "\n".join(line.plain for line in break_lines(Text(text), width))
+
+
 def _breaks(line: str, width: int) -> list[int]:
     """Where a new line begins."""
     found: list[int] = []

@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement
+from benchax.printable import can_name_a_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def row_of(m: Measurement, id: int = 0) -> Row:
 def check_place(where: object) -> None:
     """Raises UsageError where `where` can be neither a path nor a URL."""
     text = str(cast("object", where)) if isinstance(where, str | os.PathLike) else ""
-    if not text or "\0" in text:
+    if not text or not can_name_a_file(text):
         raise UsageError(
             f"rows cannot be in {where!r}",
             "a folder, a path that ends in .db, .sqlite, .jsonl or .json, or the URL of a database",

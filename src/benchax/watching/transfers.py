@@ -35,6 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import array, config, core, pjit, xla_bridge  # noqa: TID251  # what for is said above
 
+from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.source_files import owner_of
@@ -60,7 +61,12 @@ def watch_transfers(hear: Hearer | None = None) -> Iterator[Transfers]:
     Args:
         hear: told of each call of a jitted function and of each eager operation before it runs: the function, and its
             arguments flat. Stays silent where "host to device" cannot be seen.
+
+    Raises:
+        UsageError: `hear` is no function.
     """
+    if hear is not None and not callable(hear):
+        raise UsageError(f"hear={hear!r} cannot be called", "a function of a function and its arguments, or None")
     found = Transfers()
     with _lock:
         if not _listeners:

@@ -43,7 +43,7 @@ def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset
     Raises:
         UsageError: threads is neither.
     """
-    if threads not in ("this", "all"):
+    if not isinstance(threads, str) or threads not in ("this", "all"):
         raise UsageError(f"threads={threads!r} cannot be", "one of: this, all")
     recorder = _Recorder(threads, ignored)
     begun = time.perf_counter()
