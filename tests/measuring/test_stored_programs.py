@@ -60,6 +60,7 @@ def test_a_stored_program_is_looked_up_and_stands_in_the_new_row(tmp_path, monke
 
     assert len(exports) == 2
     assert first.program == again.program != changed.program
-    assert again.program is not None and again.program.content is None
+    assert again.program is not None
+    assert again.program.content is None
     stored = api.opened(str(tmp_path)).query(case="f")
     assert [row.program for row in stored] == [first.program, again.program, changed.program]
