@@ -19,7 +19,7 @@ import pytest
 
 from benchax.errors import UsageError
 from benchax.measuring.inputs import signature
-from pytest_jax_bench import inner_jit
+from pytest_jax_bench import forks, inner_jit
 from pytest_jax_bench.benchmark_stats import BenchmarkStats
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.fixture import JaxBench
@@ -63,6 +63,7 @@ class BenchmarkFixture:
     """
 
     def __init__(self, item: pytest.Item, keywords: Mapping[str, Any]) -> None:
+        forks.refuse_broken_fork()  # here, for what the test does next with JAX would never end
         self._item, self._keywords = item, keywords
         self._used_in = ""
         self._record: dict[str, Any] | None = None

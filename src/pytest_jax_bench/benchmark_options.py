@@ -80,7 +80,8 @@ def add(parser: pytest.Parser) -> None:
     add_value("max-time", _seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)")
     add_value("min-rounds", _rounds, "NUM", "At least so many rounds")
     for name, nearest in WITHOUT.items():
-        add_value(name, str, "X", f"Does nothing here; the nearest: {nearest}", nargs="?", const="")
+        text = f"Does nothing here; the nearest: {nearest}".replace("%", "%%")
+        add_value(name, str, "X", text, nargs="?", const="")
     for name in SILENT:
         group.addoption(f"--benchmark-{name}", action="store_true", default=False, help="Holds anyhow, or as of pytest")
     for name in CODSPEED:
