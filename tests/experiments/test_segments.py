@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchax.errors import NotAvailable
-from benchax.experiments.variants.remat import Segmented
+from benchax.experiments.checkpoints import Segmented
 
 
 def chain(x, power=2, *, scale=1.0):
