@@ -79,7 +79,7 @@ def test_a_function_that_fails_is_an_error(benchax: Benchax) -> None:
     [
         (("code.py:plus", "f32[8]", "--variants", "donat"), "there is no variant 'donat'"),
         (("code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate"), "cannot read --given 'donate'"),
-        (("code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate=7"), "donate='7' holds 7"),
+        (("code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate=7"), "donate is given the argument '7'"),
         (("code.py:plus", "f32[8]", "--variants", "bf16", "--given", "donate=0"), "not tried"),
         (("code.py:plus", "f32[{n}]", "-p", "n=4,8"), "has 2 cases"),
         (("code.py:plus", "f32[8]", "--output", "no/such/folder"), "cannot write to"),

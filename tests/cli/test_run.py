@@ -519,7 +519,7 @@ def file_in_place_of_a_folder(project: Path) -> str:
     [
         (lambda project: "/proc/nowhere", "cannot write /proc/nowhere/benchax.db: "),
         (file_in_place_of_a_folder, "cannot write taken/benchax.db: taken is a file\n"),
-        (newer_database, "database newer/benchax.db was written by a newer benchax (schema 9; this one knows 2)\n"),
+        (newer_database, "database newer/benchax.db was written by a newer benchax (schema 9; this one knows 3)\n"),
     ],
     ids=["not writable", "a file", "newer"],
 )

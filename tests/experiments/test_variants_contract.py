@@ -18,7 +18,9 @@ MODULES = sorted(path.stem for path in Path(folder.__path__[0]).glob("*.py") if 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda variant: variant.name)
 def test_a_variant_changes_a_case_or_measures(variant: Any) -> None:
-    assert isinstance(variant, ChangingVariant) != isinstance(variant, MeasuringVariant)
+    """Or both: alone it measures its ways, among others it changes the case in the first of them."""
+    does = {isinstance(variant, ChangingVariant), isinstance(variant, MeasuringVariant)}
+    assert does == ({True} if variant.name == "remat" else {True, False})
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda variant: variant.name)

@@ -106,7 +106,7 @@ def test_programs_that_are_compiled_while_a_side_is_timed_are_counted_for_that_s
 def test_what_else_the_machine_did_is_said() -> None:
     document, _ = taken(native("a", sine), native("b", twice))
 
-    assert document["noise"].keys() == {"load_1m", "others_share", "steal_share"}
+    assert document["noise"].keys() == {"load_1m", "others_share", "steal_share", "pace_scatter"}
 
 
 def test_programs_that_are_one_are_not_timed_where_that_is_wanted() -> None:

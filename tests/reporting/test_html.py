@@ -169,7 +169,7 @@ def test_where_matplotlib_is_missing_a_line_says_what_would_be_there(monkeypatch
     (text,) = Reader(fragment(Document((CHART,)))).texts
 
     assert text.startswith("chart: f over n\n")
-    assert "benchax[plot]" in text
+    assert "pip install matplotlib" in text
 
 
 def test_a_program_is_unfolded_under_its_title() -> None:

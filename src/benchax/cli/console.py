@@ -65,6 +65,11 @@ def line(text: str) -> None:
     print(show_controls(text))
 
 
+def print_content(text: str) -> None:
+    """What would stand in a file, unchanged; a terminal gets controls spelt out, which it would obey."""
+    print(show_controls(text) if sys.stdout.isatty() else text)
+
+
 def note(text: str) -> None:
     """A line on stderr; a terminal gets it broken between words."""
     print(_fold(show_controls(text)), file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchax.cli.console import line, note
+from benchax.cli.console import note, print_content
 from benchax.cli.options import Store
 from benchax.cli.output_files import write_text
 from benchax.errors import UsageError
@@ -56,7 +56,7 @@ def export(
     elif output is not None:
         write_text(output, FORMATS[format](found))
     else:
-        line(FORMATS[format](found).removesuffix("\n"))
+        print_content(FORMATS[format](found).removesuffix("\n"))
     without = sum(entry.samples is None for entry in found)
     where = f" to {output}" if output else ""
     note(plural(len(found), "case") + where + (f", {without} of them without times" * bool(without)))
