@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchax.errors import UsageError
+from benchax.errors import FormatError, StoreError, UsageError
 from pytest_jax_bench import context, inner_jit, keep, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.data import BenchData
@@ -112,6 +112,7 @@ class JaxBench:
 
         Raises:
             UsageError: a call that cannot be meant; nothing has been measured.
+            StoreError, FormatError: the CSV file cannot be written, or is none of the plugin's; it is left as it is.
             whatever a function raises, BenchmarkFailed where it was stopped or has crashed: after the row was kept.
         """
         __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
@@ -125,7 +126,10 @@ class JaxBench:
             return keep.make_unmeasured(call, self.context), measure.call_each_once(call)
         with self.context.lock():
             measured = measure.run_steps(call, self.rounds, self.overrides, self.context, store=write)
-            res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
+            try:
+                res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
+            except (StoreError, FormatError) as error:  # how the file is read is of no interest
+                raise error.with_traceback(None) from None
         if measured.error is not None:
             raise measured.error
         return res, measured.out
