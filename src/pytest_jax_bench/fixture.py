@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchax.case import check_work
-from benchax.errors import UsageError
+from benchax.errors import FormatError, StoreError, UsageError
 from benchax.keywords import takes
 from pytest_jax_bench import context, inner_jit, keep, measure
 from pytest_jax_bench.context import BenchContext
@@ -116,6 +116,7 @@ class JaxBench:
 
         Raises:
             UsageError: a call that cannot be meant; nothing has been measured.
+            StoreError, FormatError: the CSV file cannot be written, or is none of the plugin's; it is left as it is.
             whatever a function raises, BenchmarkFailed where it was stopped or has crashed: after the row was kept.
         """
         __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
@@ -130,7 +131,10 @@ class JaxBench:
         # Around measuring too, so that workers of xdist do not measure beside each other.
         with self.context.lock():
             measured = measure.run_steps(call, self.rounds, self.overrides, self.context, store=write)
-            res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
+            try:
+                res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
+            except (StoreError, FormatError) as error:  # how the file is read is of no interest
+                raise error.with_traceback(None) from None
         # Only now: the row of a function that failed is kept first, and says how it ended.
         if measured.error is not None:
             raise measured.error

@@ -256,9 +256,7 @@ def test_the_figure_has_a_square_per_cell() -> None:
     assert axes.get_xlabel() == "n_x"
 
 
-@pytest.mark.parametrize(
-    ("package", "how"), [("pandas", "to_pandas"), ("xarray", "to_xarray"), ("matplotlib", "plot")]
-)
+@pytest.mark.parametrize(("package", "how"), [("pandas", "to_pandas"), ("xarray", "to_xarray"), ("matplotlib", "plot")])
 def test_a_package_that_is_missing_is_named(package: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchax.errors import MissingPackage
 

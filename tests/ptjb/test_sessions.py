@@ -30,6 +30,20 @@ def c_run(line: str) -> str:
     return re.split(r"\s{2,}", line)[1]
 
 
+def test_a_history_that_is_none_of_ours_fails_the_test_in_words_and_stays(ptjb) -> None:
+    ptjb.write(test_a=TWO)
+    file = ptjb.output / "test_a.py--test_two" / "main.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text("a,b,c\n1,2,3\n")
+
+    session = ptjb.run(code=1)
+
+    assert "main.csv is not the CSV file of a test: it begins with 'a,b,c'" in session.text
+    assert "reading.py" not in session.text
+    assert "keep.py" not in session.text
+    assert file.read_text() == "a,b,c\n1,2,3\n"
+
+
 def test_a_run_is_compared_with_the_first_of_its_commit_and_before_that_with_the_previous_commit(ptjb) -> None:
     ptjb.write(test_a=ONE)
     first = ptjb.commit()

@@ -58,7 +58,7 @@ def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | s
         places = [each] if isinstance(several, str) or not isinstance(several, Iterable) else list(several)
         if not all(isinstance(place, int | str) for place in places):
             raise UsageError(f"static={shorten(each)} is no argument of the function", "positions or names of them")
-        which |= set(places)
+        which.update(place for place in places if isinstance(place, int | str))
     check_places(f, which, "static")
     try:
         parameters = list(inspect.signature(f).parameters.values())

@@ -404,7 +404,9 @@ def test_a_file_of_a_newer_benchax_is_neither_read_nor_changed(path: Path, add: 
     path.write_text(newer)
 
     for call in (lambda: read(path), lambda: newest(path), add):
-        with pytest.raises(FormatError, match=r"has format '3'; this benchax reads up to 2\n\nhint: install a newer benchax"):
+        with pytest.raises(
+            FormatError, match=r"has format '3'; this benchax reads up to 2\n\nhint: install a newer benchax"
+        ):
             call()
 
     assert path.read_text() == newer
