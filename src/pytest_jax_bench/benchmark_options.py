@@ -176,11 +176,7 @@ def values_of(config: pytest.Config) -> dict[str, Any]:
 
 
 def for_ours(config: pytest.Config) -> dict[str, Any]:
-    """What these options say of ours, by the names of `settings.PluginSettings`.
-
-    Raises:
-        pytest.UsageError: limits that contradict each other.
-    """
+    """What these options say of ours, by the names of `settings.PluginSettings`."""
     found: dict[str, Any] = {}
     if config.getoption("benchmark_disable", False) and not config.getoption("benchmark_enable", False):
         found["disable"] = True

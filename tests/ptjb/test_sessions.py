@@ -220,11 +220,12 @@ def test_all_results_can_be_written_as_json(ptjb) -> None:
     assert len(result["measurements"][0]["samples"][0]["elapsed_s"]) == 20
 
 
-def test_the_table_is_left_out_with_q_and_explained_with_v(ptjb) -> None:
+def test_the_table_is_alone_with_q_left_out_with_qq_and_explained_with_v(ptjb) -> None:
     ptjb.write(test_a=ONE)
     ptjb.run()
 
-    assert "PTJB" not in ptjb.run("-q").text
+    assert "PTJB" in ptjb.run("-q").text
+    assert "PTJB" not in ptjb.run("-qq").text
     assert "unclear (" not in ptjb.run().text
     assert "unclear (" in ptjb.run("-v").text
 
