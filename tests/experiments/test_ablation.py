@@ -36,7 +36,8 @@ def train_step(params: Any, state: Any, batch: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def found(optimized: None) -> Any:
+    """At the lowest level XLA:CPU has no product of bf16 into f32."""
     # A model of equinox holds functions, which are no data: its arrays are the parameters.
     arrays, static = eqx.partition(MODEL, eqx.is_array)
 
