@@ -37,7 +37,6 @@ def train_step(params: Any, state: Any, batch: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def found(optimized: None) -> Any:
-    """At the lowest level XLA:CPU has no product of bf16 into f32."""
     # A model of equinox holds functions, which are no data: its arrays are the parameters.
     arrays, static = eqx.partition(MODEL, eqx.is_array)
 
@@ -48,7 +47,11 @@ def found(optimized: None) -> Any:
     case = make_case(jax.jit(step), (arrays, OPTIMIZER.init(arrays), {"x": random(32, 16), "y": random(32, 4)}))
     lab = ScriptedLab({"all": 0.5, "donate": 1.25, "mixed-bf16": 1.25, "remat": 0.8}, usual=0.8)
     given = {"remat": "nothing_saveable,segments=2", "donate": "arrays,state"}
-    return run_experiment(case, ["mixed-bf16", "remat", "donate"], lab, given, ablation=True)
+    found = run_experiment(case, ["mixed-bf16", "remat", "donate"], lab, given, ablation=True)
+    # jaxlib 0.10.2 on processors of Intel with products of bf16 of their own: "Unsupported element type for DotThunk".
+    if "UNIMPLEMENTED" in found.row("mixed-bf16").reason:
+        pytest.skip("XLA has no product of BF16 x BF16 = F32 for this processor")
+    return found
 
 
 def test_each_variant_has_right_results(found: Any) -> None:
