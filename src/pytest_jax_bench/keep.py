@@ -124,7 +124,7 @@ def _make_record(
         "gate": asdict(gated) if gated else None,
         "notes": notes,
         "codes": _codes(measured),
-        "ranges": _ranges(measured),
+        "ranges": _ranges(measured) | _eager_peaks(measured.eager, row["eager_peak_bytes"]),
         "readings": _readings(measured) if wanted.shows_statistics else None,
         "only_last": bool(context.marker.get("only_last")),
         "plots": custom.list_addresses(context.marker),
@@ -184,6 +184,14 @@ def _ranges(measured: StepResults) -> dict[str, list[float]]:
     found = {kind: m.headline for kind, m in pairs if m is not None}
     few = {kind: s.per_call_s for kind, s in found.items() if s is not None and s.summary.low_s is None}
     return {kind: [min(times_s) * 1e3, max(times_s) * 1e3] for kind, times_s in few.items() if times_s}
+
+
+def _eager_peaks(m: Measurement | None, most_bytes: int) -> dict[str, list[float]]:
+    """The least and the greatest peak, where they differ from call to call; the file holds the greatest."""
+    if m is None or m.memory.eager_rise_low_bytes is None or m.memory.eager_rise_bytes is None:
+        return {}
+    least_bytes = most_bytes - m.memory.eager_rise_bytes + m.memory.eager_rise_low_bytes
+    return {"eager_peak_bytes": [float(least_bytes), float(most_bytes)]}
 
 
 def _readings(measured: StepResults) -> dict[str, Any] | None:

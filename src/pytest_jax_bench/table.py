@@ -78,12 +78,15 @@ def _number(record: Record, metric: str) -> TableCell:
         return TableCell("")
     if max(new, old or 0) < LEAST_BYTES.get(metric, 0):
         return TableCell("")
-    text = _time(new, old, _spread(record, metric)) if metric in (*TIMES, "compile") else _size(new, old)
+    is_time = metric in (*TIMES, "compile")
+    text = (
+        _time(new, old, _spread(record, metric)) if is_time else _size(new, old, record.get("ranges", {}).get(metric))
+    )
     if old is None:
         return TableCell(text)
     verdict = record["verdicts"][metric][0]
     # Bytes are less or more, not faster or slower.
-    word = "" if verdict == "same" else f" {verdict if metric in (*TIMES, 'compile') else COUNTED[verdict]}"
+    word = "" if verdict == "same" else f" {verdict if is_time else COUNTED[verdict]}"
     return TableCell(text + word, STYLES[verdict])
 
 
@@ -130,9 +133,10 @@ def _spread_text(value: float, spread: Sequence[float] | None, scale: float) -> 
     return f" ({units.number(spread[0] / scale)}–{units.number(spread[1] / scale)})"
 
 
-def _size(new: float, old: float | None) -> str:
-    """24.1 MiB -> 32.2 MiB; equal sizes once."""
-    return units.size(new) if old is None or old == new else f"{units.size(old)} -> {units.size(new)}"
+def _size(new: float, old: float | None, ends: Sequence[float] | None = None) -> str:
+    """24.1 MiB -> 32.2 MiB; equal sizes once; 5.03 MiB–7.00 MiB where it differs from call to call."""
+    text = f"{units.size(ends[0])}–{units.size(ends[1])}" if ends else units.size(new)
+    return text if old is None or old == new else f"{units.size(old)} -> {text}"
 
 
 DOUBTS: dict[str, tuple[str, Style]] = {

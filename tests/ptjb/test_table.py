@@ -118,6 +118,13 @@ def test_few_rounds_have_their_least_and_greatest_reading() -> None:
     ]
 
 
+def test_an_eager_peak_that_differs_from_call_to_call_has_both_ends() -> None:
+    row = a_row(eager_peak_bytes=7 * 2**20)
+    record = a_record(row, ranges={"eager_peak_bytes": [5.03 * 2**20, 7 * 2**20]})
+
+    assert cell("Eager-Peak", record).text == "5.03 MiB–7.00 MiB"
+
+
 def test_a_busy_machine_is_said_once() -> None:
     records = [a_record(a_row(), codes=["busy"]), a_record(a_row(), codes=["busy"]), a_record(a_row(), codes=[])]
 
