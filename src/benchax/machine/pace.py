@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median, stdev
 from time import perf_counter_ns
 
 import platformdirs
 
 from benchax.model import Environment
-from benchax.stats.summary import quantile
 
 _WORK = bytes(128 * 1024)
 """Lies in the nearest caches; hashing it takes 0.1 to 0.3 ms and follows the clock rate of the core alone."""
@@ -36,6 +36,8 @@ LEAST_MOMENTS = 10
 APART_S = 1.0
 """Readings that lie closer together are of one moment."""
 KEPT, AGE_S = 500, 30 * 86400.0
+PAUSED = 1.5
+"""Times the median, a reading is no pace: clock rates of one core differ by less."""
 
 
 def read_pace_s() -> float:
@@ -68,12 +70,12 @@ def note_pace(where: Environment, folder: Path | None = None) -> float | None:
 
 
 def scatter(paces_s: Sequence[float]) -> float | None:
-    """Half the distance of the quantiles that a normal distribution has one standard deviation either side: a reading
-    that a pause of the whole machine disturbed counts as one among many."""
+    """The standard deviation of their logarithms. Without readings that a pause of the whole machine made longer: a
+    pace that is rare must count, so that quantiles would not do."""
     if len(paces_s) < LEAST_MOMENTS:
         return None
-    logs = sorted(map(math.log, paces_s))
-    return (quantile(logs, 0.8413) - quantile(logs, 0.1587)) / 2
+    most = PAUSED * median(paces_s)
+    return stdev(math.log(pace_s) for pace_s in paces_s if pace_s < most)
 
 
 def _now_s() -> float:
