@@ -45,6 +45,9 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "demo": ("benchax demo", "benchax demo grid"),
 }
 
+WHOLE = 1000
+"""Characters of a command's line of help: its first sentence is shown to the end, over as many lines as it takes."""
+
 
 class GroupedCommands(TyperGroup):
     """Lists commands by what they are for, and gives each its examples."""
@@ -53,9 +56,7 @@ class GroupedCommands(TyperGroup):
         for title, names in GROUPS.items():
             known = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name, command.get_short_help_str(limit=formatter.width)) for name, command in known]
-                )
+                formatter.write_dl([(name, command.get_short_help_str(limit=WHOLE)) for name, command in known])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
