@@ -17,7 +17,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
@@ -158,13 +158,18 @@ class Segmented:
 
 @dataclass(frozen=True)
 class OnlyLayers:
-    """Layers by their names: functions that the loss calls, each call by itself; else named scopes."""
+    """Layers by their names: functions of the loss's module, each call by itself; else named scopes, or functions of
+    another module of the user's."""
 
     fn: Loss
     names: tuple[str, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        layers = {name: _find_function(self.fn, name) for name in self.names}
+        layers = {name: _find_own_function(self.fn, name) for name in self.names}
+        if any(layer is None for layer in layers.values()):
+            # Scopes first: elsewhere may be a function of that name which has nothing to do with the loss.
+            there = _scopes_in(self.fn, args, kwargs)
+            layers |= {n: _find_function_elsewhere(n) for n, found in layers.items() if not found and n not in there}
         scopes = tuple(name for name, layer in layers.items() if layer is None)
         with ExitStack() as stack:
             for layer in layers.values():
@@ -173,18 +178,28 @@ class OnlyLayers:
             return _run_in_parts(self.fn, args, kwargs, _by_scope(scopes)) if scopes else self.fn(*args, **kwargs)
 
 
-def _find_function(fn: Any, name: str) -> Any:
-    """In the module of `fn`, else in another one of the user's."""
+def _find_own_function(fn: Any, name: str) -> Any:
+    """The function of that name in the module of `fn`; None where there is none."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    own = getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {})
+    return _function_among(getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {}), name)
+
+
+def _find_function_elsewhere(name: str) -> Any:
     # A list first: looking at an attribute of a lazy module may import others, and change the dict that is walked.
     files = {module: getattr(module, "__file__", None) for module in list(sys.modules.values())}
     modules = [module for module, file in files.items() if file and owner_of(file) == "user"]
-    for names in (own, *(vars(module) for module in modules)):
-        if callable(names.get(name)) and not isinstance(names[name], type):
-            return names[name]
-    return None
+    return next((found for module in modules if (found := _function_among(vars(module), name))), None)
+
+
+def _function_among(names: Mapping[str, Any], name: str) -> Any:
+    return names[name] if callable(names.get(name)) and not isinstance(names[name], type) else None
+
+
+def _scopes_in(fn: Loss, args: Any, kwargs: Any) -> set[str]:
+    call, arrays = as_function_of_arrays(fn, args, kwargs)
+    found = equations(jax.make_jaxpr(call)(*arrays))
+    return {part for each in found for part in scope_of(each.equation).split("/")}
 
 
 def _by_scope(names: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Part]]:

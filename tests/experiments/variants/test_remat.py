@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -166,6 +168,20 @@ def test_some_layers_or_all_but_marked_values_are_recomputed(way: str, parts: in
     inside = " ".join(str(each.params["jaxpr"]) for each in again)
     assert len(again) == parts
     assert {name for name in ("tanh", "sin", "cos") if f"{name} " in inside} >= set(recomputed)
+
+
+def test_a_scope_of_the_loss_comes_before_a_function_of_that_name_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "another_of_the_user.py").write_text("def head(x):\n    return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("another_of_the_user")
+    inputs = make_inputs(make_case(layered, LAYERED), 0).args
+    of = read_recomputation("remat", "only=head", "only=head").of(layered)
+
+    program = jax.make_jaxpr(jax.value_and_grad(of))(*inputs)
+
+    assert len([e for e in equations(program) if "policy" in e.equation.params]) == 1
 
 
 @pytest.mark.parametrize(
