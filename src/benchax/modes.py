@@ -17,9 +17,9 @@ MODES = (FORWARD, "grad", "forward_and_grad")
 
 def check_mode(mode: object) -> str:
     """Raises UsageError where `mode` is none."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise UsageError(f"mode={mode!r} cannot be", one_of(MODES, mode if isinstance(mode, str) else ""))
-    return str(mode)
+    return mode
 
 
 def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = ()) -> Callable[..., Any]:
