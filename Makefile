@@ -5,7 +5,8 @@
 VENV := .venv
 BENCH_VENV := .venv-bench
 PEERS_VENV := .venv-peers
-WORKERS ?= 2
+# One more than the cores of small machines: tests wait for the processes that they start.
+WORKERS ?= 3
 BASE ?= main
 
 .PHONY: help demo quick test test-slow test-all lint dist matrix bench clean
@@ -34,7 +35,7 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 # A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
 UNOPTIMIZED := $(if $(BENCHAX_TEST_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
 
-test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=2 processes)
+test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=3 processes)
 	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS)
 
