@@ -164,9 +164,11 @@ def report(found: dict[str, list[tuple[float, float]]], first: dict[str, float],
     beyond = [(python[0] / count - own) / (grid[0] / count - own) for python, grid, own in pairs]
     print(f"{PYTHON} ÷ {GRID}: total time {ratio_cell(total)}, time beyond the functions {ratio_cell(beyond)}")
     gain_s = median((python[0] - grid[0]) / count for python, grid, _ in pairs)
-    print(
-        f"compiling pays from {(first[GRID] - first[PYTHON]) / gain_s / len(SIZES) / 3:,.0f} repetitions of each on\n"
-    )
+    if gain_s <= 0:
+        print("a repetition of the compiled grid holds several runs of short functions, and takes longer for it\n")
+        return
+    repetitions = (first[GRID] - first[PYTHON]) / gain_s / len(SIZES) / 3
+    print(f"compiling pays from {repetitions:,.0f} repetitions of each on\n")
 
 
 def timed(way: Callable[[], float]) -> tuple[float, float]:
