@@ -52,7 +52,7 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("asked", "warm-up", sampler, "warm_up"),
     ("asked", "warm-up", sampler, "call_again"),
     ("asked", "eager run", verification, "_run"),
-    ("shown", "comparison of results", sampler, "verify"),
+    ("shown", "comparison of results", verification, "verify"),
     ("shown", "memory", engine, "observe_memory"),
     ("shown", "transfers", engine, "_transfers"),
     ("shown", "dispatch", engine, "_dispatch"),
