@@ -14,7 +14,8 @@ import pytest
 
 from benchax.grids import cell, trees
 from benchax.grids.plan import DataPoint
-from benchax.grids.trial_readings import MOST_CALLS
+from benchax.grids.trial_readings import MOST_CALLS, join_trials
+from benchax.model import Samples
 from benchax.options import resolve
 
 OPTIONS = resolve({"timer": "wall", "verify": "off", "memory": False, "stages": "samples", "store": "off"})
@@ -225,6 +226,19 @@ def test_a_cell_has_what_a_row_of_bench_has() -> None:
     absent = {each["what"]: each["why"] for each in document["absent"]}
     assert absent["numerics"].startswith("a grid compares functions with one another")
     assert absent["memory.compiled_rise_bytes"] == "switched off"
+
+
+def test_trials_with_readings_of_different_lengths_are_told_as_readings_of_the_shortest() -> None:
+    """As readings of one call, those of `in_graph` would be shorter than a hundred steps of the clock."""
+    first = Samples("in_graph", 1000, (2e-4, 4e-4), resolution_s=4.5e-8)
+    second = Samples("in_graph", 500, (1e-4,), resolution_s=4.5e-8)
+
+    (joined,) = join_trials([first, second])
+
+    assert joined.iterations == 500
+    assert joined.per_call_s == pytest.approx((2e-7, 4e-7, 2e-7))
+    assert joined.resolution_s == 4.5e-8
+    assert joined.trials == (2, 1)
 
 
 @pytest.mark.parametrize("examines", [True, False])

@@ -53,8 +53,8 @@ def samples_of_calls(elapsed_ns: list[int]) -> Samples:
 
 
 def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
-    """One for each timer, in the order of their first trials; readings are per call, for trials may differ in how many
-    calls a reading has."""
+    """One for each timer, in the order of their first trials. Where trials differ in how many calls a reading has, all
+    are told as readings of the fewest."""
     by_timer: dict[str, list[Samples]] = {}
     for samples in trials:
         by_timer.setdefault(samples.timer, []).append(samples)
@@ -62,10 +62,12 @@ def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
 
 
 def _join(trials: list[Samples]) -> Samples:
+    # Not 1: the clock's step is judged by how long a reading is, and one of many calls is that much longer.
+    iterations = min(trial.iterations for trial in trials)
     return replace(
         trials[0],
-        iterations=1,
-        elapsed_s=tuple(s for trial in trials for s in trial.per_call_s),
+        iterations=iterations,
+        elapsed_s=tuple(s * iterations for trial in trials for s in trial.per_call_s),
         disturbed=None,
         overhead_s=None,
         stop=None,
