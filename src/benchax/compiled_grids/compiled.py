@@ -26,12 +26,12 @@ from benchax.clock import handlers
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import elapsed_s, stamp
 from benchax.compiled_grids import compiled_functions, compiled_proof
+from benchax.compiled_grids.circumstances import describe_circumstances
 from benchax.compiled_grids.compiled_functions import Leaves, OutputForm, Traced
 from benchax.compiled_grids.compiled_repetitions import CompiledCell, measure_function, skip_function
 from benchax.compiled_grids.compiled_result import CompiledGridResult, Status
 from benchax.compiled_grids.python_loop import LoopComparison, compare_loops
 from benchax.errors import NotAvailable, UsageError
-from benchax.grids.circumstances import describe_circumstances
 from benchax.grids.plan import named_functions, whole
 from benchax.grids.postprocessing import checked_clip
 from benchax.keywords import guard_keywords

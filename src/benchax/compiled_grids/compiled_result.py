@@ -18,8 +18,8 @@ from jax.core import Tracer
 
 from benchax.clock.handlers import NEVER
 from benchax.clock.selftest import nanoseconds
+from benchax.compiled_grids.circumstances import Circumstances
 from benchax.errors import UsageError, one_of
-from benchax.grids.circumstances import Circumstances
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Paragraph, TableColumn, list_remarks, tabulate
 from benchax.stats.summary import Summary, summarize
