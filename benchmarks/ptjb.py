@@ -30,7 +30,7 @@ from report import header, load, note, table
 
 EMPTY = "def test_empty():\n    pass\n"
 
-SUITE = """
+HEAD = """
 import jax
 import jax.numpy as jnp
 import pytest
@@ -41,7 +41,9 @@ def norm(x):
 def softmax(x):
     e = jnp.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
+"""
 
+SUITE = f"""{HEAD}
 def loop(x):
     return jax.lax.fori_loop(0, 100, lambda i, x: jnp.sin(x) + 1e-3, x)
 

@@ -17,21 +17,10 @@ from pathlib import Path
 from statistics import median
 
 import peers
-from ptjb import Took, run
+from ptjb import HEAD, Took, run
 from report import header, load, note, table
 
-FUNCTIONS = """
-import jax
-import jax.numpy as jnp
-import pytest
-
-def norm(x):
-    return jnp.tanh(x @ x) / jnp.sqrt(1 + jnp.sum(x * x))
-
-def softmax(x):
-    e = jnp.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
+FUNCTIONS = f"""{HEAD}
 def loop(x):
     return jax.lax.fori_loop(0, 10, lambda i, x: jnp.sin(x) + 1e-3, x)
 
