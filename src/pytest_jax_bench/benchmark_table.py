@@ -57,7 +57,7 @@ def sort(records: Sequence[Record], by: str | None) -> list[Record]:
         return list(records)
     if by in ("name", "fullname"):
         return sorted(records, key=lambda r: _short(r["nodeid"]) if by == "name" else r["nodeid"])
-    return sorted(records, key=lambda r: statistics_of(r)[by] if statistics_of(r) else float("inf"))
+    return sorted(records, key=lambda r: statistics_of(r).get(by, float("inf")))
 
 
 def statistics_of(record: Record) -> dict[str, Any]:
