@@ -1,4 +1,4 @@
-"""Measurements to test storage with: RICH uses every field; `measurements()` draws any that model.py allows."""
+"""Measurements to test storage with: RICH uses every field; `measurements()` draws any that `model` allows."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def measurements() -> st.SearchStrategy[Measurement]:
 
 
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
-    """Any value that the annotation allows, so that a field added to model.py is tested without a change here."""
+    """Any value that the annotation allows, so that a field added to `model` is tested without a change here."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)

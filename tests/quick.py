@@ -1,7 +1,7 @@
 """`make quick`: ruff, and the tests of the folders that belong to what changed since main, without the slow ones.
 
 Changed is what `git diff` shows against the commit where the branch left main, and every new file that git does not
-ignore. Which tests belong to a file is told by its path (`find_tests`), not by what imports it: a change of `model.py`
+ignore. Which tests belong to a file is told by its path (`find_tests`), not by what imports it: a change of `model`
 can break every folder, and only `make test` sees that. Where nothing is named after a file, the tests that name it run.
 """
 

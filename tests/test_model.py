@@ -33,7 +33,7 @@ PLAIN = Measurement(CaseId("f"), HOST, DEFAULTS, run_id="run", started_at="2025-
 WALL = Samples("wall", 2, (2.0, 4.0, 6.0), disturbed=(False, True, True))
 LOOP = Samples("loop", 1, (1.0,))
 
-TYPES = [t for t in vars(model).values() if dataclasses.is_dataclass(t) and t.__module__ == model.__name__]
+TYPES = [t for t in vars(model).values() if dataclasses.is_dataclass(t)]
 
 
 def with_times(*samples: Samples) -> Measurement:

@@ -1,7 +1,7 @@
 """Measurement to JSON and back, without loss. The only place that knows the format of a document.
 
 Used for the document column of the database and the exports. A document is strict JSON in ASCII: one object,
-`{"benchax": FORMAT, "case": {...}, ...}`, whose keys are the names of the fields in `model.py`. A field that equals
+`{"benchax": FORMAT, "case": {...}, ...}`, whose keys are the names of the fields of `model`. A field that equals
 its default is left out. How values are written is in `json_values.py`; answers of workers are made of these as well.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 """The version written. Every earlier one is read for ever (tests/golden).
 
-History of the format. Any field added, renamed or removed in model.py is a new version, with a line here and,
+History of the format. Any field added, renamed or removed in `model` is a new version, with a line here and,
 where the old documents need it, a step in `from_document` that rewrites them.
 
     1   2025-11   the first
@@ -43,7 +43,7 @@ def encode(m: Measurement, notes: Mapping[str, Any] = types.MappingProxyType({})
         notes: written beside the fields, under keys that no field has. `decode` passes over them.
 
     Raises:
-        TypeError: a field holds something that its annotation in model.py does not allow.
+        TypeError: a field holds something that its annotation in `model` does not allow.
     """
     return json.dumps(to_document(m) | dict(notes), allow_nan=False, separators=(",", ":"))
 

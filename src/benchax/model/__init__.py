@@ -1,0 +1,83 @@
+"""The data types of benchax, all frozen. Read this first.
+
+    Options       how to measure and when to stop                                      identity.py
+    CaseId        which case a row belongs to
+    Environment   where it ran
+    Program       the measured function, kept so that it can run again
+    WorkPerCall   what one call gets done, as its author says
+    Stages        what happens once: transfer, trace, lower, compile, ...              readings.py
+    Samples       raw clock readings of one timer
+    Census        the operations in a timer's interval beside those of the function's own executable
+    Memory, Cost  bytes and operations, each with its origin
+    Numerics      how far the compiled outputs are from a reference
+    Noise         what else the machine did meanwhile
+    Remark        a sentence that belongs beside the numbers                           measurement.py
+    Failure       why there is no number
+    Rate          how much work is done in a second
+    Measurement   one case, one environment, one run: one row
+    Block         samples of two versions, taken in turns                              comparison.py
+    Comparison    two versions of a case, judged by one metric
+
+Seconds and bytes everywhere. `None` means *not measured*, never zero, and `Measurement.not_measured` says why.
+Raw readings are kept; everything else (`per_call_s`, summaries) is derived when asked for.
+"""
+
+from benchax.model.comparison import METRICS, Block, Comparison, Method, Metric, Version
+from benchax.model.identity import CaseId, Environment, Opaque, Options, Program, Reach, Scalar, WorkPerCall, param_text
+from benchax.model.measurement import Absent, Failure, FailureKind, Measurement, Rate, Remark, Severity, find_why
+from benchax.model.readings import (
+    OTHER_PROCESSES,
+    Cache,
+    CallFloor,
+    Census,
+    Cold,
+    Cost,
+    Form,
+    Memory,
+    Noise,
+    Numerics,
+    Samples,
+    Stages,
+    Stop,
+    Transfer,
+)
+
+__all__ = [
+    "METRICS",
+    "OTHER_PROCESSES",
+    "Absent",
+    "Block",
+    "Cache",
+    "CallFloor",
+    "CaseId",
+    "Census",
+    "Cold",
+    "Comparison",
+    "Cost",
+    "Environment",
+    "Failure",
+    "FailureKind",
+    "Form",
+    "Measurement",
+    "Memory",
+    "Method",
+    "Metric",
+    "Noise",
+    "Numerics",
+    "Opaque",
+    "Options",
+    "Program",
+    "Rate",
+    "Reach",
+    "Remark",
+    "Samples",
+    "Scalar",
+    "Severity",
+    "Stages",
+    "Stop",
+    "Transfer",
+    "Version",
+    "WorkPerCall",
+    "find_why",
+    "param_text",
+]

@@ -1,0 +1,120 @@
+"""Two versions of a case beside each other, and the samples that they were judged by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from benchax.model.identity import CaseId, Environment
+from benchax.model.measurement import Failure, Remark
+from benchax.model.readings import Numerics
+from benchax.stats.verdicts import Verdict
+
+Metric = Literal["run", "compile", "peak", "constants", "flops"]
+METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constants": "B", "flops": "FLOP"}
+"""What versions are compared by, and its unit."""
+Method = Literal["one process", "process pairs", "counted", "same program"]
+"""How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Samples of two versions on the same buffers, taken in turns: pair i is `baseline_s[i]`, `candidate_s[i]`. The
+    next block has new buffers and new executables."""
+
+    process: int
+    """Counted from 0; each is a fresh one."""
+    baseline_s: tuple[float, ...]
+    """Seconds per call."""
+    candidate_s: tuple[float, ...]
+    baseline_cpu_s: tuple[float, ...] = ()
+    """Processor time of all threads of the process, beside each sample; empty where it was not read."""
+    candidate_cpu_s: tuple[float, ...] = ()
+
+    @property
+    def log_ratios(self) -> tuple[float, ...]:
+        return _log_ratios(self.baseline_s, self.candidate_s)
+
+    @property
+    def cpu_log_ratios(self) -> tuple[float, ...]:
+        """The logarithms of the ratios of processor times; empty where they were not read, or one of them is none."""
+        known = all(self.baseline_cpu_s) and all(self.candidate_cpu_s)
+        return _log_ratios(self.baseline_cpu_s, self.candidate_cpu_s) if known else ()
+
+
+def _log_ratios(baseline: tuple[float, ...], candidate: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(math.log(c / b) for b, c in zip(baseline, candidate, strict=True))
+
+
+@dataclass(frozen=True)
+class Version:
+    """One side of a comparison. Unknown is `None`."""
+
+    label: str
+    commit: str | None = None
+    is_dirty: bool | None = None
+    jax: str | None = None
+    program: str | None = None
+    """sha256 of the program that ran; None where the function itself did."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two versions of a case, judged by one metric. Ratios are candidate over baseline."""
+
+    case: CaseId
+    metric: Metric
+    baseline: Version
+    candidate: Version
+    verdict: Verdict
+    why: str = ""
+    """Why it is unclear, or what the verdict does not speak for."""
+    ratio: float | None = None
+    low: float | None = None
+    """The ends of the ratio's interval; None for what is counted, not timed."""
+    high: float | None = None
+    smallest_effect: float | None = None
+    """A change of less than this share could have been missed."""
+    baseline_value: float | None = None
+    """Seconds (median), bytes or operations."""
+    candidate_value: float | None = None
+    """Seconds: the baseline's times the ratio. Two medians would be a second, worse answer to the same question."""
+    blocks: tuple[Block, ...] = ()
+    method: Method = "one process"
+    confirmed: bool | None = None
+    """Did a second, independent measurement say the same? None where none was taken."""
+    numerics: Numerics | None = None
+    """The agreement of the candidate's outputs against the baseline's."""
+    failure: Failure | None = None
+    """The failure of the side that could not be run."""
+    remarks: tuple[Remark, ...] = ()
+    environment: Environment | None = None
+    compared_at: str = ""
+    """UTC, ISO 8601."""
+    signature: str = ""
+    """Shapes and dtypes of the inputs of both; empty where nothing ran, and in what was stored before this was."""
+    resolution: float = 0.05
+    """ "same" means within this share."""
+    cpu_ratio: float | None = None
+    """The ratio of the processor times of the process, with its interval; None where that witness was not asked."""
+    cpu_low: float | None = None
+    cpu_high: float | None = None
+    is_by_cpu_time: bool = False
+    """Has the processor time decided, where the wall time left it open?"""
+    work: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What one call of the candidate gets done, as its author says (`WorkPerCall.amounts`)."""
+
+    @property
+    def speedup(self) -> float | None:
+        """Baseline over candidate: above 1 the candidate is faster."""
+        return 1 / self.ratio if self.ratio else None
+
+    @property
+    def pairs(self) -> int:
+        return sum(len(block.baseline_s) for block in self.blocks)
+
+    @property
+    def processes(self) -> int:
+        return len({block.process for block in self.blocks})

@@ -1,0 +1,149 @@
+"""Which case was measured, how, where, and as which program: what tells one row from another."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Scalar = str | int | float | bool | None
+
+Reach = Literal["build", "first_run", "samples", "all"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure and when to stop: what was in force, after all sources were merged (`options.resolve`)."""
+
+    timer: str
+    """"auto", or timer names separated by commas; the first is the headline."""
+    max_time_s: float
+    """Sampling of one timer stops after this long."""
+    min_time_s: float
+    """... and not before this long: a shorter look cannot see the machine change its pace."""
+    max_samples: int
+    relative_width: float
+    """Stop when half the width of the 95 % interval of the median is below this share of the median."""
+    sample_time_s: float
+    """About how long one sample lasts. Short samples fall between preemptions."""
+    max_warmup_s: float
+    verify: str
+    """"eager", "float64" or "off": what the compiled outputs are compared with."""
+    memory: bool
+    """Observe the peak of resident memory in an extra, untimed pass."""
+    cold_process: bool
+    """Measure in a new process, so that the stages are those of a cold process."""
+    seed: int
+    """Seeds the data made from specs."""
+    store: str
+    """Folder of the database, or "off"."""
+    isolate: bool = False
+    """Measure in a worker process, which can be killed."""
+    timeout_s: float | None = None
+    """No stage may take longer (sampling: beyond what its own options grant); the worker process is killed then."""
+    memory_limit_bytes: int | None = None
+    """Address space that a case may take beyond what a worker process has mapped before it."""
+    stages: Reach = "all"
+    """How far to go: build only, up to the first run (with verification and memory), up to the samples, or all, with
+    transfers and dispatch."""
+    processes: int = 1
+    """Readings of so many processes, which share the time for sampling; 0: the engine chooses by how long the case
+    is, and a row says how many it chose."""
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A parameter value that JSON has no word for: its type and a text that identifies it."""
+
+    type: str
+    text: str
+
+
+@dataclass(frozen=True)
+class CaseId:
+    """The stored identity of a case. Any Unicode text of any length, kept unchanged."""
+
+    name: str
+    params: tuple[tuple[str, Any], ...] = ()
+    variant: str = ""
+    tag: str = ""
+
+    @property
+    def label(self) -> str:
+        """matmul[n=256, dtype=bf16] eager #tag: for people; two ids may share a label, never an id."""
+        params = f"[{', '.join(f'{k}={param_text(v)}' for k, v in self.params)}]" if self.params else ""
+        rest = [self.variant] if self.variant else []
+        rest += [f"#{self.tag}"] if self.tag else []
+        return " ".join([self.name + params, *rest])
+
+
+def param_text(value: Any) -> str:
+    return value.text if isinstance(value, Opaque) else str(value)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where it ran. Unknown is `None`."""
+
+    host: str
+    os: str
+    python: str
+    processor: str | None = None
+    cores: int | None = None
+    affinity: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+    governor: str | None = None
+    huge_pages: str | None = None
+    virtual_machine: bool | None = None
+    benchax: str | None = None
+    jax: str | None = None
+    jaxlib: str | None = None
+    numpy: str | None = None
+    backend: str | None = None
+    device_kind: str | None = None
+    device_count: int | None = None
+    process_count: int | None = None
+    platform_version: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """JAX settings that change programs or their speed."""
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Environment variables that change programs or their speed (XLA_FLAGS, JAX_*, ...)."""
+    commit: str | None = None
+    branch: str | None = None
+    is_dirty: bool | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hex digits, equal for rows whose times may be put side by side. Commit and process do not enter."""
+        skip = {"commit", "branch", "is_dirty", "benchax"}
+        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skip}
+        # The order in which settings were read does not matter.
+        facts |= {"config": sorted(self.config.items()), "flags": sorted(self.flags.items())}
+        text = repr(sorted(facts.items()))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The measured function as StableHLO, exported by `jax.export`: a function of its array leaves alone. A baseline is
+    kept as such a program and run again beside the candidate; stored times are not compared."""
+
+    sha256: str
+    size_bytes: int
+    content: bytes | None = field(default=None, repr=False, compare=False, metadata={"is_stored_apart": True})
+    """Only where it was just made; a store keeps it once for all rows that have it."""
+    source: str = field(default="", repr=False, compare=False, metadata={"is_stored_apart": True})
+    """Digest of what it was exported from, by which a store finds it again; empty where that is not known."""
+
+
+@dataclass(frozen=True)
+class WorkPerCall:
+    """What one call gets done, as its author says, and the rate of this machine that it stands beside."""
+
+    amounts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The work of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
+    peak_bytes_per_s: float | None = None
+    """The most that a program was seen to reach here with as much memory (`machine/peaks.py`); None where that was
+    never measured, or no bytes are known."""

@@ -1,0 +1,161 @@
+"""One row: what was read of a case, and the reason for each number that is not there."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
+from benchax.model.readings import Cost, Memory, Noise, Numerics, Samples, Stages
+from benchax.renderers import SelfRendering
+from benchax.stats.summary import Summary, summarize_processes
+
+Severity = Literal["info", "warning", "error"]
+FailureKind = Literal[
+    "error", "out_of_memory", "wrong_output", "wrong_shape", "crashed", "timeout", "not_run", "interrupted"
+]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence that belongs beside the numbers. `code` is stable and can be searched for."""
+
+    code: str
+    severity: Severity
+    message: str
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A number that is not there, and why: "not measured, because {why}". `what` is a path such as stages.trace_s."""
+
+    what: str
+    why: str
+    is_by_choice: bool = False
+    """Something else beside it answers the same question: said where a row is shown in full only."""
+
+
+def find_why(absent: tuple[Absent, ...], what: str) -> str | None:
+    """Why `what`, or the group that it is in, is not there; None where nobody says so."""
+    return next((a.why for a in absent if what == a.what or what.startswith(f"{a.what}.")), None)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a case has no numbers."""
+
+    kind: FailureKind
+    stage: str
+    message: str
+    advice: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How much of something is done in a second."""
+
+    what: str
+    per_s: float
+    """By the median of the times."""
+    low_per_s: float | None
+    """The ends of its 95 % interval: of the times the greater end is the smaller rate."""
+    high_per_s: float | None
+    timer: str
+
+
+@dataclass(frozen=True)
+class Measurement(SelfRendering):
+    """One case, one environment, one run: one row."""
+
+    case: CaseId
+    environment: Environment
+    options: Options
+    run_id: str
+    started_at: str
+    """UTC, ISO 8601 with microseconds."""
+    signature: str = ""
+    """The inputs as specs: f32[1024,128], key, axis=0."""
+    failure: Failure | None = None
+    stages: Stages = Stages()
+    samples: tuple[Samples, ...] = ()
+    memory: Memory = Memory()
+    cost: Cost | None = None
+    numerics: Numerics | None = None
+    noise: Noise = Noise()
+    program: Program | None = None
+    work: WorkPerCall = WorkPerCall()
+    remarks: tuple[Remark, ...] = ()
+    not_measured: tuple[Absent, ...] = ()
+
+    @property
+    def status(self) -> Literal["ok", "failed"]:
+        return "failed" if self.failure else "ok"
+
+    @property
+    def headline(self) -> Samples | None:
+        """The samples of the first timer, in the first process."""
+        return self.samples[0] if self.samples else None
+
+    def samples_of(self, timer: str) -> Samples | None:
+        """Those of the first process that has them."""
+        return next((s for s in self.samples if s.timer == timer), None)
+
+    def series_of(self, timer: str) -> tuple[Samples, ...]:
+        """One for each process that has them."""
+        found: dict[int, Samples] = {}
+        for samples in self.samples:
+            if samples.timer == timer:
+                found.setdefault(samples.process, samples)
+        return tuple(found.values())
+
+    def summary(self, timer: str | None = None) -> Summary | None:
+        """Summary of the seconds per call by `timer` (default: the headline) over all processes; None if it was not
+        measured."""
+        series = self.series_of(timer or (self.headline.timer if self.headline else ""))
+        if len(series) < 2:
+            return series[0].summary if series else None
+        name = series[0].timer
+        if name not in self._summaries:
+            groups = [samples.per_call_s for samples in series]
+            self._summaries[name] = summarize_processes(groups, self.moments)
+        return self._summaries[name]
+
+    @property
+    def moments(self) -> float:
+        """What times scatter by from moment to moment, as far as it is known; see `Noise.pace_scatter`."""
+        return self.noise.pace_scatter or 0.0
+
+    @cached_property
+    def _summaries(self) -> dict[str, Summary]:
+        """The summaries of timers that several processes were timed by: asked for many times over."""
+        return {}
+
+    def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
+        """The amounts of `work` in a second by `timer` (default: the headline). Empty where the time was not measured,
+        or is not above what the timer itself costs."""
+        headline = self.headline
+        name = timer or (headline.timer if headline else "")
+        summary = None if self.failure else self.summary(name)
+        if summary is None or not summary.median_s > 0:
+            return ()
+        low_s, high_s = summary.low_s, summary.high_s
+        return tuple(
+            Rate(
+                what,
+                amount / summary.median_s,
+                amount / high_s if high_s else None,
+                amount / low_s if low_s and low_s > 0 else None,
+                name,
+            )
+            for what, amount in self.work.amounts.items()
+        )
+
+    def why_absent(self, what: str) -> str | None:
+        """Why the number at path `what` (or the group that it is in) is not there."""
+        return find_why(self.not_measured, what)
+
+    def asdict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)

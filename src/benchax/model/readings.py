@@ -1,0 +1,247 @@
+"""What was read of one case: stages, samples, memory, operations, how far outputs are off, and noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Literal
+
+from benchax.renderers import SelfRendering
+from benchax.stats.summary import Summary, summarize
+
+Cache = Literal["off", "hit", "miss", "warm"]
+Cold = Literal["process", "operations", "function"]
+Stop = Literal["precise", "time", "count"]
+Form = Literal["direct", "branch"]
+
+OTHER_PROCESSES = "samples.processes"
+"""What a row lacks whose readings are of one process."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Copies between host and device, several times over. `is_zero_copy`: no byte moved, the array is a view."""
+
+    size_bytes: int
+    elapsed_s: tuple[float, ...]
+    is_zero_copy: bool
+
+    @property
+    def median_s(self) -> float:
+        return median(self.elapsed_s)
+
+    @property
+    def bandwidth_bytes_per_s(self) -> float | None:
+        """None where nothing was copied: a bandwidth of a view is not a bandwidth."""
+        return None if self.is_zero_copy or not self.median_s else self.size_bytes / self.median_s
+
+
+@dataclass(frozen=True)
+class CallFloor:
+    """Calls of a program that does next to nothing, each followed by one of the measured program; all waited for.
+
+    It has as many arguments and results as the measured one, and runs on the same thread.
+    """
+
+    elapsed_s: tuple[float, ...]
+    """The seconds of each call that does next to nothing."""
+    call_s: tuple[float, ...]
+    """The seconds of each call of the measured program, in turns with those."""
+
+    @property
+    def median_s(self) -> float:
+        return median(self.elapsed_s)
+
+    @property
+    def median_call_s(self) -> float:
+        return median(self.call_s)
+
+    @property
+    def share(self) -> float:
+        """The floor's share of a call, at least: by the medians, or by the least readings where these say less."""
+        return min(self.median_s / self.median_call_s, min(self.elapsed_s) / min(self.call_s))
+
+
+@dataclass(frozen=True)
+class Stages(SelfRendering):
+    """What a call costs once. Each is one reading, but for transfers, `dispatch_s` (a median) and the floor."""
+
+    transfer_in: Transfer | None = None
+    trace_s: float | None = None
+    lower_s: float | None = None
+    compile_s: float | None = None
+    first_run_s: float | None = None
+    dispatch_s: float | None = None
+    """Time until the call returns, when everything is warm. Where XLA:CPU runs inline it contains the work."""
+    call_floor: CallFloor | None = None
+    """What a call costs whatever the program does; of calls below a millisecond."""
+    transfer_out: Transfer | None = None
+    cache: Cache | None = None
+    """JAX's persistent cache during compile_s; "warm": nothing was compiled, it was there already."""
+    cold: Cold | None = None
+    """What had never been compiled before: anything in this "process", some of the "operations" of this function, as
+    far as functions were measured here, or just this "function"."""
+
+    @property
+    def transfer_in_s(self) -> float | None:
+        return self.transfer_in.median_s if self.transfer_in else None
+
+    @property
+    def transfer_out_s(self) -> float | None:
+        return self.transfer_out.median_s if self.transfer_out else None
+
+    @property
+    def call_floor_s(self) -> float | None:
+        return self.call_floor.median_s if self.call_floor else None
+
+    @property
+    def build_s(self) -> float | None:
+        """trace + lower + compile, when all that exist were measured."""
+        parts = [self.lower_s, self.compile_s]
+        return None if None in parts else sum(p for p in [self.trace_s, *parts] if p)
+
+    @property
+    def first_result_s(self) -> float | None:
+        """From a Python function to its first result: `build_s` and the first run; the inputs are on the device."""
+        build_s = self.build_s
+        return None if build_s is None or self.first_run_s is None else build_s + self.first_run_s
+
+
+@dataclass(frozen=True)
+class Census:
+    """What one run of the function does inside a timer's interval, and by itself: the proof that both are one work."""
+
+    form: Form
+    """How the function stands in the timer's program: as it is, or as the branch of a conditional, from which XLA moves
+    nothing away."""
+    operations: tuple[tuple[str, float, float], ...]
+    """(operation, in the interval, by itself), dearest first: how many of it one call executes, bodies of loops times
+    their trip counts; elements for what moves data, calls for custom calls."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Raw clock readings of one timer in one process."""
+
+    timer: str
+    iterations: int
+    """Calls inside one sample."""
+    elapsed_s: tuple[float, ...]
+    """One reading per sample, for all its iterations, in the order taken; none is ever dropped."""
+    disturbed: tuple[bool, ...] | None = None
+    """Per sample: was the process preempted meanwhile? None where the system does not tell."""
+    resolution_s: float | None = None
+    """Smallest step of the clock that was seen."""
+    overhead_s: float | None = None
+    """What each reading contains of the timer itself, as measured beside it; None where nothing is known of it."""
+    clock_tier: str | None = None
+    """Which clock inside compiled code was read: "prebuilt", "built" or "python"."""
+    regime: str | None = None
+    """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
+    stop: Stop | None = None
+    process: int = 0
+    """Counted from 0, which is the one that measured everything else of the row."""
+    answers: str = ""
+    """The question that this timer's number answers, in a few words."""
+    census: Census | None = None
+    """The census of the timer's own program; None where the timer runs the function's own executable."""
+    trials: tuple[int, ...] | None = None
+    """How many of the readings belong to each trial of a grid's cell, in order; None elsewhere."""
+
+    @property
+    def per_call_s(self) -> tuple[float, ...]:
+        """Net of the timer's own cost, where it is known."""
+        overhead_s = self.overhead_s or 0.0
+        return tuple((t - overhead_s) / self.iterations for t in self.elapsed_s)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Summarises the seconds per call. Kept, since it is asked for many times over."""
+        return summarize(self.per_call_s)
+
+    @property
+    def disturbed_count(self) -> int | None:
+        return None if self.disturbed is None else sum(self.disturbed)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: the compiler's plan, and what the process really took."""
+
+    argument_bytes: int | None = None
+    output_bytes: int | None = None
+    temp_bytes: int | None = None
+    alias_bytes: int | None = None
+    """Outputs that reuse donated arguments."""
+    code_bytes: int | None = None
+    constant_bytes: int | None = None
+    """Baked into the compiled program."""
+    captured_bytes: int | None = None
+    """Closed over by the Python function, before XLA folded anything."""
+    predicted_peak_bytes: int | None = None
+    """argument + output + temp - alias + constant, from the plan."""
+    compiler_peak_bytes: int | None = None
+    """JAX's own `peak_memory_in_bytes`. On CPU it leaves out the temporaries (jax 0.7 to 0.10)."""
+    compiled_rise_bytes: int | None = None
+    """Observed: how far the compiled call rose above what was there before it (outputs + temporaries)."""
+    eager_rise_bytes: int | None = None
+    """The same for the eager call: the most of its readings. Depends on how far Python ran ahead of the device."""
+    eager_rise_low_bytes: int | None = None
+    """The least of its readings, where they are more than 3 % apart."""
+    method: str | None = None
+    """How the two rises were observed."""
+
+    @property
+    def observed_peak_bytes(self) -> int | None:
+        """Arguments + observed rise of the compiled call."""
+        if self.compiled_rise_bytes is None or self.argument_bytes is None:
+            return None
+        return self.argument_bytes + self.compiled_rise_bytes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations of one call by XLA's own estimate for the optimised program. None: XLA does not say."""
+
+    flops: float | None = None
+    transcendentals: float | None = None
+    bytes_accessed: float | None = None
+    has_loops: bool = False
+    """The program has `while` loops, whose bodies XLA counts once, however often they run."""
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How far the compiled outputs are from a reference. Over all leaves; `worst` names the worst one."""
+
+    reference: Literal["eager", "float64", "baseline"]
+    agrees: bool
+    worst: str = ""
+    max_abs: float | None = None
+    """Largest absolute difference; None where a structure, shape or dtype differs already."""
+    max_rel: float | None = None
+    """Largest difference over the largest magnitude of the reference leaf."""
+    max_ulp: float | None = None
+    """Largest difference in units in the last place of the compiled dtype at the reference's value."""
+    nonfinite: int = 0
+    """Elements that are finite on one side only, or NaN on one side only."""
+    tolerance: float | None = None
+    """The bound on max_rel in force for the worst leaf; beside it one on the root mean square, where rounding was
+    measured."""
+    why: str = ""
+    """What disagreed, in a sentence; empty when it agrees."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What else the machine did while this row was measured. Shares are of all cores together, 0 to 1."""
+
+    load_1m: float | None = None
+    others_share: float | None = None
+    """CPU time of other processes."""
+    steal_share: float | None = None
+    """CPU time that the hypervisor gave to other machines."""
+    pace_scatter: float | None = None
+    """Standard deviation of this machine's pace from moment to moment, as a share: of readings of a fixed piece of work
+    in earlier runs. None where too few are known, and in rows of one process, whose intervals are of one moment."""
