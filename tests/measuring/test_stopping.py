@@ -115,7 +115,18 @@ def test_a_case_that_gets_one_process_says_why(call_s, build_s, platform, why):
     assert caught.value.problem == why
 
 
-def test_processes_share_the_time_for_sampling():
-    part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, processes=5), 5)
+def test_processes_that_were_asked_for_share_the_time_and_the_precision_of_one():
+    part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, relative_width=0.01, processes=4), 4)
 
-    assert (part.max_time_s, part.min_time_s, part.processes) == (0.1, 0.02, 1)
+    assert (part.max_time_s, part.min_time_s, part.processes) == (0.125, 0.025, 1)
+    assert part.relative_width == 0.02  # the mean of four is known twice as well as each
+
+
+def test_processes_that_nobody_asked_for_take_a_short_look_each():
+    part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, processes=0), 5)
+
+    assert (part.max_time_s, part.min_time_s) == (pytest.approx(0.02), pytest.approx(0.004))
+
+
+def test_a_process_that_stays_alone_has_all_the_time():
+    assert share_time(replace(DEFAULTS, processes=0), 1) == replace(DEFAULTS, processes=1)

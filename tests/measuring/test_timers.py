@@ -19,6 +19,7 @@ from benchax.measuring.timers import TIMERS, loop, regions
 from benchax.model import Samples
 from benchax.program.census import Tally, compare
 from benchax.program.hlo import has_small_call
+from benchax.watching.compiles import watch_compiles
 
 # `serial` are those that look at the length of what they time: a neighbour disturbs it.
 
@@ -132,6 +133,16 @@ def test_work_that_does_not_depend_on_the_inputs_is_timed_as_in_a_call(name, fn,
 
     own, wall = (min(column) for column in zip(*readings, strict=True))
     assert 0.25 * wall < own < 3 * wall
+
+
+def test_what_surrounds_functions_of_equal_inputs_is_compiled_once(subject):
+    first, second = (subject(fn, jnp.ones((3, 5))) for fn in (jnp.sin, jnp.cos))
+    TIMERS["in_graph"].prepare(first)
+
+    with watch_compiles() as log:
+        TIMERS["in_graph"].prepare(second)
+
+    assert log.compiles == 1  # the one around the function itself
 
 
 @pytest.mark.parametrize("name", ["in_graph", "loop"])

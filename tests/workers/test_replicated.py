@@ -14,6 +14,7 @@ import pytest
 
 from benchax import codec
 from benchax.case import make_case
+from benchax.measuring import engine
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import quiet
 from benchax.model import Absent, Failure, Measurement
@@ -22,7 +23,7 @@ from benchax.watching.compiles import watch_compiles
 from benchax.workers import executor_for, replicated
 from benchax.workers.isolated import Inline, Isolated
 from benchax.workers.pool import Pool
-from benchax.workers.replicated import Replicated
+from benchax.workers.replicated import Replica, Replicated, sample_case
 
 OPTIONS = resolve(
     {"max_time_s": 0.06, "min_time_s": 0.03, "max_warmup_s": 0.02, "memory": False, "timer": "wall", "store": "off"},
@@ -190,6 +191,19 @@ def test_programs_that_one_has_compiled_are_read_by_the_next_and_settings_stay(t
     with watch_compiles() as log:
         fresh().compile()
     assert (log.cache_hits, log.compiles) == (0, 1)
+
+
+def test_a_further_process_does_not_look_again_for_differences_of_traces(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(engine.purity, "check", lambda *_: looked.append("purity"))
+    options = replace(OPTIONS, processes=1, stages="samples", verify="off")
+
+    m = sample_case(Replica(make_case(heavy, ("f32[8,8]",)), options, "r", str(tmp_path)), lambda *_, **__: None)
+
+    assert m.samples
+    assert looked == []
 
 
 def test_without_room_for_files_the_row_of_the_first_process_is_kept(

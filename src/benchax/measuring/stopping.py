@@ -31,6 +31,9 @@ NEAR = 0.8
 PROCESSES = 5
 """By default, where a case is short: Student's quantile is 2.8 then, and more processes buy little for what they cost
 (docs/decisions.md)."""
+SHORT_LOOK = 0.2
+"""20 ms for each of five processes by default, over a hundred samples: they scatter by 2 to 5 %, which readings of one
+of them for five times as long do not tell (docs/decisions.md)."""
 SHORT_CALL_S = 10e-3
 SHORT_BUILD_S = 1.0
 """A further process builds the programs again, or reads them from a file; the first of them always builds."""
@@ -59,9 +62,19 @@ def count_processes(asked: int, call_s: float, build_s: float | None, platform: 
 
 
 def share_time(options: Options, processes: int) -> Options:
-    """What one of so many processes gets: together they sample for about as long as one would."""
+    """What one of so many processes gets.
+
+    Where they were asked for, all together sample for as long as one would, and know the median as well as one would:
+    each of them less well, by the root of their number. Where nobody asked (`options.processes` is 0) they take
+    `SHORT_LOOK` of that: what processes differ by is seen by having several, and not by looking at each for longer.
+    """
+    part = 1 / processes if options.processes or processes == 1 else SHORT_LOOK / processes
     return replace(
-        options, max_time_s=options.max_time_s / processes, min_time_s=options.min_time_s / processes, processes=1
+        options,
+        max_time_s=options.max_time_s * part,
+        min_time_s=options.min_time_s * part,
+        relative_width=options.relative_width * math.sqrt(processes),
+        processes=1,
     )
 
 

@@ -83,7 +83,7 @@ class Replicated:
 
 def _options_of_others(m: Measurement, options: Options) -> Options:
     return replace(
-        share_time(m.options, m.options.processes),
+        share_time(replace(m.options, processes=options.processes), m.options.processes),
         timer=",".join(timers.names_for_others(options.timer, m.samples)),
         stages="samples",
         verify="off",
@@ -111,7 +111,11 @@ def sample_case(replica: Replica, say: Say) -> Measurement:
     moved = _move_memory()
     with share_programs(replica.folder):
         m = measure(
-            replica.case, replica.options, run_id=replica.run_id, progress=lambda stage, share: say(stage, share=share)
+            replica.case,
+            replica.options,
+            run_id=replica.run_id,
+            progress=lambda stage, share: say(stage, share=share),
+            examines=False,
         )
     del moved  # held until here, else the same memory would have been given out again
     return m

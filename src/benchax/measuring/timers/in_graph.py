@@ -17,6 +17,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -32,6 +33,7 @@ from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
+from benchax.model import Form
 from benchax.program.census import timed_body
 
 Once = Callable[[Leaves, Any], Leaves]
@@ -108,7 +110,7 @@ def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tupl
             arguments,
             census_alone(subject, body, leaves),
         )
-        empty = jax.jit(_program(clock, _nothing(FORMS[run.form], count))).lower(*arguments).compile()
+        empty = _without_function(clock, run.form, count).lower(*arguments).compile()
         for program in (run.call, empty):
             _read(program, 1, 1, leaves)
     except NotMeasured:
@@ -119,6 +121,13 @@ def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tupl
             f"it cannot be repeated inside a compiled program ({type(error).__name__}: {first_line})"
         ) from error
     return run, empty
+
+
+@lru_cache(maxsize=16)
+def _without_function(clock: Tier, form: Form, count: int) -> Any:
+    """The jitted program that surrounds functions of `count` outputs: kept, because JAX compiles a function that it
+    knows once for equal arguments, and to compile this takes as long as to compile the one that is timed."""
+    return jax.jit(_program(clock, _nothing(FORMS[form], count)))
 
 
 def _nothing(run: Run, count: int) -> Once:
