@@ -52,7 +52,7 @@ def measure(
     progress: Progress = quiet,
     cold: Cold = "function",
     prepared: Prepared | None = None,
-    examines: bool = True,
+    sampler: CaseSampler | None = None,
 ) -> Measurement:
     """Measures one case. Never raises for what the user's function does: that becomes the row's failure.
 
@@ -60,14 +60,14 @@ def measure(
         options: resolved, without `None`.
         cold: what had never been compiled before in this process, for `Stages.cold`.
         prepared: the case, where it has been built already; its first run is still to come.
-        examines: look whether two traces of the function differ; not needed where another process has done so.
+        sampler: default: one that verifies, and samples with every chosen timer.
     """
     record, failure = Record(progress), None
     # A cold process is started to see what JAX does once in a process, which this would do before anybody looks.
     if cold != "process":
         do_first_work()
     try:
-        subject = fill(record, case, options, TimerSampler(case, options, examines), cold, prepared)
+        subject = fill(record, case, options, sampler or TimerSampler(case, options), cold, prepared)
         with _without_warnings():
             _export(record, subject, case, options)
     except (Exception, SystemExit) as error:  # a benchmark that calls sys.exit ends itself, not the run

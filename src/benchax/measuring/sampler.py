@@ -7,6 +7,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,10 +16,11 @@ import jax
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring import timers
+from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import Record
 from benchax.measuring.sampling import believable, call_again, collect, warm_up, warm_up_exactly
 from benchax.measuring.stopping import PROCESSES, count_processes, share_time
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.verification_notes import Undecided
 from benchax.model import OTHER_PROCESSES, Absent, Options
 from benchax.watching.compiles import watch_compiles
@@ -57,6 +59,9 @@ class TimerSampler:
     case: Case
     options: Options
     examines: bool = True
+    programs: str | None = None
+    """A folder for the timers' own programs, from which further processes read them; None where nobody will. The
+    function itself is compiled before, without it: what `compile` says is a compilation."""
 
     def check(self, record: Record, subject: Subject) -> None:
         record.enter("verify")
@@ -91,7 +96,9 @@ class TimerSampler:
                 continue
             record.enter(name)
             with record.or_absent(f"samples.{name}"):
-                _sample_with(name, record, subject, options, warmup.least_s, exactly and exactly.per_sample)
+                with share_programs(self.programs) if self.programs else nullcontext():
+                    prepared = timers.TIMERS[name].prepare(subject)
+                _sample_with(name, prepared, record, options, warmup.least_s, exactly and exactly.per_sample)
         if record.samples:
             record.absent.append(Absent(OTHER_PROCESSES, why_alone))
 
@@ -109,18 +116,16 @@ class TimerSampler:
 
 
 def _sample_with(
-    name: str, record: Record, subject: Subject, options: Options, call_s: float, calls: int | None
+    name: str, prepared: PreparedTimer, record: Record, options: Options, call_s: float, calls: int | None
 ) -> None:
-    """Raises `NotMeasured` where this timer cannot serve, or what it read cannot be believed."""
-    timer = timers.TIMERS[name]
-    prepared = timer.prepare(subject)
+    """Raises `NotMeasured` where what was read cannot be believed."""
     with watch_compiles() as log:
         samples = collect(
             name, prepared, options, lambda share: record.progress(name, share), call_s=call_s, calls=calls
         )
     record.compiles += log.compiles
     # Judged here and not in `collect`, because only the record knows how long whole calls took.
-    record.samples.append(believable(replace(samples, answers=timer.answers), _least_call_s(record)))
+    record.samples.append(believable(replace(samples, answers=timers.TIMERS[name].answers), _least_call_s(record)))
 
 
 def _least_call_s(record: Record) -> float:

@@ -76,7 +76,8 @@ def collect(
             # By what readings have taken, not by the last one: that of `loop` is a difference, which a preemption makes
             # tiny or negative, and 20,000 of them, two minutes, would be taken without a look at the clock.
             each_s = max(spent_s / len(readings), 1e-9)
-            batch = max(1, min(until - len(readings), int(CHECK_NS * 1e-9 / each_s)))
+            left_s = max(0.0, options.max_time_s - spent_s)
+            batch = max(1, min(until - len(readings), int(min(CHECK_NS * 1e-9, left_s) / each_s)))
     return Samples(
         timer=timer,
         iterations=iterations,

@@ -7,7 +7,7 @@ that the stages are those of a cold start.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +15,7 @@ from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.measuring.engine import measure
 from benchax.measuring.record import Progress
+from benchax.measuring.sampler import TimerSampler
 from benchax.model import Cold, Environment, Failure, Measurement, Options
 from benchax.workers.call_limits import limits_of
 from benchax.workers.task import Say, task
@@ -31,11 +32,16 @@ class Executor(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class Inline:
     """Runs a case in this process: nothing to start, nothing to send, and a crash takes the session with it."""
 
+    programs: str | None = None
+    """A folder for the programs of timers, from which further processes read them."""
+
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
-        return measure(case, options, run_id=run_id, progress=progress)
+        sampler = TimerSampler(case, options, programs=self.programs)
+        return measure(case, options, run_id=run_id, progress=progress, sampler=sampler)
 
 
 class Isolated:

@@ -2,8 +2,8 @@
 
 Two processes of one program differ by where its code, its data and its threads lie, and by the moment; samples of one
 of them know nothing of that. So a case is measured in full once, and then sampled in further processes, by the same
-timers: forks of one warm process, which stay for the next case and read the programs that the first of them compiled.
-Together all sample for about as long as one would have.
+timers: forks of one warm process, which stay for the next case. They read the timers' programs that the first process
+has compiled, and the function as the first of them compiled it.
 
 A fork inherits the addresses of the process that it is forked from, so each job begins by moving what comes after it
 (Curtsinger & Berger, Stabilizer, ASPLOS 2013, do so all the time).
@@ -15,6 +15,7 @@ import mmap
 import random
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,11 +26,12 @@ from benchax.measuring import timers
 from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import Progress
+from benchax.measuring.sampler import TimerSampler
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
 from benchax.workers import pickling
-from benchax.workers.call_limits import limits_of
-from benchax.workers.isolated import Executor, Isolated
+from benchax.workers.call_limits import CallLimits, limits_of
+from benchax.workers.isolated import Executor, Inline, Isolated
 from benchax.workers.pool import Pool, shared_pool
 from benchax.workers.task import Say, task
 
@@ -55,30 +57,36 @@ class Replicated:
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
-        m = self.first.run(case, options, run_id=run_id, progress=progress)
-        if m.failure is not None or not m.samples or m.options.processes < 2:
-            return m
-        try:
-            return _gather(m, self._sample_others(case, m, options, run_id, progress))
-        except OSError as error:  # no room for a file: the row is worth more than the others
-            return _alone(replace(m, options=replace(m.options, processes=1)), f"they could not be started: {error}")
+        with ExitStack() as stack:
+            first, no_room = self.first, ""
+            try:
+                folder = tempfile.TemporaryDirectory(prefix="benchax-programs-", ignore_cleanup_errors=True)
+                stack.callback(folder.cleanup)
+                first = Inline(folder.name) if isinstance(first, Inline) else first
+            except OSError as error:  # the row is worth more than the others
+                folder, no_room = None, f"they could not be started: {error}"
+            m = first.run(case, options, run_id=run_id, progress=progress)
+            if m.failure is not None or not m.samples or m.options.processes < 2:
+                return m
+            if folder is None:
+                return _alone(replace(m, options=replace(m.options, processes=1)), no_room)
+            replica = Replica(case, _options_of_others(m, options), run_id, folder.name)
+            return _gather(m, self._sample_others(replica, m.options.processes - 1, limits_of(options), progress))
 
     def _sample_others(
-        self, case: Case, m: Measurement, options: Options, run_id: str, progress: Progress
+        self, replica: Replica, count: int, limits: CallLimits, progress: Progress
     ) -> list[Measurement | Failure]:
-        pool, count = self._pool or shared_pool(), m.options.processes
-        with tempfile.TemporaryDirectory(prefix="benchax-programs-") as folder:
-            replica = Replica(case, _options_of_others(m, options), run_id, folder)
-            return pool.call_in_each(
-                count - 1,
-                sample_case,
-                replica,
-                limits_of(options),
-                name=f"case {case.id.label!r}",
-                shows_output=False,  # the first process has shown it
-                on_message=lambda said: progress(STAGE, 0.0),
-                beside=int(isinstance(self.first, Isolated)),  # the first worker has measured it in full already
-            )
+        pool = self._pool or shared_pool()
+        return pool.call_in_each(
+            count,
+            sample_case,
+            replica,
+            limits,
+            name=f"case {replica.case.id.label!r}",
+            shows_output=False,  # the first process has shown it
+            on_message=lambda said: progress(STAGE, 0.0),
+            beside=int(isinstance(self.first, Isolated)),  # the first worker has measured it in full already
+        )
 
 
 def _options_of_others(m: Measurement, options: Options) -> Options:
@@ -109,13 +117,14 @@ class Replica:
 def sample_case(replica: Replica, say: Say) -> Measurement:
     """The samples, in a row that has hardly anything else."""
     moved = _move_memory()
+    sampler = TimerSampler(replica.case, replica.options, examines=False)
     with share_programs(replica.folder):
         m = measure(
             replica.case,
             replica.options,
             run_id=replica.run_id,
             progress=lambda stage, share: say(stage, share=share),
-            examines=False,
+            sampler=sampler,
         )
     del moved  # held until here, else the same memory would have been given out again
     return m
