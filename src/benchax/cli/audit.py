@@ -31,6 +31,7 @@ from benchax.cli.options import (
     Params,
     Pattern,
     Seed,
+    Verbose,
     WhatOrCommand,
     limits_of_audit,
 )
@@ -70,6 +71,7 @@ def audit(
         Path | None, typer.Option(metavar="FILE", help="Write SARIF there, which code hosts show beside the lines.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page there.")] = None,
+    is_verbose: Verbose = False,
     list_them: Annotated[bool, typer.Option("--list", help="List the rules and end.")] = False,
 ) -> None:
     """Look for what makes a function or a program slow, large or wrong; every finding with what was measured."""
@@ -92,7 +94,7 @@ def audit(
     else:
         audits, code = _functions(what or ["."], pattern, params or [], ids, given)
     _write(audits, output, sarif, html)
-    _show(audits, as_json=as_json, is_stdout_free=not command)
+    _show(audits, as_json=as_json, is_stdout_free=not command, is_full=is_verbose)
     raise typer.Exit(code or int(_reach(audits, fail_on)))
 
 
@@ -165,7 +167,7 @@ def _json_lines(audits: Sequence[Audit]) -> str:
     return "".join(f"{json.dumps(found.asdict())}\n" for found in audits)
 
 
-def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> None:
+def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool, is_full: bool) -> None:
     """On stdout; beside a program, which has that to itself, on stderr."""
     from benchax.reporting.audit import document
 
@@ -175,7 +177,7 @@ def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> No
         elif is_stdout_free:
             if i:
                 line("")
-            show(document(found))
+            show(document(found, is_full))
         else:
             note("")
-            show(document(found), is_aside=True)
+            show(document(found, is_full), is_aside=True)

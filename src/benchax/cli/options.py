@@ -76,6 +76,7 @@ StoreOrOff = Annotated[
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it there: .png, .svg, .pdf.")]
 JsonFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write all of it there, as JSON.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also what is fine or does not apply, and why.")]
 MaxTimeOfEach = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Of each function: begin no comparison after this long: 30, 500ms, 2min (60)."),
