@@ -101,16 +101,24 @@ def run_tests(
         tests = [SequentialTest(each, effort) for each in samples]
         begin = start or stack.enter_context(fresh_processes())
         for process in count():
-            is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
-            due = [stage for test in tests if (stage := test.due(is_over)) is not None]
+            gone = time_gone(begun, effort, clock) if process else 0.0  # one group is taken whatever the limit
+            due = [stage for test in tests if (stage := test.due(gone)) is not None]
             if not due:
                 break
             with begin() as pool:
-                for stage in rng.sample(due, len(due)):
+                for i, stage in enumerate(rng.sample(due, len(due))):
+                    # Many cases in one process may take longer than is left; what has started takes one.
+                    if i and time_gone(begun, effort, clock) >= 1:
+                        break
                     case = stage.samples.paired_run.case.label
                     say = partial(report_process, report, process, len(due), len(tests), case)
                     _take_group(stage, pool, say)
     return tests
+
+
+def time_gone(begun_s: float, effort: Effort, clock: Callable[[], float] = monotonic) -> float:
+    """The share of the time limit that is over; 0 without one."""
+    return 0.0 if effort.max_time_s is None else (clock() - begun_s) / effort.max_time_s
 
 
 def report_process(report: Listener, process: int, undecided: int, total: int, case: str, doing: str) -> None:
