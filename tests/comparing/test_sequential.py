@@ -172,14 +172,14 @@ def test_a_change_for_whose_second_measurement_there_was_no_time_has_no_name(gon
     take(test, gone)
 
     assert (run_of(test).verdict, run_of(test).confirmed) == ("unclear", False)
-    assert run_of(test).why == ("slower at first (+20 %); there was no time to measure it again: a longer --max-time")
+    assert run_of(test).why == ("slower at first (+20 %); no time was left to measure it again (--max-time)")
 
 
 def test_what_had_no_turn_says_that_its_time_was_up() -> None:
     test = SequentialTest(GivenSamples(steady(1.2)), Effort(), Effort())
 
     assert test.due(1.0) is None
-    assert run_of(test).why == ("not measured, because its time was up before its turn came: a longer --max-time")
+    assert run_of(test).why == ("not measured, because no time was left (--max-time)")
 
 
 def take(test: SequentialTest[GivenSamples], gone: Sequence[float]) -> int:

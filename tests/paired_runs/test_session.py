@@ -182,7 +182,7 @@ def test_a_change_is_measured_again_in_the_second_half_of_the_time_and_no_longer
         return workers.processes - begun, found.confirmed, found.why
 
     assert run(8.0)[:2] == (4 + 2, True)
-    assert "no time to measure it again" in run(3.0)[2]
+    assert "no time was left to measure it again" in run(3.0)[2]
 
 
 def test_cases_that_have_no_turn_in_the_first_process_say_so() -> None:
@@ -196,7 +196,27 @@ def test_cases_that_have_no_turn_in_the_first_process_say_so() -> None:
         clock=lambda: float(next(now)),
     )
 
-    assert sum("before its turn" in test.comparisons()[0].why for test in tests) == 1
+    assert sum("no time was left" in test.comparisons()[0].why for test in tests) == 1
+
+
+def test_what_has_ended_is_told_while_others_go_on_and_so_is_the_most_that_is_left() -> None:
+    workers = Workers({"equal": steady(1.0), "wild": steady(1.02, 0.6)})
+    told: list[ProgressEvent] = []
+
+    session.run_tests(
+        [paired_run("equal"), paired_run("wild")],
+        Effort(),
+        told.append,
+        workers.start,
+        clock=lambda: float(workers.processes),  # a process takes a second
+    )
+
+    (ended,) = [event.ended for event in told if event.ended]
+    assert ended.startswith("equal  ")
+    assert "same" in ended
+    # Eight processes of each stage at most, of which two have been taken when it is told first.
+    left = [event.left_s for event in told if event.item.startswith("process 3")]
+    assert set(left) == {14.0}
 
 
 def test_what_is_unclear_goes_on_alone_and_ends_unclear() -> None:
@@ -307,7 +327,7 @@ def test_progress_is_told_before_each_stage() -> None:
 
     session.compare_runs([paired_run("equal")], Effort(), steps.append, workers.start)
 
-    assert steps[0] == ProgressEvent("process 1: 1 of 1 undecided", "equal · rounds")
+    assert steps[0] == ProgressEvent("process 1: 1 of 1 undecided", "equal · rounds", is_most=True)
 
 
 def test_ctrl_c_passes_through() -> None:

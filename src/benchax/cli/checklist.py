@@ -31,9 +31,13 @@ def checklist(
 
     given = limits_of_audit(max_time, timeout, seed)
     cases, code = collect_cases(what or ["."], pattern, params or [])
-    with show_progress(True) as report:
-        found = [printing_to_stderr(lambda case=case: walk_checklist(case, **given, report=report)) for case in cases]
-    for each, _ in found:
+    was_left_out = False
+    for case in cases:
+        # A display of its own each: what has ended is shown before the next one begins.
+        with show_progress(True) as report:
+            each, trial = printing_to_stderr(
+                lambda case=case, report=report: walk_checklist(case, **given, report=report)
+            )
         line(json.dumps(each.asdict())) if as_json else show(document(each))
-    was_left_out = any(trial.obstacle is not None or trial.is_unbuilt for _, trial in found)
+        was_left_out |= trial.obstacle is not None or trial.is_unbuilt
     raise typer.Exit(2 if was_left_out else code)

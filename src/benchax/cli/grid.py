@@ -10,7 +10,7 @@ by design: without a name in `compare`, a difference is shown and nothing more.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -134,8 +134,10 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
     from benchax.workers.pool import shared_pool
 
     wish = validate_spec(functions, data, given)
-    with show_progress(True, has_bar=not as_json) as report:
+    running: list[GridRun] = []
+    with show_progress(True, has_bar=not as_json, results=lambda: _lines_of(running)) as report:
         run = start_run(wish, shared_pool(), report)
+        running.append(run)
         interrupted = _interrupt(run)
     result = result_of(run, wish)
     try:
@@ -155,6 +157,20 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
     if run.unstored or any(cell.status not in (*LIMITED, *WRONG) for cell in result.cells):
         return 2, result
     return int(is_wrong(result, names_reference=isinstance(given["compare"], str))), result
+
+
+def _lines_of(running: Sequence[GridRun]) -> list[str]:
+    """The table with what has ended so far."""
+    from benchax.grids.rendering import table_so_far
+    from benchax.reporting import terminal
+    from benchax.reporting.document import Document
+
+    if not running or not running[0].cells:
+        return []
+    plan = running[0].plan
+    return terminal.to_text(
+        Document((table_so_far(running[0].cells, list(plan.functions), plan.labels, plan.axis),))
+    ).splitlines()
 
 
 def is_wrong(result: GridResult, *, names_reference: bool) -> bool:

@@ -29,7 +29,7 @@ FINE_LOOKS = (*LOOKS, 12, 16, 24)
 """Where "same" is to mean less than 5 %."""
 SHARE_OF_FIRST = 0.5
 """Of the time limit: a change that is seen by then is measured again in what is left."""
-NO_TIME = "not measured, because its time was up before its turn came: a longer --max-time"
+NO_TIME = "not measured, because no time was left (--max-time)"
 RUN: frozenset[Metric] = frozenset({"run"})
 TIMES: frozenset[Metric] = frozenset({"run", "compile"})
 """What is measured; bytes and operations are counted."""
@@ -42,8 +42,8 @@ class Effort:
     looks: tuple[int, ...] = LOOKS
     """The last one is the end."""
     max_time_s: float | None = None
-    """No group is begun after this long, of either stage. A change that is seen when half of it is gone leaves the
-    other half to the second stage."""
+    """No group is begun after this long, of either stage; none at all where it is 0 or less. A change that is
+    seen when half of it is gone leaves the other half to the second stage."""
     alpha: float = ALPHA
     blocks: int = 3
     """The blocks of each process."""
@@ -55,6 +55,10 @@ class Effort:
     """Programs that are one are not timed. False: to see how often unchanged code is called changed."""
     confirms: frozenset[Metric] | None = None
     """Changes of these are measured a second time, and times of no others have a name; None: of `metrics`."""
+
+    @property
+    def has_time(self) -> bool:
+        return self.max_time_s is None or self.max_time_s > 0
 
 
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
@@ -199,6 +203,15 @@ class SequentialTest(Generic[S]):
         found = self.first.analyze()
         return any(map(self._is_change, (*found.comparisons, *found.rivals)))
 
+    @property
+    def most_groups_left(self) -> int:
+        """Of both stages, where every look but the last leaves something unclear."""
+        if self.has_ended:
+            return 0
+        if self.second is not None:
+            return self.second.effort.looks[-1] - self.second.groups
+        return self.first.effort.looks[-1] - self.first.groups + self._confirming.looks[-1]
+
     def comparisons(self) -> list[Comparison]:
         """Only changes that the second stage shows too keep their names."""
         found = self.first.samples.comparisons(self.first.effort.alpha)
@@ -227,7 +240,7 @@ class SequentialTest(Generic[S]):
 
 def _leave_open(first: Comparison) -> Comparison:
     """A change for whose second measurement there was no time, or not enough."""
-    why = f"{first.verdict} at first ({change(first)}); there was no time to measure it again: a longer --max-time"
+    why = f"{first.verdict} at first ({change(first)}); no time was left to measure it again (--max-time)"
     return replace(first, verdict="unclear", why=why, confirmed=False, is_by_cpu_time=False)
 
 

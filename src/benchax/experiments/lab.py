@@ -155,7 +155,7 @@ class WorkerLab:
 
     def _refuse_late(self) -> None:
         if self._left_s == LEAST_LEFT_S:
-            raise NotMeasured(f"the {self.effort.max_time_s:g} s were used up: a longer --max-time")
+            raise NotMeasured(f"the {self.effort.max_time_s:g} s were used up (--max-time)")
 
 
 def _pool_under(condition: Condition) -> Pool:
