@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from benchax.cli.console import collect_cases, line, printing_to_stderr, show
-from benchax.cli.options import MaxTimeOfEach, Params, Pattern, Seed, Timeout, What, limits_of_audit
+from benchax.cli.options import MaxTimeOfEach, Params, Pattern, Seed, What, limits_of_audit
 
 
 def checklist(
@@ -16,7 +16,9 @@ def checklist(
     pattern: Pattern = "",
     params: Params = None,
     max_time: MaxTimeOfEach = None,
-    timeout: Timeout = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="No stage in a worker may take longer: 30, 500ms (5min).")
+    ] = None,
     seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per function on stdout.")] = False,
 ) -> None:

@@ -36,27 +36,30 @@ WRONG = ("wrong_shape",)
 def grid(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file with the variables functions and data.")],
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For each call of a function: 30, 500ms, 2min.")
+        str | None, typer.Option(metavar="TIME", help="For each call of a function: 2min, 500ms (30).")
     ] = None,
-    compile_timeout: Annotated[str | None, typer.Option(metavar="TIME", help="For compiling a cell.")] = None,
+    compile_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For compiling a cell (as --timeout, a minute at least).")
+    ] = None,
     total_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For the whole grid, shared between its cells.")
+        str | None, typer.Option(metavar="TIME", help="For the whole grid, shared between its cells (no limit).")
     ] = None,
-    trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs (1).")] = None,
     seed: Seed = None,
     timer: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="wall, in_graph, …; the first is the headline."),
+        typer.Option(metavar="NAMES", help="Some of wall, in_graph, …; the first is the headline (wall)."),
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not.")
+        str | None,
+        typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not."),
     ] = None,
     memory: Annotated[
-        bool | None, typer.Option("--memory/--no-memory", help="Observe by how much a call raises memory.")
+        bool | None, typer.Option("--memory/--no-memory", help="Observe by how much a call raises memory (no).")
     ] = None,
     memory_limit: MemoryLimit = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: its id, or: last.")
+        str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: an id, last, last~1, a baseline.")
     ] = None,
     store: StoreOrOff = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per cell on stdout.")] = False,
