@@ -250,7 +250,8 @@ def chart(g: GridResult) -> Chart:
 
 
 def _title(g: GridResult) -> str:
-    return f"{g.name}: median time of a call, {plural(g.trials, 'trial')}\n{_machine(g)}"
+    by = f" by the {g.timer} timer" if g.timer else ""
+    return f"{g.name}: median time of a call{by}, {plural(g.trials, 'trial')}\n{_machine(g)}"
 
 
 def _about(g: GridResult) -> str:
