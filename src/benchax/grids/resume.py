@@ -64,7 +64,13 @@ def _runs(store: Any, plan: Plan) -> dict[str, set[Key]]:
 def _find_named(run: str, runs: Mapping[str, Any], store: Any, plan: Plan) -> str:
     # A run that has a name is meant by it, as everywhere; then by the first digits of its id.
     named = find_run(store, run) if run else None
-    matching = [named] if named in runs else [known for known in runs if known.startswith(run)] if run else []
+    matching = (
+        [named]
+        if named is not None and named in runs
+        else [known for known in runs if known.startswith(run)]
+        if run
+        else []
+    )
     if len(matching) != 1:
         listed = ", ".join(list(runs)[-5:]) or "none"
         raise UsageError(

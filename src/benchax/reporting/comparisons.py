@@ -94,7 +94,15 @@ def sight(found: Comparisons) -> str:
 def function_grid(found: Comparisons) -> Table:
     """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
     baseline, *candidates = found.labels
-    columns = (CASE, "time", f"against {truncate(baseline, COLUMN)}", "result", "compile", "peak", VERDICT)
+    columns = (
+        CASE,
+        "time",
+        f"against {truncate(baseline, COLUMN)}",
+        "result",
+        "compile",
+        "peak",
+        VERDICT,
+    )
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
     verdicts: dict[str, Verdict] = {c.candidate.label: c.verdict for c in found.of("run")}
     styles: list[Style] = ["", *(_style(found, label, verdicts[label]) for label in candidates)]

@@ -18,12 +18,22 @@ from benchax.reporting.document import (
     Section,
     Style,
     Table,
+    TableColumn,
     TextRow,
     list_remarks,
     tabulate,
 )
 from benchax.reporting.shared_remarks import SharedRemarks, share_remarks
-from benchax.reporting.tables import CASE, REMARKS, describe_machine, estimate, instability, is_unstable, one_line
+from benchax.reporting.tables import (
+    CASE,
+    ESTIMATE,
+    REMARKS,
+    describe_machine,
+    estimate,
+    instability,
+    is_unstable,
+    one_line,
+)
 from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
 from benchax.units import amount_per_s, count, percent, rate, seconds, seconds_range, size
@@ -88,7 +98,8 @@ def overview(measurements: Sequence[Measurement]) -> Table:
     listed = list(measurements)
     universal = _share_remarks(listed).universal
     names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
-    columns = (CASE, *_TIMERS, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
+    timers = (TableColumn(timer, "numbers", ESTIMATE) for timer in _TIMERS)
+    columns = (CASE, *timers, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
     styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in listed]
     lines = (_overview_line(m, names, universal) for m in listed)
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
