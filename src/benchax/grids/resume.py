@@ -63,7 +63,7 @@ def _runs(store: Any, plan: Plan) -> dict[str, set[Key]]:
 
 def _find_named(run: str, runs: Mapping[str, Any], store: Any, plan: Plan) -> str:
     # A run that has a name is meant by it, as everywhere; then by the first digits of its id.
-    named = find_run(store, run) if run else None
+    named = find_run(store, run) if run and runs else None  # without runs there may be no database either
     matching = (
         [named]
         if named is not None and named in runs
