@@ -82,8 +82,10 @@ def texts_of(block: Block) -> Iterator[str]:
             yield from (remark.message for remark in block.remarks)
         case Code():
             yield from (block.title, block.text)
-        case Sparkline() | Chart():
+        case Sparkline():
             yield block.caption
+        case Chart():  # a figure has the lines of its title, one below the other
+            yield from block.caption.split(" · ")
 
 
 def _texts_of_row(row: TextRow) -> tuple[str, ...]:

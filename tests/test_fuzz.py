@@ -158,6 +158,24 @@ QUICK_COMMANDS = {
 }
 
 
+DEEP_COMMANDS = {
+    "audit": ("--rules", "--max-time", "--timeout", "--seed", "--fail-on", "--output", "--sarif", "--html"),
+    "checklist": ("--filter", "--param", "--max-time", "--timeout", "--seed"),
+    "compare": ("--ref", "--jax", "--baseline", "--resolution", "--max-time", "--fail-slower", "--store", "--plot"),
+    "compiled-grid": ("--seed",),
+    "experiment": ("--variants", "--given", "--param", "--max-time", "--timeout", "--memory-limit", "--output"),
+    "profile": ("--runs", "--dir", "--read", "--attach", "--compare", "--duration", "--seed"),
+    "run": ("--work", "--mode", "--processes", "--relative-width", "--verify", "--max-samples", "--timeout"),
+    "runs": ("--limit", "--store"),
+    "bisect": ("--jax", "--max-time"),
+    "watch": ("--timeout", "--output"),
+    "baseline remove": ("--store",),
+    "demo": ("--store",),
+}
+"""Those that would measure, in processes, what they can: the first word is nothing that they could."""
+NOTHING = ["no:where", "text.txt", "/proc/none/x", "zz,", "\ud800", "a\nb", "f32[8]", "nan", "broken.py", "\x1b[31m"]
+
+
 @pytest.fixture
 def fuzzed(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
     """The command line, in a folder with files of every unsuitable kind."""
@@ -177,6 +195,24 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     words = draw(st.lists(st.sampled_from(WORDS), max_size=2))
     option = draw(st.sampled_from(["", *QUICK_COMMANDS[command]]))
     return [*command.split(), *words, *([option, draw(st.sampled_from(WORDS))] if option else [])]
+
+
+@st.composite
+def deep_command_lines(draw: st.DrawFn) -> list[str]:
+    command = draw(st.sampled_from(sorted(DEEP_COMMANDS)))
+    option = draw(st.sampled_from(["", *DEEP_COMMANDS[command]]))
+    words = [draw(st.sampled_from(NOTHING)), *draw(st.lists(st.sampled_from(WORDS), max_size=1))]
+    return [*command.split(), *([option, draw(st.sampled_from(WORDS))] if option else []), *words]
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(words=deep_command_lines())
+def test_no_command_that_would_measure_ends_in_an_exception(words: list[str], fuzzed: Benchax) -> None:
+    done = fuzzed(*words)
+
+    assert done.code in (0, 1, 2, 126, 127)  # of a program that `watch` cannot start, a shell's
+    assert "Traceback" not in done.err or "broken.py" in done.err or "bench_fails.py" in done.err
+    assert "\x1b[31m" not in done.out + done.err
 
 
 @settings(suppress_health_check=list(HealthCheck))

@@ -182,6 +182,25 @@ def test_what_has_ended_stands_above_the_line(screen: io.StringIO) -> None:
     assert after.index("f[n=2]  3.00 ms") < after.index("2/10 f[n=4]")
 
 
+def test_a_line_about_what_has_ended_stays_above_the_bar_and_is_a_line_in_a_pipe(
+    screen: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = ProgressEvent("fft", ended="fft  +3.2 %  slower")
+
+    with redirect_stderr(Terminal()), show_progress(True, clock=lambda: 0.0) as report:
+        report(ended)
+        (text,) = draw_each(report, screen, event("wall"))
+    with show_progress(True) as report:
+        report(ended)
+
+    assert text.index("fft  +3.2 %  slower") < text.index("f[n=4]")
+    assert "fft  +3.2 %  slower\n" in capsys.readouterr().err
+
+
+def test_the_most_that_it_can_take_is_called_so() -> None:
+    assert describe_rest(ProgressEvent("f", "rounds", left_s=12.0, is_most=True)) == "rounds, at most 12 s left"
+
+
 def test_where_the_end_is_not_known_there_is_neither_a_place_nor_a_share(bar: Bar, screen: io.StringIO) -> None:
     (text,) = draw_each(bar.show, screen, ProgressEvent("process 3: 2 of 4 undecided", "fft[n=8] · rounds"))
 

@@ -58,8 +58,12 @@ class ProgressEvent:
     """0 where nobody knows how many there will be."""
     left_s: float | None = None
     """A guess; None where there is none."""
+    is_most: bool = False
+    """Is `left_s` the most that it can take?"""
     is_lasting: bool = False
     """Is `item` a sentence that stays on the screen, such as that a file cannot be imported?"""
+    ended: str = ""
+    """A line about a case that has ended; it stands above a bar until that goes."""
 
     @property
     def label(self) -> str:
@@ -141,6 +145,8 @@ class Lines:
         self.last = ""
 
     def show(self, event: ProgressEvent) -> None:
+        if event.ended:
+            sys.stderr.write(f"{show_controls(event.ended)}\n")
         if event.is_lasting or event.label != self.last:
             self.last = event.label
             text = show_controls(event.item if event.is_lasting else " ".join(event.label.split()))
@@ -160,6 +166,7 @@ class Bar:
         self.patience_s, self.clock, self.results = patience_s, clock, results
         self.live: Live | None = None
         self.last = ("", "")
+        self.ended: list[str] = []
         self.drawn_s = 0.0
 
     def __enter__(self) -> Bar:
@@ -177,6 +184,7 @@ class Bar:
     def show(self, event: ProgressEvent) -> None:
         now, what = self.clock(), (event.item, event.doing)
         is_new, self.last = what != self.last, what
+        self.ended += [event.ended] if event.ended else []
         # A beginning is always drawn: where it then hangs, it is what stands there. The first drawing imports rich,
         # which must not come between two samples of one timer.
         if (not is_new and now - self.drawn_s < REDRAW_S) or now - self.begun_s < self.patience_s:
@@ -190,7 +198,7 @@ class Bar:
         else:
             line = draw(with_time_left(event, now - self.begun_s))
             # A line and a margin of the terminal are the bar's; what has scrolled away comes back with the last table.
-            above = self.results()[-max(1, live.console.height - 3) :]
+            above = [*self.ended, *self.results()][-max(1, live.console.height - 3) :]
             live.update(_stack(above, line) if above else line, refresh=True)
 
     def _start(self) -> Live:
@@ -223,7 +231,7 @@ def _stack(lines: Sequence[str], below: Table) -> Group:
     from rich.console import Group  # noqa: PLC0415 - only a terminal needs it
     from rich.text import Text  # noqa: PLC0415
 
-    return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines), below)
+    return Group(*(Text(show_controls(line), no_wrap=True, overflow="ellipsis") for line in lines), below)
 
 
 def with_time_left(event: ProgressEvent, elapsed_s: float) -> ProgressEvent:
@@ -235,7 +243,8 @@ def with_time_left(event: ProgressEvent, elapsed_s: float) -> ProgressEvent:
 
 def describe_rest(event: ProgressEvent) -> str:
     """What is done, and the time left where it can be told."""
-    left = f", about {round_seconds(event.left_s)} left" if event.left_s is not None else ""
+    how = "at most" if event.is_most else "about"
+    left = f", {how} {round_seconds(event.left_s)} left" if event.left_s is not None else ""
     return f"{' '.join(event.doing.split())}{left}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from command_line import Benchax
 import benchax as library
 from benchax.cli.main import app
 from benchax.errors import UsageError
+from benchax.options import DEFAULTS
 
 COMMANDS: dict[str, Any] = {
     name: command
@@ -54,7 +56,20 @@ STOPS: dict[str, tuple[str, ...]] = {
 IS_WORDS = {"what", "file", "command"}
 CASES = {"pattern", "params"}
 """Which benchmarks of files, in place of a function and its inputs."""
-RESULTS = {"as_json", "output", "plot", "csv", "sarif", "html", "details", "show", "full", "list_them", "dry_run"}
+RESULTS = {
+    "as_json",
+    "output",
+    "plot",
+    "csv",
+    "sarif",
+    "html",
+    "details",
+    "show",
+    "full",
+    "is_verbose",
+    "list_them",
+    "dry_run",
+}
 """Where the result goes, which a function returns; and what is there to choose from."""
 EXIT_CODES = {"fail_on", "fail_slower", "fail_unclear", "exit_code"}
 ONLY_COMMAND_LINE = {
@@ -167,6 +182,35 @@ def test_a_seed_is_a_whole_number(command: str, given: str, benchax: Benchax) ->
 
 
 # ---- names -------------------------------------------------------------------------------------------------------
+
+
+def test_o_is_what_is_written_wherever_something_is() -> None:
+    found = {
+        name: set(option.opts)
+        for name, command in COMMANDS.items()
+        for option in command.params
+        if {"--output", "-o"} & set(option.opts)
+    }
+
+    assert {name for name, words in found.items() if not {"--output", "-o"} <= words} == set()
+    assert found.keys() == {"audit", "experiment", "export", "inspect", "profile", "try", "watch"}
+
+
+def test_help_tells_the_defaults_that_are_in_force() -> None:
+    """They come from options and settings, so that typer knows none of them."""
+    run = {option.name: option.help for option in COMMANDS["run"].params if option.name != "what"}
+
+    told = {name: re.findall(r"\((?:as --timeout|)([^()]*)\)", text) for name, text in run.items()}
+
+    assert {name: told[name][-1] for name in ("timer", "max_time", "min_time", "max_samples", "verify", "seed")} == {
+        "timer": DEFAULTS.timer,
+        "max_time": f"{DEFAULTS.max_time_s:g}",
+        "min_time": f"{DEFAULTS.min_time_s:g}",
+        "max_samples": f"{DEFAULTS.max_samples}",
+        "verify": DEFAULTS.verify,
+        "seed": f"{DEFAULTS.seed}",
+    }
+    assert told["relative_width"] == [f"{DEFAULTS.relative_width:.0%}"]
 
 
 def test_what_the_library_can_do_is_a_command_of_that_name() -> None:

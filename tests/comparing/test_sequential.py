@@ -151,11 +151,47 @@ def test_a_clear_verdict_between_two_looks_ends_nothing() -> None:
     assert run(SequentialTest(GivenSamples(groups), Effort((4, 7)), Effort())) in (4, 7)
 
 
-def test_one_group_is_taken_however_late_it_is_and_a_change_is_confirmed_all_the_same() -> None:
-    test = SequentialTest(GivenSamples(steady(1.2), steady(1.2)), Effort(), Effort((2,)))
+def test_a_change_that_is_seen_when_half_of_the_time_is_gone_is_confirmed_in_the_other_half() -> None:
+    test = SequentialTest(GivenSamples(steady(1.2), steady(1.2)), Effort((8,)), Effort((2,)))
 
-    assert run(test, limit=0) == 3
+    assert take(test, [0.0, 0.2, 0.4, 0.6, 0.8, 0.9]) == 3 + 2
     assert (run_of(test).verdict, run_of(test).confirmed) == ("slower", True)
+
+
+def test_what_shows_no_change_at_half_of_the_time_has_all_of_it() -> None:
+    test = SequentialTest(GivenSamples(steady(1.0)), Effort((8,)), Effort((2,)))
+
+    assert take(test, [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0]) == 6
+    assert run_of(test).verdict == "same"
+
+
+@pytest.mark.parametrize("gone", [[0.0, 0.4, 1.1], [0.0, 0.4, 0.6, 1.1]], ids=["no second stage", "one group of it"])
+def test_a_change_for_whose_second_measurement_there_was_no_time_has_no_name(gone: list[float]) -> None:
+    test = SequentialTest(GivenSamples(steady(1.2), steady(1.2)), Effort((8,)), Effort((2,)))
+
+    take(test, gone)
+
+    assert (run_of(test).verdict, run_of(test).confirmed) == ("unclear", False)
+    assert run_of(test).why == ("slower at first (+20 %); no time was left to measure it again (--max-time)")
+
+
+def test_what_had_no_turn_says_that_its_time_was_up() -> None:
+    test = SequentialTest(GivenSamples(steady(1.2)), Effort(), Effort())
+
+    assert test.due(1.0) is None
+    assert run_of(test).why == ("not measured, because no time was left (--max-time)")
+
+
+def take(test: SequentialTest[GivenSamples], gone: Sequence[float]) -> int:
+    """How many groups are taken, where these shares of the time are gone before each."""
+    taken = 0
+    for share in gone:
+        if (stage := test.due(share)) is None:
+            break
+        stage.samples.take(stage.groups)
+        stage.groups += 1
+        taken += 1
+    return taken
 
 
 def test_a_change_that_the_second_stage_does_not_show_has_no_name() -> None:
@@ -182,7 +218,7 @@ def test_longer_compilation_has_a_name_only_where_it_is_confirmed(effort: Effort
 
 def test_a_side_that_fails_in_the_second_stage_confirms_nothing() -> None:
     test = SequentialTest(GivenSamples(steady(1.2), steady(1.2), compiling=2.0), EVERY, EVERY)
-    while test.second is None and (stage := test.due(False)) is not None:
+    while test.second is None and (stage := test.due()) is not None:
         stage.samples.take(stage.groups)
         stage.groups += 1
     assert test.second is not None
@@ -190,7 +226,7 @@ def test_a_side_that_fails_in_the_second_stage_confirms_nothing() -> None:
     test.second.samples.evidence.failure = Failure("crashed", "rounds of b", "gone")
     test.second.groups = 1
 
-    assert test.due(False) is None
+    assert test.due() is None
     assert [(c.metric, c.verdict, c.confirmed) for c in test.comparisons()] == [
         ("run", "unclear", False),
         ("compile", "unclear", False),

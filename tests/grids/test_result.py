@@ -209,6 +209,18 @@ def test_the_table_has_a_line_per_data_point_and_says_what_happened() -> None:
     assert lines[-1].endswith("seconds: 4 ok, 2 timeout")
 
 
+def test_while_it_runs_the_table_has_what_has_ended() -> None:
+    g = seeds_grid()
+    cells = {key: cell for key, cell in g.by_key.items() if key[1] == g.data[0]}
+    cells.popitem()
+
+    table = rendering.table_so_far(cells, g.functions, g.data, g.axis)
+
+    (line,) = table.lines
+    assert line[0] == str(g.data[0])
+    assert [bool(text) for text in line[1:]] == [(f, g.data[0]) in cells for f in g.functions]
+
+
 def test_the_table_says_which_functions_differ() -> None:
     assert "f2 gives another result than f1 in 6 of 6 trials" in str(seeds_grid())
 

@@ -19,6 +19,7 @@ from benchax.grids.cell import CellRequest
 from benchax.grids.result import STATUSES
 from benchax.model import Absent, Failure
 from benchax.progress import ProgressEvent
+from benchax.store.baselines import set_baseline
 from benchax.store.database import open_store
 from benchax.store.load import load
 
@@ -329,6 +330,18 @@ def test_a_run_can_be_named_by_the_first_digits_of_its_id(project: Path) -> None
     pool = HerePool()
 
     grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=run_id[:8])
+
+    assert pool.cells == ["add", "negative"]
+
+
+@pytest.mark.parametrize("name", ["last~1", "v1"])
+def test_a_run_can_be_named_as_everywhere(project: Path, name: str) -> None:
+    run_id = interrupted(store="s")
+    set_baseline(open_store("s"), "v1", run_id)
+    grid_here([double], ["f32[4]"], store="s")
+    pool = HerePool()
+
+    grid_here([double, add, negative], ["f32[4]"], pool, store="s", resume=name)
 
     assert pool.cells == ["add", "negative"]
 

@@ -167,16 +167,56 @@ def test_who_needs_more_than_two_processes_takes_more_rounds_in_each() -> None:
     assert [request.patience for _, _, request in workers.asked] == [1, 1] + [session.PATIENCE] * 6
 
 
-def test_a_change_is_measured_again_although_time_is_up() -> None:
+def test_a_change_is_measured_again_in_the_second_half_of_the_time_and_no_longer() -> None:
     workers = Workers({"slow": steady(1.1)})
-    now = iter([0.0, 0.0, 0.0, *[9.0] * 9])
 
-    (test,) = session.run_tests(
-        [paired_run("slow")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: next(now)
+    def run(limit: float) -> tuple[int, bool | None, str]:
+        begun = workers.processes
+        (test,) = session.run_tests(
+            [paired_run("slow")],
+            Effort(looks=(8,), max_time_s=limit),
+            start=workers.start,
+            clock=lambda: float(workers.processes - begun),  # a process takes a second
+        )
+        found = next(c for c in test.comparisons() if c.metric == "run")
+        return workers.processes - begun, found.confirmed, found.why
+
+    assert run(8.0)[:2] == (4 + 2, True)
+    assert "no time was left to measure it again" in run(3.0)[2]
+
+
+def test_cases_that_have_no_turn_in_the_first_process_say_so() -> None:
+    workers = Workers({"slow": steady(1.1), "equal": steady(1.0)})
+    now = iter(range(100))
+
+    tests = session.run_tests(
+        [paired_run("slow"), paired_run("equal")],
+        Effort(max_time_s=0.5),
+        start=workers.start,
+        clock=lambda: float(next(now)),
     )
 
-    assert [c.confirmed for c in test.comparisons() if c.metric == "run"] == [True]
-    assert workers.processes == 4
+    assert sum("no time was left" in test.comparisons()[0].why for test in tests) == 1
+
+
+def test_what_has_ended_is_told_while_others_go_on_and_so_is_the_most_that_is_left() -> None:
+    workers = Workers({"equal": steady(1.0), "wild": steady(1.02, 0.6)})
+    told: list[ProgressEvent] = []
+
+    session.run_tests(
+        [paired_run("equal"), paired_run("wild")],
+        Effort(),
+        told.append,
+        workers.start,
+        clock=lambda: float(workers.processes),  # a process takes a second
+    )
+
+    (ended,) = [event.ended for event in told if event.ended]
+    assert ended.startswith("equal  ")
+    assert "same" in ended
+    # Eight processes of each stage at most, of which two have been taken when it is told first.
+    left = [event.left_s for event in told if event.item.startswith("process 3")]
+    assert set(left) == {14.0}
 
 
 def test_what_is_unclear_goes_on_alone_and_ends_unclear() -> None:
@@ -200,7 +240,7 @@ def test_no_process_begins_after_the_time_that_was_granted() -> None:
     workers = Workers({"wild": steady(1.02, 0.6)})
     now = iter(range(100))
 
-    session.run_tests([paired_run("wild")], Effort(max_time_s=1.5), start=workers.start, clock=lambda: float(next(now)))
+    session.run_tests([paired_run("wild")], Effort(max_time_s=0.5), start=workers.start, clock=lambda: float(next(now)))
 
     assert workers.processes == 1
 
@@ -287,7 +327,7 @@ def test_progress_is_told_before_each_stage() -> None:
 
     session.compare_runs([paired_run("equal")], Effort(), steps.append, workers.start)
 
-    assert steps[0] == ProgressEvent("process 1: 1 of 1 undecided", "equal · rounds")
+    assert steps[0] == ProgressEvent("process 1: 1 of 1 undecided", "equal · rounds", is_most=True)
 
 
 def test_ctrl_c_passes_through() -> None:

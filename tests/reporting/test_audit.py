@@ -6,8 +6,11 @@ from pathlib import Path
 import audits_by_hand as made
 
 from benchax.model import Remark
-from benchax.reporting import display  # noqa: F401  # what print needs
-from benchax.reporting.audit import render_page, verdict
+from benchax.reporting import (
+    display,  # noqa: F401  # what print needs
+    terminal,
+)
+from benchax.reporting.audit import document, render_page, verdict
 from benchax.results.audit import Audit, Checked
 
 
@@ -26,12 +29,25 @@ def test_a_finding_shows_its_place_evidence_gain_and_advice(project: Path) -> No
 
 
 def test_what_did_not_look_says_why_and_equal_reasons_stand_together(project: Path) -> None:
-    shown = str(made.audit(project))
+    shown = terminal.to_text(document(made.audit(project), is_full=True))
 
     assert "fine            donation-unused\n" in shown
     assert "not applicable  small-batch, mesh-mismatch: it has no batch\n" in shown
     assert "not checked     numpy-inputs: the time was used up\n" in shown
     assert "partly          branch-on-value: only one branch was seen\n" in shown
+
+
+def test_what_is_fine_does_not_apply_or_only_informs_is_behind_verbose(project: Path) -> None:
+    informed = replace(made.audit(project), remarks=(Remark("a", "info", "it ran once"), Remark("b", "warning", "oh")))
+
+    shown = terminal.to_text(document(informed))
+
+    assert "not checked  numpy-inputs: the time was used up\n" in shown
+    assert "partly       branch-on-value: only one branch was seen\n" in shown
+    assert not [text for text in ("donation-unused", "it has no batch", "it ran once") if text in shown]
+    assert "! oh" in shown
+    assert "(-v lists them)" in shown
+    assert "(.checked lists them)" in str(informed)
 
 
 def test_what_is_suppressed_is_listed_with_its_reason(project: Path) -> None:

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
 from benchax.model import CaseId, Comparison, Numerics, Version
-from benchax.reporting import display  # noqa: F401  # what plot needs
+from benchax.reporting import (
+    comparisons,
+    display,  # noqa: F401  # what plot needs
+)
 from benchax.reporting.chart import Shade
 from benchax.reporting.comparison_figure import LOOKS, MOST_WORDS, change_name, chart, figure, ticks
 from benchax.reporting.figures import SYMBOLS
@@ -53,15 +56,24 @@ def test_versions_of_one_case_are_named_by_their_labels() -> None:
 
     assert names(drawn) == ["fused", "copy"]
     assert words(drawn) == ["faster  -20 % (-21 to -19 %)", "same  +0 % (-1.0 to +1.0 %)"]
-    assert drawn.axes[0].get_xlabel() == "matmul[n=256]: run time against naive"
+    assert drawn.axes[0].get_title(loc="left").splitlines()[0] == "matmul[n=256]: run time against naive"
     assert drawn_as(drawn, "png")
+
+
+def test_the_figure_says_which_way_is_faster_where_it_was_measured_and_by_which_timer() -> None:
+    drawn = Comparisons((version("fused", 0.8), version("copy", 1.0))).plot()
+
+    assert drawn.axes[0].get_xlabel() == "← faster    time as that of naive    slower →   (grey: same, within 5.0 %)"
+    title = drawn.axes[0].get_title(loc="left")
+    assert comparisons.heading(Comparisons((version("fused", 0.8), version("copy", 1.0)))) in title
+    assert "wall, paired" in title
 
 
 def test_cases_are_named_by_their_parameters() -> None:
     drawn = suite(40).plot()
 
     assert names(drawn)[:2] == ["matmul[n=0]", "matmul[n=1]"]
-    assert drawn.axes[0].get_xlabel() == "run time of now against v1.2"
+    assert drawn.axes[0].get_title(loc="left").splitlines()[0] == "run time of now against v1.2"
     assert len(words(drawn)) == 40
 
 

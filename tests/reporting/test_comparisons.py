@@ -349,8 +349,8 @@ def test_remarks_are_told_once_and_name_the_case_only_where_there_are_several() 
 
     assert [r.message for r in remarks([one, replace(one, metric="peak")])] == [differ.message, limit.message]
     assert [r.message for r in remarks([one, other])] == [
+        "inline-limit: both cases; on different sides",
         "fft[n=8]: fused gives another result",
-        "on different sides",
         "g: fused gives another result",
     ]
     assert "fused gives another result" in str(several(one))

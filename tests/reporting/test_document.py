@@ -10,9 +10,8 @@ import pytest
 from rendered_documents import check_rendered
 from results_by_hand import every_result
 
-from benchax.model import Remark
 from benchax.reporting import display, error_rates, history
-from benchax.reporting.document import Document, TableColumn, each_once, list_lines, list_remarks, tabulate
+from benchax.reporting.document import Document, TableColumn, list_lines, list_remarks, tabulate
 from benchax.results import Displayed
 
 NAMES = ("f", "[red]a|b* `c`_d_</td><script>alert('x')</script>\n&amp; @me", "数学 🦊 " * 8)
@@ -72,10 +71,3 @@ def test_a_name_alone_is_a_column_of_numbers_and_a_style_is_that_of_its_row() ->
 
 def test_lists_of_nothing_are_no_blocks() -> None:
     assert (list_lines([]), list_remarks([])) == ((), ())
-
-
-def test_remarks_that_are_shared_are_shown_once_and_the_busy_machine_whatever_its_numbers() -> None:
-    one, other = Remark("impure", "warning", "it prints"), Remark("impure", "warning", "it reads a clock")
-    busy = [Remark("busy", "warning", f"other processes used {share} %") for share in (40, 60)]
-
-    assert each_once([one, busy[0], other, one, busy[1]]) == [one, busy[0], other]

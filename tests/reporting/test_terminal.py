@@ -237,6 +237,16 @@ def test_the_overview_explains_failures_and_warnings_below() -> None:
     ]
 
 
+def test_a_busy_machine_is_said_once_for_all_cases_and_takes_no_column() -> None:
+    busy = Remark("busy", "warning", "too much")
+    listed = [replace(measured(name), remarks=(busy,)) for name in ("f", "g", "h")]
+
+    text = terminal.to_text(list_measurements(listed))
+
+    assert "remarks" not in text.splitlines()[0]
+    assert text.splitlines()[4:] == ["", "remarks", "  ! busy: all 3 cases; too much"]
+
+
 def test_a_failure_is_red_in_the_overview_and_below() -> None:
     shown = on_terminal(list_measurements([measured("f"), FAILED]))
 

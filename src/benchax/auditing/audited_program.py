@@ -118,7 +118,7 @@ def _nothing_seen(asked: Mapping[str, Rule], ended: EndedCommand) -> Audit:
 
 
 def _remarks(ended: EndedCommand) -> Iterable[Remark]:
-    severity: Severity = "warning" if ended.is_timed_out else "info"
+    severity: Severity = "warning" if ended.is_timed_out or ended.exit_code else "info"
     yield Remark("ran-once", severity, f"The program ran once, unchanged, {_end(ended)}.")
     for report in ended.reports:
         seen_s = report.result["facts"]["calls"]["seen_s"]

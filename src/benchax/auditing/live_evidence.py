@@ -32,8 +32,9 @@ from benchax.watching.watch import watch
 
 SHORT: Mapping[str, Any] = {"store": "off", "max_time_s": 0.25, "max_warmup_s": 0.25, "stages": "all"}
 """Options of the measurements."""
-COMPARING_S = 12.0
-"""A comparison begins no process after this long. It takes two processes to compare and two to confirm."""
+COMPARING_S = 20.0
+"""A comparison begins no process after this long. It takes two processes to compare and two to confirm, of 3 s each on
+a busy machine, and some room."""
 LARGE_EFFECT = 2.0
 """So many times as fast or as slow, and yet unclear: then it goes on, for it is others' noise that hides it."""
 LONGER_S = 40.0

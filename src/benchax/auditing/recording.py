@@ -73,6 +73,10 @@ def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str)
     if how != "exit" or getattr(sys, "last_type", None) is not None:
         return None
     begun = perf_counter()
+    # The program has ended, and whoever looks at its terminal does not know what is still being done.
+    if functions and sys.stderr is not None and sys.stderr.isatty():
+        names = ", ".join(one.place.name for one in functions)
+        sys.stderr.write(f"benchax audit: the program has ended; looking at {names}\n")
     from benchax.auditing.read_evidence import read  # noqa: PLC0415  # with all the rules: no program should begin with that
 
     return read(functions, rules) | {"elapsed_s": perf_counter() - begun}

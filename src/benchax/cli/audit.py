@@ -9,7 +9,8 @@ where that is 0; of one that --timeout ended it tells of the signal.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ from benchax.cli.options import (
     Params,
     Pattern,
     Seed,
+    Verbose,
     WhatOrCommand,
     limits_of_audit,
 )
@@ -70,6 +72,7 @@ def audit(
         Path | None, typer.Option(metavar="FILE", help="Write SARIF there, which code hosts show beside the lines.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page there.")] = None,
+    is_verbose: Verbose = False,
     list_them: Annotated[bool, typer.Option("--list", help="List the rules and end.")] = False,
 ) -> None:
     """Look for what makes a function or a program slow, large or wrong; every finding with what was measured."""
@@ -87,12 +90,13 @@ def audit(
     from benchax.options import split_names
 
     given, ids = limits_of_audit(max_time, timeout, seed), split_names(rules)
+    show_one = partial(_show, as_json=as_json, is_stdout_free=not command, is_full=is_verbose)
     if command:
         audits, code = _program(command, ids, read_duration("timeout_s", timeout, COMMAND_LINE))
+        show_one(audits[0])
     else:
-        audits, code = _functions(what or ["."], pattern, params or [], ids, given)
+        audits, code = _functions(what or ["."], pattern, params or [], ids, given, show_one)
     _write(audits, output, sarif, html)
-    _show(audits, as_json=as_json, is_stdout_free=not command)
     raise typer.Exit(code or int(_reach(audits, fail_on)))
 
 
@@ -135,7 +139,12 @@ def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | Non
 
 
 def _functions(
-    what: list[str], pattern: str, params: list[str], ids: Sequence[str] | None, given: dict[str, Any]
+    what: list[str],
+    pattern: str,
+    params: list[str],
+    ids: Sequence[str] | None,
+    given: dict[str, Any],
+    show_one: Callable[..., None],
 ) -> tuple[list[Audit], int]:
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
@@ -144,8 +153,13 @@ def _functions(
 
     choose_rules(ids)
     cases, code = collect_cases(what, pattern, params)
-    with show_progress(True) as report:
-        audits = [printing_to_stderr(lambda case=case: audit_case(case, ids, **given, report=report)) for case in cases]
+    audits: list[Audit] = []
+    for case in cases:
+        # A display of its own each: what has ended is shown before the next one begins.
+        with show_progress(True) as report:
+            found = printing_to_stderr(lambda case=case, report=report: audit_case(case, ids, **given, report=report))
+        show_one(found, is_first=not audits)
+        audits.append(found)
     remarks = [remark for found in audits for remark in found.remarks if remark.severity == "error"]
     was_left_out = any(remark.code in (NOT_BUILT, NOT_CALLED) for remark in remarks)
     return audits, 2 if was_left_out else code
@@ -165,17 +179,16 @@ def _json_lines(audits: Sequence[Audit]) -> str:
     return "".join(f"{json.dumps(found.asdict())}\n" for found in audits)
 
 
-def _show(audits: Sequence[Audit], *, as_json: bool, is_stdout_free: bool) -> None:
+def _show(found: Audit, *, as_json: bool, is_stdout_free: bool, is_full: bool, is_first: bool = True) -> None:
     """On stdout; beside a program, which has that to itself, on stderr."""
     from benchax.reporting.audit import document
 
-    for i, found in enumerate(audits):
-        if as_json:
-            line(json.dumps(found.asdict()))
-        elif is_stdout_free:
-            if i:
-                line("")
-            show(document(found))
-        else:
-            note("")
-            show(document(found), is_aside=True)
+    if as_json:
+        line(json.dumps(found.asdict()))
+    elif is_stdout_free:
+        if not is_first:
+            line("")
+        show(document(found, is_full))
+    else:
+        note("")
+        show(document(found, is_full), is_aside=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from benchax.cli.console import collect_cases, line, printing_to_stderr, show
-from benchax.cli.options import MaxTimeOfEach, Params, Pattern, Seed, Timeout, What, limits_of_audit
+from benchax.cli.options import MaxTimeOfEach, Params, Pattern, Seed, What, limits_of_audit
 
 
 def checklist(
@@ -16,7 +16,9 @@ def checklist(
     pattern: Pattern = "",
     params: Params = None,
     max_time: MaxTimeOfEach = None,
-    timeout: Timeout = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="No stage in a worker may take longer: 30, 500ms (5min).")
+    ] = None,
     seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per function on stdout.")] = False,
 ) -> None:
@@ -31,9 +33,13 @@ def checklist(
 
     given = limits_of_audit(max_time, timeout, seed)
     cases, code = collect_cases(what or ["."], pattern, params or [])
-    with show_progress(True) as report:
-        found = [printing_to_stderr(lambda case=case: walk_checklist(case, **given, report=report)) for case in cases]
-    for each, _ in found:
+    was_left_out = False
+    for case in cases:
+        # A display of its own each: what has ended is shown before the next one begins.
+        with show_progress(True) as report:
+            each, trial = printing_to_stderr(
+                lambda case=case, report=report: walk_checklist(case, **given, report=report)
+            )
         line(json.dumps(each.asdict())) if as_json else show(document(each))
-    was_left_out = any(trial.obstacle is not None or trial.is_unbuilt for _, trial in found)
+        was_left_out |= trial.obstacle is not None or trial.is_unbuilt
     raise typer.Exit(2 if was_left_out else code)

@@ -10,7 +10,7 @@ by design: without a name in `compare`, a difference is shown and nothing more.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,27 +36,30 @@ WRONG = ("wrong_shape",)
 def grid(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file with the variables functions and data.")],
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For each call of a function: 30, 500ms, 2min.")
+        str | None, typer.Option(metavar="TIME", help="For each call of a function: 2min, 500ms (30).")
     ] = None,
-    compile_timeout: Annotated[str | None, typer.Option(metavar="TIME", help="For compiling a cell.")] = None,
+    compile_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="For compiling a cell (as --timeout, a minute at least).")
+    ] = None,
     total_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For the whole grid, shared between its cells.")
+        str | None, typer.Option(metavar="TIME", help="For the whole grid, shared between its cells (no limit).")
     ] = None,
-    trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs (1).")] = None,
     seed: Seed = None,
     timer: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="wall, in_graph, …; the first is the headline."),
+        typer.Option(metavar="NAMES", help="Some of wall, in_graph, …; the first is the headline (wall)."),
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not.")
+        str | None,
+        typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not."),
     ] = None,
     memory: Annotated[
-        bool | None, typer.Option("--memory/--no-memory", help="Observe by how much a call raises memory.")
+        bool | None, typer.Option("--memory/--no-memory", help="Observe by how much a call raises memory (no).")
     ] = None,
     memory_limit: MemoryLimit = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: its id, or: last.")
+        str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: an id, last, last~1, a baseline.")
     ] = None,
     store: StoreOrOff = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per cell on stdout.")] = False,
@@ -134,8 +137,10 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
     from benchax.workers.pool import shared_pool
 
     wish = validate_spec(functions, data, given)
-    with show_progress(True, has_bar=not as_json) as report:
+    running: list[GridRun] = []
+    with show_progress(True, has_bar=not as_json, results=lambda: _lines_of(running)) as report:
         run = start_run(wish, shared_pool(), report)
+        running.append(run)
         interrupted = _interrupt(run)
     result = result_of(run, wish)
     try:
@@ -155,6 +160,20 @@ def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: boo
     if run.unstored or any(cell.status not in (*LIMITED, *WRONG) for cell in result.cells):
         return 2, result
     return int(is_wrong(result, names_reference=isinstance(given["compare"], str))), result
+
+
+def _lines_of(running: Sequence[GridRun]) -> list[str]:
+    """The table with what has ended so far."""
+    from benchax.grids.rendering import table_so_far
+    from benchax.reporting import terminal
+    from benchax.reporting.document import Document
+
+    if not running or not running[0].cells:
+        return []
+    plan = running[0].plan
+    return terminal.to_text(
+        Document((table_so_far(running[0].cells, list(plan.functions), plan.labels, plan.axis),))
+    ).splitlines()
 
 
 def is_wrong(result: GridResult, *, names_reference: bool) -> bool:

@@ -1,10 +1,61 @@
-"""What help shows beside options: commands by what they are for, and two examples of each."""
+"""Which commands there are, and what help shows beside options: what they are for, and two examples of each.
+
+The module of a command is imported when the command is asked for: the others would take a third of the time in which
+`benchax list` answers.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
+
+from benchax.cli.options import WithCommand
+
+FUNCTIONS: dict[str, str] = {
+    # The verbs of the library, by their names there; `run` is `bench` of all benchmarks in files.
+    "run": "run.run",
+    "grid": "grid.grid",
+    "compiled-grid": "compiled_grid.compiled_grid",
+    "compare": "compare.compare",
+    "experiment": "experiment.experiment",
+    "profile": "profile.profile",
+    "inspect": "inspect.inspect",
+    "audit": "audit.audit",
+    "checklist": "checklist.checklist",
+    "watch": "watch.watch",
+    "bisect": "bisect.bisect",
+    # What is stored.
+    "runs": "store.list_runs",
+    "list": "store.list_rows",
+    "show": "store.show_row",
+    "baseline": "store.baseline",
+    "history": "history.history",
+    "export": "export.export",
+    "import": "store.import_file",
+    # This machine.
+    "env": "doctor.env",
+    "doctor": "doctor.doctor",
+    "demo": "demo.demo",
+    # The name of `run` in the library, and what `compare` of functions and `experiment` were called.
+    "bench": "run.run",
+    "rank": "compare.compare",
+    "try": "experiment.experiment",
+}
+"""Where each command is, below this folder."""
+OLD_NAMES = ("bench", "rank", "try")
+TAKES_COMMAND = ("profile", "audit")
+"""What stands behind `--` is a program; `watch` takes all its words for one."""
+SETTINGS: dict[str, Any] = {
+    # Plain help: formatting it with rich would cost a third of the start-up time.
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+"""Of the whole and of each command."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "measure": ("run", "grid", "compiled-grid"),
@@ -49,8 +100,42 @@ WHOLE = 1000
 """Characters of a command's line of help: its first sentence is shown to the end, over as many lines as it takes."""
 
 
+class CommandsOnRequest(Mapping[str, Any]):
+    """Commands by their names, each imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = _load(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FUNCTIONS)
+
+    def __len__(self) -> int:
+        return len(FUNCTIONS)
+
+
+def _load(name: str) -> Any:
+    module, _, function = FUNCTIONS[name].partition(".")
+    found = importlib.import_module(f"benchax.cli.{module}")
+    if isinstance(group := getattr(found, function), typer.Typer):
+        return typer.main.get_command(group)
+    alone = typer.Typer(add_completion=False, **SETTINGS)
+    settings = {"context_settings": found.CONTEXT} if name == "watch" else {}
+    settings |= {"cls": WithCommand} if name in TAKES_COMMAND else {}
+    alone.command(name, hidden=name in OLD_NAMES, **settings)(group)
+    return typer.main.get_command(alone)
+
+
 class GroupedCommands(TyperGroup):
     """Lists commands by what they are for, and gives each its examples."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands: Any = CommandsOnRequest()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, names in GROUPS.items():

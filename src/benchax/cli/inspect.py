@@ -62,7 +62,8 @@ def inspect(
     params: Params = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per case on stdout.")] = False,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write there instead; a graph is written as SVG.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write there instead; a graph is written as SVG."),
     ] = None,
 ) -> None:
     """What the compiler makes of a function: program, work, memory, constants; and what differs."""

@@ -21,27 +21,8 @@ from collections.abc import Sequence
 
 import typer
 
-from benchax.cli import (
-    audit,
-    bisect,
-    checklist,
-    compare,
-    compiled_grid,
-    demo,
-    doctor,
-    experiment,
-    export,
-    grid,
-    history,
-    inspect,
-    profile,
-    run,
-    store,
-    watch,
-)
 from benchax.cli.console import line, note
-from benchax.cli.help import GroupedCommands
-from benchax.cli.options import WithCommand
+from benchax.cli.help import SETTINGS, GroupedCommands
 from benchax.errors import BenchaxError
 from benchax.kinds import shorten
 
@@ -50,41 +31,9 @@ app = typer.Typer(
     cls=GroupedCommands,
     help="Benchmarks JAX functions: every stage, memory, and steady state, with intervals and reasons.",
     no_args_is_help=True,
-    # Plain help: formatting it with rich would cost a third of the start-up time.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     add_completion=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **SETTINGS,
 )
-# The verbs of the library, by their names there; `run` is `bench` of all benchmarks in files.
-app.command("run")(run.run)
-app.command("grid")(grid.grid)
-app.command("compiled-grid")(compiled_grid.compiled_grid)
-app.command("compare")(compare.compare)
-app.command("experiment")(experiment.experiment)
-app.command("profile", cls=WithCommand)(profile.profile)
-app.command("inspect")(inspect.inspect)
-app.command("audit", cls=WithCommand)(audit.audit)
-app.command("checklist")(checklist.checklist)
-app.command("watch", context_settings=watch.CONTEXT)(watch.watch)
-app.command("bisect")(bisect.bisect)
-# What is stored.
-app.command("runs")(store.list_runs)
-app.command("list")(store.list_rows)
-app.command("show")(store.show_row)
-app.add_typer(store.baseline, name="baseline")
-app.command("history")(history.history)
-app.command("export")(export.export)
-app.command("import")(store.import_file)
-# This machine.
-app.command("env")(doctor.env)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-# The name of `run` in the library, and what `compare` of functions and `experiment` were called.
-app.command("bench", hidden=True)(run.run)
-app.command("rank", hidden=True)(compare.compare)
-app.command("try", hidden=True)(experiment.experiment)
-
 _ASCII = {
     "µ": "u", "–": "-", "·": "|", "…": "...", "±": "+-", "×": "x", "✗": "x", "━": "-", "╸": "-", "╺": "-",
     "▁": "_", "▂": "_", "▃": "-", "▄": "-", "▅": "=", "▆": "=", "▇": "#", "█": "#", "┊": "|",

@@ -60,22 +60,27 @@ NoJit = Annotated[
     typer.Option("--no-jit", "--eager", help="Functions as they are, operation by operation."),
 ]
 MaxTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Begin no further process after this long: 2.5, 500ms, 2min.")
+    str | None, typer.Option(metavar="TIME", help="About how long it may take: 15, 500ms, 2min (no limit).")
 ]
 Timeout = Annotated[
-    str | None, typer.Option(metavar="TIME", help="No stage in a worker may take longer: 2.5, 500ms, 2min.")
+    str | None, typer.Option(metavar="TIME", help="No stage in a worker may take longer: 30, 500ms (no limit).")
 ]
-MemoryLimit = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory that a worker may take: 512MiB, 4GiB.")]
+MemoryLimit = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Memory that a worker may take: 512MiB, 4GiB (no limit).")
+]
 Resolution = Annotated[
     str | None, typer.Option(metavar="SHARE", help="Same means within this: 1% finds +2 %, and takes longer (5%).")
 ]
-Seed = Annotated[str | None, typer.Option(metavar="N", help="Seed of the data made from specs: a whole number.")]
+Seed = Annotated[str | None, typer.Option(metavar="N", help="Seed of the data made from specs: a whole number (0).")]
 Store = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks).")]
 StoreOrOff = Annotated[
     str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks), or off.")
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it there: .png, .svg, .pdf.")]
-JsonFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write all of it there, as JSON.")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all of it there, as JSON.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also what is fine or does not apply, and why.")]
 MaxTimeOfEach = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Of each function: begin no comparison after this long: 30, 500ms, 2min (60)."),

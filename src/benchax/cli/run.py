@@ -40,40 +40,45 @@ def run(
     params: Params = None,
     timer: Annotated[
         str | None,
-        typer.Option(help="auto, or some of in_graph,wall,pipelined,loop,device; the first is the headline."),
+        typer.Option(help="Some of in_graph,wall,pipelined,loop,device, the first for the headline; or auto (auto)."),
     ] = None,
     max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")
+        str | None, typer.Option(metavar="TIME", help="Time limit of sampling, per timer: 2, 500ms, 2min (0.5).")
     ] = None,
-    min_time: Annotated[str | None, typer.Option(metavar="TIME", help="Least time of sampling, per timer.")] = None,
-    max_samples: Annotated[str | None, typer.Option(help="Samples at most, per timer.")] = None,
+    min_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Least time of sampling, per timer (0.1).")
+    ] = None,
+    max_samples: Annotated[str | None, typer.Option(help="Samples at most, per timer (20000).")] = None,
     relative_width: Annotated[
-        str | None, typer.Option(help="Stop when the median is known this well: 1% means ± 1 % at 95 %.")
+        str | None, typer.Option(help="Stop when the median is known this well, with 95 % confidence (1%).")
     ] = None,
     verify: Annotated[
-        str | None, typer.Option(help="Compare the result with the eager or float64 one, or off.")
+        str | None, typer.Option(help="What the result is compared with: eager, float64 or off (eager).")
     ] = None,
-    memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Observe peak memory.")] = None,
+    memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Observe peak memory (yes).")] = None,
     cold_process: Annotated[
         bool | None,
-        typer.Option("--cold-process/--warm-process", help="Each case in a new process: truly cold stages."),
+        typer.Option("--cold-process/--warm-process", help="Each case in a new process: truly cold stages (no)."),
     ] = None,
     isolate: Annotated[
         bool | None,
-        typer.Option("--isolate/--no-isolate", help="Run each case in a worker process that can be killed."),
+        typer.Option("--isolate/--no-isolate", help="Run each case in a worker process that can be killed (no)."),
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="No stage may take longer: 30, 500ms, 2min. Implies --isolate.")
+        str | None,
+        typer.Option(metavar="TIME", help="No stage may take longer: 30, 500ms (no limit). Implies --isolate."),
     ] = None,
     memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory that a case may take: 4GiB. Implies --isolate.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory that a case may take: 4GiB (no limit). Implies --isolate."),
     ] = None,
     stages: Annotated[
-        str | None, typer.Option(help="How far to go: build, first_run, samples or all (also transfers, dispatch).")
+        str | None,
+        typer.Option(help="How far to go: build, first_run, samples or all, with transfers and dispatch (all)."),
     ] = None,
     processes: Annotated[
         str | None,
-        typer.Option(metavar="N|auto", help="Readings of so many processes (auto, the default: 5 for short cases)."),
+        typer.Option(metavar="N|auto", help="Readings of so many processes; auto: 5 of short cases (auto)."),
     ] = None,
     break_even: Annotated[
         # As `benchax.break_even` of the library; --eager is what it was called, and in no other command both ways.
@@ -81,7 +86,7 @@ def run(
         typer.Option("--break-even", "--eager", help="Measure each case eagerly, too: from how many calls on it pays."),
     ] = False,
     mode: Annotated[
-        str | None, typer.Option(help="Of losses: forward (as they are), grad or forward_and_grad.")
+        str | None, typer.Option(help="Of losses: forward, as they are, grad or forward_and_grad (forward).")
     ] = None,
     work: Annotated[
         list[str] | None,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
-from benchax.comparing.judging import confirm
+from benchax.comparing.judging import change, confirm
 from benchax.model import Comparison, Metric
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA, SAME_WITHIN
 
@@ -27,6 +27,9 @@ LOOKS = (2, 3, 4, 6, 8)
 """After how many groups."""
 FINE_LOOKS = (*LOOKS, 12, 16, 24)
 """Where "same" is to mean less than 5 %."""
+SHARE_OF_FIRST = 0.5
+"""Of the time limit: a change that is seen by then is measured again in what is left."""
+NO_TIME = "not measured, because no time was left (--max-time)"
 RUN: frozenset[Metric] = frozenset({"run"})
 TIMES: frozenset[Metric] = frozenset({"run", "compile"})
 """What is measured; bytes and operations are counted."""
@@ -39,7 +42,8 @@ class Effort:
     looks: tuple[int, ...] = LOOKS
     """The last one is the end."""
     max_time_s: float | None = None
-    """No group is begun after this long."""
+    """No group is begun after this long, of either stage; none at all where it is 0 or less. A change that is
+    seen when half of it is gone leaves the other half to the second stage."""
     alpha: float = ALPHA
     blocks: int = 3
     """The blocks of each process."""
@@ -51,6 +55,10 @@ class Effort:
     """Programs that are one are not timed. False: to see how often unchanged code is called changed."""
     confirms: frozenset[Metric] | None = None
     """Changes of these are measured a second time, and times of no others have a name; None: of `metrics`."""
+
+    @property
+    def has_time(self) -> bool:
+        return self.max_time_s is None or self.max_time_s > 0
 
 
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
@@ -74,7 +82,7 @@ def confirming(first: Effort) -> Effort:
     is_fine = first.resolution < SAME_WITHIN
     looks = FINE_LOOKS if is_fine else CONFIRMING.looks
     blocks = first.blocks if is_fine or "compile" in first.metrics else CONFIRMING.blocks
-    return replace(first, looks=looks, max_time_s=None, alpha=CONFIRMING.alpha, blocks=blocks)
+    return replace(first, looks=looks, alpha=CONFIRMING.alpha, blocks=blocks)
 
 
 class StageSamples(Protocol):
@@ -130,9 +138,11 @@ class Stage(Generic[S]):
 
     def is_done(self, is_over: bool) -> bool:
         """Is there nothing to be learned from another group, or no time for one?"""
+        if is_over:
+            return True
         if not self.groups:
             return False
-        if is_over or self.groups >= self.effort.looks[-1]:
+        if self.groups >= self.effort.looks[-1]:
             return True
         found = self.analyze()
         # Between two looks a clear verdict ends nothing: to stop at the first one errs more often than alpha says.
@@ -157,31 +167,59 @@ class SequentialTest(Generic[S]):
         self.second: Stage[S] | None = None
         """The measurement that confirms a change."""
         self.has_ended = False
+        self.is_out_of_time = False
+        """Did the second stage end before its first look, for want of time?"""
+        self._has_been_halved = False
         self._confirming = second or confirming(effort)
         self._metrics = effort.metrics if effort.confirms is None else effort.confirms
 
-    def due(self, is_over: bool) -> Stage[S] | None:
+    def due(self, time_gone: float = 0.0) -> Stage[S] | None:
         """The stage that the next group belongs to; None where nothing is left to be measured.
 
         Args:
-            is_over: the time is up. A change is measured a second time whatever the hour.
+            time_gone: the share of the time limit; 0 without one, and 1 where it is over.
         """
         if self.has_ended:  # remembered: with many cases the same analyses again would take seconds
             return None
+        is_over = time_gone >= 1
         if self.second is not None:
-            # Time that is up ends no second stage: without it a change that was seen would have no name.
-            self.has_ended = self.second.is_done(False)
-        elif self.first.is_done(is_over):
-            found = self.first.analyze()
-            if any(map(self._is_change, (*found.comparisons, *found.rivals))):
-                self.second = Stage(self.first.samples.start_again(), self._confirming)
-            self.has_ended = self.second is None
+            self.has_ended = self.second.is_done(is_over)
+            self.is_out_of_time = is_over and not self.second.is_done(False) and self._is_second_short()
+        elif self.first.is_done(is_over) or (time_gone >= SHARE_OF_FIRST and self._look_at_half()):
+            self.second = Stage(self.first.samples.start_again(), self._confirming) if self._has_change() else None
+            self.has_ended = self.second is None or is_over
+            self.is_out_of_time = is_over and self.second is not None
         return None if self.has_ended else self.second or self.first
+
+    def _is_second_short(self) -> bool:
+        return self.second is not None and self.second.groups < self.second.effort.looks[0]
+
+    def _look_at_half(self) -> bool:
+        """Is there a change to be confirmed in what is left of the time? Asked once: each look may err."""
+        is_first, self._has_been_halved = not self._has_been_halved, True
+        return is_first and self._has_change()
+
+    def _has_change(self) -> bool:
+        found = self.first.analyze()
+        return any(map(self._is_change, (*found.comparisons, *found.rivals)))
+
+    @property
+    def most_groups_left(self) -> int:
+        """Of both stages, where every look but the last leaves something unclear."""
+        if self.has_ended:
+            return 0
+        if self.second is not None:
+            return self.second.effort.looks[-1] - self.second.groups
+        return self.first.effort.looks[-1] - self.first.groups + self._confirming.looks[-1]
 
     def comparisons(self) -> list[Comparison]:
         """Only changes that the second stage shows too keep their names."""
         found = self.first.samples.comparisons(self.first.effort.alpha)
-        if self.second is not None:
+        if not self.first.groups:
+            found = [replace(c, why=NO_TIME) if _is_timed(c) else c for c in found]
+        elif self.is_out_of_time:
+            found = [_leave_open(c) if self._is_change(c) else c for c in found]
+        elif self.second is not None:
             second = self.second.samples.comparisons(self.second.effort.alpha)
             found = [_confirm(c, second) if self._is_change(c) else c for c in found]
         return [self._withhold(c) for c in found]
@@ -198,6 +236,12 @@ class SequentialTest(Generic[S]):
             return comparison
         why = "seen once and not confirmed: give it a limit to have it measured"
         return replace(comparison, verdict="unclear", why=why)
+
+
+def _leave_open(first: Comparison) -> Comparison:
+    """A change for whose second measurement there was no time, or not enough."""
+    why = f"{first.verdict} at first ({change(first)}); no time was left to measure it again (--max-time)"
+    return replace(first, verdict="unclear", why=why, confirmed=False, is_by_cpu_time=False)
 
 
 def _confirm(first: Comparison, second: Sequence[Comparison]) -> Comparison:

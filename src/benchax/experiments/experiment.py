@@ -12,7 +12,7 @@ paired runs share their processes. Combinations and the ablation go the same way
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchax.case import Case, make_case
@@ -69,8 +69,8 @@ def experiment(
         ablation: also all at once, and all but each: what does each contribute? Implies `combine`.
         given: what a variant is to be told, by its name: {"donate": "state"}; and under "batch", for all that take a
             batch apart, which arguments hold it: {"batch": "x+y"}. Not told, it is guessed, and the result says so.
-        max_time_s: begin no further process after this long, but for confirming a change; variants that measure by
-            themselves and would come later say so. The combination and the ablation come on top.
+        max_time_s: begin no further process after this long; half of it is for confirming changes. Variants that would
+            come later say so, and the combination and the ablation are left out.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
         progress: as for `bench`.
 
@@ -137,7 +137,11 @@ def run_experiment(
     )
     if not combine and not ablation:
         return found
-    return add_combination(found, case, variants, lab, given, is_ablation=ablation)
+    try:
+        return add_combination(found, case, variants, lab, given, is_ablation=ablation)
+    except NotMeasured as error:  # no time was left
+        text = f"there is no combination: {error.problem}"
+        return replace(found, remarks=(*found.remarks, Remark("no-combination", "warning", text)))
 
 
 def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:

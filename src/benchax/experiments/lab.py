@@ -93,7 +93,7 @@ LEAST_LEFT_S = 1e-3
 """What is begun takes its first group of processes even so."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WorkerLab:
     """The lab that measures in worker processes."""
 
@@ -101,11 +101,16 @@ class WorkerLab:
     effort: Effort = field(default_factory=Effort)
     report: Listener = quiet
     begun_s: float = field(default_factory=monotonic)
+    has_studied: bool = False
+    """Has it looked at anything? The first look is had whatever the limit."""
 
     def tell(self, text: str) -> None:
         self.report(ProgressEvent(text))
 
     def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
+        if self.has_studied:
+            self._refuse_late()
+        self.has_studied = True
         if condition is None:
             return study.study(shared_pool(), sides, self.options, self.tell)
         with _pool_under(condition) as pool:
@@ -118,6 +123,7 @@ class WorkerLab:
         return pair_timing.time_pairs(pairs, self.options, effort, self.report)
 
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
+        self._refuse_late()
         return count_ways(shared_pool(), ways, self.options, self.tell)
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
@@ -126,6 +132,7 @@ class WorkerLab:
         return next(c for c in found if c.metric == "run")
 
     def measure_alone(self, case: Case, condition: Condition, options: Options) -> Measurement:
+        self._refuse_late()
         with _pool_under(condition) as pool:
             return Isolated(pool=pool).run(case, options, run_id="", progress=lambda stage, share: None)
 
@@ -136,6 +143,7 @@ class WorkerLab:
             if tells_stages:
                 self.tell(message["stage"])
 
+        self._refuse_late()
         with _pool_under(condition) as pool:
             return pool.call(task, argument, limits_of(self.options), name=name, on_message=on_message)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any
 
 from benchax.case import Case
@@ -44,9 +45,12 @@ def time_pairs(pairs: Sequence[Pair], options: Options, effort: Effort, report: 
         else:
             # Settings of JAX hold for a process, which all pairs of a session share.
             paired_runs.setdefault(tuple(sorted(pair.settings.items())), {})[pair.name] = paired_run
+    begun = monotonic()
     for settings, group in paired_runs.items():
+        limit_s = effort.max_time_s
+        left = effort if limit_s is None else replace(effort, max_time_s=limit_s - (monotonic() - begun))
         with session.fresh_processes(dict(settings)) as start:
-            settled = session.compare_runs(list(group.values()), effort, report, start)
+            settled = session.compare_runs(list(group.values()), left, report, start)
         for name, comparisons in zip(group, settled, strict=True):
             found[name] = next(c for c in comparisons if c.metric == "run")
     return found

@@ -6,7 +6,7 @@ Tables are cut at 60 data points and 12 functions, and say so; nothing else is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchax.grids.ranking import GridPlace, GridRanking, is_wrong
@@ -14,7 +14,7 @@ from benchax.model import Absent
 from benchax.reporting import figures, heatmap, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Chart
-from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn
+from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn, tabulate
 from benchax.reporting.tables import describe_machine, estimate
 from benchax.units import number, percent, plural
 
@@ -59,6 +59,18 @@ def table(g: GridResult) -> Table:
     return Table(tuple(map(TableColumn, columns)), tuple(rows))
 
 
+def table_so_far(
+    cells: Mapping[tuple[str, Label], Cell], functions: Sequence[str], labels: Sequence[Label], axis: str
+) -> Table:
+    """While a grid runs: a row per data point of which a cell has ended, each cell by its own first timer."""
+    begun = [label for label in labels if any((f, label) in cells for f in functions)]
+    rows = [
+        (_one_line(str(d)), *(cell_text(cells[f, d], None) if (f, d) in cells else "" for f in functions))
+        for d in begun[:MOST_POINTS]
+    ]
+    return tabulate((axis, *map(_one_line, functions)), rows)
+
+
 def _signature(g: GridResult, label: Label) -> str:
     """Shapes and dtypes, as the first function had them."""
     return next((s for f in g.functions if (s := g.by_key[f, label].measurement.signature)), "")
@@ -68,7 +80,7 @@ def _table_cell(g: GridResult, cell: Cell) -> TableCell:
     return TableCell(cell_text(cell, g.timer), _STYLES.get(cell.status, "bad"), cell.message)
 
 
-def cell_text(cell: Cell, timer: str) -> str:
+def cell_text(cell: Cell, timer: str | None) -> str:
     """58.1 µs ± 1.2 %, as `estimate` writes it; or what became of it."""
     summary = cell.summary_by(timer)
     if summary is None and cell.status == "ok":
@@ -238,7 +250,8 @@ def chart(g: GridResult) -> Chart:
 
 
 def _title(g: GridResult) -> str:
-    return f"{g.name}: median time of a call, {plural(g.trials, 'trial')}\n{_machine(g)}"
+    by = f" by the {g.timer} timer" if g.timer else ""
+    return f"{g.name}: median time of a call{by}, {plural(g.trials, 'trial')}\n{_machine(g)}"
 
 
 def _about(g: GridResult) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from benchax.errors import StoreError, UsageError
 from benchax.grids.plan import Label, Plan
 from benchax.model import Environment, Measurement
+from benchax.store.baselines import find_run
 
 Key = tuple[str, Label]
 
@@ -61,12 +62,20 @@ def _runs(store: Any, plan: Plan) -> dict[str, set[Key]]:
 
 
 def _find_named(run: str, runs: Mapping[str, Any], store: Any, plan: Plan) -> str:
-    matching = [known for known in runs if known.startswith(run)] if run else []
+    # A run that has a name is meant by it, as everywhere; then by the first digits of its id.
+    named = find_run(store, run) if run and runs else None  # without runs there may be no database either
+    matching = (
+        [named]
+        if named is not None and named in runs
+        else [known for known in runs if known.startswith(run)]
+        if run
+        else []
+    )
     if len(matching) != 1:
         listed = ", ".join(list(runs)[-5:]) or "none"
         raise UsageError(
             f"resume={run!r}: there is no such run of the grid {plan.name!r} in {store.where}",
-            f"True, or a run of that grid; the newest are: {listed}",
+            f"True, or a run of that grid (its id, last~1, a name of `benchax baseline`); the newest are: {listed}",
         )
     return matching[0]
 

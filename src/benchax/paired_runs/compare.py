@@ -60,7 +60,7 @@ def compare(
         name: of the case; default: of the baseline's function.
         static, donate, jit: as for `bench`, for all functions.
         resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
-        max_time_s: begin no further process after this long (2.5, "500ms", "2min"), but for confirming a change.
+        max_time_s: begin no further process after this long (2.5, "500ms"); half of it is for confirming changes.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
         seed: of the data made from specs.
         progress: a function of `ProgressEvent`s, True, False, or None: at a terminal, after two seconds.

@@ -32,7 +32,7 @@ from benchax.model import Block, CaseId, Comparison, Environment, Noise, Numeric
 from benchax.paired_runs.paired_run import block_of_builds, counts
 from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
 from benchax.paired_runs.remarks import doubts, remarks
-from benchax.paired_runs.session import report_process
+from benchax.paired_runs.session import report_process, time_gone
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import plural
 
@@ -58,7 +58,7 @@ def compare_launches(
 
     Args:
         sides: baseline, candidate. Each finds the cases by itself.
-        max_time_s: begin no further pair after this long, but for confirming a change.
+        max_time_s: begin no further pair after this long; half of it is for confirming changes.
 
     Raises:
         UsageError: neither side finds a case.
@@ -134,21 +134,22 @@ class Pairs:
         """The tests of all cases that the first pair finds."""
         self.rng = random.Random(0)
         self.count = self.undecided = 0
+        self.begun_s = monotonic()
         self.cores = affinity() or ()
 
     def run(self) -> None:
-        begun, limit_s = monotonic(), self.effort.max_time_s
+        self.begun_s = monotonic()
         due: list[Stage[ProcessPairSamples]] | None = None
         while due is None or due:
             self._take_pair(due)
             self.count += 1
-            due = self._find_due(limit_s is not None and monotonic() - begun > limit_s)
+            due = self._find_due(time_gone(self.begun_s, self.effort))
 
     def comparisons(self) -> list[Comparison]:
         return [c for test in self.tests.values() for c in test.comparisons()]
 
-    def _find_due(self, is_over: bool) -> list[Stage[ProcessPairSamples]]:
-        due = [stage for test in self.tests.values() if (stage := test.due(is_over)) is not None]
+    def _find_due(self, gone: float) -> list[Stage[ProcessPairSamples]]:
+        due = [stage for test in self.tests.values() if (stage := test.due(gone)) is not None]
         self.undecided = len(due)
         return self.rng.sample(due, len(due))
 
@@ -169,7 +170,7 @@ class Pairs:
                 listings = [partner.listing() for partner in partners]
                 if due is None:
                     self._begin_tests(listings)
-                    due = self._find_due(False)
+                    due = self._find_due(0.0)
                 self._take_cases(due, partners, listings)
 
     def _begin_tests(self, listings: Sequence[Listing]) -> None:
@@ -188,6 +189,9 @@ class Pairs:
         """Takes from `due` for as long as both are alive."""
         is_first = True
         while due and (is_first or all(partner.is_alive for partner in partners)):
+            if not is_first and time_gone(self.begun_s, self.effort) >= 1:
+                due.clear()
+                return
             stage, is_first = due.pop(), False
             seen, stage.groups = stage.samples, stage.groups + 1
             missing = [i for i in (0, 1) if seen.case not in listings[i].cases]

@@ -21,6 +21,7 @@ from benchax.environment import capture
 from benchax.model import Comparison
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, ProgressEvent, quiet
+from benchax.reporting.comparisons import interval, verdict
 from benchax.workers.pool import Pool
 
 PATIENCE = 3
@@ -100,22 +101,61 @@ def run_tests(
         ]
         tests = [SequentialTest(each, effort) for each in samples]
         begin = start or stack.enter_context(fresh_processes())
+        told: set[int] = set()
         for process in count():
-            is_over = effort.max_time_s is not None and clock() - begun > effort.max_time_s
-            due = [stage for test in tests if (stage := test.due(is_over)) is not None]
+            # One group is taken however short the limit is.
+            gone = time_gone(begun, effort, clock) if process or not effort.has_time else 0.0
+            due = [stage for test in tests if (stage := test.due(gone)) is not None]
             if not due:
                 break
+            report_ended(report, tests, told)
+            left_s = most_left_s(tests, process, clock() - begun, effort)
             with begin() as pool:
-                for stage in rng.sample(due, len(due)):
+                for i, stage in enumerate(rng.sample(due, len(due))):
+                    # Many cases in one process may take longer than is left; what has started takes one.
+                    if i and time_gone(begun, effort, clock) >= 1:
+                        break
                     case = stage.samples.paired_run.case.label
-                    say = partial(report_process, report, process, len(due), len(tests), case)
+                    say = partial(report_process, report, process, len(due), len(tests), case, left_s=left_s)
                     _take_group(stage, pool, say)
     return tests
 
 
-def report_process(report: Listener, process: int, undecided: int, total: int, case: str, doing: str) -> None:
+def time_gone(begun_s: float, effort: Effort, clock: Callable[[], float] = monotonic) -> float:
+    """The share of the time limit that is over; 0 without one."""
+    if effort.max_time_s is None:
+        return 0.0
+    return (clock() - begun_s) / effort.max_time_s if effort.has_time else 1.0
+
+
+def report_process(
+    report: Listener, process: int, undecided: int, total: int, case: str, doing: str, left_s: float | None = None
+) -> None:
     """How far a comparison is: nobody knows how many processes it will take, so that there is no share to be told."""
-    report(ProgressEvent(f"process {process + 1}: {undecided} of {total} undecided", f"{case} · {doing}"))
+    item = f"process {process + 1}: {undecided} of {total} undecided"
+    report(ProgressEvent(item, f"{case} · {doing}", left_s=left_s, is_most=True))
+
+
+def report_ended(report: Listener, tests: Sequence[SequentialTest[PairedSamples]], told: set[int]) -> None:
+    """What has become of those that ended since it was last asked, where others go on; `told` keeps which."""
+    for i, test in enumerate(tests):
+        if test.has_ended and i not in told:
+            told.add(i)
+            found = next(c for c in test.comparisons() if c.metric == "run")
+            words = (found.case.label, interval(found), verdict(found))
+            report(ProgressEvent(found.case.label, ended="  ".join(filter(None, words))))
+
+
+def most_left_s(
+    tests: Sequence[SequentialTest[PairedSamples]], processes: int, elapsed_s: float, effort: Effort
+) -> float | None:
+    """The time that the processes take which may still come, or what is left of the limit if that is less; None before
+    the first process."""
+    if not processes:
+        return effort.max_time_s
+    most = max((test.most_groups_left for test in tests), default=0)
+    left_s = most * elapsed_s / processes
+    return left_s if effort.max_time_s is None else max(0.0, min(left_s, effort.max_time_s - elapsed_s))
 
 
 def _take_group(stage: Stage[PairedSamples], pool: Pool, say: Callable[[str], None]) -> None:

@@ -65,7 +65,7 @@ def compare_ref(
         resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
         metrics: go on until these are clear, and confirm their changes: "run", "compile". Pairs of processes always
             judge both.
-        max_time_s: begin no further process after this long (2.5, "500ms", "2min"), but for confirming a change.
+        max_time_s: begin no further process after this long (2.5, "500ms"); half of it is for confirming changes.
         timeout_s: of each stage in the worker processes.
         seed: of the data made from specs.
         store: folder of the database in which the comparisons are kept, or "off".

@@ -1,6 +1,7 @@
 """An audit in words: each finding with what was seen, what it gains and what to do; then what else was looked at.
 
-Where nothing was found, the audit says what it looked for.
+Where nothing was found, the audit says how many rules looked. Which of them were fine or did not apply, and remarks
+about how it was done, stand in the full document only: a reader of a clean audit has nothing to read.
 """
 
 from __future__ import annotations
@@ -22,29 +23,32 @@ from benchax.reporting.document import (
     list_remarks,
 )
 from benchax.reporting.tables import describe_machine, one_line
-from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Where
+from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Outcome, Where
 from benchax.units import plural, seconds
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "warning", "info": "info"}
-UNSEEN = ("not applicable", "not checked")
+UNSEEN: tuple[Outcome, ...] = ("not applicable", "not checked")
+MORE = "(-v lists them)"
 
 
-def document(a: Audit) -> Document:
-    blocks: list[Block] = [Heading(one_line(a.name), 1, (heading(a),)), Paragraph(verdict(a))]
+def document(a: Audit, is_full: bool = False) -> Document:
+    """`is_full`: also the rules that are fine or do not apply, and remarks that only inform."""
+    more = "" if is_full or not a.checked else f" {MORE}"
+    blocks: list[Block] = [Heading(one_line(a.name), 1, (heading(a),)), Paragraph(verdict(a) + more)]
     for finding in a.findings:
         place = describe_place(finding.where) if finding.where else ""
         title = f"{finding.severity}  {one_line(finding.title)}"
         blocks += [Heading(title, aside=place, style=STYLES[finding.severity]), _list_facts("", lines(finding))]
     if a.suppressed:
         blocks.append(_list_facts("suppressed", list_suppressed(a)))
-    if looked := checks(a):
-        blocks.append(_list_facts("looked at", looked))
-    return Document((*blocks, *list_remarks(a.remarks)))
+    if looked := checks(a, is_full):
+        blocks.append(_list_facts("looked at" if is_full else "", looked))
+    return Document((*blocks, *list_remarks(r for r in a.remarks if is_full or r.severity != "info")))
 
 
 def render_page(audits: Sequence[Audit]) -> str:
     """A page that needs nothing but itself."""
-    return html.page("benchax audit", map(document, audits))
+    return html.page("benchax audit", [document(a, is_full=True) for a in audits])
 
 
 def heading(a: Audit) -> str:
@@ -80,11 +84,12 @@ def list_suppressed(a: Audit) -> list[tuple[str, str]]:
     return [(s.finding.rule, f"{s.finding.title}: {s.reason} ({s.by})") for s in a.suppressed]
 
 
-def checks(a: Audit) -> list[tuple[str, str]]:
-    """Those that are fine in one line; each of the others with its reason, equal reasons together."""
+def checks(a: Audit, is_full: bool = True) -> list[tuple[str, str]]:
+    """Those that are fine in one line; each of the others with its reason, equal reasons together. What was not checked
+    is always told: nothing found means less there."""
     fine = ", ".join(c.rule for c in a.outcomes("fine"))
-    rows = [("fine", fine)] if fine else []
-    for outcome in UNSEEN:
+    rows = [("fine", fine)] if fine and is_full else []
+    for outcome in UNSEEN if is_full else UNSEEN[1:]:
         for why, alike in _by_reason(a.outcomes(outcome)):
             rows.append((outcome, f"{', '.join(alike)}: {why}" if why else ", ".join(alike)))
     # A rule can find something and still say what it could not see.

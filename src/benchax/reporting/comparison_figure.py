@@ -17,7 +17,7 @@ from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, R
 from benchax.reporting.document import Document, Style
 from benchax.reporting.tables import one_line
 from benchax.stats.verdicts import Verdict
-from benchax.units import number
+from benchax.units import number, percent
 
 LOOKS: dict[Verdict, tuple[Style, Symbol]] = {
     "faster": ("good", "left"),
@@ -60,11 +60,12 @@ def chart(found: Comparisons) -> Chart:
     beside = [AxisTick(i, words(c), LOOKS[c.verdict][0]) for i, c in enumerate(runs)]
     return Chart(
         Axis(
-            _title(runs), "change", is_log=True, ends=(low, high),
+            _axis_title(runs), "change", is_log=True, ends=(low, high),
             ticks=tuple(AxisTick(place, change_name(place)) for place in ticks(low, high)),
         ),
         Axis(are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names(runs)))),
         (*_shade_same(runs), ReferenceLine("x", 1.0, style="title"), *_marks(runs)),
+        title=_title(found, runs),
         beside=tuple(beside) if has_words else (),
         has_legend=not has_words,
     )  # fmt: skip
@@ -141,14 +142,25 @@ def words(c: Comparison) -> str:
     return f"{c.verdict}  × {number(c.ratio)}{around}{differs}"
 
 
-def _title(runs: Sequence[Comparison]) -> str:
-    baselines = {c.baseline.label for c in runs}
+def _title(found: Comparisons, runs: Sequence[Comparison]) -> str:
+    """What is compared; then where, on what inputs and by which timer, as above the table."""
     candidates = {c.candidate.label for c in runs}
-    against = next(iter(baselines)) if len(baselines) == 1 else "the baseline"
-    if len({c.case for c in runs}) == 1:
-        return f"{_truncate(runs[0].case.label)}: run time against {_truncate(against)}"
+    is_of_functions = runs[0].case.name in found.labels
+    case = "" if is_of_functions or len({c.case for c in runs}) > 1 else f"{_truncate(runs[0].case.label)}: "
     who = f" of {_truncate(next(iter(candidates)))}" if len(candidates) == 1 else ""
-    return f"run time{who} against {_truncate(against)}"
+    return "\n".join(filter(None, (f"{case}run time{who} against {_against(runs)}", comparisons.heading(found))))
+
+
+def _axis_title(runs: Sequence[Comparison]) -> str:
+    """The direction, and what the shade is."""
+    resolutions = {c.resolution for c in runs}
+    shade = f"   (grey: same, within {percent(next(iter(resolutions)))})" if len(resolutions) == 1 else ""
+    return f"← faster    time as that of {_against(runs)}    slower →{shade}"
+
+
+def _against(runs: Sequence[Comparison]) -> str:
+    baselines = {c.baseline.label for c in runs}
+    return _truncate(next(iter(baselines))) if len(baselines) == 1 else "the baseline"
 
 
 def _truncate(name: str) -> str:

@@ -16,11 +16,11 @@ from benchax.reporting.document import (
     Style,
     Table,
     TableColumn,
-    each_once,
     list_lines,
     list_remarks,
     tabulate,
 )
+from benchax.reporting.shared_remarks import each_once, share_remarks
 from benchax.reporting.tables import CASE, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
 from benchax.stats.verdicts import Verdict, grade
 from benchax.units import number, percent, plural
@@ -94,7 +94,15 @@ def sight(found: Comparisons) -> str:
 def function_grid(found: Comparisons) -> Table:
     """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
     baseline, *candidates = found.labels
-    columns = (CASE, "time", f"against {truncate(baseline, COLUMN)}", "result", "compile", "peak", VERDICT)
+    columns = (
+        CASE,
+        "time",
+        f"against {truncate(baseline, COLUMN)}",
+        "result",
+        "compile",
+        "peak",
+        VERDICT,
+    )
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
     verdicts: dict[str, Verdict] = {c.candidate.label: c.verdict for c in found.of("run")}
     styles: list[Style] = ["", *(_style(found, label, verdicts[label]) for label in candidates)]
@@ -260,14 +268,18 @@ def _join_names(names: Sequence[str]) -> str:
 
 def remarks(found: Iterable[Comparison]) -> list[Remark]:
     """Each once, with its case where there are several; and what to do about failures."""
-    listed = list(found)
-    is_one_case = len({c.case for c in listed}) == 1
+    by_case: dict[str, list[Remark]] = {}
+    for c in found:
+        by_case.setdefault(c.case.label, []).extend((*c.remarks, *_advice(c)))
+    if len(by_case) == 1:
+        return each_once(*by_case.values())
+    shared = share_remarks(by_case, apart=OF_A_CASE)
     named = [
-        r if is_one_case or r.code not in OF_A_CASE else replace(r, message=f"{c.case.label}: {r.message}")
-        for c in listed
-        for r in (*c.remarks, *_advice(c))
+        replace(r, message=f"{label}: {r.message}") if r.code in OF_A_CASE else r
+        for label, own in shared.own.items()
+        for r in own
     ]
-    return each_once(named)
+    return [*shared.common, *each_once(named)]
 
 
 def _advice(c: Comparison) -> list[Remark]:

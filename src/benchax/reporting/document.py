@@ -202,18 +202,6 @@ def list_lines(lines: Iterable[str], style: Style = "") -> tuple[List, ...]:
     return (List(items),) if items else ()
 
 
-OF_THE_MACHINE = "busy"
-"""The code of a remark that each comparison has with numbers of its own, and a reader needs once."""
-
-
-def each_once(remarks: Iterable[Remark]) -> list[Remark]:
-    """Comparisons share what was found: each of them has the remark."""
-    # Backwards, so that of those that count as one the first stays.
-    keyed = [((r.code, "" if r.code == OF_THE_MACHINE else r.message), r) for r in remarks]
-    chosen = dict(reversed(keyed))
-    return [chosen[key] for key in dict.fromkeys(key for key, _ in keyed)]
-
-
 def list_remarks(remarks: Iterable[Remark]) -> tuple[Heading | Remarks, ...]:
     """Under a heading of their own; nothing where there are none."""
     listed = tuple(remarks)

@@ -16,10 +16,10 @@ from benchax.reporting.document import (
     Table,
     TableColumn,
     TextRow,
-    each_once,
     list_remarks,
     tabulate,
 )
+from benchax.reporting.shared_remarks import each_once, share_remarks
 from benchax.reporting.tables import REMARKS, VERDICT, VERDICT_STYLES, describe_machine, one_line
 from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
 from benchax.units import number, seconds, seconds_range, size
@@ -137,7 +137,5 @@ def curve_table(curve: Curve) -> Table:
 
 def remarks(e: Experiment) -> list[Remark]:
     """Each once: the experiment's own, and those of its comparisons."""
-    listed = list(e.remarks)
-    for row in e.rows:
-        listed += row.comparison.remarks if row.comparison else ()
-    return each_once(listed)
+    shared = share_remarks({row.name: row.comparison.remarks for row in e.rows if row.comparison}, "variant")
+    return each_once((*e.remarks, *shared.common, *(r for own in shared.own.values() for r in own)))

@@ -5,9 +5,9 @@ A number that is not there is "not measured, because …".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Rate, Samples, Stages, Transfer
+from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Rate, Remark, Samples, Stages, Transfer
 from benchax.reporting.document import (
     Block,
     Document,
@@ -18,11 +18,22 @@ from benchax.reporting.document import (
     Section,
     Style,
     Table,
+    TableColumn,
     TextRow,
     list_remarks,
     tabulate,
 )
-from benchax.reporting.tables import CASE, REMARKS, describe_machine, estimate, instability, is_unstable, one_line
+from benchax.reporting.shared_remarks import SharedRemarks, share_remarks
+from benchax.reporting.tables import (
+    CASE,
+    ESTIMATE,
+    REMARKS,
+    describe_machine,
+    estimate,
+    instability,
+    is_unstable,
+    one_line,
+)
 from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
 from benchax.units import amount_per_s, count, percent, rate, seconds, seconds_range, size
@@ -56,14 +67,22 @@ def document_of_stages(s: Stages) -> Document:
 
 def list_measurements(listed: Sequence[Measurement]) -> Document:
     """An overview, then what each row's remarks and failures say."""
+    shared = _share_remarks(listed)
     blocks: list[Block] = [overview(listed)]
     for m in listed:
-        grave = tuple(remark for remark in m.remarks if remark.severity != "info")
         if m.failure:
             blocks += [Heading(m.case.label), Paragraph(_describe_failure(m.failure), "bad")]
-        elif grave:
-            blocks += [Heading(m.case.label), Remarks(grave)]
-    return Document(tuple(blocks))
+        elif own := shared.own[m.case.label]:
+            blocks += [Heading(m.case.label), Remarks(own)]
+    return Document((*blocks, *list_remarks(shared.common)))
+
+
+def _share_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
+    """By label, which names a case in each table; two rows of one case count as one."""
+    grave: dict[str, list[Remark]] = {m.case.label: [] for m in listed}
+    for m in listed:
+        grave[m.case.label] += [remark for remark in m.remarks if remark.severity != "info"]
+    return share_remarks(grave)
 
 
 def _describe_failure(failure: Failure) -> str:
@@ -75,12 +94,14 @@ def _describe_failure(failure: Failure) -> str:
 
 
 def overview(measurements: Sequence[Measurement]) -> Table:
-    """One line per measurement; a column that none of them fills is left out."""
+    """One line per measurement; a column that none of them fills is left out, and so are remarks that all have."""
     listed = list(measurements)
+    universal = _share_remarks(listed).universal
     names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
-    columns = (CASE, *_TIMERS, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
+    timers = (TableColumn(timer, "numbers", ESTIMATE) for timer in _TIMERS)
+    columns = (CASE, *timers, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
     styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in listed]
-    lines = (_overview_line(m, names) for m in listed)
+    lines = (_overview_line(m, names, universal) for m in listed)
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
 
 
@@ -91,14 +112,14 @@ def _is_wrong(m: Measurement) -> bool:
     return any(remark.severity == "error" for remark in m.remarks)
 
 
-def _overview_line(m: Measurement, names: Sequence[str]) -> tuple[str, ...]:
+def _overview_line(m: Measurement, names: Sequence[str], universal: Collection[str]) -> tuple[str, ...]:
     if m.failure:
         kind = m.failure.kind.replace("_", " ")
         return (one_line(m.case.label), "", "", kind, *("" for _ in names), "", "", f"in {m.failure.stage}")
     rates = {rate.what: _rate_in_table(rate) for rate in m.rates()}
     is_eager = m.case.variant == "eager"
     rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
-    codes = [remark.code for remark in m.remarks if remark.severity != "info"]
+    codes = [remark.code for remark in m.remarks if remark.severity != "info" and remark.code not in universal]
     return (
         one_line(m.case.label),
         *(estimate(m.summary(timer)) for timer in _TIMERS),

@@ -33,6 +33,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"--time runs it", "benchax.bench times it"),
         (r"(?<!inspect )--time\b", "benchax inspect --time"),
         (r"--json", "asdict()"),
+        (r"\(-v lists them\)", "(.checked lists them)"),
     )
 )
 

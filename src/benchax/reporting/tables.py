@@ -22,10 +22,13 @@ CASE = TableColumn("case", "names", 10)
 COMMIT = TableColumn("commit", "words")
 LINE = TableColumn("line", "words", 20)
 REMARKS = TableColumn("remarks", "words", 12)
-VERDICT = TableColumn("verdict", "words", 20)
+VERDICT = TableColumn("verdict", "words", 12)
 WHEN = TableColumn("when (UTC)", "words")
 WHERE = TableColumn("where", "words")
 """Columns that several tables have."""
+ESTIMATE = 16
+"""A column of times with intervals folds down to this width: `unstable, 1.11 – 4.86 ms: 5 processes differ` alone
+would make a table of a narrow window fall apart into lines."""
 VERDICT_STYLES: dict[Verdict, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 
 

@@ -38,6 +38,12 @@ def other(x):
 """
 
 
+@pytest.fixture(autouse=True)
+def worthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short a call is."""
+    monkeypatch.setattr(profile_missing, "WORTH_S", 0.0)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     file = tmp_path_factory.mktemp("model") / "model.py"
@@ -63,6 +69,17 @@ def put(trace: Path, folder: Path) -> Path:
     new.parent.mkdir(parents=True)
     new.write_bytes(trace.read_bytes())
     return new
+
+
+def test_a_short_call_is_not_told_to_be_profiled(
+    project: Path, model: ModuleType, ask_about: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile_missing, "WORTH_S", 3600.0)
+
+    answered = ask_about(ID, model.outer, INPUT)
+
+    assert answered.outcome == "not applicable"
+    assert "from 3600 s on it is worth a profile" in answered.why
 
 
 def test_without_a_profile_the_finding_shows_what_one_would_show(

@@ -13,8 +13,9 @@ from benchax.results.audit import Finding
 from benchax.results.cache import CachedProgram, CacheUse
 from benchax.units import seconds
 
-WORTH_S = 0.5
-"""Seconds of compiling, all programs together; below that a cache is not worth its folder."""
+WORTH_S = 5.0
+"""Seconds of compiling, all programs together. Starting Python and JAX takes one or two at each start, cache or not:
+nobody waits for what is less than a few times that, and every short script would be told."""
 TOO_LITTLE = f"is too little to be worth one (from {seconds(WORTH_S)} on)"
 SHOWN = 3
 TURN_ON = "Set JAX_COMPILATION_CACHE_DIR to a folder that outlives the process, and is written to by nobody else."

@@ -14,6 +14,9 @@ from benchax.units import percent, seconds
 LARGE_SHARE = 0.3
 LONG_S = 1.0
 """Less than this in all is nothing to care about."""
+LONG_ONCE_S = 10.0
+"""What is compiled once is no fault, and most of the time of every short script: it is told where somebody waits for
+it, and tracing and lowering, which no cache keeps, may be a part of it."""
 MOST_FUNCTIONS = 3
 AGAIN = "See to what is compiled again first: recompile-hot-spot and jit-in-loop name the lines."
 ONCE = (
@@ -32,6 +35,8 @@ def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
         return
     again_s = sum(c.total_s for c in e.watch.recompiles)
     is_mostly_again = again_s > 0.5 * spent_s
+    if not is_mostly_again and spent_s < LONG_ONCE_S:
+        return
     again = f", {seconds(again_s)} of it for functions that had a program already" if again_s else ""
     seen = [
         f"after the import of JAX, {seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it{again}",

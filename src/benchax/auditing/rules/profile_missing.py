@@ -21,6 +21,9 @@ from benchax.units import percent, seconds
 
 DEPTH, MOST_FOLDERS = 3, 5000  # `benchax profile` writes to .benchmarks/profiles/NAME
 MOST_RUNS, DONATING_RUNS = 100, 5  # each run of those that donate needs a copy of the inputs
+WORTH_S = 0.01
+"""A call of this length is worth a look: a thousand take ten seconds. Of a shorter one most is its dispatch, and all
+of a library's functions would be told."""
 LONG_S = 10.0  # what takes longer to call twice is not profiled in passing
 
 
@@ -31,6 +34,8 @@ def profile_missing(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     folders = list(islice(_folders(Path.cwd()), MOST_FOLDERS))
     if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):
         return
+    if (one_s := median_s(e.measurement)) < WORTH_S:
+        raise NotApplicable(f"a call takes {seconds(one_s)}: from {seconds(WORTH_S)} on it is worth a profile")
     p, runs = _take_profile(e)
     hottest = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops[:3]]
     yield profile_missing.finding(

@@ -252,7 +252,7 @@ def loops(
         init: the first state: arrays, pytrees, specs such as "f32[1024]".
         n: trip count, or a condition of the state: the loop goes on while `n(state)` is true. Then there is no
             scan, and nothing to unroll.
-        max_time_s: begin no further process after this long, but for confirming a change.
+        max_time_s: begin no further process after this long; half of it is for confirming changes.
         timeout_s: of each stage in the worker processes.
         seed: of the data made from specs.
         progress: as for `bench`.
