@@ -23,6 +23,7 @@ TIME = (
     "ctime",
 )  # fmt: skip
 DATETIME = ("now", "utcnow", "today")
+_NAMES = frozenset((*TIME, *DATETIME))
 
 
 class ClockRead(NamedTuple):
@@ -44,11 +45,18 @@ def watch_clock_reads() -> Iterator[list[ClockRead]]:
     reads: list[ClockRead] = []
 
     def note(frame: Any, event: str, called: Any) -> None:
-        if event == "c_call" and (name := _name_of(called)) and not is_library(frame.f_code.co_filename):
+        # Called four times for each call in a trace, so the names come first.
+        if event != "c_call" or getattr(called, "__name__", "") not in _NAMES:
+            return
+        if (name := _name_of(called)) and not is_library(frame.f_code.co_filename):
             found.setdefault(ClockRead(name, frame.f_code.co_filename, frame.f_lineno))
 
-    # A debugger's or profiler's own hook is put back afterwards; while we look it does not see these calls.
     before = sys.getprofile()
+    if before is not None and not callable(before):
+        # Up to Python 3.11: cProfile is no function, and could not be put back. It goes on, and we do not look.
+        yield reads
+        return
+    # A debugger's own hook is put back afterwards; while we look it does not see these calls.
     sys.setprofile(note)
     try:
         yield reads
