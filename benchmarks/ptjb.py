@@ -71,8 +71,13 @@ class Took:
 
 def run(command: Sequence[str], folder: Path, permitted: Sequence[int] = (0,)) -> Took:
     """Raises RuntimeError with what it said where it ends with another code than those that are permitted."""
+    # Images for containers forbid byte code. Then our modules, which are edited in place, would be compiled in each
+    # session, and those of the peers, which pip compiled when it installed them, not.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before, start = _children_s(), perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     said = done.stdout.strip().rpartition("\n")[2]
     took = Took(perf_counter() - start, _children_s() - before, said)
     if done.returncode not in permitted:
@@ -92,6 +97,7 @@ def start_up(python: str, off: str, repeats: int, folder: Path) -> list[list[str
     for what in ("--collect-only", ""):
         common = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *([what] if what else [])]
         took = {name: list[Took]() for name in ("with", "without")}
+        run([*common], folder)  # leaves byte code behind
         for _ in range(repeats):
             for name, extra in (("with", []), ("without", ["-p", f"no:{off}"])):
                 took[name].append(run([*common, *extra], folder))

@@ -2,7 +2,9 @@
 
 Also with `jax_bench`, which the tests then ask for by its own name. Small jitted functions, where what surrounds the
 rounds is most of it. Each session begins in a folder of its own; `again` is a second one in the same folder, which has
-a history, and finds its programs stored. Wall time, and CPU time of the process with its children.
+a history, and finds its programs stored. Wall time, and CPU time of the process with its children. Of the plugins that
+are installed each session has the one that it is about, and a session before all others, which is not counted, leaves
+byte code behind.
 
     python benchmarks/sessions.py --python .venv-peers/bin/python [--rounds 7]
 """
@@ -13,6 +15,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -57,27 +60,35 @@ def main() -> None:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     header("Sessions of 50 tests of 20 rounds", ["pytest"], peers.described(peers.versions(given.python)))
 
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # what else is installed has plugins, too
+
+    ours = ("-p", "pytest_jax_bench.plugin")
     kinds = {
-        "pytest-benchmark": (given.python, BENCHMARK, ()),
-        "benchmark": (given.ours, BENCHMARK, ("--benchax-fixture",)),
-        "jax_bench": (given.ours, JAX_BENCH, ()),
+        "pytest-benchmark": (given.python, BENCHMARK, ("-p", "pytest_benchmark.plugin")),
+        "benchmark": (given.ours, BENCHMARK, (*ours, "--benchax-fixture")),
+        "jax_bench": (given.ours, JAX_BENCH, ours),
     }
     took: dict[str, list[Took]] = {}
     with tempfile.TemporaryDirectory() as scratch:
+        for kind, (python, tests, options) in kinds.items():
+            _session(Path(scratch) / f"{kind}-before", python, tests, (*options, "-k", "norm-8"))
         for i in range(given.rounds):
             for kind, (python, tests, options) in kinds.items():
                 note(f"session {i + 1}/{given.rounds} of {kind}   {load()}")
                 place = Path(scratch) / f"{kind}-{i}"
-                place.mkdir()
-                (place / "test_suite.py").write_text(FUNCTIONS + tests, encoding="utf-8")
-                command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-                took.setdefault(kind, []).append(run(command, place))
+                took.setdefault(kind, []).append(_session(place, python, tests, options))
                 if kind != "pytest-benchmark":
-                    took.setdefault(f"{kind}, again", []).append(run(command, place))
+                    took.setdefault(f"{kind}, again", []).append(_session(place, python, tests, options))
     table(
         ["", "median wall s", "median CPU s", "wall, of pytest-benchmark's", "CPU"],
         [[kind, *_middle(many), *_ratios(many, took["pytest-benchmark"])] for kind, many in took.items()],
     )
+
+
+def _session(place: Path, python: str, tests: str, options: Sequence[str]) -> Took:
+    place.mkdir(exist_ok=True)
+    (place / "test_suite.py").write_text(FUNCTIONS + tests, encoding="utf-8")
+    return run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options], place)
 
 
 def _middle(many: list[Took]) -> list[str]:

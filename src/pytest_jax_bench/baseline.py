@@ -23,6 +23,7 @@ from benchax.errors import UsageError, one_of
 from benchax.stats.verdicts import Verdict
 from benchax.units import number
 from pytest_jax_bench.csv import files as csv_files
+from pytest_jax_bench.csv.text import word
 from pytest_jax_bench.settings import Pin, PluginSettings
 
 FACTORS = ((20, 2.5), (10, 3.0), (5, 4.0), (3, 6.0))
@@ -51,8 +52,10 @@ def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, A
     if settings.no_compare:
         return None
     look = FIRST_LOOK
+    # Rows of other tags are of no interest; how an odd tag is written depends on the version of the file.
+    tag = row["tag"] if word(row["tag"]) == row["tag"] else ""
     while True:
-        rows = _read_newest(csv, look)
+        rows = _read_newest(csv, look, tag)
         earlier = [r for r in rows if _is_earlier(r, row)]
         is_all = len(rows) < look
         if (found := _choose_reference(row, earlier, settings.pin, is_all)) is not None or is_all:
@@ -61,8 +64,8 @@ def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, A
         look *= 8
 
 
-def _read_newest(csv: Path, count: int) -> list[dict[str, Any]]:
-    data = csv_files.newest(csv, count)
+def _read_newest(csv: Path, count: int, tag: str) -> list[dict[str, Any]]:
+    data = csv_files.newest(csv, count, holding=tag)
     return [dict(zip(data.dtype.names or (), one, strict=True)) for one in data.tolist()]
 
 

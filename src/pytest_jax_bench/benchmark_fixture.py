@@ -139,6 +139,7 @@ class BenchmarkFixture:
         self._measure(functools.partial(test, **named), (), {})
 
     def _use(self, how: str) -> None:
+        __tracebackhide__ = True
         if self._used_in:
             self.has_error = True
             raise FixtureAlreadyUsed(
@@ -177,7 +178,7 @@ class BenchmarkFixture:
                 out = out if inner.is_returned else None
             else:
                 bench = self._bench(calls, renew and (lambda: ((Held(*renew()),), {})))
-                res, out = bench.measure(lambda held: fn(*held.args, **held.kwargs), None, Held(args, kwargs))
+                res, out = bench.measure(_call_with_held(fn), None, Held(args, kwargs))
         except BaseException:
             self.has_error = True
             raise
@@ -247,6 +248,14 @@ class Held:
         return signature(self.args, dict(self.kwargs), ())
 
 
+def _call_with_held(fn: Callable[..., Any]) -> Callable[[Held], Any]:
+    def call(held: Held) -> Any:
+        __tracebackhide__ = True
+        return fn(*held.args, **held.kwargs)
+
+    return call
+
+
 class SetUp:
     """Calls `setup` before each call, and `teardown` after it, which is before the next setup or at the end."""
 
@@ -264,6 +273,7 @@ class SetUp:
     @property
     def first(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the first call, which it will be given."""
+        __tracebackhide__ = True
         if self._last is None:
             self._last = self._make()
             self._is_unused = True
@@ -271,16 +281,19 @@ class SetUp:
 
     def renew(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the next call."""
+        __tracebackhide__ = True
         if not self._is_unused:
             self._tear_down()
         given, self._is_unused = self.first, False
         return given
 
     def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        __tracebackhide__ = True
         made = self._calls.setup() if self._calls.setup is not None else None
         return self._given if not made else self._read(made)
 
     def _read(self, made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        __tracebackhide__ = True
         if any(self._given):
             raise UsageError(
                 "benchmark.pedantic was given args or kwargs, and its setup returns them as well", "either"
@@ -290,6 +303,7 @@ class SetUp:
         return tuple(made[0]), dict(made[1])
 
     def _tear_down(self) -> None:
+        __tracebackhide__ = True
         last, self._last = self._last, None
         if last is not None and self._calls.teardown is not None:
             self._calls.teardown(*last[0], **last[1])

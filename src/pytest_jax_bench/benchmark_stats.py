@@ -7,8 +7,6 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from benchax.reporting.exports.pytest_benchmark import stats as statistics_of
-
 if TYPE_CHECKING:
     from pytest_jax_bench.benchmark_fixture import BenchmarkFixture
 
@@ -21,6 +19,9 @@ class BenchmarkStats:
 
     @cached_property
     def stats(self) -> SimpleNamespace:
+        # With it come all exports, 0.2 s for who asks for no statistics.
+        from benchax.reporting.exports.pytest_benchmark import stats as statistics_of
+
         return SimpleNamespace(**statistics_of(self.times_s), data=self.times_s)
 
     def __getitem__(self, key: str) -> Any:

@@ -50,6 +50,8 @@ class BenchContext:
     """Takes the record of a measurement for the summary."""
     lock: Callable[[], AbstractContextManager[None]] = nullcontext
     """While it is held, no other worker of xdist measures."""
+    hold_open: Callable[[str], None] = lambda place: None
+    """Keeps the store at this place open until the session ends: each row of it then waits less for the disk."""
 
 
 def from_request(request: pytest.FixtureRequest) -> BenchContext:
@@ -76,7 +78,25 @@ def from_request(request: pytest.FixtureRequest) -> BenchContext:
         marker=marks.of(item),
         keep=item.stash.setdefault(stash.MEASURED, []).append,
         lock=(lambda: hold_lock(settings.output_dir)) if is_worker else nullcontext,
+        # What a fork inherits of SQLite it may not use.
+        hold_open=(lambda place: None)
+        if config.getoption("forked", False)
+        else (lambda place: hold_open(config, place)),
     )
+
+
+def hold_open(config: pytest.Config, place: str) -> None:
+    """Holds the store open, once, until `config` is unconfigured, which is after the last test."""
+    from benchax import api
+    from pytest_jax_bench import stash
+
+    held = config.stash.setdefault(stash.HELD, set())
+    # What a fork inherits of SQLite it may not use.
+    if place not in held and not config.getoption("forked", False):
+        held.add(place)
+        stack = contextlib.ExitStack()
+        config.add_cleanup(stack.close)
+        stack.enter_context(api.opened(place).held_open())
 
 
 def make_folder(folder: Path) -> None:

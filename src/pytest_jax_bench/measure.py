@@ -158,9 +158,12 @@ def _take_steps(
 
 
 def _store(measured: StepResults, context: BenchContext) -> None:
-    if context.output_dir is not None and any(options.store != "off" for _, options in measured.kept):
+    places = dict.fromkeys(options.store for _, options in measured.kept if options.store not in (None, "off"))
+    if context.output_dir is not None and places:
         make_folder(context.output_dir)
     with warnings_into(measured.notes):
+        for place in places:
+            context.hold_open(place)
         outcome = api.store_together(measured.kept)
     measured.notes += [str(unstored.error) for unstored in outcome.unstored]
 

@@ -26,6 +26,7 @@ import pytest
 
 from benchax.errors import BenchaxError
 from benchax.reporting.document import Table
+from benchax.units import plural
 from pytest_jax_bench import layout, stash, table
 from pytest_jax_bench.settings import BenchmarkSettings, PluginSettings, settings_of
 
@@ -94,7 +95,7 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
             reporter.write_line(f"ptjb: not compared. {error}")
     for title, group in benchmark_table.group(records, wanted):
         if title:
-            reporter.write_line(f"group {table.truncate(title, 200)}: {len(group)} measurements")
+            reporter.write_line(f"group {table.truncate(title, 200)}: {plural(len(group), 'measurement')}")
         _table(reporter, benchmark_table.tabulate(group, wanted, saved))
 
 

@@ -18,3 +18,5 @@ MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
 """Marker keywords by nodeid, where this process has collected the tests."""
 FIXTURE = pytest.StashKey[Any]()
 """Of an item: the object behind its fixture `benchmark`."""
+HELD = pytest.StashKey[set[str]]()
+"""The stores that are held open until the session ends."""

@@ -177,6 +177,8 @@ def test_what_goes_wrong_fails_its_own_test_in_words(ptjb) -> None:
     assert "the marker benchmark has no keyword 'speed'" in session.text
     names = [each["name"] for each in json.loads((ptjb.path / "out.json").read_text())["benchmarks"]]
     assert names == ["test_good"]  # as pytest-benchmark leaves out what has failed, also test_twice
+    for ours in ("_use", "benchmark_fixture.py", "held"):  # tracebacks show where the test called, and where it failed
+        assert ours not in session.text
 
 
 def test_without_the_option_there_is_no_fixture_and_the_marker_measures_nothing(ptjb) -> None:

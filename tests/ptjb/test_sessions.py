@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -42,6 +44,32 @@ def test_a_history_that_is_none_of_ours_fails_the_test_in_words_and_stays(ptjb) 
     assert "reading.py" not in session.text
     assert "keep.py" not in session.text
     assert file.read_text() == "a,b,c\n1,2,3\n"
+
+
+def test_a_session_holds_its_store_open_and_leaves_one_file(ptjb) -> None:
+    """Rows are there for everybody as soon as their test has ended, and wait less for the disk meanwhile."""
+    ptjb.write(
+        test_a=TWO
+        + """
+def test_what_is_there():
+    import sqlite3
+    from pathlib import Path
+    connection = sqlite3.connect(".benchmarks/benchax.db")
+    assert connection.execute("SELECT count(*) FROM measurements").fetchone() == (1,)
+    connection.close()
+    assert Path(".benchmarks/benchax.db-wal").exists()
+
+def test_three(jax_bench):
+    jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(triple), x=jnp.ones(64))
+"""
+    )
+
+    session = ptjb.run()
+
+    assert "3 passed" in session.text
+    assert sorted(file.name for file in ptjb.output.glob("benchax.db*")) == ["benchax.db", "benchax.db-lock"]
+    with contextlib.closing(sqlite3.connect(ptjb.output / "benchax.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM measurements").fetchone() == (2,)
 
 
 def test_a_run_is_compared_with_the_first_of_its_commit_and_before_that_with_the_previous_commit(ptjb) -> None:

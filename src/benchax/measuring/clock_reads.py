@@ -23,6 +23,7 @@ TIME = (
     "ctime",
 )  # fmt: skip
 DATETIME = ("now", "utcnow", "today")
+_NAMES = frozenset((*TIME, *DATETIME))
 
 
 class ClockRead(NamedTuple):
@@ -37,18 +38,31 @@ class ClockRead(NamedTuple):
         return f"{self.name} at {self.file}:{self.line}"
 
 
+def why_not_watched() -> str:
+    """Why `watch_clock_reads` would find nothing now; empty where it looks."""
+    # Up to Python 3.11: there cProfile is no function, and could not be put back.
+    before = sys.getprofile()
+    return "a profiler (cProfile) is watching this process" if before is not None and not callable(before) else ""
+
+
 @contextmanager
 def watch_clock_reads() -> Iterator[list[ClockRead]]:
-    """The readings of the block, each line once; complete when the block has ended."""
+    """The readings of the block, each line once; complete when the block has ended. None where `why_not_watched`."""
     found: dict[ClockRead, None] = {}
     reads: list[ClockRead] = []
 
     def note(frame: Any, event: str, called: Any) -> None:
-        if event == "c_call" and (name := _name_of(called)) and not is_library(frame.f_code.co_filename):
+        # Called four times for each call in a trace, so the names come first.
+        if event != "c_call" or getattr(called, "__name__", "") not in _NAMES:
+            return
+        if (name := _name_of(called)) and not is_library(frame.f_code.co_filename):
             found.setdefault(ClockRead(name, frame.f_code.co_filename, frame.f_lineno))
 
-    # A debugger's or profiler's own hook is put back afterwards; while we look it does not see these calls.
+    if why_not_watched():
+        yield reads
+        return
     before = sys.getprofile()
+    # A debugger's own hook is put back afterwards; while we look it does not see these calls.
     sys.setprofile(note)
     try:
         yield reads

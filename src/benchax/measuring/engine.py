@@ -25,6 +25,7 @@ from benchax.case import Case
 from benchax.environment import jax_config
 from benchax.machine import noise
 from benchax.measuring import memory, purity, stages
+from benchax.measuring.clock_reads import why_not_watched
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.first_time import do_first_work, note_first_uses
@@ -128,6 +129,8 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     record.enter("trace")
     with record.or_absent("purity"):
         record.purity = purity.check(subject, built, case.id.name, prepared.surroundings.put_back)
+        if why := why_not_watched():
+            record.absent.append(Absent("purity.clock_reads", why))
     return replace(subject, impure=record.purity.difference)
 
 

@@ -46,7 +46,7 @@ class SqliteFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.where = str(path)
-        self._must_hold = False
+        self._holders = 0
         self._held: sqlite3.Connection | None = None
         self._damaged: sqlite3.Connection | None = None
 
@@ -118,12 +118,12 @@ class SqliteFile:
         When the last connection closes, SQLite copies the -wal into the file and removes it. A connection that only
         looks on keeps it from doing so after every row. Rows are as durable as ever: they are in the -wal.
         """
-        self._must_hold = True
+        self._holders += 1
         try:
             yield
         finally:
-            self._must_hold = False
-            if self._held is not None:
+            self._holders -= 1
+            if self._held is not None and not self._holders:
                 with self._only_writer():  # closing writes
                     self._release()
 
@@ -187,7 +187,7 @@ class SqliteFile:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             result = work(connection)
             connection.commit()
-            if self._must_hold and self._held is None:
+            if self._holders and self._held is None:
                 self._hold()
             return result
 

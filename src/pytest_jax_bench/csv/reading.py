@@ -69,15 +69,21 @@ def read(path: Path) -> Rows:
     return table.done(path)
 
 
-def newest(path: Path, n: int = 100) -> Rows:
-    """The last `n` rows, as `read` gives them, without reading what is before them. Raises as `read` does."""
+def newest(path: Path, n: int = 100, *, holding: str = "") -> Rows:
+    """The last `n` rows, as `read` gives them, without reading what is before them. Raises as `read` does.
+
+    Args:
+        holding: only rows in whose line this text stands, which takes a hundredth of reading the others.
+    """
     with _open(path) as file:
         head = read_head(file, path)
         end, rest = ending(file, head)
         pieces = [read_block(block, head.form) for block in _last_line(file, head, end, rest)]
         for block in backward(file, head, end, max(TAIL, 1024 * n)):
             # Read from the end, so that of a file of years only the last blocks are looked at.
-            pieces.insert(0, read_block(block, head.form))
+            if holding and holding.encode() not in block:
+                continue
+            pieces.insert(0, read_block(_lines_with(holding, block) if holding else block, head.form))
             if sum(piece.count for piece in pieces) >= n:
                 break
     table = _Table()
@@ -85,6 +91,11 @@ def newest(path: Path, n: int = 100) -> Rows:
         table.add(piece)
     rows = table.done(path)
     return rows[max(0, len(rows) - n) :]
+
+
+def _lines_with(text: str, block: bytes) -> bytes:
+    wanted = text.encode()
+    return b"".join(line for line in block.splitlines(keepends=True) if wanted in line)
 
 
 def is_ours(path: Path) -> bool:
