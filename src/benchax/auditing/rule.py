@@ -60,6 +60,8 @@ class Rule:
     """The severity of its findings, where they do not say another."""
     of: RuleSubject
     """What it can be asked about: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
+    needs_trace_only: bool
+    """Needs no more of a function than its jaxpr and its source: every function of a program can be asked about then."""
     find: Callable[[Any], Iterable[Finding]]
     """What it finds in evidence of such a thing; nothing where all is well."""
 
@@ -95,10 +97,10 @@ class Rule:
 
 
 def rule(
-    id: str, title: str, severity: Severity, *, of: RuleSubject = "function"
+    id: str, title: str, severity: Severity, *, of: RuleSubject = "function", needs_trace_only: bool = False
 ) -> Callable[[Callable[[Any], Iterable[Finding]]], Rule]:
     """Makes a rule of a function that looks at evidence; the arguments are the fields of `Rule`."""
-    return lambda find: Rule(id, title, severity, of, find)
+    return lambda find: Rule(id, title, severity, of, needs_trace_only, find)
 
 
 def page_of(rule_id: str) -> str:

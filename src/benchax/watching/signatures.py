@@ -86,7 +86,7 @@ def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: b
     statics: dict[str, StaticValue] = {}
     structures: dict[str, str] = {}
     tracers: set[str] = set()
-    for i, (name, value) in enumerate(_name_arguments(call)):
+    for i, (name, value) in enumerate(name_arguments(call)):
         is_keyword = i >= count
         if i in static_at or (is_keyword and name in names):
             statics[name] = _static(value)
@@ -117,7 +117,7 @@ def before_the_watch(call: JaxCall) -> list[Signature] | None:
     return [of(replace(call, args=args, kwargs=kwargs), config, is_abstract=True) for args, kwargs, config in earlier]
 
 
-def _name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
+def name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
     """Each argument by its name: those given by position first."""
     try:
         parameters = list(inspect.signature(call.fun).parameters.values())
@@ -152,7 +152,7 @@ def _leaf(value: Any) -> ArrayLeaf:
         bool(getattr(abstract, "weak_type", False)),
         is_scalar,
         committed if known else False if is_scalar or isinstance(value, np.ndarray | np.generic) else None,
-        _describe_placement(array.sharding) if known else None,
+        describe_placement(array.sharding) if known else None,
     )
 
 
@@ -163,7 +163,7 @@ def _abstract(value: Any) -> Any:
     return jax.typeof(value)
 
 
-def _describe_placement(sharding: Any) -> str:
+def describe_placement(sharding: Any) -> str:
     """Where an array lies: CpuDevice(id=0); P('x',) over {'x': 2}."""
     if isinstance(sharding, jax.sharding.NamedSharding):
         return f"{sharding.spec} over {dict(sharding.mesh.shape)}"

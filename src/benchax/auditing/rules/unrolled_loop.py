@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
-from benchax.auditing.traced import jaxpr_facts
+from benchax.auditing.traced import closed_jaxpr, count_equations
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
@@ -19,9 +19,9 @@ LARGE_SHARE = 0.5
 """The share of the operations of the program."""
 
 
-@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning")
+@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning", needs_trace_only=True)
 def unrolled_loop(e: Evidence) -> Iterable[Finding]:
-    total = jaxpr_facts(e).equations
+    total = count_equations(closed_jaxpr(e))
     for loop in loops_of(e):
         is_large = loop.iterations >= MANY_ITERATIONS and loop.size >= max(LARGE, LARGE_SHARE * total)
         # scan takes no iterations of different shapes; and what vmap could do is another rule's: python-loop-vmap.
