@@ -119,7 +119,10 @@ class HostCalls:
         function = getattr(owner, name)
         by = name if owner in (jax, jnp, jax.random) else f".{name}"
 
-        @functools.wraps(function)
+        # Methods of a compiled class have no qualified name.
+        assigned = [a for a in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(function, a, None), str)]
+
+        @functools.wraps(function, assigned)
         def call(*args: Any, **kwargs: Any) -> Any:
             # One of them calls another; only what the user called is noted.
             if getattr(self._busy, "inside", False):

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from benchax.auditing import audit as audits
 from benchax.auditing.compiled_evidence import CompiledEvidence
 from benchax.auditing.recorded_functions import RecordedFunction
+from benchax.auditing.rules import rules as every_rule
 from benchax.auditing.syntax import Source, source_of
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
@@ -170,8 +171,10 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     """
     if told is None:
         return audit
-    open_rules = {checked.rule for checked in audit.checked if checked.outcome == "not applicable"}
-    answers = {rule: _answer(rule, told["functions"]) for rule in open_rules}
+    known = every_rule()
+    # Some ask about what a program does and about each of its functions, as of random keys.
+    open_rules = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].needs_trace_only}
+    answers = {c.rule: _answer(c, told["functions"]) for c in audit.checked if c.rule in open_rules}
     found = [f for one in told["functions"] for f in _findings(one) if f.rule in open_rules]
     return replace(
         audit,
@@ -182,9 +185,11 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     )
 
 
-def _answer(rule: str, functions: Sequence[Mapping[str, Any]]) -> Checked | None:
+def _answer(of_program: Checked, functions: Sequence[Mapping[str, Any]]) -> Checked:
+    rule = of_program.rule
     of_all = [Checked(**checked) for one in functions for checked in one["checked"] if checked["rule"] == rule]
-    return min(of_all, key=lambda checked: RANKS.index(checked.outcome), default=None)
+    answers = of_all if of_program.outcome == "not applicable" and of_all else [of_program, *of_all]
+    return min(answers, key=lambda checked: RANKS.index(checked.outcome))
 
 
 def _findings(function: Mapping[str, Any]) -> list[Finding]:

@@ -37,6 +37,8 @@ class RecordedFunction:
     settings: Mapping[str, Any]
     """What was given to its `jax.jit`, as `frames.JaxCall` has them."""
     compile_s: float
+    held: frozenset[int] = frozenset()
+    """Leaves of its arguments, in JAX's order, that the program still had when it called the function again."""
     jaxpr: Any = None
     """As JAX traced it, closed; None where it could not be seen."""
     is_wrapped: bool = False
@@ -45,8 +47,6 @@ class RecordedFunction:
     """The user's own function, under a library's wrapper."""
     repeated: frozenset[int] = frozenset()
     """Leaves of its arguments that were the same object, or the same number, at each call that was seen."""
-    held: frozenset[int] = frozenset()
-    """Leaves of its arguments, in JAX's order, that the program still had when it called the function again."""
 
     @property
     def held_arguments(self) -> frozenset[int | str]:
@@ -125,7 +125,7 @@ def _record(call: JaxCall, place: FunctionLocation, compile_s: float, jaxpr: Any
     kwargs = {name: value if name in static else jax.tree.map(_shape, value) for name, value in call.kwargs.items()}
     user = call.user.fun if call.user else None
     return RecordedFunction(
-        place, call.fun, args, kwargs, call.settings, compile_s, jaxpr, is_wrapped=call.user is not None, user=user
+        place, call.fun, args, kwargs, call.settings, compile_s, jaxpr=jaxpr, is_wrapped=call.user is not None, user=user
     )
 
 
@@ -134,9 +134,9 @@ def _shape(leaf: Any) -> Any:
     # Under a derivative or vmap the function is part of another program, which is the one to be looked at.
     if isinstance(leaf, Tracer):
         raise TypeError("called inside a transformation: its arguments are no arrays")
-    if isinstance(leaf, jax.Array):
+    if isinstance(leaf, jax.Array):  # of random keys, too, which know no weak types
         sharding = leaf.sharding if len(leaf.sharding.device_set) > 1 else None
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=getattr(leaf, "weak_type", False))
     if isinstance(leaf, np.ndarray | np.generic):
         return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
