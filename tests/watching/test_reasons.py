@@ -232,7 +232,9 @@ def test_structure():
     assert why(lambda: f({"w": [X4], "b": X4}), lambda: f({"w": [X4]})) == [
         ("structure", "x: tree structure: x['b'] is gone")
     ]
-    assert why(lambda: f([X4, X3]), lambda: f((X4, X3))) == [("structure", "x: tree structure: a tuple now, a list before")]
+    assert why(lambda: f([X4, X3]), lambda: f((X4, X3))) == [
+        ("structure", "x: tree structure: a tuple now, a list before")
+    ]
     ((_, text),) = why(lambda: f({"a": [X3, X4]}), lambda: f({"a": (X3, X4)}))
     assert text == "x: tree structure: dict {'a': [*, *]} → dict {'a': (*, *)}"
 

@@ -125,7 +125,15 @@ def _record(call: JaxCall, place: FunctionLocation, compile_s: float, jaxpr: Any
     kwargs = {name: value if name in static else jax.tree.map(_shape, value) for name, value in call.kwargs.items()}
     user = call.user.fun if call.user else None
     return RecordedFunction(
-        place, call.fun, args, kwargs, call.settings, compile_s, jaxpr=jaxpr, is_wrapped=call.user is not None, user=user
+        place,
+        call.fun,
+        args,
+        kwargs,
+        call.settings,
+        compile_s,
+        jaxpr=jaxpr,
+        is_wrapped=call.user is not None,
+        user=user,
     )
 
 
@@ -136,7 +144,9 @@ def _shape(leaf: Any) -> Any:
         raise TypeError("called inside a transformation: its arguments are no arrays")
     if isinstance(leaf, jax.Array):  # of random keys, too, which know no weak types
         sharding = leaf.sharding if len(leaf.sharding.device_set) > 1 else None
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=getattr(leaf, "weak_type", False))
+        return jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding, weak_type=getattr(leaf, "weak_type", False)
+        )
     if isinstance(leaf, np.ndarray | np.generic):
         return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
