@@ -3,10 +3,10 @@
     pip install optax equinox flax
     python benchmarks/audit_planted.py                   # audits all; takes about ten minutes
     python benchmarks/audit_planted.py --only key        # those whose name contains it
-    python benchmarks/audit_planted.py --gains           # also times each planted program against the one with its remedy
+    python benchmarks/audit_planted.py --gains           # also times each planted program with and without its remedy
 
 A pitfall is found where a finding of one of the expected rules names one of the lines marked `# here`, and the program
-with its remedy has that finding no more. Times are of the program after its imports, the best of three alternating runs.
+with its remedy has that finding no more. Times are of the program after its imports, the best of three runs in turns.
 """
 
 from __future__ import annotations

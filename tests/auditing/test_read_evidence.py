@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import pytest
 
 import benchax
-
 from benchax.auditing import read_evidence
 from benchax.auditing.read_evidence import join_audits, read
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction

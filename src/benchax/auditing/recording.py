@@ -3,8 +3,8 @@
 Called inside that process, by `benchax.hooks.startup`. Programs, their reasons and the cache are watched from the
 import of JAX to the end, which costs nothing on a warm call. Calls and transfers are watched for some seconds from the
 first call on, and for a short while every ten seconds after that: meanwhile each call takes about ten times as long.
-What puts data on devices, waits, or uses up a random key is noted for the whole run (`host_calls.py`). Nothing is judged
-here; `audited_program.py` does that, afterwards and elsewhere.
+What puts data on devices, waits, or uses up a random key is noted for the whole run (`host_calls.py`). Nothing is
+judged here; `audited_program.py` does that, afterwards and elsewhere.
 """
 
 from __future__ import annotations

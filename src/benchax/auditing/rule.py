@@ -61,7 +61,7 @@ class Rule:
     of: RuleSubject
     """What it can be asked about: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
     needs_trace_only: bool
-    """Needs no more of a function than its jaxpr and its source: every function of a program can be asked about then."""
+    """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     find: Callable[[Any], Iterable[Finding]]
     """What it finds in evidence of such a thing; nothing where all is well."""
 

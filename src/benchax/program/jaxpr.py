@@ -94,7 +94,7 @@ def user_line(equation: Any) -> str:
 
 
 def own_line(equation: Any) -> str:
-    """file:line of the innermost frame in the user's own files, so that it can be changed; empty where there is none."""
+    """file:line of the innermost frame in the user's own files, which can be changed; empty where there is none."""
     try:
         for frame in equation.source_info.traceback.frames:
             if not frame.file_name.startswith("<") and owner_of(frame.file_name) == "user":

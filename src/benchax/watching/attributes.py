@@ -1,7 +1,7 @@
 """What stands in a pytree beside its arrays: attributes of modules, settings, None. By path, as users write it.
 
-JAX compares these as part of a tree's structure, whose text nobody can read. Walked here as Python has them: containers,
-and the attributes of objects that are pytrees, such as modules of equinox and flax.nnx, dataclasses and named tuples.
+JAX compares these as part of a tree's structure, whose text nobody can read. Walked here as Python has them: in
+containers, and in objects that are pytrees, such as modules of equinox and flax.nnx, dataclasses and named tuples.
 """
 
 from __future__ import annotations
@@ -56,4 +56,5 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]] | None:
 
 
 def _is_leaf(value: Any) -> bool:
-    return jax.tree_util.treedef_is_leaf(jax.tree.structure(value))
+    # One level, not all: a module that holds itself has no end.
+    return jax.tree_util.default_registry.flatten_one_level(value) is None

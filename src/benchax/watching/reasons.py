@@ -176,9 +176,9 @@ def _attributes(name: str, now: Signature, then: Signature) -> Iterator[str]:
         # Of a static argument, its value is told where those are.
         if new.get(path) == old.get(path) or (path in now.statics and path in then.statics):
             continue
-        if path in new and path in old:
-            if {new[path], old[path]} & {"None"} or not (path in now.leaves or path in then.leaves):
-                yield f"{path}: {_now_and_before(path, now, then)}"
+        is_attribute = not (path in now.leaves or path in then.leaves)
+        if path in new and path in old and (is_attribute or "None" in (new[path], old[path])):
+            yield f"{path}: {_now_and_before(path, now, then)}"
 
 
 def _under(name: str, s: Signature) -> dict[str, str]:

@@ -83,6 +83,15 @@ class Signature:
 
 def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: bool = False) -> Signature:
     """The signature of a call, under the present configuration where none is given."""
+    if call.user is not None:
+        try:
+            return _of(call, config, is_abstract=is_abstract)
+        except Exception:  # a graph of flax.nnx may hold itself, and then it is no tree: as the library gives it to JAX
+            call = replace(call, user=None)
+    return _of(call, config, is_abstract=is_abstract)
+
+
+def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -> Signature:
     # What a library makes of the user's arguments is not what the user calls them.
     settings = {} if call.user else call.settings
     numbers = settings.get("static_argnums") or ()

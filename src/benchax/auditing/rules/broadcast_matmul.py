@@ -87,8 +87,10 @@ def _finding(e: Evidence, found: _Pairing) -> Finding:
     tried = _try_product(e, found)
     what = "squared differences" if found.is_difference else "products"
     seen = [
-        f"{found.rows} × {found.columns} {what} of {found.summed} elements each, summed: "
-        f"{count(found.elements)} elements, {size(found.elements * jnp.dtype(found.dtype).itemsize)} where they are kept",
+        (
+            f"{found.rows} × {found.columns} {what} of {found.summed} elements each, summed: {count(found.elements)} "
+            f"elements, {size(found.elements * jnp.dtype(found.dtype).itemsize)} where they are kept"
+        ),
         tried.sentence,
     ]
     gain = tried.gain

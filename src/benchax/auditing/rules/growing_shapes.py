@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, list_some, rule
@@ -52,7 +53,7 @@ def growth(compiles: Sequence[Compile]) -> tuple[str, list[int]] | None:
                 if n:
                     series.setdefault((path, axis), []).append(int(n))
     for (path, axis), sizes in series.items():
-        steps = [b - a for a, b in zip(sizes, sizes[1:], strict=False)]
+        steps = [b - a for a, b in pairwise(sizes)]
         # Sizes that double, or end after a few, are what the advice makes of it.
         if len(sizes) > OFTEN and all(step > 0 for step in steps) and sizes[-1] < 2 ** (len(sizes) - 1):
             return f"axis {axis} of {path}", sizes

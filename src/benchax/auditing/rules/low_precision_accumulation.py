@@ -79,8 +79,10 @@ def _seen_in_loops(e: Evidence) -> Iterable[Finding]:
                     f"a loop adds up {trips} terms in {dtype}",
                     [
                         f"a carry of {dtype} to which each of {trips} iterations adds, in the loop{step.at}",
-                        f"{dtype} has {MANTISSA[dtype]} bits: a sum of equal terms stops growing after "
-                        f"{2 ** MANTISSA[dtype]}; the error was not measured, because the function was not called",
+                        (
+                            f"{dtype} has {MANTISSA[dtype]} bits: a sum of equal terms stops growing after "
+                            f"{2 ** MANTISSA[dtype]}; the error was not measured, because the function was not called"
+                        ),
                     ],
                     ADVICE,
                     where=where_of(step.line) or e.def_where,

@@ -51,8 +51,10 @@ def _finding(file: str, interval: Interval, at: int, line: Any) -> Finding:
     return unawaited_timing.finding(
         f"the clock is read before {line['function']} is done",
         [
-            f"line {interval.first} and line {interval.last} read a clock; between them {line['function']} is called "
-            f"({count(line['count'])} calls were seen), and nothing waits for its result",
+            (
+                f"line {interval.first} and line {interval.last} read a clock; between them {line['function']} is "
+                f"called ({count(line['count'])} calls were seen), and nothing waits for its result"
+            ),
             "a call returns as soon as the work is handed to the device: what is timed is the start of it",
         ],
         "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once "
