@@ -1,4 +1,4 @@
-"""Audits 30 programs with one planted pitfall each, and 15 without any: what is found, and what following it gains.
+"""Audits 40 programs with one planted pitfall each, and 15 without any: what is found, and what following it gains.
 
     pip install optax equinox flax
     python benchmarks/audit_planted.py                   # audits all; takes about ten minutes
@@ -22,6 +22,7 @@ from pathlib import Path
 from planted.clean import CLEAN
 from planted.held_out import HELD_OUT
 from planted.planted import TUNED, Planted, is_found
+from planted.unseen import UNSEEN
 
 from benchax.auditing.audited_program import audit_program
 from benchax.results.audit import Finding
@@ -97,10 +98,10 @@ def report_clean(name: str, text: str) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="programs whose name contains it")
-    parser.add_argument("--kind", choices=("tuned", "held-out", "clean"), help="only these")
+    parser.add_argument("--kind", choices=("tuned", "held-out", "unseen", "clean"), help="only these")
     parser.add_argument("--gains", action="store_true", help="time each program against the one with its remedy")
     asked = parser.parse_args()
-    for kind, programs in (("tuned", TUNED), ("held-out", HELD_OUT)):
+    for kind, programs in (("tuned", TUNED), ("held-out", HELD_OUT), ("unseen", UNSEEN)):
         chosen = [p for p in programs if asked.only in p.name and asked.kind in (None, kind)]
         found = [report_planted(p, with_gain=asked.gains) for p in chosen]
         if chosen:

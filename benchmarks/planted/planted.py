@@ -1,6 +1,7 @@
-"""Thirty programs as people write them, each with one pitfall on the line that ends with `# here`, and its remedy.
+"""Programs as people write them, each with one pitfall on the line that ends with `# here`, and its remedy.
 
-`TUNED` were at hand while rules were written. `HELD_OUT` (`held_out.py`) were written before and not looked at by them.
+`TUNED` were at hand while the rules were written, `HELD_OUT` (`held_out.py`) were set aside but known, and `UNSEEN`
+(`unseen.py`) were written when the rules were done.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_a_chaotic_function_is_said_to_be_one() -> None:
     (remark,) = found.remarks
     assert remark.code == "chaotic"
     assert "chaotic systems" in remark.message
-    assert "errors of variants say nothing here" in remark.message
+    assert "errors of variants say nothing" in remark.message
 
 
 def test_a_function_that_is_exact_is_not() -> None:

@@ -160,9 +160,9 @@ def _of_chaos(errors: Errors | None) -> tuple[Remark, ...]:
     if errors is None or errors.reference != "float64" or (errors.max_rel or 0.0) < CHAOTIC:
         return ()
     text = (
-        f"As it is, its results are off by {percent(errors.max_rel or 0.0)} of the largest value of a run in float64: "
-        "it amplifies rounding until nothing of the result is left, as chaotic systems and ill-conditioned problems do. "
-        "Another order of operations gives other numbers, so errors of variants say nothing here; their times do."
+        f"As it is, its results are off by {percent(errors.max_rel or 0.0)} of the largest value of a run in float64. "
+        "It amplifies rounding until nothing of the result is left, as chaotic systems and ill-conditioned problems "
+        "do: another order of operations gives other numbers, so errors of variants say nothing here; times do."
     )
     return (Remark("chaotic", "warning", text),)
 

@@ -30,8 +30,8 @@ OF_OUTPUTS = (
     "less: a sum, a slice, a narrower dtype."
 )
 OF_TEMPORARIES = (
-    "It returns little; what is large lives only inside of the call. Work in parts whose temporaries stay "
-    f"below {size(LARGE_BYTES)}: jax.lax.map(f, xs, batch_size=...), or a scan over parts. benchax inspect names the lines "
+    "It returns little; what is large lives only inside of the call. Work in parts, so that temporaries stay below "
+    f"{size(LARGE_BYTES)}: jax.lax.map(f, xs, batch_size=...), or a scan over parts. benchax inspect names the lines "
     "that make them."
 )
 
