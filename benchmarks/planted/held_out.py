@@ -1,4 +1,4 @@
-"""Ten more programs with one pitfall each, set aside while the rules were written: known to their author, not run.
+"""Ten more programs with one pitfall each, set aside while the rules were written: known to their author, not run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ print(loss)
             (
                 "def train(net, optimizer, x):\n    @nnx.jit  # here\n    def step(net, optimizer, x):  # here\n"
                 "        loss, grads = nnx.value_and_grad(lambda net: (net(x) ** 2).mean())(net)\n"
-                "        optimizer.update(net, grads)\n        return loss\n    return step(net, optimizer, x)  # here\n",
+                "        optimizer.update(net, grads)\n        return loss\n"
+                "    return step(net, optimizer, x)  # here\n",
                 "@nnx.jit\ndef train(net, optimizer, x):\n"
                 "    loss, grads = nnx.value_and_grad(lambda net: (net(x) ** 2).mean())(net)\n"
                 "    optimizer.update(net, grads)\n    return loss\n",

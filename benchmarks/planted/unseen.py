@@ -1,4 +1,4 @@
-"""Ten programs with one pitfall each, written when the rules were done, and audited once before anything was changed."""
+"""Ten programs with one pitfall each, written when the rules were done, and audited before anything was changed."""
 
 from __future__ import annotations
 
@@ -263,7 +263,8 @@ print(model(jnp.ones(64)).sum())
 """,
         (
             (
-                '    batch = {"x": rng.normal(size=(512, 64)).astype("f4"), "mask": mask}\n    batch = jax.device_put(batch)  # here\n',
+                '    batch = {"x": rng.normal(size=(512, 64)).astype("f4"), "mask": mask}\n'
+                "    batch = jax.device_put(batch)  # here\n",
                 '    x = jax.device_put(rng.normal(size=(512, 64)).astype("f4"))\n',
             ),
             ('batch["x"], batch["mask"]', "x, mask"),
