@@ -17,6 +17,7 @@ the function (`probe`), and list some of many lines.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -176,6 +177,16 @@ def try_variant(e: Evidence, name: str, variant: Case, baseline: Case | None = N
     except NotMeasured as error:
         return Tried(None, f"{name}: gain not measured, because {error.problem}", None)
     return Tried(measured_gain(comparison), f"{name}: {_describe(comparison)}", comparison)
+
+
+def gain_of_part(e: Evidence, gain: Gain | None, what: str) -> Gain | None:
+    """The gain of a part that was compared by itself; never more than a call takes, where that is known."""
+    if gain is None or gain.text is None:
+        return None
+    saved = gain.seconds
+    with contextlib.suppress(NotMeasured, NotApplicable):
+        saved = None if saved is None else min(saved, median_s(e.measurement))
+    return Gain(f"{gain.text}, of {what} alone", saved, gain.bytes)
 
 
 def _describe(c: Comparison) -> str:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from benchax.auditing.dataflow import GRADIENT, Body, bodies
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, Tried, rule, try_variant
+from benchax.auditing.rule import Tried, gain_of_part, rule, try_variant
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
 from benchax.case import make_case
@@ -93,15 +93,12 @@ def _finding(e: Evidence, found: _Pairing) -> Finding:
         ),
         tried.sentence,
     ]
-    gain = tried.gain
-    if gain is not None:
-        gain = Gain(f"{gain.text}, of this sum alone", gain.seconds)
     return broadcast_matmul.finding(
         f"sums {what} of all pairs, which a matrix product does",
         seen,
         _OF_DIFFERENCES if found.is_difference else _OF_PRODUCTS,
         where=where_of(found.step.line) or e.def_where,
-        gain=gain,
+        gain=gain_of_part(e, tried.gain, "this sum"),
     )
 
 

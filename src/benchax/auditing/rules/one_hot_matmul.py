@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from benchax.auditing.dataflow import GRADIENT, Body, bodies
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, Tried, rule, try_variant
+from benchax.auditing.rule import Tried, gain_of_part, rule, try_variant
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
 from benchax.case import make_case
@@ -81,15 +81,8 @@ def _finding(e: Evidence, step: TracedEquation, hot: TracedValue, table: TracedV
         "Index the table: table[index], or jnp.take(table, index, axis=0) (flax.linen.Embed, equinox.nn.Embedding). "
         "Its gradient adds into the rows that were used.",
         where=where_of(step.line) or e.def_where,
-        gain=_bounded(tried),
+        gain=gain_of_part(e, tried.gain, "this product"),
     )
-
-
-def _bounded(tried: Tried) -> Gain | None:
-    """The two were compared by themselves: what a call gains is not known to more than that."""
-    if tried.gain is None or tried.gain.text is None:
-        return None
-    return Gain(f"{tried.gain.text}, of this product alone", tried.gain.seconds)
 
 
 def _try_lookup(e: Evidence, hot: TracedValue, table: TracedValue, rows: int) -> Tried:
