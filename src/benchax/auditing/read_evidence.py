@@ -30,6 +30,8 @@ from benchax.units import seconds
 
 READ_S = 20.0
 """Compiling functions once more may take about so long together."""
+LONGEST = 120
+"""Characters of a signature that are shown: one of a model has thousands."""
 MOST_BUILT = 3
 """Functions that are compiled once more."""
 BUILDS = 2
@@ -193,7 +195,9 @@ def _answer(of_program: Checked, functions: Sequence[Mapping[str, Any]]) -> Chec
 
 
 def _findings(function: Mapping[str, Any]) -> list[Finding]:
-    of = f"of {function['name']}({function['signature']}), as the program called it"
+    signature = function["signature"]
+    shown = signature if len(signature) <= LONGEST else f"{signature[:LONGEST]}…"
+    of = f"of {function['name']}({shown}), as the program called it"
     return [_finding(one, of) for one in function["findings"]]
 
 

@@ -36,6 +36,9 @@ HOOK = "benchax.auditing.recording:begin"
 PROFILING = ("trace", "start_trace", "start_server")
 """Functions of `jax.profiler`: a program that calls one of them has been looked at."""
 MOST_LINES = 10
+OUTSIDE = ("stage", "fold_in", "split")
+"""Parts of the names of eager operations that have their place outside of a program: what jnp.asarray sends, and a new
+random key for each step."""
 FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
 """Of the time for which calls are counted: the first window, those that follow, and the pauses between them. A later
 window is a tenth of the pause before it, so that a long run is slowed by a few percent."""
@@ -138,12 +141,19 @@ class CallCounter:
                 self.is_begun = True
                 self.opened = perf_counter()
                 self._after(FIRST_SHARE * self.most_s, self._pause)
-            # What jnp.asarray sends is no operation that could be part of a program.
-            if not is_eager or getattr(fun, "__name__", "") != "stage":
-                (self.eager if is_eager else self.jitted)[call.where] += 1
+            if not is_eager:
+                self._count_call(call.where)
+            elif not any(word in getattr(fun, "__name__", "") for word in OUTSIDE):
+                self.eager[call.where] += 1
             if not is_eager:
                 self.lifetimes.note_call(fun, leaves)
             self.notes.note_call(fun, leaves, call)
+
+    def _count_call(self, where: str | None) -> None:
+        # What came before the first call has set the program up, each line once, however many operations it sent.
+        if not self.jitted:
+            self.eager.clear()
+        self.jitted[where] += 1
 
     def _after(self, wait_s: float, then: Callable[[], None]) -> None:
         self.timer = threading.Timer(wait_s, then)
