@@ -58,6 +58,17 @@ def test_waits_are_noted_by_line_with_what_could_run_side_by_side(monkeypatch: p
     assert line["gain_s"] == 4.0
 
 
+def test_waits_of_a_package_are_not_laid_to_its_caller() -> None:
+    equinox = pytest.importorskip("equinox")
+    noted = HostCalls()
+    try:
+        equinox.filter_jit(lambda x: x + 1)(jnp.ones(3))
+    finally:
+        noted.close()
+
+    assert noted.asdict()["waits"] == []
+
+
 def test_afterwards_jax_is_as_before() -> None:
     before = (jax.device_put, jax.block_until_ready, jax.random.normal, type(jnp.ones(1)).item)
 
