@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import benchax
 from benchax.auditing import read_evidence
 from benchax.auditing.read_evidence import join_audits, read
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
@@ -102,7 +103,28 @@ def test_a_function_that_takes_long_to_compile_is_left_and_the_others_are_read(s
     told = read([slow, *shift], [DONATION])
 
     assert told["left"] == ["slow: compiling it again takes 20 s"]
-    assert [function["name"] for function in told["functions"]] == ["shifted"]
+    assert [function["name"] for function in told["functions"] if function["is_built"]] == ["shifted"]
+
+
+def test_rules_that_need_only_the_trace_are_asked_of_those_that_are_left_too() -> None:
+    def reuses(key: Any) -> Any:
+        return jax.random.normal(key) + jax.random.uniform(key)
+
+    met = met_in(lambda: jax.jit(reuses)(jax.random.key(0)))
+    slow = [replace(one, compile_s=read_evidence.READ_S) for one in met]
+
+    (function,) = read(slow, ["key-reuse", DONATION])["functions"]
+
+    assert function["is_built"] is False
+    assert [(one["rule"], one["outcome"]) for one in function["checked"]] == [("key-reuse", "finding")]
+
+
+def test_of_a_program_that_failed_nothing_is_compiled_again(shift: list[RecordedFunction]) -> None:
+    with benchax.watch() as seen:
+        told = read_evidence.look(shift, list(rules()))
+
+    assert [function["is_built"] for function in told["functions"]] == [False]
+    assert [c for c in seen.compiles if c.function == "shifted"] == []
 
 
 def program(*outcomes: tuple[str, Any]) -> Audit:

@@ -227,14 +227,58 @@ def test_structure():
     f = fresh()
 
     assert why(lambda: f({"w": [X3]}), lambda: f({"w": [X3], "b": X3})) == [
-        ("structure", "x: tree structure: ['b'] is new")
+        ("structure", "x: tree structure: x['b'] is new")
     ]
     assert why(lambda: f({"w": [X4], "b": X4}), lambda: f({"w": [X4]})) == [
-        ("structure", "x: tree structure: ['b'] is gone")
+        ("structure", "x: tree structure: x['b'] is gone")
     ]
-    assert why(lambda: f([X4, X3]), lambda: f((X4, X3))) == [("structure", "x: tree structure: tuple now, list before")]
+    assert why(lambda: f([X4, X3]), lambda: f((X4, X3))) == [
+        ("structure", "x: tree structure: a tuple now, a list before")
+    ]
     ((_, text),) = why(lambda: f({"a": [X3, X4]}), lambda: f({"a": (X3, X4)}))
     assert text == "x: tree structure: dict {'a': [*, *]} → dict {'a': (*, *)}"
+
+
+def test_none_is_told_as_none():
+    f = fresh()
+
+    assert why(lambda: f(None), lambda: f(X3)) == [("structure", "x: an array f32[3] now, None before")]
+    assert why(lambda: f({"w": X3, "b": X3}), lambda: f({"w": X3, "b": None})) == [
+        ("structure", "x['b']: None now, an array f32[3] before")
+    ]
+
+
+def test_what_equinox_takes_as_static_is_told_by_the_users_names():
+    equinox = pytest.importorskip("equinox")
+    model = equinox.nn.Linear(3, 3, key=jax.random.key(0))
+    f = equinox.filter_jit(lambda model, x, scale: model(x) * scale)
+
+    assert why(lambda: f(model, X3, 2.0), lambda: f(model, X3, 3.0)) == [
+        ("static", "static scale: 2.0 → 3.0 (each value is compiled on its own)")
+    ]
+    bare = equinox.tree_at(lambda m: m.bias, model, None)
+    assert why(lambda: f(model, X4[:3] + 1, 4.0), lambda: f(bare, X3, 4.0)) == [
+        ("structure", "model.bias: None now, an array f32[3] before")
+    ]
+
+
+def test_attributes_of_flax_modules_are_told_by_their_whole_path():
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Net(nnx.Module):
+        def __init__(self) -> None:
+            self.layers, self.rate = nnx.List([nnx.Linear(3, 3, rngs=nnx.Rngs(0))]), 0.5
+
+    net, f = Net(), nnx.jit(lambda net, x: net.layers[0](x) * net.rate)
+    f(net, X3)
+
+    with benchax.watch() as seen:
+        f(net, X3)
+        f(net, jnp.ones(3, jnp.bfloat16))
+        net.rate = 0.25
+        f(net, X3)
+
+    assert [reason.text for c in seen.recompiles for reason in c.reasons].count("net.rate: 0.5 → 0.25") == 1
 
 
 def test_a_path_is_written_as_users_write_it():

@@ -34,6 +34,10 @@ class ArgumentLifetimes:
                 self._held[fun] = self._held.get(fun, alive) & alive
             self._last[fun] = [_refer(leaf) for leaf in leaves]
 
+    def forget_last(self) -> None:
+        """Calls were not seen for a while: what is gone by the next one may have been needed in between."""
+        self._last.clear()
+
     def held(self, fun: Any) -> frozenset[int]:
         """Leaves that outlived each call but the last; none where fewer than two calls were seen."""
         with contextlib.suppress(TypeError):

@@ -43,10 +43,12 @@ class CompiledEvidence(ABC):
         seed: int = 0,
         timeout_s: float | None = None,
         held_arguments: frozenset[int | str] = frozenset(),
+        repeated_inputs: frozenset[int] = frozenset(),
     ) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
         self.case = replace(case, jit=True, id=replace(case.id, variant=""))
-        self.seed, self.timeout_s, self.held_arguments = seed, timeout_s, held_arguments
+        self.seed, self.timeout_s = seed, timeout_s
+        self.held_arguments, self.repeated_inputs = held_arguments, repeated_inputs
         self.tell: Callable[[str], None] = lambda doing: None
         self.error: Exception | None = None
         self._parts: dict[str, Any] = {}
@@ -62,6 +64,10 @@ class CompiledEvidence(ABC):
     @abstractmethod
     def _refuse_tracing(self) -> None:
         """Raises `NotMeasured` where it must not even be traced in this process."""
+
+    @property
+    def closed_jaxpr(self) -> Any:
+        return self.prepared.built.reach_trace().jaxpr
 
     @property
     def fn(self) -> Callable[..., Any]:

@@ -91,6 +91,16 @@ class Evidence(Protocol):
         ...
 
     @property
+    def repeated_inputs(self) -> frozenset[int]:
+        """Inputs of the jaxpr that were the same object at each call its program made; none where that was not seen."""
+        ...
+
+    @property
+    def closed_jaxpr(self) -> Any:
+        """The program as JAX traced it. Raises `NotMeasured` where it has no separate step of tracing."""
+        ...
+
+    @property
     def eager_case(self) -> Case:
         """The eager function, operation by operation."""
         ...

@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 from benchax.auditing import audit as audits
 from benchax.auditing.compiled_evidence import CompiledEvidence
 from benchax.auditing.recorded_functions import RecordedFunction
+from benchax.auditing.rules import rules as every_rule
+from benchax.auditing.syntax import Source, source_of
 from benchax.case import Case
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.inspecting.inspect import abstract_inputs
@@ -28,11 +30,15 @@ from benchax.units import seconds
 
 READ_S = 20.0
 """Compiling functions once more may take about so long together."""
+LONGEST = 120
+"""Characters of a signature that are shown: one of a model has thousands."""
+MOST_BUILT = 3
+"""Functions that are compiled once more."""
 BUILDS = 2
 """As it is, and with its arguments donated."""
 WHY_NOT = "functions of a program are read when it has ended, not called"
-RANKS: Sequence[Outcome] = ("finding", "fine", "not checked", "not applicable")
-"""The first of these among several answers is the answer of all."""
+RANKS: Sequence[Outcome] = ("finding", "not checked", "fine", "not applicable")
+"""The first of these among several answers is the answer of all: what was not seen of one is not called fine."""
 
 
 class ReadEvidence(CompiledEvidence):
@@ -41,6 +47,19 @@ class ReadEvidence(CompiledEvidence):
     is_timed = False
     why_not_called = WHY_NOT
     remarks = ()
+
+    def __init__(self, case: Case, *, closed_jaxpr: Any = None, user: Any = None, **about: Any) -> None:
+        super().__init__(case, **about)
+        self._jaxpr, self._user = closed_jaxpr, user
+
+    @property
+    def closed_jaxpr(self) -> Any:
+        """As JAX made it when the program called the function, where that was seen."""
+        return self._jaxpr if self._jaxpr is not None else super().closed_jaxpr
+
+    @property
+    def source(self) -> Source | None:
+        return self._once("source", lambda: source_of(self._user or self.fn))
 
     @property
     def is_jitted(self) -> bool:
@@ -84,25 +103,49 @@ class ReadEvidence(CompiledEvidence):
 
 
 def read(functions: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
-    """In the program's process: the answers of each function, and what was not looked at, in plain data."""
+    """In the program's process: the answers of each function, and what was not looked at, in plain data.
+
+    The `MOST_BUILT` that took longest to compile are compiled once more, where that does not take too long. Of all
+    others, rules are asked that need no more than the trace.
+    """
     asked, found, left = audits.choose_rules(rules), list[dict[str, Any]](), list[str]()
     rest_s = READ_S
-    for one in functions:
+    for i, one in enumerate(functions):
         need_s = BUILDS * one.compile_s
-        if why := one.why_not or (f"compiling it again takes {seconds(one.compile_s, 2)}" if need_s > rest_s else ""):
-            left.append(f"{one.place.name}: {why}")
-            continue
-        rest_s -= need_s
+        why = one.why_not or (f"compiling it again takes {seconds(one.compile_s, 2)}" if need_s > rest_s else "")
+        is_built = i < MOST_BUILT and not why
+        rest_s -= need_s if is_built else 0.0
         try:
             with _silence():
-                found.append(_audit(one, asked).asdict())
+                found.append(_audit(one, asked).asdict() | {"is_built": True} if is_built else _look(one, asked))
         except BenchaxError as error:
-            left.append(f"{one.place.name}: {error.problem}")
+            why = error.problem
+        if why and i < MOST_BUILT:
+            left.append(f"{one.place.name}: {why}")
     return {"functions": found, "left": left}
 
 
+def look(functions: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
+    """The same of a program that failed or was ended: nothing is traced or compiled again."""
+    asked = audits.choose_rules(rules)
+    with _silence():
+        return {"functions": [_look(one, asked) for one in functions], "left": []}
+
+
+def _look(one: RecordedFunction, asked: Mapping[str, Any]) -> dict[str, Any]:
+    from benchax.auditing.traced_evidence import TracedEvidence  # noqa: PLC0415  # which is one of these
+
+    evidence = TracedEvidence(one)
+    rules = {id: rule for id, rule in asked.items() if rule.needs_trace_only}
+    signature = "" if one.jaxpr is None else evidence.signature
+    found = audits.run_rules(evidence, rules, one.place.name, signature, folder=Path.cwd())
+    return found.asdict() | {"is_built": False}
+
+
 def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
-    evidence = ReadEvidence(one.case, held_arguments=one.held_arguments)
+    evidence = ReadEvidence(
+        one.case, held_arguments=one.held_arguments, repeated_inputs=one.repeated, closed_jaxpr=one.jaxpr, user=one.user
+    )
     return audits.run_rules(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
 
 
@@ -130,8 +173,10 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     """
     if told is None:
         return audit
-    open_rules = {checked.rule for checked in audit.checked if checked.outcome == "not applicable"}
-    answers = {rule: _answer(rule, told["functions"]) for rule in open_rules}
+    known = every_rule()
+    # Some ask about what a program does and about each of its functions, as of random keys.
+    open_rules = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].needs_trace_only}
+    answers = {c.rule: _answer(c, told["functions"]) for c in audit.checked if c.rule in open_rules}
     found = [f for one in told["functions"] for f in _findings(one) if f.rule in open_rules]
     return replace(
         audit,
@@ -142,13 +187,17 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     )
 
 
-def _answer(rule: str, functions: Sequence[Mapping[str, Any]]) -> Checked | None:
+def _answer(of_program: Checked, functions: Sequence[Mapping[str, Any]]) -> Checked:
+    rule = of_program.rule
     of_all = [Checked(**checked) for one in functions for checked in one["checked"] if checked["rule"] == rule]
-    return min(of_all, key=lambda checked: RANKS.index(checked.outcome), default=None)
+    answers = of_all if of_program.outcome == "not applicable" and of_all else [of_program, *of_all]
+    return min(answers, key=lambda checked: RANKS.index(checked.outcome))
 
 
 def _findings(function: Mapping[str, Any]) -> list[Finding]:
-    of = f"of {function['name']}({function['signature']}), as the program called it"
+    signature = function["signature"]
+    shown = signature if len(signature) <= LONGEST else f"{signature[:LONGEST]}…"
+    of = f"of {function['name']}({shown}), as the program called it"
     return [_finding(one, of) for one in function["findings"]]
 
 
@@ -165,7 +214,7 @@ def _read_suppressed(function: Mapping[str, Any]) -> list[Suppressed]:
 
 
 def _remarks(told: Mapping[str, Any]) -> Iterator[Remark]:
-    names = [one["name"] for one in told["functions"]]
+    names = [one["name"] for one in told["functions"] if one["is_built"]]
     if names:
         taken = seconds(told["elapsed_s"], 2)
         yield Remark(

@@ -1,7 +1,8 @@
 """The jitted functions that a program compiles, remembered so that rules can look at them when it has ended.
 
 Of a call only shapes, dtypes and static values are kept, never an array. The function itself is kept alive, or one that
-is made inside `main()` would be gone by then; so only the few are that took longest to compile.
+is made inside `main()` would be gone by then; so only those are that took longest to compile. The jaxpr that JAX made
+is kept with it: rules that need no more than that need neither trace nor compile it again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from benchax.watching.compiles import KINDS, unregister
 from benchax.watching.frames import JaxCall
 from benchax.watching.functions import FunctionLocation, place_of
 
-MOST_KEPT = 3
-"""Functions; each is kept alive, and compiled once more when the program has ended."""
+MOST_KEPT = 20
+"""Functions; each is kept alive, with the program that JAX traced."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,14 @@ class RecordedFunction:
     compile_s: float
     held: frozenset[int] = frozenset()
     """Leaves of its arguments, in JAX's order, that the program still had when it called the function again."""
+    jaxpr: Any = None
+    """As JAX traced it, closed; None where it could not be seen."""
+    is_wrapped: bool = False
+    """A library stands between what the user called and `jax.jit`, as `flax.nnx.jit`."""
+    user: Any = None
+    """The user's own function, under a library's wrapper."""
+    repeated: frozenset[int] = frozenset()
+    """Leaves of its arguments that were the same object, or the same number, at each call that was seen."""
 
     @property
     def held_arguments(self) -> frozenset[int | str]:
@@ -58,9 +67,11 @@ class RecordedFunction:
     def why_not(self) -> str:
         """Why it cannot be looked at; empty: it can."""
         given = (*self._setting("in_shardings_leaves"), *self._setting("out_shardings_leaves"))
-        # By its name, for the class is private: what says that the caller has left the sharding to JAX.
-        if any(type(one).__name__ != "UnspecifiedValue" for one in given):
+        # By its name, for the class is private: what says that the caller has left the sharding to JAX. nnx gives None.
+        if any(one is not None and type(one).__name__ != "UnspecifiedValue" for one in given):
             return "its jax.jit was given shardings"
+        if self.is_wrapped and _needs_context(self.fun):
+            return "flax.nnx traces it only within a call of its own"
         return "its jax.jit was given options of the compiler" if self._setting("compiler_options_kvs") else ""
 
     def _setting(self, name: str) -> tuple[Any, ...]:
@@ -99,16 +110,31 @@ class FunctionRecorder:
             # Of several programs of one function the one that took longest, which is the one to be looked at.
             known = self._kept.get(place)
             if known is None or known.compile_s < compile_s:
-                self._kept[place] = _record(call, place, compile_s)
+                self._kept[place] = _record(call, place, compile_s, frames.compiling())
             if len(self._kept) > MOST_KEPT:
                 del self._kept[min(self._kept, key=lambda key: self._kept[key].compile_s)]
 
 
-def _record(call: JaxCall, place: FunctionLocation, compile_s: float) -> RecordedFunction:
+def _needs_context(fun: Any) -> bool:
+    return hasattr(fun, "ctxtag")
+
+
+def _record(call: JaxCall, place: FunctionLocation, compile_s: float, jaxpr: Any) -> RecordedFunction:
     static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
     args = tuple(value if i in static else jax.tree.map(_shape, value) for i, value in enumerate(call.args))
     kwargs = {name: value if name in static else jax.tree.map(_shape, value) for name, value in call.kwargs.items()}
-    return RecordedFunction(place, call.fun, args, kwargs, call.settings, compile_s)
+    user = call.user.fun if call.user else None
+    return RecordedFunction(
+        place,
+        call.fun,
+        args,
+        kwargs,
+        call.settings,
+        compile_s,
+        jaxpr=jaxpr,
+        is_wrapped=call.user is not None,
+        user=user,
+    )
 
 
 def _shape(leaf: Any) -> Any:
@@ -116,9 +142,11 @@ def _shape(leaf: Any) -> Any:
     # Under a derivative or vmap the function is part of another program, which is the one to be looked at.
     if isinstance(leaf, Tracer):
         raise TypeError("called inside a transformation: its arguments are no arrays")
-    if isinstance(leaf, jax.Array):
+    if isinstance(leaf, jax.Array):  # of random keys, too, which know no weak types
         sharding = leaf.sharding if len(leaf.sharding.device_set) > 1 else None
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)
+        return jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding, weak_type=getattr(leaf, "weak_type", False)
+        )
     if isinstance(leaf, np.ndarray | np.generic):
         return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf

@@ -2,8 +2,9 @@
 
 Called inside that process, by `benchax.hooks.startup`. Programs, their reasons and the cache are watched from the
 import of JAX to the end, which costs nothing on a warm call. Calls and transfers are watched for some seconds from the
-first call on: meanwhile each call takes about ten times as long. Nothing is judged here; `audited_program.py` does
-that, afterwards and elsewhere.
+first call on, and for a short while every ten seconds after that: meanwhile each call takes about ten times as long.
+What puts data on devices, waits, or uses up a random key is noted for the whole run (`host_calls.py`). Nothing is
+judged here; `audited_program.py` does that, afterwards and elsewhere.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from typing import Any
 import jax
 
 from benchax.auditing.argument_lifetimes import ArgumentLifetimes
+from benchax.auditing.call_notes import CallNotes
+from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.environment import capture
+from benchax.results.transfers import Transfers
 from benchax.watching.cache import watch_cache
 from benchax.watching.frames import calling, is_of_jax
 from benchax.watching.transfers import watch_transfers
@@ -32,6 +36,13 @@ HOOK = "benchax.auditing.recording:begin"
 PROFILING = ("trace", "start_trace", "start_server")
 """Functions of `jax.profiler`: a program that calls one of them has been looked at."""
 MOST_LINES = 10
+OUTSIDE = ("stage", "fold_in", "split")
+"""Parts of the names of eager operations that have their place outside of a program: what jnp.asarray sends, and a new
+random key for each step."""
+FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
+"""Of the time for which calls are counted: the first window, those that follow, and the pauses between them. A later
+window is a tenth of the pause before it, so that a long run is slowed by a few percent."""
+LEAST_PAUSE_S = 5.0
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -43,17 +54,23 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
-    calls, functions = CallCounter(settings["calls_s"]), FunctionRecorder()
+    calls, functions, host = CallCounter(settings["calls_s"]), FunctionRecorder(), HostCalls()
     used = _profiling()
 
     def finish(how: str) -> dict[str, Any]:
         calls.close()
+        host.close()
         block.close()
-        kept = [dataclasses.replace(one, held=calls.lifetimes.held(one.fun)) for one in functions.close()]
+        kept = [
+            dataclasses.replace(one, held=calls.lifetimes.held(one.fun), repeated=calls.notes.repeated(one.fun))
+            for one in functions.close()
+        ]
         facts = {
             "main_thread_share": main_thread_share(found),
             "is_profiled": bool(used),
             "calls": calls.asdict(),
+            "host": host.asdict(),
+            **calls.notes.asdict(),
         }
         return {
             "watch": found.asdict(),
@@ -68,66 +85,122 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
 
 
 def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str) -> dict[str, Any] | None:
-    """Nothing is read of a program that was ended, or that failed: who waits for it wants to see why."""
-    # Python sets `sys.last_type` where an exception that nobody caught ends the program.
-    if how != "exit" or getattr(sys, "last_type", None) is not None:
+    """Nothing is read of a program that was ended. Of one that failed nothing is compiled again: who waits for it wants
+    to see why."""
+    if how != "exit":
         return None
     begun = perf_counter()
     # The program has ended, and whoever looks at its terminal does not know what is still being done.
     if functions and sys.stderr is not None and sys.stderr.isatty():
         names = ", ".join(one.place.name for one in functions)
         sys.stderr.write(f"benchax audit: the program has ended; looking at {names}\n")
-    from benchax.auditing.read_evidence import read  # noqa: PLC0415  # with all the rules: no program should begin with that
+    from benchax.auditing import read_evidence  # noqa: PLC0415  # with all the rules: no program should begin with that
 
-    return read(functions, rules) | {"elapsed_s": perf_counter() - begun}
+    # Python sets `sys.last_type` where an exception that nobody caught ends the program.
+    has_failed = getattr(sys, "last_type", None) is not None
+    found = (read_evidence.look if has_failed else read_evidence.read)(functions, rules)
+    return found | {"elapsed_s": perf_counter() - begun}
 
 
 class CallCounter:
-    """Counts calls of jitted functions and of eager operations, and what they transfer, for a while."""
+    """Counts calls of jitted functions and of eager operations, and what they transfer: for a while from the first call
+    on, and then for a short while again and again, to the end."""
 
     def __init__(self, most_s: float) -> None:
-        self.begun: float | None = None
-        """At the first call."""
+        self.is_begun = False
+        self.most_s = most_s
         self.seen_s = 0.0
+        self.windows = 0
         self.jitted: Counter[str | None] = Counter()
         self.eager: Counter[str | None] = Counter()
         """By the line that calls."""
         self.lifetimes = ArgumentLifetimes()
+        self.notes = CallNotes()
         self.lock = threading.Lock()
+        self.timer: threading.Timer | None = None
+        self.opened: float | None = None
         self.block = contextlib.ExitStack()
-        self.transfers = self.block.enter_context(watch_transfers(self.on_call))
-        self.timer = threading.Timer(most_s, self.close)
-        self.timer.daemon = True
+        self.transfers = Transfers()
+        self._open()
+
+    def _open(self) -> None:
+        self.opened = perf_counter()
+        self.windows += 1
+        self.lifetimes.forget_last()
+        found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result))
+        self.block.callback(self._take, found)
+
+    def _take(self, found: Transfers) -> None:
+        """What a window has seen, when it is closed."""
+        for transfer in found.found.values():
+            self.transfers.add(transfer)
+        self.transfers.sees = found.sees
+        self.transfers.remarks = found.remarks
 
     def on_call(self, fun: Any, leaves: Sequence[Any]) -> None:
-        calls = self.eager if is_of_jax(fun) else self.jitted
-        where = calling(frozenset()).where
+        is_eager = is_of_jax(fun)
+        call = calling(frozenset())
         with self.lock:
-            if self.begun is None:
-                self.begun = perf_counter()
-                self.timer.start()
-            calls[where] += 1
-            if calls is self.jitted:
+            if not self.is_begun:
+                self.is_begun = True
+                self.opened = perf_counter()
+                self._after(FIRST_SHARE * self.most_s, self._pause)
+            if not is_eager:
+                self._count_call(call.where)
+            elif not any(word in getattr(fun, "__name__", "") for word in OUTSIDE):
+                self.eager[call.where] += 1
+            if not is_eager:
                 self.lifetimes.note_call(fun, leaves)
+            self.notes.note_call(fun, leaves, call)
 
-    def close(self) -> None:
-        """Once; calls are as quick as ever from now on."""
-        self.timer.cancel()
+    def _count_call(self, where: str | None) -> None:
+        # What came before the first call has set the program up, each line once, however many operations it sent.
+        if not self.jitted:
+            self.eager.clear()
+        self.jitted[where] += 1
+
+    def _after(self, wait_s: float, then: Callable[[], None]) -> None:
+        self.timer = threading.Timer(wait_s, then)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def _pause(self) -> None:
+        self._close_window()
+        self._after(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s), self._resume)
+
+    def _resume(self) -> None:
+        with self.lock:
+            if self.timer is None:
+                return
+            self._open()
+            self._after(LATER_SHARE * self.most_s, self._pause)
+
+    def _close_window(self) -> None:
         with self.lock:
             # Taken out under the lock, since the timer and the end of the program may both come here; closed outside of
             # it, since closing takes other locks.
             block, self.block = self.block, contextlib.ExitStack()
-            if self.begun is not None and not self.seen_s:
-                self.seen_s = perf_counter() - self.begun
+            if self.is_begun and self.opened is not None:
+                self.seen_s += perf_counter() - self.opened
+            self.opened = None
         block.close()
+
+    def close(self) -> None:
+        """Once; calls are as quick as ever from now on."""
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+        self._close_window()
 
     def asdict(self) -> dict[str, Any]:
         return {
             "seen_s": self.seen_s,
+            "windows": self.windows,
             "is_seen": "host to device" in self.transfers.sees,
             "jitted": self.jitted.total(),
             "eager": self.eager.total(),
             "eager_lines": self.eager.most_common(MOST_LINES),
+            "jitted_lines": self.jitted.most_common(MOST_LINES),
         }
 
 

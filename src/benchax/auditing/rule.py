@@ -17,6 +17,7 @@ the function (`probe`), and list some of many lines.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -60,6 +61,8 @@ class Rule:
     """The severity of its findings, where they do not say another."""
     of: RuleSubject
     """What it can be asked about: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
+    needs_trace_only: bool
+    """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     find: Callable[[Any], Iterable[Finding]]
     """What it finds in evidence of such a thing; nothing where all is well."""
 
@@ -95,10 +98,10 @@ class Rule:
 
 
 def rule(
-    id: str, title: str, severity: Severity, *, of: RuleSubject = "function"
+    id: str, title: str, severity: Severity, *, of: RuleSubject = "function", needs_trace_only: bool = False
 ) -> Callable[[Callable[[Any], Iterable[Finding]]], Rule]:
     """Makes a rule of a function that looks at evidence; the arguments are the fields of `Rule`."""
-    return lambda find: Rule(id, title, severity, of, find)
+    return lambda find: Rule(id, title, severity, of, needs_trace_only, find)
 
 
 def page_of(rule_id: str) -> str:
@@ -174,6 +177,16 @@ def try_variant(e: Evidence, name: str, variant: Case, baseline: Case | None = N
     except NotMeasured as error:
         return Tried(None, f"{name}: gain not measured, because {error.problem}", None)
     return Tried(measured_gain(comparison), f"{name}: {_describe(comparison)}", comparison)
+
+
+def gain_of_part(e: Evidence, gain: Gain | None, what: str) -> Gain | None:
+    """The gain of a part that was compared by itself; never more than a call takes, where that is known."""
+    if gain is None or gain.text is None:
+        return None
+    saved = gain.seconds
+    with contextlib.suppress(NotMeasured, NotApplicable):
+        saved = None if saved is None else min(saved, median_s(e.measurement))
+    return Gain(f"{gain.text}, of {what} alone", saved, gain.bytes)
 
 
 def _describe(c: Comparison) -> str:

@@ -16,7 +16,7 @@ from jax.extend import core
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.program.arguments import size_bytes, spec
-from benchax.program.jaxpr import user_line
+from benchax.program.jaxpr import equations, own_line, user_line
 from benchax.results.inspection import JaxprFacts
 
 CALLS: Mapping[str, str] = {
@@ -41,6 +41,8 @@ class TracedValue:
     shape: tuple[int, ...]
     dtype: Any
     is_weak: bool
+    literal: Any = None
+    """Its value, where it stands in the program as a number."""
 
     @property
     def spec(self) -> str:
@@ -61,6 +63,9 @@ class TracedEquation(NamedTuple):
     scope: str
     reads: tuple[TracedValue, ...]
     makes: tuple[TracedValue, ...]
+    calls: tuple[Any, ...] = ()
+    """The equations that it was inlined for, outermost first. JAX keeps the trace of an inner jit, without the line of
+    whoever calls it."""
 
     @property
     def name(self) -> str:
@@ -68,8 +73,10 @@ class TracedEquation(NamedTuple):
 
     @property
     def line(self) -> str:
-        """file:line of the user; empty where it is not told."""
-        return user_line(self.equation)
+        """file:line of the user's own files, of a library's where there is none; empty where it is not told."""
+        inwards = (self.equation, *reversed(self.calls))
+        own = (own_line(each) for each in inwards)
+        return next((line for line in own if line), "") or next(filter(None, map(user_line, inwards)), "")
 
     @property
     def at(self) -> str:
@@ -116,18 +123,27 @@ def closed_jaxpr(e: Evidence) -> Any:
     Raises:
         NotMeasured: it is a wrapper without a separate step of tracing.
     """
-    return e.prepared.built.reach_trace().jaxpr
+    return e.closed_jaxpr
+
+
+def count_equations(closed: Any) -> int:
+    """All of them, nested ones included."""
+    return sum(1 for _ in equations(closed))
 
 
 def flow(closed: Any) -> TracedProgram:
     inputs = tuple(_value(v) for v in closed.jaxpr.invars)
     found: list[TracedEquation] = []
-    outputs = _walk(closed.jaxpr, inputs, "", found)
+    outputs = _walk(closed.jaxpr, inputs, "", (), found)
     return TracedProgram(inputs, tuple(found), outputs)
 
 
 def _walk(
-    jaxpr: Any, inputs: tuple[TracedValue, ...], scope: str, found: list[TracedEquation]
+    jaxpr: Any,
+    inputs: tuple[TracedValue, ...],
+    scope: str,
+    calls: tuple[Any, ...],
+    found: list[TracedEquation],
 ) -> tuple[TracedValue, ...]:
     known: dict[Any, TracedValue] = dict(zip(jaxpr.invars, inputs, strict=True))
 
@@ -141,10 +157,14 @@ def _walk(
         reads = tuple(of(atom) for atom in equation.invars)
         here = "/".join(part for part in (scope, str(equation.source_info.name_stack)) if part)
         body = _body(equation)
-        makes = tuple(of(v) for v in equation.outvars) if body is None else _walk(body, reads, here, found)
+        makes = (
+            tuple(of(v) for v in equation.outvars)
+            if body is None
+            else _walk(body, reads, here, (*calls, equation), found)
+        )
         known.update(zip(equation.outvars, makes, strict=True))
         if body is None:
-            found.append(TracedEquation(equation, here, reads, makes))
+            found.append(TracedEquation(equation, here, reads, makes, calls))
     return tuple(of(atom) for atom in jaxpr.outvars)
 
 
@@ -158,7 +178,10 @@ def _body(equation: Any) -> Any:
 def _value(atom: Any) -> TracedValue:
     aval = atom.aval
     return TracedValue(
-        tuple(getattr(aval, "shape", ())), getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))
+        tuple(getattr(aval, "shape", ())),
+        getattr(aval, "dtype", None),
+        bool(getattr(aval, "weak_type", False)),
+        atom.val if isinstance(atom, core.Literal) else None,
     )
 
 

@@ -28,7 +28,8 @@ def experiment(
         ),
     ] = None,
     variants: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="donate,bf16,…; default: all that apply (see --list).")
+        str | None,
+        typer.Option(metavar="NAMES", help="donate,bf16,…; default: all that can help, in 60 s (see --list)."),
     ] = None,
     given: Annotated[
         list[str] | None,
@@ -59,7 +60,7 @@ def experiment(
         _list()
         return
     from benchax.comparing.sequential import Effort
-    from benchax.experiments.experiment import run_experiment
+    from benchax.experiments.experiment import run_experiment, time_limit
     from benchax.experiments.lab import WorkerLab
     from benchax.options import resolve, split_names
     from benchax.progress import show_progress
@@ -68,7 +69,7 @@ def experiment(
     check_writable(output)
     names, told = split_names(variants), dict(map(_setting, given or []))
     options = resolve(command_line={"timeout_s": timeout, "memory_limit_bytes": memory_limit, "seed": seed})
-    effort = Effort(max_time_s=read_duration("max_time_s", max_time, COMMAND_LINE))
+    effort = Effort(max_time_s=time_limit(read_duration("max_time_s", max_time, COMMAND_LINE), names))
     case = _case(what or [], params or [], no_jit)
     with show_progress(True) as report:
         lab = WorkerLab(options, effort, report)

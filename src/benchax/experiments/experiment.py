@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
+
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
@@ -25,15 +27,19 @@ from benchax.experiments.lab import BASELINE, Lab, WorkerLab
 from benchax.experiments.study import Study, StudySide
 from benchax.experiments.variant import AnyVariant, ChangedCase, Measure, MeasuringVariant, Variant
 from benchax.experiments.variant_rows import judge_variants
-from benchax.experiments.variants import VARIANTS
+from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Remark
 from benchax.options import NAMES, resolve, split_names
 from benchax.progress import Progress, show_progress
-from benchax.results.experiment import Curve, Experiment, VariantRow
-from benchax.units import read_duration
+from benchax.results.experiment import Curve, Errors, Experiment, VariantRow
+from benchax.units import percent, read_duration
 
+MAX_TIME_S = 60.0
+"""For an experiment with all variants that apply, where no limit is given."""
+CHAOTIC = 0.5
+"""Errors of the function as it is, as a share of its largest value, from which on those of variants say nothing."""
 Own = tuple[list[VariantRow], list[Curve]]
 """What a variant told that measures by itself."""
 
@@ -64,7 +70,8 @@ def experiment(
 
     Args:
         fn, args, kwargs, name, static, donate, jit, seed: as for `bench`.
-        variants: names, as `benchax experiment --list` has them, or "donate,bf16"; default: all that apply.
+        variants: names, as `benchax experiment --list` has them, or "donate,bf16"; default: all that apply and can
+            help on this backend.
         combine: also all of them at once.
         ablation: also all at once, and all but each: what does each contribute? Implies `combine`.
         given: what a variant is to be told, by its name: {"donate": "state"}; and under "batch", for all that take a
@@ -79,14 +86,20 @@ def experiment(
     """
     options = resolve({"timeout_s": timeout_s, "memory_limit_bytes": memory_limit_bytes, "seed": seed})
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit)
-    effort, names = Effort(max_time_s=read_duration("max_time_s", max_time_s)), split_names(variants)
+    names = split_names(variants)
+    effort = Effort(max_time_s=time_limit(read_duration("max_time_s", max_time_s), names))
     with show_progress(progress) as report:
         lab = WorkerLab(options, effort, report)
         return run_experiment(case, names, lab, given, combine=combine, ablation=ablation)
 
 
+def time_limit(asked_s: float | None, names: Sequence[str] | None) -> float | None:
+    """The limit of an experiment: where neither time nor variants were asked for, a minute."""
+    return MAX_TIME_S if asked_s is None and names is None else asked_s
+
+
 def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, AnyVariant], bool]:
-    """(variants by name, were they asked for?); in the order of `VARIANTS`.
+    """(variants by name, were they asked for?); in the order of `VARIANTS`, else the most promising first.
 
     Raises:
         UsageError: a name that none has.
@@ -94,7 +107,9 @@ def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, AnyVariant],
     for name in names or ():
         if name not in VARIANTS:
             raise UsageError(f"there is no variant {name!r}", one_of(VARIANTS, name), "benchax experiment --list")
-    return {name: v for name, v in VARIANTS.items() if names is None or name in names}, names is not None
+    if names is None:
+        return choose_promising(jax.default_backend()), False
+    return {name: v for name, v in VARIANTS.items() if name in names}, True
 
 
 def run_experiment(
@@ -133,6 +148,7 @@ def run_experiment(
         baseline,
         tuple(listed),
         _curves(own),
+        remarks=_of_chaos(baseline.errors),
         environment=looked.environment,
     )
     if not combine and not ablation:
@@ -142,6 +158,17 @@ def run_experiment(
     except NotMeasured as error:  # no time was left
         text = f"there is no combination: {error.problem}"
         return replace(found, remarks=(*found.remarks, Remark("no-combination", "warning", text)))
+
+
+def _of_chaos(errors: Errors | None) -> tuple[Remark, ...]:
+    if errors is None or errors.reference != "float64" or (errors.max_rel or 0.0) < CHAOTIC:
+        return ()
+    text = (
+        f"As it is, its results are off by {percent(errors.max_rel or 0.0)} of the largest value of a run in float64. "
+        "It amplifies rounding until nothing of the result is left, as chaotic systems and ill-conditioned problems "
+        "do: another order of operations gives other numbers, so errors of variants say nothing here; times do."
+    )
+    return (Remark("chaotic", "warning", text),)
 
 
 def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:

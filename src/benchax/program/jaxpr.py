@@ -93,6 +93,17 @@ def user_line(equation: Any) -> str:
     return ""
 
 
+def own_line(equation: Any) -> str:
+    """file:line of the innermost frame in the user's own files, which can be changed; empty where there is none."""
+    try:
+        for frame in equation.source_info.traceback.frames:
+            if not frame.file_name.startswith("<") and owner_of(frame.file_name) == "user":
+                return f"{frame.file_name}:{frame.line_num}"
+    except AttributeError:
+        pass  # as in `user_line`
+    return ""
+
+
 def _is_users(file: str) -> bool:
     """Also an installed package's, which may well be the user's own, and a workload's of ours."""
     return not file.startswith("<") and owner_of(file) not in ("jax", "python")

@@ -24,6 +24,12 @@ import jax.monitoring
 from benchax.source_files import owner_of
 
 _PJIT = str(Path("jax", "_src", "pjit.py"))
+_WRAPPERS = {
+    (str(Path("equinox", "_jit.py")), "_call"): lambda found: found["jit_wrapper"].__wrapped__,
+    (str(Path("flax", "nnx", "transforms", "compilation.py")), "__call__"): lambda found: found["self"].fun,
+}
+"""Functions of libraries that give `jax.jit` other arguments than the user gave them, by file and name, and how to
+reach the user's function from their locals; theirs are `args` and `kwargs` (equinox 0.13.8, flax 0.12.8)."""
 _SETTINGS = (
     "donate_argnums",
     "donate_argnames",
@@ -56,6 +62,17 @@ class JaxCall:
     """Below one of the functions whose compiles do not count."""
     is_seen: bool = True
     """False: nothing is known of it but the name in the event."""
+    user: UserCall | None = None
+    """What the user called, where a library stands between that and `jax.jit`."""
+
+
+@dataclass(frozen=True)
+class UserCall:
+    """A call of what `equinox.filter_jit` or `flax.nnx.jit` made of a user's function. Holds the user's arrays."""
+
+    fun: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
 
 
 def calling(ignored: frozenset[CodeType]) -> JaxCall:
@@ -72,7 +89,39 @@ def calling(ignored: frozenset[CodeType]) -> JaxCall:
     where = _user_line(stack[stack.index(frame) :])
     fun, args, kwargs, info = _locals(frame)
     is_nested = any(other.f_code.co_name == "cache_miss" for other in jitted[1:])
-    return JaxCall(fun, args, kwargs, _settings(info), where, is_nested, is_ignored)
+    user = _user_call(stack[stack.index(frame) :])
+    return JaxCall(fun, args, kwargs, _settings(info), where, is_nested, is_ignored, user=user)
+
+
+def compiling() -> Any:
+    """The closed jaxpr that is being compiled below this call on the stack, as from a listener; None where it cannot be
+    seen, as of a program that was lowered by hand."""
+    for frame in _frames(sys._getframe(1)):
+        if frame.f_code.co_filename.endswith(_PJIT):
+            jaxpr = frame.f_locals.get("jaxpr")
+            return jaxpr if hasattr(jaxpr, "jaxpr") and hasattr(jaxpr, "consts") else None
+    return None
+
+
+def user_line() -> str | None:
+    """file:line of the nearest line of the user's own files on this thread's stack; of a library's, where there is
+    none."""
+    return _user_line(list(_frames(sys._getframe(1))))
+
+
+def _user_call(stack: list[FrameType]) -> UserCall | None:
+    """The call of a library's wrapper right around a jitted call; None where there is none, or it is unlike those we
+    know."""
+    for frame in stack:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if owner_of(file) == "user":
+            return None
+        reach = next((f for (end, known), f in _WRAPPERS.items() if name == known and file.endswith(end)), None)
+        if reach is not None:
+            with contextlib.suppress(Exception):
+                found = frame.f_locals
+                return UserCall(reach(found), found["args"], found["kwargs"])
+    return None
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:

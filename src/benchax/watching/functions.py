@@ -126,14 +126,14 @@ def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
     if call.fun is None:
         name = program_name(event_name) or "a function"
         return FunctionLocation(f"{name}, inside a transformation" if call.is_seen else name, None, False)
-    plain, is_partial = _plain(call.fun)
+    plain, is_partial = _plain(call.user.fun if call.user else call.fun)
     name = getattr(plain, "__name__", None) or type(plain).__name__
     code = getattr(plain, "__code__", None)
     defined = frames.place(code.co_filename, code.co_firstlineno) if code else None
     is_eager = frames.is_of_jax(call.fun)
     if is_eager:
         return FunctionLocation(program_name(event_name) or name, None, True)
-    if hasattr(call.fun, "lower"):  # jax.jit of what is jitted already
+    if call.user is None and hasattr(call.fun, "lower"):  # jax.jit of what is jitted already
         name = f"jit({name})"
     return FunctionLocation(f"partial({name})" if is_partial else name, defined, False, tuple(_codes(call.fun)))
 

@@ -163,21 +163,60 @@ def _structures(now: Signature, then: Signature) -> Iterator[Reason]:
     for name in _both(now.structures, then.structures):
         new, old = now.structures[name], then.structures[name]
         if new != old:
-            yield Reason("structure", f"{name}: {_structure(name, now, then)}")
+            told = list(_attributes(name, now, then))
+            yield from (Reason("structure", each) for each in told)
+            if not told:
+                yield Reason("structure", f"{name}: {_structure(name, now, then)}")
+
+
+def _attributes(name: str, now: Signature, then: Signature) -> Iterator[str]:
+    """model.activation: 'relu' → 'tanh'; model.bias: an array f32[4] now, None before"""
+    new, old = (_under(name, s) for s in (now, then))
+    for path in [*new, *(path for path in old if path not in new)]:
+        # Of a static argument, its value is told where those are.
+        if new.get(path) == old.get(path) or (path in now.statics and path in then.statics):
+            continue
+        is_attribute = not (path in now.leaves or path in then.leaves)
+        if path in new and path in old and (is_attribute or "None" in (new[path], old[path])):
+            yield f"{path}: {_now_and_before(path, now, then)}"
+
+
+def _under(name: str, s: Signature) -> dict[str, str]:
+    """What stands at each path of one argument: of an array its shape, of anything else its text."""
+    found = {**s.attributes, **{path: f"an array {leaf}" for path, leaf in s.leaves.items()}}
+    return {path: text for path, text in found.items() if _is_part(path, name)}
+
+
+def _now_and_before(path: str, now: Signature, then: Signature) -> str:
+    new, old = (_under(path, s)[path] for s in (now, then))
+    is_change = path in now.attributes and path in then.attributes
+    return f"{old} → {new}" if is_change else f"{new} now, {old} before"
 
 
 def _structure(name: str, now: Signature, then: Signature) -> str:
     """new in the tree: ['b']; a list now, a tuple before"""
-    new, old = ({p.removeprefix(name) for p in s.leaves if p.startswith(name)} for s in (now, then))
+    new, old = ({p for p in s.leaves if _is_part(p, name)} for s in (now, then))
     parts: list[str] = []
     if fresh := sorted(new - old):
         parts.append(f"{_few(fresh)} {'is' if len(fresh) == 1 else 'are'} new")
     if lost := sorted(old - new):
         parts.append(f"{_few(lost)} {'is' if len(lost) == 1 else 'are'} gone")
-    types = [s.structures[name].split(" ")[0] or "one array" for s in (now, then)]
+    types = [_type(s.structures[name]) for s in (now, then)]
     if types[0] != types[1]:
         parts = [f"{types[0]} now, {types[1]} before"]
     return f"tree structure: {', '.join(parts) or _apart(then.structures[name], now.structures[name])}"
+
+
+def _is_part(path: str, name: str) -> bool:
+    return path == name or path.startswith((f"{name}.", f"{name}["))
+
+
+def _type(structure: str) -> str:
+    """None, a dict, one array."""
+    name = structure.split(" ")[0]
+    if name == "NoneType":
+        return "None"
+    return f"a {name}" if name else "one array"
 
 
 def _apart(then: str, now: str) -> str:

@@ -16,10 +16,13 @@ from jax.core import Tracer
 
 from benchax.specs import short_dtype
 from benchax.watching import frames
+from benchax.watching.attributes import attributes
 from benchax.watching.frames import JaxCall
 
 LONGEST = 80
 """Characters of a value that are shown."""
+VARIABLE = ".value"
+"""What flax.nnx calls the array of a variable, in paths."""
 KEPT = 2000
 """Characters of a static value that are kept, to find where two of them differ."""
 
@@ -68,6 +71,8 @@ class Signature:
     config: Mapping[str, Any]
     transformation: str = ""
     """A derivative, vmap: what the call was made under."""
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What stands beside the arrays in the structures: model.activation, opt_state.mask, by path, as text."""
     is_abstract: bool = False
     """Read from JAX's cache of traces: of a call that was made before the watch began."""
 
@@ -78,49 +83,75 @@ class Signature:
 
 def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: bool = False) -> Signature:
     """The signature of a call, under the present configuration where none is given."""
-    numbers = call.settings.get("static_argnums") or ()
-    names = set(call.settings.get("static_argnames") or ())
-    count = len(call.args)
+    if call.user is not None:
+        try:
+            return _of(call, config, is_abstract=is_abstract)
+        except Exception:  # a graph of flax.nnx may hold itself, and then it is no tree: as the library gives it to JAX
+            call = replace(call, user=None)
+    return _of(call, config, is_abstract=is_abstract)
+
+
+def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -> Signature:
+    # What a library makes of the user's arguments is not what the user calls them.
+    settings = {} if call.user else call.settings
+    numbers = settings.get("static_argnums") or ()
+    names = set(settings.get("static_argnames") or ())
+    given = call.user or call
+    count = len(given.args)
     static_at = {i % count for i in numbers if -count <= i < count}  # JAX takes negative ones, counted from the end
     leaves: dict[str, ArrayLeaf] = {}
     statics: dict[str, StaticValue] = {}
     structures: dict[str, str] = {}
+    beside: dict[str, str] = {}
     tracers: set[str] = set()
-    for i, (name, value) in enumerate(_name_arguments(call)):
+    for i, (name, value) in enumerate(name_arguments(call)):
         is_keyword = i >= count
         if i in static_at or (is_keyword and name in names):
             statics[name] = _static(value)
             continue
         paths, structure = jax.tree_util.tree_flatten_with_path(value)
         structures[name] = _structure(value, structure)
+        beside |= {path: text(one) for path, one in attributes(value, name).items()}
         for path, leaf in paths:
-            leaves[name + jax.tree_util.keystr(path)] = _leaf(leaf)
+            where = name + jax.tree_util.keystr(path).removesuffix(VARIABLE)
+            if call.user and not _is_dynamic(leaf):
+                statics[where] = _static(leaf)
+                continue
+            leaves[where] = _leaf(leaf)
             if isinstance(leaf, Tracer):
                 tracers.add(type(leaf).__name__)
     return Signature(
         leaves,
         statics,
         structures,
-        frozenset(call.kwargs),
+        frozenset(given.kwargs),
         call.settings,
         frames.configuration() if config is None else config,
         _transformation(tracers),
+        beside,
         is_abstract,
     )
+
+
+def _is_dynamic(leaf: Any) -> bool:
+    """Does a library that takes everything else as static hand this to `jax.jit` as an array?"""
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic | Tracer)
 
 
 def before_the_watch(call: JaxCall) -> list[Signature] | None:
     """Returns the signatures of the calls that JAX remembers of this function; None where JAX cannot be asked."""
     earlier = frames.earlier_calls(call.fun)
-    if earlier is None:
+    # JAX holds them as the library made them, which cannot be compared with what the user gives.
+    if earlier is None or (earlier and call.user):
         return None
     return [of(replace(call, args=args, kwargs=kwargs), config, is_abstract=True) for args, kwargs, config in earlier]
 
 
-def _name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
+def name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
     """Each argument by its name: those given by position first."""
+    given = call.user or call
     try:
-        parameters = list(inspect.signature(call.fun).parameters.values())
+        parameters = list(inspect.signature(given.fun).parameters.values())
     except (TypeError, ValueError):  # builtins have no signature
         parameters = []
     names: list[str] = []
@@ -128,14 +159,14 @@ def _name_arguments(call: JaxCall) -> list[tuple[str, Any]]:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             names.append(parameter.name)
         elif parameter.kind == parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}[{i}]" for i in range(len(call.args) - len(names))]
-    names += [f"argument {i}" for i in range(len(names), len(call.args))]
-    return [*zip(names, call.args, strict=False), *call.kwargs.items()]
+            names += [f"{parameter.name}[{i}]" for i in range(len(given.args) - len(names))]
+    names += [f"argument {i}" for i in range(len(names), len(given.args))]
+    return [*zip(names, given.args, strict=False), *given.kwargs.items()]
 
 
 def _structure(value: Any, structure: Any) -> str:
     """Empty for a single leaf, so that an array and a number have the same."""
-    if jax.tree_util.treedef_is_leaf(structure):
+    if value is not None and jax.tree_util.treedef_is_leaf(structure):  # which JAX says of None as well
         return ""
     return f"{type(value).__name__} {str(structure).removeprefix('PyTreeDef(').removesuffix(')')}"
 
@@ -152,7 +183,7 @@ def _leaf(value: Any) -> ArrayLeaf:
         bool(getattr(abstract, "weak_type", False)),
         is_scalar,
         committed if known else False if is_scalar or isinstance(value, np.ndarray | np.generic) else None,
-        _describe_placement(array.sharding) if known else None,
+        describe_placement(array.sharding) if known else None,
     )
 
 
@@ -163,7 +194,7 @@ def _abstract(value: Any) -> Any:
     return jax.typeof(value)
 
 
-def _describe_placement(sharding: Any) -> str:
+def describe_placement(sharding: Any) -> str:
     """Where an array lies: CpuDevice(id=0); P('x',) over {'x': 2}."""
     if isinstance(sharding, jax.sharding.NamedSharding):
         return f"{sharding.spec} over {dict(sharding.mesh.shape)}"

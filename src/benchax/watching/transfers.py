@@ -45,9 +45,11 @@ from benchax.watching.frames import calling
 _CALLBACKS = tuple(str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py"))
 Listener = Callable[[ObservedTransfer], None]
 Hearer = Callable[[Any, Sequence[Any]], None]
+ResultHearer = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 _listeners: list[Listener] = []
 _hearers: list[Hearer] = []
+_result_hearers: list[ResultHearer] = []
 _lock = threading.Lock()
 _undo = contextlib.ExitStack()
 _sees: list[Direction] = []
@@ -55,12 +57,13 @@ _busy = threading.local()
 
 
 @contextlib.contextmanager
-def watch_transfers(hear: Hearer | None = None) -> Iterator[Transfers]:
+def watch_transfers(hear: Hearer | None = None, hear_result: ResultHearer | None = None) -> Iterator[Transfers]:
     """Yields the transfers inside the block, of all threads. Blocks may be nested: each sees all inside it.
 
     Args:
         hear: told of each call of a jitted function and of each eager operation before it runs: the function, and its
             arguments flat. Stays silent where "host to device" cannot be seen.
+        hear_result: told of it when it has been started: the function, its arguments and its results, flat.
 
     Raises:
         UsageError: `hear` is no function.
@@ -73,6 +76,7 @@ def watch_transfers(hear: Hearer | None = None) -> Iterator[Transfers]:
             _install()
         _listeners.append(found.add)
         _hearers.extend([hear] if hear else [])
+        _result_hearers.extend([hear_result] if hear_result else [])
         found.sees = tuple(_sees)
     try:
         yield found
@@ -83,6 +87,8 @@ def watch_transfers(hear: Hearer | None = None) -> Iterator[Transfers]:
             _listeners.remove(found.add)
             if hear:
                 _hearers.remove(hear)
+            if hear_result:
+                _result_hearers.remove(hear_result)
             if not _listeners:
                 _undo.close()
 
@@ -141,7 +147,11 @@ def _off_the_fast_path() -> None:
                 _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
                 for hear in tuple(_hearers):
                     hear(fun, args_flat)
-        return run(p, args_flat, fun, *rest)
+        found = run(p, args_flat, fun, *rest)
+        with contextlib.suppress(Exception):
+            for hear_result in tuple(_result_hearers) if core.trace_state_clean() else ():
+                hear_result(fun, args_flat, found[1])
+        return found
 
     _replace(pjit, "_run_python_pjit", call_and_record)
     _replace(pjit, "_get_fastpath_data", lambda *_, **__: None)

@@ -79,8 +79,9 @@ def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
 
 @pytest.fixture
 def ask_about_program() -> Asks:
-    def about(rule: str, transfers: Transfers | None) -> Answered:
-        findings, checked = ask(rules()[rule], ProgramEvidence("python train.py", Watch("all"), transfers=transfers))
+    def about(rule: str, transfers: Transfers | None = None, *, seen: Watch | None = None, **facts: Any) -> Answered:
+        evidence = ProgramEvidence("python train.py", seen or Watch("all"), transfers=transfers, facts=facts)
+        findings, checked = ask(rules()[rule], evidence)
         return Answered(findings, checked.outcome, checked.why)
 
     return about

@@ -115,3 +115,16 @@ def test_the_cost_of_a_callback_is_really_measured() -> None:
     assert finding.gain is not None
     assert finding.gain_s is not None
     assert finding.gain_s > 0
+
+
+def test_what_a_library_calls_is_an_info_at_the_line_that_asks_for_it(ask_about: Any) -> None:
+    equinox = pytest.importorskip("equinox")
+
+    def checked(a: Any) -> Any:
+        return jax.grad(lambda b: equinox.debug.backward_nan(b).sum())(a)
+
+    finding = ask_about(ID, checked, "f32[100]").one
+
+    assert finding.severity == "info"
+    assert finding.where[0] == __file__
+    assert any("stand in an installed package" in text for text in finding.seen)

@@ -52,3 +52,19 @@ def test_what_does_not_trace_is_not_asked(ask_about: Any) -> None:
     answered = ask_about(ID, lambda a: a if a.sum() > 0 else -a, "bf16[16]")
 
     assert (answered.outcome, answered.why.startswith("it does not trace")) == ("not applicable", True)
+
+
+def test_an_error_of_nothing_cannot_be_made_smaller(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: jax.lax.cumsum(a * 0), "bf16[64]").outcome == "fine"
+
+
+def test_what_is_not_called_is_told_by_how_often_it_adds(ask_about: Any) -> None:
+    def add_up(xs: Any) -> Any:
+        return jax.lax.scan(lambda total, x: (total + x, None), jnp.zeros((), xs.dtype), xs)[0]
+
+    read = {"why_not_called": "it is only read"}
+
+    finding = ask_about(ID, add_up, "bf16[1000]", parts=read).one
+    assert finding.title == "a loop adds up 1000 terms in bfloat16"
+    assert finding.gain is None
+    assert ask_about(ID, add_up, "bf16[100]", parts=read).outcome == "not checked"

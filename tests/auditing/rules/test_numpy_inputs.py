@@ -97,3 +97,11 @@ def test_numbers_that_jax_makes_of_numpys_are_not_blamed_on_a_line(ask_about_pro
 
 def test_where_transfers_cannot_be_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
     assert ask_about_program(ID, Transfers()).outcome == "not checked"
+
+
+def test_what_is_made_an_array_of_the_devices_by_name_is_asked_for(ask_about_program: Any) -> None:
+    with watch_transfers() as transfers:
+        for step in range(10):
+            jnp.asarray(np.full((64, 64), step, np.float32))
+
+    assert ask_about_program(ID, transfers).outcome == "fine"

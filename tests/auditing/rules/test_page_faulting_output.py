@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
 ID = "page-faulting-output"
@@ -28,3 +29,15 @@ def test_an_output_on_the_pages_of_a_donated_argument_is_fine(ask_about: Any) ->
 
 def test_a_small_output_is_fine(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a + 1, "f32[1024]").outcome == "fine"
+
+
+@pytest.mark.serial
+def test_a_function_that_returns_a_number_is_not_told_to_return_less(ask_about: Any) -> None:
+    def total(a: Any) -> Any:
+        return (jnp.cumsum(jnp.sort(a, axis=0), axis=0) * a).sum()
+
+    found = ask_about(ID, total, LARGE)
+
+    assert found.one.title.endswith(" of temporaries are new pages in each call")
+    assert "return less" not in found.one.advice
+    assert "batch_size" in found.one.advice

@@ -8,7 +8,7 @@ from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import rule
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
-from benchax.results.watch import FunctionCount
+from benchax.results.watch import Compile, FunctionCount
 from benchax.units import percent, seconds
 
 LARGE_SHARE = 0.3
@@ -18,7 +18,7 @@ LONG_ONCE_S = 10.0
 """What is compiled once is no fault, and most of the time of every short script: it is told where somebody waits for
 it, and tracing and lowering, which no cache keeps, may be a part of it."""
 MOST_FUNCTIONS = 3
-AGAIN = "See to what is compiled again first: recompile-hot-spot and jit-in-loop name the lines."
+AGAIN = "See first to what is compiled again: {lines}. benchax watch gives the reason for each program."
 ONCE = (
     "A longer run has a smaller share. To keep programs from run to run, set JAX_COMPILATION_CACHE_DIR, and "
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 for those that take less than a second each."
@@ -45,7 +45,7 @@ def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
     yield compile_share.finding(
         f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
         seen,
-        AGAIN if is_mostly_again else ONCE,
+        AGAIN.format(lines=_again(e)) if is_mostly_again else ONCE,
         # A good loop of 1000 steps spent 85 % of its 4 s on compiling three functions once each: true, and no fault.
         severity="warning" if is_mostly_again else "info",
     )
@@ -55,3 +55,12 @@ def _cost(f: FunctionCount) -> str:
     where = f" at {f.defined}" if f.defined else " (an operation outside of jit)" if f.is_eager else ""
     programs = "a program" if f.compiles == 1 else f"{f.compiles} programs"
     return f"{f.function}{where}: {programs}, {seconds(f.total_s)}"
+
+
+def _again(e: ProgramEvidence) -> str:
+    """The functions that took most of it: step at train.py:4 (2 more programs, 4.00 s)."""
+    lost: dict[str, list[Compile]] = {}
+    for c in e.watch.recompiles:
+        lost.setdefault(f"{c.function}{f' at {c.defined or c.where}' if c.defined or c.where else ''}", []).append(c)
+    ranked = sorted(lost.items(), key=lambda item: -sum(c.total_s for c in item[1]))[:MOST_FUNCTIONS]
+    return ", ".join(f"{name} ({len(cs)} more, {seconds(sum(c.total_s for c in cs))})" for name, cs in ranked)

@@ -17,7 +17,7 @@ from benchax.units import size
 WIDE = ("float64", "complex128")
 
 
-@rule("float64-promotion", "does it compute in float64 without being asked?", "warning")
+@rule("float64-promotion", "does it compute in float64 without being asked?", "warning", needs_trace_only=True)
 def float64_promotion(e: Evidence) -> Iterable[Finding]:
     if not jax.config.read("jax_enable_x64"):
         raise NotApplicable("jax_enable_x64 is off, so that nothing is float64")

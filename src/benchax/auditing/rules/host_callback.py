@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from benchax.auditing.dataflow import bodies
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Tried, rule, try_variant
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import closed_jaxpr, flow, jaxpr_facts
+from benchax.auditing.traced import TracedEquation, closed_jaxpr, flow, jaxpr_facts
 from benchax.experiments.rewriting import Rewritten, Without
-from benchax.program.jaxpr import equations, nested_in
+from benchax.program.jaxpr import equations, nested_in, user_line
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
+from benchax.source_files import owner_of
 
 CALLBACKS = ("debug_callback", "debug_print", "pure_callback", "io_callback")
+
+COSTS = "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
+OF_USER = "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit."
+OF_LIBRARY = (
+    "The package may have a switch for it (checks that can be turned off, verbose=False); the line named here is the "
+    "one of yours that asks for it."
+)
 
 
 @rule("host-callback", "does compiled code call Python?", "warning")
@@ -39,21 +48,32 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
     is_conditional = not _always(closed_jaxpr(e))
     if is_conditional:
         seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
-    line = next((p.lines[0] for p in callbacks if p.lines), "")
+    steps = [step for body in bodies(closed_jaxpr(e)) for step in body.program.steps if step.name in CALLBACKS]
+    line = next((step.line for step in steps if step.line), "")
+    library = _library(steps)
+    if library:
+        seen.append(f"all of them stand in an installed package: {library}")
     yield host_callback.finding(
         f"{count} × Python called from compiled code",
         seen,
-        "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
-        "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit.",
+        COSTS + (OF_LIBRARY if library else OF_USER),
         where=where_of(line) or e.def_where,
         gain=result.gain if result else None,
-        severity="info" if is_conditional else None,
+        # What stands in a package is for its authors to change: who calls it can only look for a switch.
+        severity="info" if is_conditional or library else None,
     )
 
 
 def _try_without(e: Evidence, *, is_all: bool) -> Tried:
     without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(CALLBACKS)))
     return try_variant(e, "without them" if is_all else "without those that give no results", without)
+
+
+def _library(steps: Sequence[TracedEquation]) -> str:
+    """file:line of the first one in an installed package, where all of them stand in one; else empty."""
+    lines = [user_line(step.equation) for step in steps]
+    files = [line.rpartition(":")[0] for line in lines]
+    return lines[0] if files and all(file and owner_of(file) == "package" for file in files) else ""
 
 
 def _callbacks(jaxpr: Any) -> Iterator[Any]:

@@ -20,6 +20,8 @@ from benchax.watching.transfers import watch_transfers
 MOST_LINES = 5
 OFTEN = 5
 """A program may well read a result at its end."""
+PER_CALL = 0.2
+"""Reads of a program for each call of a jitted function: what is read every tenth step is what the advice asks for."""
 TO_HOST = (
     "The host waits there for the device. Keep the value on the device (jnp.where, jax.lax.cond), or read it less "
     "often: every hundredth step, or once at the end with jax.device_get."
@@ -33,7 +35,7 @@ def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     if "device to host" not in transfers.sees:
         raise NotMeasured("transfers to the host cannot be seen in this JAX")
     is_program = isinstance(e, ProgramEvidence)
-    least = OFTEN if is_program else 1
+    least = max(OFTEN, PER_CALL * e.facts.get("calls", {}).get("jitted", 0)) if isinstance(e, ProgramEvidence) else 1
     read = [t for t in transfers.of("device to host") if t.count >= least]
     for t in read[:MOST_LINES]:
         yield _finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what)

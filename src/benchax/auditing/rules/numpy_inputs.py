@@ -25,6 +25,9 @@ ADVICE = (
     "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the "
     "device works on this one."
 )
+CONVERSIONS = ("stage", "asarray", "array", "_array_copy", "copy")
+"""What jnp.asarray and jnp.array send is asked for: whether it is the same each time is another rule's,
+repeated-device-put."""
 OFTEN = 5
 """A program has to send its data once, and may do so in pieces."""
 LARGE_BYTES = 1 << 20
@@ -71,7 +74,8 @@ def _of_program(transfers: Transfers | None) -> Iterable[Finding]:
     lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}
     for t in transfers.of("host to device"):
         # Single numbers are JAX's own more often than not: `jnp.ones` and `grad` make them of NumPy's.
-        if t.what.startswith("NumPy ") and "[]" not in t.what and t.count >= OFTEN:
+        is_asked_for = t.by in CONVERSIONS
+        if t.what.startswith("NumPy ") and "[]" not in t.what and t.count >= OFTEN and not is_asked_for:
             lines.setdefault((t.by, t.where), []).append(t)
     for (by, where), sent in lines.items():
         yield _of_line(by, where, sent)

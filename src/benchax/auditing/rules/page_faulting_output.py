@@ -25,6 +25,16 @@ CALLS = 3
 SHARE = 0.5
 """The share of the pages of the outputs that must have been faulted in."""
 
+OF_OUTPUTS = (
+    "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible), or return "
+    "less: a sum, a slice, a narrower dtype."
+)
+OF_TEMPORARIES = (
+    "It returns little; what is large lives only inside of the call. Work in parts, so that temporaries stay below "
+    f"{size(LARGE_BYTES)}: jax.lax.map(f, xs, batch_size=...), or a scan over parts. benchax inspect names the lines "
+    "that make them."
+)
+
 
 @rule("page-faulting-output", "do its outputs need new pages in each call?", "info")
 def page_faulting_output(e: Evidence) -> Iterable[Finding]:
@@ -45,18 +55,22 @@ def page_faulting_output(e: Evidence) -> Iterable[Finding]:
     # From one thread, where XLA may touch from several: so the gain is an estimate, and "up to".
     touching = _touching_s(fresh)
     run = e.measurement.summary()
+    # What is gained is a part of the call, whatever touching the pages from one thread takes.
+    gained = touching if run is None else min(touching, run.median_s)
+    returned = memory.output_bytes - (memory.alias_bytes or 0)
+    is_returned = returned >= SHARE * fresh
+    what = "outputs and temporaries" if returned >= LARGE_BYTES else "temporaries"
     whole = "" if run is None else f", of {seconds(run.median_s)} that a call takes"
     yield page_faulting_output.finding(
-        f"{size(fresh)} of outputs and temporaries are new pages in each call",
+        f"{size(fresh)} of {what} are new pages in each call",
         [
             f"{count(faults)} page faults per call; {size(fresh)} are {count(expected)} pages",
             f"touching as many new pages takes {seconds(touching)} here{whole}",
             f"that is {percent(min(1.0, faults / expected))} of its pages",
         ],
-        "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible), or "
-        "return less: a sum, a slice, a narrower dtype.",
+        OF_OUTPUTS if is_returned else OF_TEMPORARIES,
         where=e.def_where,
-        gain=Gain(f"estimated: up to {seconds(touching)} per call", touching),
+        gain=Gain(f"estimated: up to {seconds(gained)} per call", gained),
     )
 
 

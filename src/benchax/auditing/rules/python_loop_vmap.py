@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import rule
-from benchax.auditing.traced import jaxpr_facts
+from benchax.auditing.traced import closed_jaxpr, count_equations
 from benchax.auditing.unrolled import loops_of
 from benchax.results.audit import Finding
 
@@ -14,9 +14,9 @@ FEW = 4
 """Iterations; below that a loop costs little."""
 
 
-@rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning")
+@rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning", needs_trace_only=True)
 def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
-    total = jaxpr_facts(e).equations
+    total = count_equations(closed_jaxpr(e))
     for loop in loops_of(e):
         slices = loop.slices
         if slices is None or loop.iterations < FEW or not loop.is_batch:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, list_some, rule
+from benchax.auditing.rules import compiled_twice, growing_shapes
 from benchax.auditing.syntax import where_of
 from benchax.results.audit import Finding
 from benchax.results.watch import Compile
@@ -30,11 +31,21 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         if not {reason.kind for reason in c.reasons} <= OTHERS:
             by_function.setdefault((c.function, c.defined), []).append(c)
     for (function, defined), compiles in by_function.items():
+        if is_program and _is_told_elsewhere(e, function, defined, compiles):
+            continue
         lost_s = sum(c.total_s for c in compiles)
         # Two compilations of a minute each matter more than ten of a millisecond.
         is_long = wall_s is not None and lost_s >= max(LONG_S, LARGE_SHARE * wall_s)
         if len(compiles) >= (OFTEN if is_program else EACH_CALL) or is_long:
             yield _finding(function, defined, compiles, wall_s)
+
+
+def _is_told_elsewhere(e: ProgramEvidence, function: str, defined: str | None, compiles: list[Compile]) -> bool:
+    """Does a rule with better advice speak of it: growing-shapes, or compiled-twice?"""
+    if all(reason.kind in compiled_twice.KINDS for c in compiles for reason in c.reasons):
+        return True
+    of_function = [c for c in e.watch.compiles if (c.function, c.defined) == (function, defined)]
+    return growing_shapes.growth(of_function) is not None
 
 
 def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s: float | None) -> Finding:

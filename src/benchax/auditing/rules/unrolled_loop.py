@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
-from benchax.auditing.traced import jaxpr_facts
+from benchax.auditing.traced import closed_jaxpr, count_equations
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
-from benchax.results.audit import Finding
+from benchax.results.audit import Finding, Where
 from benchax.units import percent, seconds
 
 MANY_ITERATIONS = 8
@@ -19,20 +19,25 @@ LARGE_SHARE = 0.5
 """The share of the operations of the program."""
 
 
-@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning")
+@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning", needs_trace_only=True)
 def unrolled_loop(e: Evidence) -> Iterable[Finding]:
-    total = jaxpr_facts(e).equations
+    total = count_equations(closed_jaxpr(e))
+    by_line: dict[Where, list[Unrolled]] = {}
     for loop in loops_of(e):
-        is_large = loop.iterations >= MANY_ITERATIONS and loop.size >= max(LARGE, LARGE_SHARE * total)
+        by_line.setdefault(loop.where, []).append(loop)
+    # Under a gradient a loop is there twice, forwards and backwards, and its first iteration differs in one of them.
+    for loops in by_line.values():
+        size, iterations = sum(loop.size for loop in loops), max(loop.iterations for loop in loops)
+        is_large = iterations >= MANY_ITERATIONS and size >= max(LARGE, LARGE_SHARE * total)
         # scan takes no iterations of different shapes; and what vmap could do is another rule's: python-loop-vmap.
-        if is_large and loop.is_uniform and not loop.is_batch:
-            yield _finding(e, loop, total)
+        if is_large and any(loop.is_uniform for loop in loops) and not any(loop.is_batch for loop in loops):
+            yield _finding(e, max(loops, key=lambda loop: loop.iterations), size, total)
 
 
-def _finding(e: Evidence, loop: Unrolled, total: int) -> Finding:
+def _finding(e: Evidence, loop: Unrolled, size: int, total: int) -> Finding:
     build_s = _build_s(e)
-    share = loop.size / total
-    part = f"{loop.size} of the program's {total} operations ({percent(share)})"
+    share = size / total
+    part = f"{size} of the program's {total} operations ({percent(share)})"
     seen = [f"its body was traced {loop.iterations} times: {part}"]
     if build_s is not None:
         seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")

@@ -19,6 +19,7 @@ from benchax.experiments.variants import (
     pipeline,
     precision,
     remat,
+    scans,
     shapes,
     sharding,
     static_arguments,
@@ -33,6 +34,7 @@ FAMILIES: tuple[tuple[AnyVariant, ...], ...] = (
     static_arguments.MEMBERS,
     shapes.MEMBERS,
     alignment.MEMBERS,
+    scans.MEMBERS,
     loops.MEMBERS,
     vectorize.MEMBERS,
     broadcast.MEMBERS,
@@ -48,3 +50,18 @@ FAMILIES: tuple[tuple[AnyVariant, ...], ...] = (
 """Each file's `MEMBERS`. Donation comes last: it is about the arguments that are left when all else is done."""
 
 VARIANTS: dict[str, AnyVariant] = {variant.name: variant for members in FAMILIES for variant in members}
+
+MOST_PROMISING = ("jit", "hoist", "unroll", "accumulate-gradients", "donate", "mixed-bf16", "mixed-f16", "bf16", "f16")
+"""Of those that are tried where none is named, what has gained most where it applied; the others follow."""
+ONLY_BY_NAME = ("eager", "f64")
+"""Slower on every backend: no process is spent on confirming that."""
+OF_ACCELERATORS = ("default", "tf32", "high", "highest")
+"""A CPU multiplies in one way: there they are the same program."""
+
+
+def choose_promising(backend: str) -> dict[str, AnyVariant]:
+    """The variants that can help on this backend, the most promising first."""
+    left_out = {*ONLY_BY_NAME, *(OF_ACCELERATORS if backend == "cpu" else ())}
+    rank = {name: i for i, name in enumerate(MOST_PROMISING)}
+    names = sorted((name for name in VARIANTS if name not in left_out), key=lambda name: rank.get(name, len(rank)))
+    return {name: VARIANTS[name] for name in names}

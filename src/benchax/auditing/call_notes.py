@@ -1,0 +1,138 @@
+"""Notes what jitted functions are called with, line by line: how often, how large, which arguments stay the same.
+
+Told of each call while calls are counted (`recording.py`). Arrays are remembered by weak references alone. Results are
+followed from call to call: a function whose results come back to it, through whatever else, cannot be batched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from benchax.auditing.argument_lifetimes import Reference
+from benchax.watching.frames import JaxCall, is_of_jax
+from benchax.watching.signatures import describe_placement, name_arguments
+
+
+@dataclass
+class CallLine:
+    """Calls of one function from one line."""
+
+    function: str
+    where: str
+    count: int = 0
+    most_bytes: int = 0
+    """Of the arguments of one call that are not the same each time, the largest that was seen."""
+    feeds_back: bool = False
+    """Do results of a call reach a later one?"""
+    moved: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    """Arguments that lay otherwise than the function wants them: (name, from, to)."""
+
+
+class CallNotes:
+    """What was seen of all calls so far."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[int, str], CallLine] = {}
+        self._last: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+        self._repeated: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._origins: dict[int, frozenset[int]] = {}
+        """Of arrays that are results: functions that they depend on, by id. Entries go with their arrays."""
+
+    def note_call(self, fun: Any, leaves: Sequence[Any], call: JaxCall) -> None:
+        """Before it runs."""
+        where = call.where or ""
+        if is_of_jax(fun):
+            return
+        line = self.lines.setdefault((id(fun), where), CallLine(_name(call), where))
+        line.count += 1
+        line.feeds_back |= any(id(fun) in self._origins.get(id(leaf), ()) for leaf in leaves)
+        same = self._note_repeats(fun, leaves)
+        fresh = sum(getattr(leaf, "nbytes", 8) for i, leaf in enumerate(leaves) if i not in same)
+        line.most_bytes = max(line.most_bytes, fresh)
+        self._note_moves(line, leaves, call)
+
+    def note_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
+        """When it was started."""
+        behind = frozenset[int]().union(*(self._origins.get(id(leaf), frozenset()) for leaf in leaves))
+        behind = behind if is_of_jax(fun) else behind | {id(fun)}
+        for result in results if behind else ():
+            with contextlib.suppress(TypeError):
+                weakref.finalize(result, self._origins.pop, id(result), None).atexit = False
+                self._origins[id(result)] = behind
+
+    def repeated(self, fun: Any) -> frozenset[int]:
+        """Leaves that were the same at each of three calls or more; none where fewer were seen."""
+        with contextlib.suppress(TypeError):
+            if self._calls.get(fun, 0) > 2:
+                return frozenset(self._repeated.get(fun, ()))
+        return frozenset()
+
+    def asdict(self) -> dict[str, Any]:
+        return {
+            "lines": [
+                {
+                    "function": one.function, "where": one.where, "count": one.count, "most_bytes": one.most_bytes,
+                    "feeds_back": one.feeds_back,
+                    "moved": [[*what, n] for what, n in one.moved.most_common(5)],
+                }
+                for one in sorted(self.lines.values(), key=lambda line: -line.count)
+            ],
+        }  # fmt: skip
+
+    def _note_repeats(self, fun: Any, leaves: Sequence[Any]) -> set[int]:
+        with contextlib.suppress(TypeError):
+            before = self._last.get(fun)
+            self._last[fun] = [_refer(leaf) for leaf in leaves]
+            self._calls[fun] = self._calls.get(fun, 0) + 1
+            if before is not None and len(before) == len(leaves):
+                same = {i for i, (old, new) in enumerate(zip(before, leaves, strict=True)) if _is_same(old, new)}
+                self._repeated[fun] = self._repeated.get(fun, same) & same
+                return same
+        return set()
+
+    def _note_moves(self, line: CallLine, leaves: Sequence[Any], call: JaxCall) -> None:
+        wanted = call.settings.get("in_shardings_leaves") or ()
+        if len(wanted) not in (1, len(leaves)):
+            return
+        names: list[str] | None = None
+        for i, leaf in enumerate(leaves):
+            to = wanted[i if len(wanted) > 1 else 0]
+            if not isinstance(leaf, jax.Array) or not isinstance(to, jax.sharding.Sharding):
+                continue
+            if not leaf.sharding.is_equivalent_to(to, leaf.ndim):
+                names = names or _paths(call)
+                name = names[i] if len(names) == len(leaves) else f"argument {i}"
+                line.moved[name, describe_placement(leaf.sharding), describe_placement(to)] += 1
+
+
+def _name(call: JaxCall) -> str:
+    fun = call.user.fun if call.user else call.fun
+    return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def _paths(call: JaxCall) -> list[str]:
+    static = {*(call.settings.get("static_argnums") or ())}
+    names = [(name, value) for i, (name, value) in enumerate(name_arguments(call)) if i not in static]
+    return [name + jax.tree_util.keystr(path) for name, v in names for path, _ in jax.tree.leaves_with_path(v)]
+
+
+def _refer(leaf: Any) -> Reference | Any:
+    return weakref.ref(leaf) if isinstance(leaf, jax.Array) else leaf if isinstance(leaf, int | float) else _Other()
+
+
+class _Other:
+    """Equal to nothing."""
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    if isinstance(old, weakref.ref):
+        return old() is new
+    return type(old) is type(new) and old == new

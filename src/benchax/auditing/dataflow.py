@@ -1,0 +1,110 @@
+"""Where the values of a traced program come from: who made one, from which inputs, and along which axes it varies.
+
+Programs are taken as `traced.flow` has them, with inner jits inlined; the bodies of loops and branches are programs of
+their own (`bodies`), whose first inputs may be the same in each iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from jax.extend import core
+
+from benchax.auditing.traced import TracedEquation, TracedProgram, TracedValue, flow
+
+GRADIENT = "transpose("
+"""Part of the scope of an operation that a reverse-mode derivative has made."""
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A program, or the body of a loop or branch in it."""
+
+    program: TracedProgram
+    constants: int = 0
+    """Of a loop's body: so many first inputs are the same in each iteration."""
+    trips: int | None = None
+    """Iterations of the loop; None: it is no loop, or of unknown length."""
+    is_loop: bool = False
+    line: str = ""
+
+    @cached_property
+    def makers(self) -> dict[int, TracedEquation]:
+        return {id(value): step for step in self.program.steps for value in step.makes}
+
+    def maker(self, value: TracedValue) -> TracedEquation | None:
+        return self.makers.get(id(value))
+
+    def sources(self, value: TracedValue) -> set[int]:
+        """Positions of the inputs that a value depends on."""
+        positions = {id(one): i for i, one in enumerate(self.program.inputs)}
+        found, seen, waiting = set[int](), set[int](), [value]
+        while waiting:
+            one = waiting.pop()
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            if id(one) in positions:
+                found.add(positions[id(one)])
+            elif (step := self.maker(one)) is not None:
+                waiting += step.reads
+        return found
+
+    def through(self, value: TracedValue, names: tuple[str, ...]) -> TracedValue:
+        """What a value is made of, back through operations of these names."""
+        while (step := self.maker(value)) is not None and step.name in names:
+            value = step.reads[0]
+        return value
+
+    def varying_axes(self, value: TracedValue) -> frozenset[int]:
+        """Axes along which it may have different elements, as far as broadcasts tell."""
+        step = self.maker(value)
+        axes = frozenset(i for i, n in enumerate(value.shape) if n > 1)
+        if step is None or not step.reads:
+            return axes
+        source = step.reads[0]
+        if step.name == "broadcast_in_dim":
+            kept = step.equation.params["broadcast_dimensions"]
+            inner = self.varying_axes(source)
+            return frozenset(to for i, to in enumerate(kept) if i in inner)
+        if step.name in ("convert_element_type", "neg", "copy"):
+            return self.varying_axes(source)
+        if step.name in ("reshape", "expand_dims") and (placed := _kept_axes(source.shape, value.shape)) is not None:
+            inner = self.varying_axes(source)
+            return frozenset(placed[i] for i in inner if i in placed)
+        return axes
+
+
+def _kept_axes(before: tuple[int, ...], after: tuple[int, ...]) -> dict[int, int] | None:
+    """Where each axis is after a reshape that only adds or takes away axes of length 1; None for others."""
+    long = [i for i, n in enumerate(before) if n != 1], [i for i, n in enumerate(after) if n != 1]
+    if [before[i] for i in long[0]] != [after[i] for i in long[1]]:
+        return None
+    return dict(zip(*long, strict=True))
+
+
+def bodies(closed: Any) -> Iterator[Body]:
+    """The program, and every body in it."""
+    yield from _bodies(Body(flow(closed)))
+
+
+def _bodies(body: Body) -> Iterator[Body]:
+    yield body
+    for step in body.program.steps:
+        for name, value in step.equation.params.items():
+            for each in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(each, core.ClosedJaxpr):
+                    yield from _bodies(_body(step, name, each))
+
+
+def _body(step: TracedEquation, name: str, closed: Any) -> Body:
+    params = step.equation.params
+    program = flow(closed)
+    if step.name == "scan":
+        return Body(program, params.get("num_consts", 0), params.get("length"), is_loop=True, line=step.line)
+    if step.name == "while" and name == "body_jaxpr":
+        return Body(program, params.get("body_nconsts", 0), None, is_loop=True, line=step.line)
+    return Body(program, line=step.line)

@@ -1,0 +1,247 @@
+"""Notes what a program does by name around its calls: puts data on devices, and waits for results.
+
+`jax.device_put`, `jnp.asarray`, `jnp.array`, `jax.block_until_ready`, the methods `block_until_ready` and `item` of
+arrays, and the functions of `jax.random` that use up a key are wrapped as soon as JAX is imported, and noted for the
+whole run by the user's line: some microseconds for each. What they do while JAX traces is not counted. `ArrayImpl` is
+private to JAX; where it is another one, waits by its methods are not seen, and `sees_methods` says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+import threading
+import weakref
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from benchax.source_files import owner_of
+from benchax.specs import short_dtype
+from benchax.watching.frames import user_line
+
+SMALL_BYTES = 1 << 10
+"""What is smaller costs as much as any call, and is not looked at."""
+SAMPLED = 4096
+"""Elements by which two contents of one array are told apart."""
+PUTS = ((jax, "device_put"), (jnp, "asarray"), (jnp, "array"))
+METHODS = ("block_until_ready", "item")
+DRAW_NOTHING = ("fold_in", "key_data", "wrap_key_data", "clone", "key_impl")
+"""Functions of `jax.random` after which a key may be used again."""
+MOST_KEYS = 1000
+"""Keys that are held, so that no other array takes their number; they are small."""
+
+
+@dataclass
+class PutLine:
+    """What one line puts on a device, of one place in its arguments."""
+
+    where: str
+    by: str
+    what: str
+    count: int = 0
+    repeats: int = 0
+    """Times that it was the same array with the same contents as the time before."""
+    size_bytes: int = 0
+    elapsed_s: float = 0.0
+    """That the host spent in it, of the repeats."""
+    moves: int = 0
+    """Times that it was an array of JAX that lay otherwise."""
+    moved_from: str = ""
+    moved_to: str = ""
+
+
+@dataclass
+class WaitLine:
+    """A line that waits for the device."""
+
+    where: str
+    by: str
+    count: int = 0
+    waited_s: float = 0.0
+    between_s: float = 0.0
+    """From the end of each wait to the beginning of the next: what the host did meanwhile."""
+    gain_s: float = 0.0
+    """The smaller of each wait and of what the host did before the next: what can run side by side at most."""
+    ended: float = field(default=0.0, repr=False)
+    waited_last_s: float = field(default=0.0, repr=False)
+
+
+class HostCalls:
+    """Wraps JAX's functions from now on, until `close`."""
+
+    def __init__(self) -> None:
+        self.puts: dict[tuple[str, str, int], PutLine] = {}
+        self.waits: dict[tuple[str, str], WaitLine] = {}
+        self.sees_methods = True
+        self._keys: dict[int, tuple[Any, Counter[tuple[str, str]]]] = {}
+        self._last: dict[tuple[str, str, int], tuple[Callable[[], Any], int]] = {}
+        self._lock = threading.Lock()
+        self._busy = threading.local()
+        self._undo = contextlib.ExitStack()
+        for owner, name in PUTS:
+            self._wrap(owner, name, self._put)
+        self._wrap(jax, "block_until_ready", self._wait)
+        for name in _users_of_keys():
+            self._wrap(jax.random, name, self._draw)
+        try:
+            array_type = _array_type()
+            for name in METHODS:
+                self._wrap(array_type, name, self._wait)
+        except (AttributeError, ImportError, TypeError):
+            self.sees_methods = False
+
+    def close(self) -> None:
+        self._undo.close()
+
+    def asdict(self) -> dict[str, Any]:
+        with self._lock:
+            return {
+                "puts": [asdict(line) for line in self.puts.values()],
+                "waits": [asdict(line) for line in self.waits.values()],
+                "sees_methods": self.sees_methods,
+                "keys": [
+                    [[by, where, n] for (by, where), n in uses.items()]
+                    for _, uses in self._keys.values()
+                    if uses.total() > 1
+                ],
+            }
+
+    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        function = getattr(owner, name)
+        by = name if owner in (jax, jnp, jax.random) else f".{name}"
+
+        # Methods of a compiled class have no qualified name.
+        assigned = [a for a in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(function, a, None), str)]
+
+        @functools.wraps(function, assigned)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # One of them calls another; only what the user called is noted.
+            is_inner = getattr(self._busy, "inside", False)
+            # What a package does in its own lines nobody can change; a key that it was given is the user's.
+            if is_inner or (around != self._draw and _is_in_package(sys._getframe(1))):
+                return function(*args, **kwargs)
+            self._busy.inside = True
+            try:
+                return around(by, function, args, kwargs)
+            finally:
+                self._busy.inside = False
+
+        setattr(owner, name, call)
+        self._undo.callback(setattr, owner, name, function)
+
+    def _put(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        begun = perf_counter()
+        found = function(*args, **kwargs)
+        elapsed_s = perf_counter() - begun
+        with contextlib.suppress(Exception):  # whatever it is, it must not fail the user's call
+            self._note_put(by, args[0], found, elapsed_s)
+        return found
+
+    def _note_put(self, by: str, given: Any, found: Any, elapsed_s: float) -> None:
+        leaves, made = jax.tree.leaves(given), jax.tree.leaves(found)
+        if len(leaves) != len(made) or any(isinstance(leaf, Tracer) for leaf in made):
+            return
+        large = [i for i, leaf in enumerate(leaves) if getattr(leaf, "nbytes", 0) >= SMALL_BYTES]
+        where = user_line() if large else None
+        if where is None:
+            return
+        for i in large:
+            line = self.puts.setdefault((where, by, i), PutLine(where, by, _spec(leaves[i])))
+            line.count += 1
+            if isinstance(leaves[i], np.ndarray):
+                self._note_array(line, (where, by, i), leaves[i], elapsed_s / len(large))
+            elif isinstance(leaves[i], jax.Array) and not made[i].sharding.is_equivalent_to(
+                leaves[i].sharding, leaves[i].ndim
+            ):
+                line.moves += 1
+                line.elapsed_s += elapsed_s
+                line.size_bytes += leaves[i].nbytes
+                line.moved_from, line.moved_to = _placement(leaves[i]), _placement(made[i])
+
+    def _note_array(self, line: PutLine, key: tuple[str, str, int], array: np.ndarray, elapsed_s: float) -> None:
+        contents = zlib.crc32(np.ascontiguousarray(array.flat[:: max(1, array.size // SAMPLED)]).tobytes())
+        last, before = self._last.get(key, (_nothing, 0))
+        if last() is array and contents == before:
+            line.repeats += 1
+            line.size_bytes += array.nbytes
+            line.elapsed_s += elapsed_s
+        self._last[key] = (weakref.ref(array), contents)
+
+    def _draw(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            key = args[0] if args else kwargs["key"]
+            if isinstance(key, jax.Array) and not isinstance(key, Tracer) and len(self._keys) < MOST_KEYS:
+                self._keys.setdefault(id(key), (key, Counter()))[1][by, user_line() or ""] += 1
+        return function(*args, **kwargs)
+
+    def _wait(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        begun = perf_counter()
+        found = function(*args, **kwargs)
+        ended = perf_counter()
+        with contextlib.suppress(Exception):
+            self._note_wait(by, begun, ended)
+        return found
+
+    def _note_wait(self, by: str, begun: float, ended: float) -> None:
+        where = user_line()
+        if where is None:
+            return
+        with self._lock:
+            line = self.waits.setdefault((where, by), WaitLine(where, by))
+            line.count += 1
+            line.waited_s += ended - begun
+            if line.ended:
+                line.between_s += begun - line.ended
+                line.gain_s += min(line.waited_last_s, begun - line.ended)
+            line.ended, line.waited_last_s = ended, ended - begun
+
+
+def _is_in_package(frame: FrameType | None) -> bool:
+    """Does the nearest line that is neither JAX's nor Python's stand in an installed package?"""
+    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
+        frame = frame.f_back
+    return frame is not None and owner_of(frame.f_code.co_filename) == "package"
+
+
+def _nothing() -> None:
+    return None
+
+
+def _users_of_keys() -> list[str]:
+    """Functions of `jax.random` whose first argument is a key that they use up."""
+    found: list[str] = []
+    for name, function in vars(jax.random).items():
+        if callable(function) and not name.startswith("_") and name not in DRAW_NOTHING:
+            with contextlib.suppress(TypeError, ValueError):
+                if next(iter(inspect.signature(function).parameters), "") == "key":
+                    found.append(name)
+    return found
+
+
+def _array_type() -> Any:
+    from jax._src.array import ArrayImpl  # noqa: PLC0415, TID251  # the class of arrays, which JAX names nowhere else
+
+    return ArrayImpl
+
+
+def _spec(leaf: Any) -> str:
+    return f"{short_dtype(str(leaf.dtype))}[{','.join(map(str, leaf.shape))}]"
+
+
+def _placement(array: jax.Array) -> str:
+    sharding: Any = array.sharding
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return f"{sharding.spec} over {dict(sharding.mesh.shape)}"
+    return str(sharding)

@@ -1,0 +1,47 @@
+"""Finds functions that are compiled twice for the same shapes: an argument begins as something else than it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.rule import Gain, list_some, rule
+from benchax.auditing.syntax import where_of
+from benchax.results.audit import Finding
+from benchax.results.watch import Compile
+from benchax.units import seconds
+
+KINDS = frozenset({"weak type", "committed", "sharding"})
+"""What can differ between two arrays of one shape and dtype."""
+LONG_S = 0.05
+"""Compiling that takes less is not worth a line."""
+ADVICE = {
+    "weak type": "Begin with an array of the dtype that it will have: jnp.float32(0.0) in place of 0.0, "
+    "jnp.zeros(shape, dtype) in place of what Python numbers make.",
+    "committed": "Place it from the first call on as it will lie later, with jax.device_put.",
+    "sharding": "Place it with the sharding that it will have from the first call on, with jax.device_put.",
+}
+
+
+@rule("compiled-twice", "is a function compiled once for the same shapes?", "warning", of="program")
+def compiled_twice(e: ProgramEvidence) -> Iterable[Finding]:
+    by_function: dict[tuple[str, str | None], list[Compile]] = {}
+    for c in e.watch.recompiles:
+        if {reason.kind for reason in c.reasons} <= KINDS:
+            by_function.setdefault((c.function, c.defined), []).append(c)
+    for compiles in by_function.values():
+        lost_s = sum(c.total_s for c in compiles)
+        if lost_s >= LONG_S:
+            yield _finding(compiles, lost_s)
+
+
+def _finding(compiles: list[Compile], lost_s: float) -> Finding:
+    kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
+    reasons = [reason.text for c in compiles for reason in c.reasons]
+    return compiled_twice.finding(
+        f"{compiles[0].function} was compiled again for the same shapes",
+        [*list_some(reasons), f"that took {seconds(lost_s)}, by JAX's own clock"],
+        " ".join(ADVICE[kind] for kind in kinds if kind in ADVICE),
+        where=where_of(compiles[0].where) or where_of(compiles[0].defined),
+        gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
+    )

@@ -1,0 +1,111 @@
+"""Finds random keys that are used twice: numbers that are drawn with them are the same, or depend on one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+
+from benchax.auditing.dataflow import Body, bodies
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import list_some, rule
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
+from benchax.errors import NotMeasured
+from benchax.results.audit import Finding
+from benchax.units import plural
+
+CONSUMES = {"random_bits": "drawn from", "random_split": "split"}
+SAME_KEY = ("random_wrap", "random_unwrap", "convert_element_type", "reshape", "squeeze", "expand_dims", "copy")
+TAKES = ("slice", "dynamic_slice", "unstack", "index_in_dim")
+RECOMPUTED = ("rematted_computation", "checkpoint/", "transpose(")
+"""Scopes in which a forward pass is computed again: the same numbers are wanted there."""
+ADVICE = (
+    "Use each key once: key, other = jax.random.split(key), or jax.random.fold_in(key, i) with a number that differs "
+    "each time."
+)
+
+
+@rule("key-reuse", "is each random key used once?", "warning", of="both", needs_trace_only=True)
+def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    if isinstance(e, ProgramEvidence):
+        yield from _used_by_hand(e)
+        return
+    for i, body in enumerate(bodies(closed_jaxpr(e))):
+        yield from _used_twice(e, body)
+        if body.is_loop:
+            constant = frozenset(range(body.constants))
+            yield from _same_each_time(e, body, constant, f"each of {body.trips or 'its'} iterations")
+        elif i == 0 and e.repeated_inputs:
+            yield from _same_each_time(e, body, e.repeated_inputs, "each call")
+
+
+def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
+    """Of keys that functions of `jax.random` were given outside of jit."""
+    host = e.facts.get("host")
+    if host is None:
+        raise NotMeasured("uses of keys were not noted")
+    told: set[str] = set()
+    for uses in host["keys"]:
+        lines = [f"{by} at {where}{f', {n} times' if n > 1 else ''}" for by, where, n in uses]
+        # Of many keys that go the same way through the program, one is enough.
+        if uses[-1][1] not in told:
+            told.add(uses[-1][1])
+            yield key_reuse.finding(
+                f"one key is used {plural(sum(n for *_, n in uses), 'time')}",
+                list_some(lines),
+                ADVICE,
+                where=where_of(uses[-1][1]),
+            )
+
+
+def _used_twice(e: Evidence, body: Body) -> Iterable[Finding]:
+    uses: dict[Any, list[TracedEquation]] = {}
+    for step in body.program.steps:
+        if step.name in CONSUMES and not any(scope in f"{step.scope}/" for scope in RECOMPUTED):
+            uses.setdefault(_identify(body, step.reads[0]), []).append(step)
+    for steps in uses.values():
+        if len(steps) > 1:
+            yield key_reuse.finding(
+                f"one key is used {plural(len(steps), 'time')}",
+                list_some([f"{CONSUMES[step.name]}{step.at}" for step in steps]),
+                ADVICE,
+                where=where_of(steps[-1].line) or e.def_where,
+            )
+
+
+def _identify(body: Body, value: TracedValue) -> Any:
+    """Equal for values that are the same key, as keys[0] is each time that it is written."""
+    step = body.maker(value)
+    if step is None:
+        return id(value)
+    if step.name in SAME_KEY:
+        return _identify(body, step.reads[0])
+    literals = tuple(str(one.literal) for one in step.reads[1:])
+    if step.name in TAKES and all(one.literal is not None for one in step.reads[1:]):
+        at = next(i for i, made in enumerate(step.makes) if made is value)
+        return step.name, str(step.equation.params), literals, at, _identify(body, step.reads[0])
+    return id(value)
+
+
+def _same_each_time(e: Evidence, body: Body, constant: frozenset[int], when: str) -> Iterable[Finding]:
+    told: set[str] = set()
+    for step in body.program.steps:
+        if step.name != "random_bits" or step.line in told:
+            continue
+        sources = body.sources(step.reads[0])
+        if sources and sources <= constant and any(_is_key(body.program.inputs[i]) for i in sources):
+            told.add(step.line)
+            yield key_reuse.finding(
+                f"{when} draws the same random numbers",
+                [f"{step.makes[0].spec} is drawn{step.at}, with a key that is the same in {when}"],
+                ADVICE,
+                where=where_of(step.line) or e.def_where,
+            )
+
+
+def _is_key(value: TracedValue) -> bool:
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return True
+    return str(value.dtype) == "uint32" and value.shape[-1:] in ((2,), (4,))

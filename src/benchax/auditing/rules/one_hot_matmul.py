@@ -1,0 +1,101 @@
+"""Finds products of a one-hot array and a table, which only look up rows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.dataflow import GRADIENT, Body, bodies
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Tried, gain_of_part, rule, try_variant
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
+from benchax.case import make_case
+from benchax.results.audit import Finding
+from benchax.units import count, size
+
+LARGE_BYTES = 1 << 20
+"""Of the one-hot array; a smaller product is quick."""
+FEW_ROWS = 64
+CARRIES_ON = ("convert_element_type", "reshape", "broadcast_in_dim", "squeeze", "expand_dims", "copy", "stop_gradient")
+
+
+@rule("one-hot-matmul", "does it multiply one-hot arrays to look up rows?", "warning", needs_trace_only=True)
+def one_hot_matmul(e: Evidence) -> Iterable[Finding]:
+    told: set[str] = set()
+    for body in bodies(closed_jaxpr(e)):
+        for step in body.program.steps:
+            # A derivative multiplies once more, on the same line; the advice there is the same.
+            if step.name != "dot_general" or GRADIENT in step.scope or step.line in told:
+                continue
+            found = _one_hot_operand(body, step)
+            if found is not None:
+                told.add(step.line)
+                yield _finding(e, step, *found)
+
+
+def _one_hot_operand(body: Body, step: TracedEquation) -> tuple[TracedValue, TracedValue, int] | None:
+    """(the one-hot operand, the other one, how many rows the table has), where rows are what is summed over."""
+    (contracted, batched) = step.equation.params["dimension_numbers"]
+    if any(batched[0]):
+        return None
+    for side in (0, 1):
+        hot, table = step.reads[side], step.reads[1 - side]
+        if len(contracted[side]) != 1 or hot.size_bytes < LARGE_BYTES:
+            continue
+        axis = contracted[side][0]
+        if hot.shape[axis] >= FEW_ROWS and _compares_with_its_index(body, hot, axis):
+            return hot, table, hot.shape[axis]
+    return None
+
+
+def _compares_with_its_index(body: Body, hot: TracedValue, axis: int) -> bool:
+    """Is it `x[..., None] == arange(n)`, along this axis?"""
+    step = body.maker(body.through(hot, ("convert_element_type", "copy", "stop_gradient")))
+    if step is None or step.name != "eq" or len(step.reads) != 2:
+        return False
+    counted = [_is_count(body, value) for value in step.reads]
+    if sum(counted) != 1:
+        return False
+    index, other = (step.reads[counted.index(True)], step.reads[counted.index(False)])
+    return body.varying_axes(index) == {axis} and axis not in body.varying_axes(other)
+
+
+def _is_count(body: Body, value: TracedValue) -> bool:
+    step = body.maker(body.through(value, CARRIES_ON))
+    return step is not None and step.name == "iota"
+
+
+def _finding(e: Evidence, step: TracedEquation, hot: TracedValue, table: TracedValue, rows: int) -> Finding:
+    made = step.makes[0]
+    per_row = made.size_bytes // max(1, made.dtype.itemsize)
+    flops = 2 * per_row * rows
+    tried = _try_lookup(e, hot, table, rows)
+    seen = [f"{hot.spec} of zeros and ones, {size(hot.size_bytes)}, times {table.spec}: {count(flops, 'FLOP')}"]
+    seen.append(tried.sentence)
+    return one_hot_matmul.finding(
+        f"looks up rows of {table.spec} by a product with a one-hot array",
+        seen,
+        "Index the table: table[index], or jnp.take(table, index, axis=0) (flax.linen.Embed, equinox.nn.Embedding). "
+        "Its gradient adds into the rows that were used.",
+        where=where_of(step.line) or e.def_where,
+        gain=gain_of_part(e, tried.gain, "this product"),
+    )
+
+
+def _try_lookup(e: Evidence, hot: TracedValue, table: TracedValue, rows: int) -> Tried:
+    taken = hot.size_bytes // hot.dtype.itemsize // rows
+    width = table.size_bytes // table.dtype.itemsize // rows
+    inputs = (f"{hot.dtype}[{rows},{width}]", jnp.arange(taken) * 7 % rows)
+    product = make_case(_multiply, inputs, name="one-hot product")
+    return try_variant(e, "a lookup", make_case(_look_up, inputs, name="lookup"), product)
+
+
+def _multiply(table: jax.Array, index: jax.Array) -> jax.Array:
+    return jax.nn.one_hot(index, table.shape[0], dtype=table.dtype) @ table
+
+
+def _look_up(table: jax.Array, index: jax.Array) -> jax.Array:
+    return jnp.take(table, index, axis=0)

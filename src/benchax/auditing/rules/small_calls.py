@@ -1,0 +1,80 @@
+"""Finds lines that call a jitted function very often, with little data each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from time import perf_counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.rule import Gain, rule
+from benchax.auditing.syntax import innermost_loop, kind_of, tree_of, where_of
+from benchax.errors import NotMeasured
+from benchax.results.audit import Finding
+from benchax.units import count, seconds, size
+
+MANY, MANY_IN_TURN = 200, 2000
+"""Calls from one line: of those that could be one, and of those that each need the one before."""
+SMALL_BYTES, TINY_BYTES = 1 << 16, 1 << 10
+"""Arguments of a call that are not the same each time."""
+ROUNDS = 200
+APART = (
+    "The calls do not need one another's results: stack what they are called with, and make one call of jax.vmap(f) "
+    "on all of it, or on some hundreds at a time."
+)
+IN_TURN = (
+    "Each call needs the result of one before it: do many of them in one program, with jax.lax.scan or "
+    "jax.lax.fori_loop, and return to Python only where something has to be read or printed."
+)
+
+
+@rule("small-calls", "is a function called few times with much data?", "warning", of="program")
+def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
+    if "lines" not in e.facts or not e.facts["calls"]["is_seen"]:
+        raise NotMeasured("calls cannot be seen in this JAX")
+    if not e.facts["calls"]["jitted"]:
+        raise NotMeasured("no call of a jitted function was seen")
+    for line in e.facts["lines"]:
+        feeds_back = line["feeds_back"]
+        most, large = (MANY_IN_TURN, TINY_BYTES) if feeds_back else (MANY, SMALL_BYTES)
+        if line["count"] >= most and line["most_bytes"] <= large and line["where"]:
+            yield _finding(line, e.facts)
+
+
+def _finding(line: Mapping[str, Any], facts: Mapping[str, Any]) -> Finding:
+    where = where_of(line["where"])
+    n, each_s = int(line["count"]), call_s()
+    # Calls cannot have cost more than the run took.
+    saved_s = min(n * each_s, facts.get("wall_s") or n * each_s)
+    tree = tree_of(where[0]) if where else None
+    loop = innermost_loop(tree, where[1]) if tree is not None and where else None
+    around = f", in the {kind_of(loop)} at line {loop.lineno}" if loop else ""
+    return small_calls.finding(
+        f"calls {line['function']} {count(n)} times with little data",
+        [
+            f"{count(n)} calls{around}, in the {seconds(facts['calls']['seen_s'])} in which calls were counted",
+            f"at most {size(line['most_bytes'])} of arguments differ from call to call",
+            f"calling a jitted function that does next to nothing takes {seconds(each_s)} here",
+        ],
+        IN_TURN if line["feeds_back"] else APART,
+        where=where,
+        gain=Gain(f"estimated: at least {seconds(saved_s)} of these calls, which is what starting them takes"),
+        severity="info" if line["feeds_back"] else None,
+    )
+
+
+def call_s() -> float:
+    """The quickest of some rounds of calls of a program that adds two numbers, each."""
+    add = jax.jit(lambda a, b: a + b)
+    one = jnp.ones(())
+    add(one, one).block_until_ready()
+    best = float("inf")
+    for _ in range(5):
+        begun = perf_counter()
+        for _ in range(ROUNDS):
+            add(one, one)
+        best = min(best, (perf_counter() - begun) / ROUNDS)
+    return best

@@ -1,0 +1,111 @@
+"""Finds clocks that are read around a call of a jitted function without waiting for its result."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.rule import rule
+from benchax.auditing.syntax import Function, callee_name, tree_of, where_of
+from benchax.errors import NotMeasured
+from benchax.results.audit import Finding
+from benchax.units import count
+
+CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "default_timer")
+WAITS = frozenset(
+    {
+        "block_until_ready", "device_get", "item", "tolist", "float", "int", "bool", "complex", "print", "asarray",
+        "array", "effects_barrier", "save", "append_to", "allclose", "assert_allclose", "result", "join", "str",
+        "format", "repr", "info", "debug", "write", "log",
+    }
+)  # fmt: skip
+"""Calls that wait, or may: between two readings of the clock one of them is enough."""
+
+
+class Interval(NamedTuple):
+    """From one reading of the clock to the one that it is subtracted from."""
+
+    first: int
+    last: int
+
+
+@rule("unawaited-timing", "does a clock wait for what it times?", "warning", of="program")
+def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
+    if "lines" not in e.facts or not e.facts["calls"]["is_seen"]:
+        raise NotMeasured("calls cannot be seen in this JAX")
+    by_file: dict[str, list[tuple[int, Any]]] = {}
+    for line in e.facts["lines"]:
+        if (where := where_of(line["where"])) is not None:
+            by_file.setdefault(where[0], []).append((where[1], line))
+    for file, calls in by_file.items():
+        tree = tree_of(file)
+        for interval in intervals(tree) if tree is not None else ():
+            timed = [(at, line) for at, line in calls if interval.first <= at <= interval.last]
+            if timed and tree is not None and not _waits(tree, interval):
+                yield _finding(file, interval, *timed[-1])
+
+
+def _finding(file: str, interval: Interval, at: int, line: Any) -> Finding:
+    return unawaited_timing.finding(
+        f"the clock is read before {line['function']} is done",
+        [
+            (
+                f"line {interval.first} and line {interval.last} read a clock; between them {line['function']} is "
+                f"called ({count(line['count'])} calls were seen), and nothing waits for its result"
+            ),
+            "a call returns as soon as the work is handed to the device: what is timed is the start of it",
+        ],
+        "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once "
+        "before, so that no compilation is timed; or use benchax.bench, which does both.",
+        where=(file, at),
+    )
+
+
+def intervals(tree: ast.AST) -> Iterator[Interval]:
+    """Each `begun = clock()` and the nearest `clock() - begun` behind it, or `ended - begun` with `ended = clock()`."""
+    for scope in _scopes(tree):
+        begun: dict[str, list[int]] = {}
+        nodes = list(_own_nodes(scope))
+        for node in nodes:
+            if isinstance(node, ast.Assign | ast.NamedExpr) and isinstance(node.value, ast.Call):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if callee_name(node.value) in CLOCKS:
+                    for target in targets:
+                        if isinstance(target, ast.Name):
+                            begun.setdefault(target.id, []).append(node.lineno)
+        for node in nodes:
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.right, ast.Name):
+                firsts = [n for n in begun.get(node.right.id, ()) if n <= node.lineno]
+                last = _read_at(node.left, begun, node.lineno)
+                if firsts and last is not None and max(firsts) < last:
+                    yield Interval(max(firsts), last)
+
+
+def _read_at(left: ast.expr, begun: dict[str, list[int]], line: int) -> int | None:
+    if isinstance(left, ast.Call) and callee_name(left) in CLOCKS:
+        return left.lineno
+    if isinstance(left, ast.Name):
+        return max((n for n in begun.get(left.id, ()) if n <= line), default=None)
+    return None
+
+
+def _waits(tree: ast.AST, interval: Interval) -> bool:
+    return any(
+        isinstance(node, ast.Call) and callee_name(node) in WAITS and interval.first <= node.lineno <= interval.last
+        for node in ast.walk(tree)
+    )
+
+
+def _scopes(tree: ast.AST) -> Iterator[ast.AST]:
+    yield tree
+    yield from (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Without those of functions inside."""
+    for child in ast.iter_child_nodes(scope):
+        yield child
+        if not isinstance(child, Function):
+            yield from _own_nodes(child)

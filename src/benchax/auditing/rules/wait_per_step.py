@@ -1,0 +1,55 @@
+"""Finds lines that wait for the device in each step, so that host and device work in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.rule import Gain, rule
+from benchax.auditing.syntax import where_of
+from benchax.errors import NotMeasured
+from benchax.results.audit import Finding
+from benchax.units import count, percent, seconds
+
+OFTEN = 20
+SHARE = 0.05
+"""The share of the time between the first and the last wait that could be saved at most, for a finding."""
+READS = (
+    "Keep what it reads in a list, as arrays, and read it every hundredth step, or all at once at the end, with "
+    "jax.device_get."
+)
+WAITS = (
+    "Leave it out: the next call waits by itself for what it needs. Wait once, behind the loop, and to read a clock."
+)
+
+
+@rule("wait-per-step", "does the host work on while the device computes?", "warning", of="program")
+def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
+    host = e.facts.get("host")
+    if host is None:
+        raise NotMeasured("what the program waits for was not noted")
+    for line in sorted(host["waits"], key=lambda line: -line["gain_s"]):
+        taken_s = line["waited_s"] + line["between_s"]
+        if line["count"] >= OFTEN and line["gain_s"] >= SHARE * taken_s:
+            yield _finding(line, taken_s)
+    if not host["sees_methods"]:
+        raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
+
+
+def _finding(line: Mapping[str, Any], taken_s: float) -> Finding:
+    saved_s = line["gain_s"]
+    is_read = "item" in line["by"]
+    return wait_per_step.finding(
+        f"waits by {line['by']} in each step",
+        [
+            f"{count(line['count'])} waits of {seconds(line['waited_s'])} together, in the whole run",
+            f"between them the host worked for {seconds(line['between_s'])}, in which the device had nothing to do",
+        ],
+        READS if is_read else WAITS,
+        where=where_of(line["where"]),
+        gain=Gain(
+            f"estimated: at most {seconds(saved_s)} of {seconds(taken_s)} ({percent(saved_s / taken_s)}), where the "
+            "host's work and the device's can run side by side"
+        ),
+    )

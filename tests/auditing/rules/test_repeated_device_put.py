@@ -1,0 +1,74 @@
+"""The same data put on the device again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchax.auditing.host_calls import HostCalls
+
+ID = "repeated-device-put"
+
+
+@pytest.fixture
+def noted() -> Iterator[HostCalls]:
+    host = HostCalls()
+    yield host
+    host.close()
+
+
+def asked(ask_about_program: Any, noted: HostCalls) -> Any:
+    noted.close()
+    return ask_about_program(ID, host=noted.asdict())
+
+
+@pytest.mark.parametrize("put", [lambda x: jax.device_put(x), lambda x: jnp.asarray(x), lambda x: jnp.array(x)])
+def test_an_array_that_is_put_there_in_each_step_is_found(ask_about_program: Any, noted: HostCalls, put: Any) -> None:
+    table = np.ones((64, 512), np.float32)
+    for _ in range(8):
+        put(table)
+
+    finding = asked(ask_about_program, noted).one
+
+    assert finding.title.endswith("puts the same f32[64,512] on the device 8 times")
+    assert finding.seen[0].startswith("7 of 8 times")
+    assert Path(finding.where[0]).name == Path(__file__).name
+    assert (finding.severity, finding.gain.startswith("estimated: ")) == ("warning", True)
+
+
+def test_one_of_several_arguments_is_found(ask_about_program: Any, noted: HostCalls) -> None:
+    mask = np.ones((64, 512), np.float32)
+    for i in range(8):
+        jax.device_put((np.full((64, 512), i, np.float32), mask))
+
+    assert len(asked(ask_about_program, noted).findings) == 1
+
+
+def test_new_batches_and_arrays_that_are_overwritten_are_fine(ask_about_program: Any, noted: HostCalls) -> None:
+    batches = [np.full((64, 64), i, np.float32) for i in range(4)]
+    buffer = np.zeros((64, 64), np.float32)
+    for epoch in range(4):
+        for batch in batches:
+            jax.device_put(batch)
+            buffer += epoch + 1
+            jnp.asarray(buffer)
+
+    assert asked(ask_about_program, noted).outcome == "fine"
+
+
+def test_what_is_traced_is_not_put(ask_about_program: Any, noted: HostCalls) -> None:
+    table = np.ones((64, 64), np.float32)
+    for _ in range(8):
+        jax.jit(lambda x: x + jnp.asarray(table))(jnp.ones(64))
+
+    assert asked(ask_about_program, noted).outcome == "fine"
+
+
+def test_what_was_not_noted_is_not_called_fine(ask_about_program: Any) -> None:
+    assert ask_about_program(ID).outcome == "not checked"

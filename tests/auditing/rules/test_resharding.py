@@ -1,0 +1,39 @@
+"""Arrays that are moved in each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ID = "resharding"
+
+
+def put(**changed: Any) -> dict[str, Any]:
+    return {
+        "where": "train.py:9", "by": "device_put", "what": "f32[64,64]", "count": 30, "repeats": 0, "moves": 30,
+        "size_bytes": 1 << 20, "elapsed_s": 0.25, "moved_from": "P('m',)", "moved_to": "P(None, 'm')", **changed,
+    }  # fmt: skip
+
+
+def test_an_array_that_is_placed_anew_in_each_step_is_found(ask_about_program: Any) -> None:
+    finding = ask_about_program(ID, host={"puts": [put()]}, lines=[]).one
+
+    assert finding.title == "device_put places f32[64,64] anew in each step"
+    assert finding.seen[:2] == ("30 times, 1.00 MiB together", "from P('m',) to P(None, 'm')")
+    assert (finding.where[1], finding.gain) == (9, "estimated: at least 250 ms of this run")
+
+
+def test_arguments_that_lie_otherwise_than_they_are_wanted_are_found(ask_about_program: Any) -> None:
+    line = {"function": "step", "where": "train.py:4", "moved": [["params['w']", "P()", "P('m',)", 12]]}
+
+    finding = ask_about_program(ID, host={"puts": []}, lines=[line]).one
+
+    assert finding.title == "step gets arguments that do not lie as it wants them"
+    assert finding.seen == ("params['w']: from P() to P('m',), 12 times",)
+
+
+def test_what_is_placed_once_is_fine(ask_about_program: Any) -> None:
+    assert ask_about_program(ID, host={"puts": [put(moves=1)]}, lines=[]).outcome == "fine"
+
+
+def test_where_it_was_not_noted_nothing_is_called_fine(ask_about_program: Any) -> None:
+    assert ask_about_program(ID).outcome == "not checked"

@@ -1,0 +1,88 @@
+"""Many calls with little data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_versions import shows_calls
+
+from benchax.auditing.call_notes import CallNotes
+from benchax.watching.frames import calling
+from benchax.watching.transfers import watch_transfers
+
+ID = "small-calls"
+FACTS = {"calls": {"is_seen": True, "jitted": 300, "seen_s": 2.0}, "wall_s": 3.0}
+
+
+def line(**changed: Any) -> dict[str, Any]:
+    known = {"function": "score", "where": "train.py:7", "count": 300, "most_bytes": 64, "feeds_back": False}
+    return {**known, "moved": [], **changed}
+
+
+def test_calls_that_could_be_one_are_found_with_what_starting_them_takes(ask_about_program: Any) -> None:
+    finding = ask_about_program(ID, lines=[line()], **FACTS).one
+
+    assert finding.title == "calls score 300 times with little data"
+    assert (finding.where[1], finding.severity) == (7, "warning")
+    assert "jax.vmap" in finding.advice
+    assert finding.gain.startswith("estimated: at least ")
+
+
+def test_calls_that_need_one_another_are_an_info_with_other_advice(ask_about_program: Any) -> None:
+    finding = ask_about_program(ID, lines=[line(count=3000, feeds_back=True)], **FACTS).one
+
+    assert finding.severity == "info"
+    assert "jax.lax.scan" in finding.advice
+
+
+@pytest.mark.parametrize("changed", [{"count": 150}, {"most_bytes": 1 << 20}, {"feeds_back": True}])
+def test_few_calls_large_ones_and_those_of_a_loop_of_steps_are_fine(ask_about_program: Any, changed: Any) -> None:
+    assert ask_about_program(ID, lines=[line(**changed)], **FACTS).outcome == "fine"
+
+
+def test_where_no_call_was_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
+    assert ask_about_program(ID).outcome == "not checked"
+    none = {"calls": {"is_seen": True, "jitted": 0, "seen_s": 0.0}, "lines": []}
+    assert ask_about_program(ID, **none).why == "no call of a jitted function was seen"
+
+
+def noted(run: Any) -> dict[str, Any]:
+    notes = CallNotes()
+    on_call = lambda fun, leaves: notes.note_call(fun, leaves, calling(frozenset()))  # noqa: E731
+    with watch_transfers(on_call, notes.note_result):
+        run()
+    return notes.asdict()["lines"][0]
+
+
+@shows_calls
+def test_results_are_followed_through_other_operations() -> None:
+    f = jax.jit(lambda x: x * 2)
+
+    def steps() -> None:
+        x = jnp.ones(3)
+        for _ in range(3):
+            x = f(x) + 1
+
+    def apart() -> None:
+        for i in range(3):
+            f(jnp.full(3, i))
+
+    assert (noted(steps)["feeds_back"], noted(apart)["feeds_back"]) == (True, False)
+
+
+@shows_calls
+def test_arguments_that_stay_the_same_are_not_counted() -> None:
+    f, weights = jax.jit(lambda w, x: w @ x), jnp.ones((64, 64))
+    rows = [jnp.ones(64) * i for i in range(4)]
+    notes = CallNotes()
+    on_call = lambda fun, leaves: notes.note_call(fun, leaves, calling(frozenset()))  # noqa: E731
+
+    with watch_transfers(on_call, notes.note_result):
+        for row in rows:
+            f(weights, row)
+
+    (known,) = [fun for fun in notes._last if getattr(fun, "__name__", "") == "<lambda>"]
+    assert notes.repeated(known) == frozenset({0})

@@ -1,0 +1,71 @@
+"""Clocks that do not wait."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchax.auditing.rules.unawaited_timing import intervals
+
+ID = "unawaited-timing"
+WRONG = """\
+import time
+def run(step, x):
+    begun = time.perf_counter()
+    y = step(x)
+    return time.perf_counter() - begun
+"""
+BY_NAME = """\
+from time import perf_counter
+start = perf_counter()
+for _ in range(10):
+    x = step(x)
+stop = perf_counter()
+print(stop - start)
+"""
+
+
+def asked(ask_about_program: Any, folder: Path, text: str, line: int) -> Any:
+    file = folder / "train.py"
+    file.write_text(text, encoding="utf-8")
+    seen = {"function": "step", "where": f"{file}:{line}", "count": 10, "most_bytes": 4, "feeds_back": False}
+    return ask_about_program(ID, lines=[seen], calls={"is_seen": True, "jitted": 10, "seen_s": 1.0})
+
+
+@pytest.mark.parametrize("text", [WRONG, BY_NAME])
+def test_a_clock_around_a_call_that_nobody_waits_for_is_found(
+    ask_about_program: Any, tmp_path: Path, text: str
+) -> None:
+    finding = asked(ask_about_program, tmp_path, text, 4).one
+
+    assert finding.title == "the clock is read before step is done"
+    assert finding.where == (str(tmp_path / "train.py"), 4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("step(x)\n", "step(x).block_until_ready()\n"),
+        ("step(x)\n", "float(step(x))\n"),
+        ("step(x)\n", "jax.device_get(step(x))\n"),
+    ],
+)
+def test_one_that_waits_is_fine(ask_about_program: Any, tmp_path: Path, old: str, new: str) -> None:
+    assert asked(ask_about_program, tmp_path, WRONG.replace(old, new), 4).outcome == "fine"
+
+
+def test_calls_outside_of_the_clock_are_fine(ask_about_program: Any, tmp_path: Path) -> None:
+    assert asked(ask_about_program, tmp_path, f"{WRONG}\ny = step(x)\n", 7).outcome == "fine"
+
+
+def test_the_nearest_reading_before_is_the_one_that_counts() -> None:
+    text = "t = time.time()\nf()\na = time.time() - t\nt = time.time()\ng()\nb = time.time() - t\n"
+
+    assert [tuple(one) for one in intervals(ast.parse(text))] == [(1, 3), (4, 6)]
+
+
+def test_where_calls_were_not_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
+    assert ask_about_program(ID).outcome == "not checked"

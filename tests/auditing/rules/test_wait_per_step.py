@@ -1,0 +1,77 @@
+"""Waits in each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchax.auditing import host_calls
+from benchax.auditing.host_calls import HostCalls
+
+ID = "wait-per-step"
+
+
+def wait(**changed: Any) -> dict[str, Any]:
+    known = {"where": "train.py:9", "by": ".item", "count": 100, "waited_s": 0.4, "between_s": 0.6, "gain_s": 0.35}
+    return {**known, **changed}
+
+
+def host(*waits: dict[str, Any], sees_methods: bool = True) -> dict[str, Any]:
+    return {"waits": list(waits), "puts": [], "keys": [], "sees_methods": sees_methods}
+
+
+def test_a_wait_beside_work_of_the_host_is_found_with_a_bound(ask_about_program: Any) -> None:
+    finding = ask_about_program(ID, host=host(wait())).one
+
+    assert finding.title == "waits by .item in each step"
+    assert finding.gain.startswith("estimated: at most 350 ms of 1.00 s (35 %)")
+    assert "jax.device_get" in finding.advice
+
+
+@pytest.mark.parametrize("changed", [{"count": 5}, {"gain_s": 0.01}])
+def test_few_waits_and_those_with_nothing_to_gain_are_fine(ask_about_program: Any, changed: Any) -> None:
+    assert ask_about_program(ID, host=host(wait(**changed))).outcome == "fine"
+
+
+def test_where_methods_cannot_be_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
+    assert ask_about_program(ID, host=host(sees_methods=False)).outcome == "not checked"
+    assert ask_about_program(ID).outcome == "not checked"
+
+
+def test_waits_are_noted_by_line_with_what_could_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each wait takes 2 s, and 3 s lie between two of them, by this clock.
+    times = iter([0.0, 2.0, 5.0, 7.0, 10.0, 12.0])
+    noted = HostCalls()
+    monkeypatch.setattr(host_calls, "perf_counter", lambda: next(times))
+    x = jnp.ones(3)
+    try:
+        for _ in range(3):
+            x.block_until_ready()
+    finally:
+        noted.close()
+
+    (line,) = noted.asdict()["waits"]
+    assert (line["by"], line["count"], line["waited_s"], line["between_s"]) == (".block_until_ready", 3, 6.0, 6.0)
+    assert line["gain_s"] == 4.0
+
+
+def test_waits_of_a_package_are_not_laid_to_its_caller() -> None:
+    equinox = pytest.importorskip("equinox")
+    noted = HostCalls()
+    try:
+        equinox.filter_jit(lambda x: x + 1)(jnp.ones(3))
+    finally:
+        noted.close()
+
+    assert noted.asdict()["waits"] == []
+
+
+def test_afterwards_jax_is_as_before() -> None:
+    before = (jax.device_put, jax.block_until_ready, jax.random.normal, type(jnp.ones(1)).item)
+
+    HostCalls().close()
+
+    assert (jax.device_put, jax.block_until_ready, jax.random.normal, type(jnp.ones(1)).item) == before

@@ -1,0 +1,61 @@
+"""Gradients of jnp.where that are NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+ID = "where-gradient"
+N = "f32[8]"
+
+
+def root(x: Any) -> Any:
+    y = jnp.where(x > 0, jnp.sqrt(x), 0.0)
+    return y.sum()
+
+
+def safe_root(x: Any) -> Any:
+    return jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0).sum()
+
+
+def norm(x: Any) -> Any:
+    square = ((x[:, None] - x[None]) ** 2).sum(-1)
+    return jnp.where(square > 0, jnp.sqrt(square), 0.0).sum()
+
+
+def entropy(x: Any) -> Any:
+    p = jax.nn.relu(x)
+    return -jnp.where(p > 0, p * jnp.log(p), 0.0).sum()
+
+
+def ratio(x: Any) -> Any:
+    return jnp.where(x == 0, 1.0, jnp.sin(x) / x).sum()
+
+
+@pytest.mark.parametrize(("fn", "spec"), [(root, N), (norm, "f32[8,3]"), (entropy, N), (ratio, N)])
+def test_a_gradient_that_is_nan_where_the_value_is_not_used_is_found(ask_about: Any, fn: Any, spec: str) -> None:
+    finding = ask_about(ID, jax.grad(fn), spec).one
+
+    assert finding.where[1] - fn.__code__.co_firstlineno in (1, 2)
+    assert "and the gradient NaN (computed here)" in finding.seen[0]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        safe_root,
+        lambda x: jnp.where(x > 0, jnp.sin(x), x / 2).sum(),
+        lambda x: (jax.nn.gelu(x) + jax.nn.softplus(x) + jax.nn.elu(x) + jax.nn.log_sigmoid(x) + jnp.sinc(x)).sum(),
+        lambda x: jax.nn.logsumexp(x) + jnp.std(x) + jnp.logaddexp(x, 2 * x).sum() + jax.nn.log_softmax(x)[0],
+        lambda x: jnp.where(jnp.arange(8) > 3, jnp.sqrt(x), 0.0).sum(),
+    ],
+)
+def test_what_is_finite_is_fine(ask_about: Any, fn: Any) -> None:
+    assert ask_about(ID, jax.jit(jax.grad(fn)), N).outcome == "fine"
+
+
+def test_without_a_gradient_it_does_not_apply(ask_about: Any) -> None:
+    assert ask_about(ID, root, N).why == "no gradient is taken in it"

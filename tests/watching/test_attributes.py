@@ -1,0 +1,49 @@
+"""`watching/attributes.py`: what stands in a pytree beside its arrays."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.watching.attributes import MOST, attributes
+
+Pair = namedtuple("Pair", "mean, name")
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Layer:
+    weight: Any
+    bias: Any
+    activation: str = "relu"
+
+
+def test_whatever_is_no_array_has_its_path() -> None:
+    value = {"layers": [Layer(jnp.ones(3), None)], "state": Pair(jnp.ones(2), "adam"), "rate": 0.5}
+
+    assert attributes(value, "model") == {
+        "model['layers'][0].bias": None,
+        "model['layers'][0].activation": "relu",
+        "model['state'].name": "adam",
+        "model['rate']": 0.5,
+    }
+
+
+def test_one_value_is_its_own_attribute_and_an_array_has_none() -> None:
+    assert attributes(None, "mask") == {"mask": None}
+    assert attributes(jnp.ones(3), "x") == {}
+
+
+def test_an_object_that_holds_itself_ends() -> None:
+    layer = Layer(jnp.ones(3), 1)
+    layer.bias = layer
+
+    assert attributes(layer, "m") == {"m.activation": "relu"}
+
+
+def test_a_huge_one_is_cut_off() -> None:
+    assert len(attributes(list(range(10 * MOST)), "x")) == MOST
