@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from benchax.reporting import steps
 from benchax.reporting.document import (
     Block,
     Document,
@@ -53,6 +54,8 @@ KINDS: dict[Kind, str] = {
 def document(p: Profile, details: bool = False) -> Document:
     """With `details` every operation, uncut, with its line of HLO."""
     blocks: list[Block] = [Heading(p.title or "profile", 1, (_where(p),))]
+    if p.split is not None:
+        blocks += steps.blocks(p.split)
     if p.ops:
         blocks += [grid(p, details), *_lines(p, details)]
     blocks += [Facts((section,), "words") for section in sections(p)]

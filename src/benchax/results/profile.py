@@ -13,6 +13,7 @@ from typing import Literal
 
 from benchax.model import Remark
 from benchax.results import Displayed
+from benchax.results.steps import StepSplit
 
 Backend = Literal["cpu", "gpu", "tpu"]
 
@@ -140,6 +141,8 @@ class Profile(Displayed):
     runs: tuple[Run, ...] = ()
     """In the order in which they began."""
     steps: tuple[Step, ...] = ()
+    split: StepSplit | None = None
+    """Where the time of a step goes. None: no compiled program ran."""
     passes: tuple[CompilePass, ...] = ()
     """Most self time first."""
     compile_s: float | None = None
