@@ -122,6 +122,25 @@ def test_a_sample_that_came_too_late_says_nothing() -> None:
     assert "python" not in parts(found)
 
 
+def test_the_function_that_the_user_called_is_told_and_not_what_waits_inside_of_it() -> None:
+    waiting = SampledFrame("/usr/lib/python3.11/threading.py", 327, "wait", "python")
+    queue = SampledFrame("/usr/lib/python3.11/queue.py", 171, "get", "python")
+
+    found = split_of(loop(sampler=sampled(waiting, queue, LOOP._replace(line=14), cpu_us=0)))
+
+    assert found.parts[0].kind == "input"
+    assert found.parts[0].lines[0].within == "/usr/lib/python3.11/queue.py:171 get"
+
+
+def test_the_program_of_the_steps_is_not_one_that_took_long_to_compile() -> None:
+    init = [call("init", 0, 90_000), call("init", 90_000, 10), call("init", 90_020, 10)]
+    steps = [call("step", 100_000 + 1000 * i, 50) for i in range(STEPS)]
+    runs = [work(90_050, 10, 100, hlo_module="jit_init")]
+    runs += [work(100_050 + 1000 * i, 100, i) for i in range(STEPS)]
+
+    assert split_of(read([*init, *steps], runs)).name == "jit_step"
+
+
 def test_a_compilation_in_each_step_is_tracing_and_compiling() -> None:
     python: list[Event] = []
     runs: list[Event] = []

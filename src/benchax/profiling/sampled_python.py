@@ -6,6 +6,7 @@ the same two calls, which are the same lines of the loop. Where none of these wa
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ ON_PROCESSOR = 0.5
 """A thread that had the processor for less than this share of the time was waiting."""
 LATE_PS = int(0.002 * PS)
 """A sample that comes later than this may be of another piece of the program than the one in which it was due."""
+MOST_PIECES = 8
+"""So many pieces of Python between the same two calls are told apart."""
 LOADERS = ("queue.py", "connection.py", "selectors.py", "socket.py", "dataloader.py", "prefetch.py")
 """Files in which a thread that is off the processor waits for input."""
 
@@ -61,17 +64,19 @@ def sample_python(
     pieces = layers.united[-1].gaps(int(begin[0]), int(end[-1]))
     if not len(pieces):
         return SampledPython(np.zeros(len(samples.time_ps)), [], np.full(len(samples.time_ps), np.nan), 0.0)
-    key = _between(pieces, host)
+    same_place, same_calls = _between(pieces, host)
     size = pieces.end - pieces.start
-    usable = pieces.holds(samples.time_ps) & pieces.holds(samples.time_ps - np.minimum(samples.late_ps, LATE_PS))
+    due_ps = samples.time_ps - np.minimum(samples.late_ps, LATE_PS)
+    usable = pieces.holds(samples.time_ps) & (pieces.index(samples.time_ps) == pieces.index(due_ps))
     usable &= samples.late_ps <= np.maximum(LATE_PS, size[np.maximum(pieces.index(samples.time_ps), 0)])
     at = pieces.index(samples.time_ps)[usable]
     in_piece = np.bincount(at, minlength=len(pieces))
-    total = np.bincount(key, size)
-    spread = np.bincount(key[in_piece > 0], size[in_piece > 0], minlength=len(total))
+    per_ps, is_reached = _spread(size, in_piece, same_place)
+    # How the device's work cuts the Python between two calls differs from step to step.
+    more_per_ps, is_reached_at_all = _spread(np.where(is_reached, 0, size), in_piece, same_calls, size)
     weight = np.zeros(len(samples.time_ps))
-    weight[usable] = size[at] / in_piece[at] * (total / np.maximum(spread, 1))[key[at]]
-    unseen = float(total[spread == 0].sum())
+    weight[usable] = size[at] / in_piece[at] * (per_ps + more_per_ps)[at]
+    unseen = float(size[~is_reached & ~is_reached_at_all].sum())
     piece = np.where(usable, pieces.index(samples.time_ps), -1)
     on_processor = _on_processor(samples, piece)
     return SampledPython(weight, _kinds(samples, on_processor, anchor, on_average), on_processor, unseen)
@@ -82,8 +87,18 @@ def _on_processor(samples: StackSamples, piece: Ints) -> NDArray[np.float64]:
     return np.where(is_known, np.minimum(1.0, samples.cpu_us / np.maximum(samples.since_us, 1)), np.nan)
 
 
-def _between(pieces: Coverage, host: HostThread) -> Ints:
-    """A number for each piece of Python: between which two calls it lies."""
+def _spread(
+    size: Ints, in_piece: Ints, key: Ints, of_sampled: Ints | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(how much of `size` a picosecond of a sampled piece stands for, has the key of each piece any sample)."""
+    total = np.bincount(key, size)
+    is_sampled = in_piece > 0
+    sampled = np.bincount(key[is_sampled], (size if of_sampled is None else of_sampled)[is_sampled], len(total))
+    return (total / np.maximum(sampled, 1))[key], (sampled > 0)[key]
+
+
+def _between(pieces: Coverage, host: HostThread) -> tuple[Ints, Ints]:
+    """Two numbers for each piece of Python: at which place between which two calls it lies, and between which calls."""
     before = np.searchsorted(host.call_end, pieces.start, side="right") - 1
     after = np.searchsorted(host.call_start, pieces.end, side="left")
     name = np.concatenate([host.call_name, [len(host.names)]])
@@ -94,8 +109,9 @@ def _between(pieces: Coverage, host: HostThread) -> Ints:
     same = np.concatenate([[False], before[1:] == before[:-1]])
     for i in np.flatnonzero(same).tolist():
         slot[i] = slot[i - 1] + 1
-    _, numbers = np.unique(np.stack([*names, np.minimum(slot, 8)], axis=1), axis=0, return_inverse=True)
-    return numbers.reshape(-1)
+    both = names[0] * (len(host.names) + 1) + names[1]
+    _, numbers = np.unique(both, return_inverse=True)
+    return numbers * MOST_PIECES + np.minimum(slot, MOST_PIECES - 1), numbers
 
 
 def _kinds(
@@ -117,7 +133,8 @@ def _kind(stack: tuple[SampledFrame, ...], on_processor: float, anchor: tuple[Sa
     if not stack:
         return "unseen"
     is_waiting = on_processor < ON_PROCESSOR  # of NaN, not known, it is not
-    if stack[0].owner == "jax":
+    library = list(itertools.takewhile(lambda frame: frame.owner != "user", stack))
+    if any(frame.owner == "jax" for frame in library):
         return "dispatch"
     own = [frame for frame in stack if frame.owner == "user"]
     shared = _shared(own, anchor)
@@ -128,7 +145,7 @@ def _kind(stack: tuple[SampledFrame, ...], on_processor: float, anchor: tuple[Sa
     if any(frame.is_iterating for frame in loop) or (is_waiting and any(frame.is_iterating for frame in inner)):
         return "input"
     if is_waiting:
-        return "input" if stack[0].file.endswith(LOADERS) else "waiting"
+        return "input" if any(frame.file.endswith(LOADERS) for frame in library) else "waiting"
     return "python"
 
 
@@ -175,7 +192,8 @@ def list_lines(
         spent[key] += float(weight[i])  # pyright: ignore[reportArgumentType]
         often[key] += 1
         if stack[0] is not own:
-            within[key][f"{stack[0].place} {stack[0].function}"] += 1
+            called = stack[stack.index(own) - 1]
+            within[key][f"{called.place} {called.function}"] += 1
         if not np.isnan(seen.on_processor[i]):
             used[key].append(float(seen.on_processor[i]))
     everything = sum(spent.values())

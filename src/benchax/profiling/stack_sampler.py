@@ -141,9 +141,13 @@ class _ThreadClock:
 
 
 def describe_stack(frame: FrameType | None) -> str:
-    """As `stack_samples.encode` writes it, innermost first: the innermost frame, and those of the user's own files."""
+    """As `stack_samples.encode` writes it, innermost first.
+
+    The innermost frame, the one that the user's own code called to get there, and those of the user's own files.
+    """
     parts: list[str] = []
     is_innermost, is_iterator_inside = True, False
+    called, has_own = None, False
     while frame is not None and len(parts) < MOST_FRAMES:
         # By identity: the hash of a code object goes through all its constants.
         key = id(frame.f_code), frame.f_lasti
@@ -151,8 +155,13 @@ def describe_stack(frame: FrameType | None) -> str:
         if known is None:
             known = _remember(key, frame)
         if known.is_own or (is_innermost and not known.is_ours):
+            if called is not None and known.is_own:
+                parts.append(called.text)
             parts.append(known.iterating if is_iterator_inside else known.text)
-            is_innermost = False
+            is_innermost, called = False, None
+        elif len(parts) == 1 and not known.is_ours and not is_innermost and not has_own:
+            called = known
+        has_own = has_own or known.is_own
         is_iterator_inside = known.is_iterator or (is_iterator_inside and not known.is_own)
         frame = frame.f_back
     return BETWEEN.join(parts)

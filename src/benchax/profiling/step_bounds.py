@@ -73,12 +73,8 @@ def _of_annotations(space: Space) -> tuple[str, Ints] | None:
 
 
 def _of_calls(host: HostThread, runs: Sequence[Run]) -> tuple[str, Ints] | None:
-    device_ps = Counter[str]()
-    for run in runs:
-        device_ps[run.module] += int(run.device_s * PS)
     count = np.bincount(host.call_name, minlength=len(host.names))
-    own_ps = np.bincount(host.call_name, host.call_end - host.call_start, minlength=len(host.names))
-    cost = {i: own_ps[i] + device_ps[program_name(name)] for i, name in enumerate(host.names)}
+    cost = {i: _usual_ps(host, i, runs) * int(count[i]) for i in range(len(host.names))}
     repeating = [i for i in cost if count[i] >= LEAST_CALLS]
     if not repeating:
         return None
@@ -88,6 +84,15 @@ def _of_calls(host: HostThread, runs: Sequence[Run]) -> tuple[str, Ints] | None:
     chosen = np.isin(at, _once_a_round(host.call_name, at))
     # Of a loop that runs ahead, the device may have begun fewer than were called.
     return name, begin[chosen[: len(begin)]]
+
+
+def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
+    """What a call takes on the host and on devices, by medians: the first one compiles."""
+    of_call = host.call_name == call
+    own = float(np.median((host.call_end - host.call_start)[of_call]))
+    module = program_name(host.names[call])
+    device = [run.device_s * PS for run in runs if run.module == module]
+    return own + (float(np.median(device)) if device else 0.0)
 
 
 def _once_a_round(sequence: Ints, at: Ints) -> Ints:
