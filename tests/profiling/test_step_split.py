@@ -133,7 +133,7 @@ def test_the_function_that_the_user_called_is_told_and_not_what_waits_inside_of_
 
 
 def test_the_program_of_the_steps_is_not_one_that_took_long_to_compile() -> None:
-    init = [call("init", 0, 90_000), call("init", 90_000, 10), call("init", 90_020, 10)]
+    init = [call("init", 0, 30_000), call("init", 30_000, 30_000), call("init", 60_000, 30_000)]
     steps = [call("step", 100_000 + 1000 * i, 50) for i in range(STEPS)]
     runs = [work(90_050, 10, 100, hlo_module="jit_init")]
     runs += [work(100_050 + 1000 * i, 100, i) for i in range(STEPS)]

@@ -26,6 +26,8 @@ from benchax.results.steps import ProgramsPerStep, StepMark
 
 LEAST_CALLS = 3
 """Two calls may be anything; three make two steps of the same kind."""
+LAST, LAST_CALLS = 0.2, 1.5
+"""The last call of a step may lie so far before the end, as a part of the recording, or by so many steps."""
 LONGEST_PERIOD = 64
 SAME = 0.8
 """So much of a sequence must return after a period: reports and checkpoints come in between."""
@@ -78,7 +80,8 @@ def _of_calls(host: HostThread, runs: Sequence[Run]) -> tuple[str, Ints] | None:
     repeating = [i for i in cost if count[i] >= LEAST_CALLS]
     if not repeating:
         return None
-    anchor = max(repeating, key=lambda i: cost[i])
+    # What was called to begin with, and then no more, is no step of a loop that is still running.
+    anchor = max([i for i in repeating if _is_called_until_the_end(host, i)] or repeating, key=lambda i: cost[i])
     at, name = np.flatnonzero(host.call_name == anchor), program_name(host.names[anchor])
     begin = _at_device(name, host.call_start[at], runs)
     chosen = np.isin(at, _once_a_round(host.call_name, at))
@@ -86,10 +89,15 @@ def _of_calls(host: HostThread, runs: Sequence[Run]) -> tuple[str, Ints] | None:
     return name, begin[chosen[: len(begin)]]
 
 
+def _is_called_until_the_end(host: HostThread, call: int) -> bool:
+    mine = host.call_start[host.call_name == call]
+    whole = int(host.call_end.max() - host.call_start[0])
+    return int(host.call_end.max() - mine[-1]) <= max(LAST * whole, LAST_CALLS * float(np.median(np.diff(mine))))
+
+
 def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
-    """What a call takes on the host and on devices, by medians: the first one compiles."""
-    of_call = host.call_name == call
-    own = float(np.median((host.call_end - host.call_start)[of_call]))
+    """What a call takes on the host and on devices; the first ones compile."""
+    own = float(np.quantile((host.call_end - host.call_start)[host.call_name == call], 0.25))
     module = program_name(host.names[call])
     device = [run.device_s * PS for run in runs if run.module == module]
     return own + (float(np.median(device)) if device else 0.0)
