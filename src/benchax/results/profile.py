@@ -187,6 +187,10 @@ class OpChange:
     after_s: float | None
     calls_before: int
     calls_after: int
+    source: str | None = None
+    """file.py:12, in the second profile; in the first where it is gone."""
+    shape_before: str | None = None
+    """Where it has another dtype now."""
 
     @property
     def more_s(self) -> float:
