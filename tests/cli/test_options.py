@@ -83,7 +83,7 @@ ONLY_COMMAND_LINE = {
     "inspect": {"diff", "time"},
     # Of programs, whose profile the library has no function for; and a function is recorded in a worker, which has a
     # limit and makes the data.
-    "profile": {"duration", "start_after", "serve", "attach", "nsys", "in_nsys", "xprof", "read", "compare"}
+    "profile": {"duration", "start_after", "steps", "serve", "attach", "nsys", "in_nsys", "xprof", "read", "compare"}
     | {"timeout", "seed"},
     "run": {"break_even", "no_jit", "quick"},
 }

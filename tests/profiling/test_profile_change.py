@@ -59,3 +59,13 @@ def test_it_shows_itself_without_a_verdict(word: str) -> None:
 
     assert word in str(shown)
     assert "verdict" in (shown._repr_html_() or "")
+
+
+def test_an_operation_in_another_dtype_is_the_same_operation() -> None:
+    before = profile(op("dot.3", 0.002, 2, "jit(f)/dot_general", shape="bf16[64,64]"))
+    after = profile(op("dot.7", 0.006, 2, "jit(f)/dot_general", shape="f32[64,64]"))
+
+    (change,) = compare_profiles(before, after).ops
+
+    assert (change.shape_before, change.shape) == ("bf16[64,64]", "f32[64,64]")
+    assert change.more_s == pytest.approx(0.002)

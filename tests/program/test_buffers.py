@@ -17,8 +17,9 @@ from benchax.errors import FormatError
 from benchax.model import Memory
 from benchax.program import arguments, hlo_module
 from benchax.program import buffers as module_under_test
-from benchax.program.buffers import SourceTables, buffers, read_assignment
+from benchax.program.buffers import buffers, read_assignment
 from benchax.program.memory_plan import memory_plan
+from benchax.program.source_tables import SourceTables
 from benchax.results.inspection import Buffers
 
 X = jax.ShapeDtypeStruct((64, 64), jnp.float32)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benchax.results.profile import Profile
     from benchax.workers.profiled import ProfilingOutcome, ProfilingRequest
 
-TIMEOUT, DURATION_S = "5min", 5.0
+TIMEOUT, DURATION_S, STEPS = "5min", 5.0, 10
 
 
 def profile(
@@ -65,6 +65,9 @@ def profile(
             metavar="TIME", help=f"End it after so long (default: a function {TIMEOUT} a stage; a program never)."
         ),
     ] = None,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Of a program: record until so many steps of its loop were seen.")
+    ] = STEPS,
     memory: Annotated[
         bool, typer.Option("--memory", help="Show memory over time, and keep what is alive on the device: memory.prof.")
     ] = False,
@@ -107,7 +110,8 @@ def profile(
     earlier = None if compare is None else profile_output.read(compare)
     wanted = profile_output.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
     for_s = read_duration("duration", duration, COMMAND_LINE) or DURATION_S
-    wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory)
+    least_steps = steps if command is not None else 0
+    wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory, least_steps=least_steps)
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
     number = read_seed(seed, COMMAND_LINE)
     if read is not None:
@@ -239,7 +243,8 @@ def _record(request: ProfilingRequest, limit_s: float | None, wanted: Wanted) ->
         if not files:
             note(f"there is no profile of it: it ended in the stage {outcome.failure.stage!r}")
     title = f"{label}, {outcome.runs} runs" if outcome.runs else label
-    return profile_of_file(files[0], title, _remarks(outcome)) if files else None, outcome.failure is not None
+    found = replace(profile_of_file(files[0], title, _remarks(outcome)), split=None) if files else None  # our loop
+    return found, outcome.failure is not None
 
 
 def _remarks(outcome: ProfilingOutcome) -> list[str]:

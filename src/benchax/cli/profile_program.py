@@ -46,12 +46,13 @@ def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float
     from benchax.profiling.program_recorder import HOOK
 
     place = RecordingFolder(folder_for(name_of(command), wanted.output))
-    ended = run(command, HOOK, asdict(replace(wish, folder=str(place.folder))), limit_s=limit_s)
+    settings = asdict(replace(wish, folder=str(place.folder), samples_stack=True))
+    ended = run(command, HOOK, settings, limit_s=limit_s)
     note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for remark in ended.remarks:
         note(f"note: {remark}")
     profiles = _of_reports(ended)
-    reported = {report.result["xplane"] for report in ended.reports}
+    reported = {report.result[name] for report in ended.reports for name in ("xplane", "first_xplane")}
     why = "its process left no report; this is what had been written before"
     left = [file for file in place.new_traces() if str(file) not in reported]
     profiles += _read([(file, name_of(command), [why]) for file in left])
@@ -66,6 +67,7 @@ def _of_reports(ended: EndedCommand) -> list[Profile]:
     from benchax.profiling.program_recorder import Recorded
 
     files: list[tuple[Path, str, list[str]]] = []
+    first: dict[str, str] = {}
     for report in ended.reports:
         found = Recorded(**report.result)
         if found.xplane is None:
@@ -73,7 +75,19 @@ def _of_reports(ended: EndedCommand) -> list[Profile]:
         else:
             title = f"process {report.pid}: {name_of(report.argv)}"
             files.append((Path(found.xplane), title, [*_until(found), *found.remarks]))
-    return _read(files)
+            if found.first_xplane is not None:
+                first[title] = found.first_xplane
+    return [_with_first_step(profile, first.get(profile.title)) for profile in _read(files)]
+
+
+def _with_first_step(profile: Profile, earlier: str | None) -> Profile:
+    """A later recording has no first step: it is in the one with which the program began, if that got so far."""
+    if earlier is None or profile.split is None:
+        return profile
+    found = _read([(Path(earlier), "", [])])
+    before = found[0].split if found else None
+    first = before.first if before is not None and before.name == profile.split.name else None
+    return replace(profile, split=replace(profile.split, first=first))
 
 
 def _read(files: Sequence[tuple[Path, str, list[str]]]) -> list[Profile]:
@@ -93,6 +107,10 @@ def _until(found: Recorded) -> list[str]:
     after = seconds(found.recorded_s or 0.0)
     if found.stopped_by == "duration":
         said.append(f"only {after} of the program were recorded: --start-after and --duration choose which")
+    if found.attempts > 1:
+        since = seconds(found.began_s or 0.0)
+        text = f"this is the best of {found.attempts} recordings, {since} after the import of jax: "
+        said.append(text + "the others held fewer steps of a loop, or it had ended")
     elif found.stopped_by != "end":
         said.append(f"recording ended after {after}, when a {found.stopped_by} began")
     if found.stop_s is not None and found.stop_s > SLOW_STOP_S:

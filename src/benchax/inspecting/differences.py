@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchax.model import Absent
 from benchax.program.normalized import normalize
 from benchax.results.difference import Difference, NumberChange, Stage, TextDifference, Unit
-from benchax.results.inspection import Inspection
+from benchax.results.inspection import Inspection, LineWork
 
 TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
 
@@ -134,6 +135,8 @@ def difference(before: Inspection, after: Inspection, labels: tuple[str, str] | 
         unchanged=tuple(a[0] for a, b in pairs if _are_known(a, b) and a[1] == b[1]),
         primitives=_changes(_primitives(before), _primitives(after)) if before.jaxpr and after.jaxpr else (),
         opcodes=_changes(_opcodes(before), _opcodes(after)) if before.counts and after.counts else (),
+        line_flops=_line_changes(before, after, lambda one: one.flops, "flop"),
+        line_bytes=_line_changes(before, after, lambda one: one.bytes_accessed, "bytes"),
         texts=tuple(text for text in texts if isinstance(text, TextDifference)),
         absent=tuple(text for text in texts if isinstance(text, Absent)),
     )
@@ -175,6 +178,21 @@ def _primitives(inspection: Inspection) -> dict[str, int]:
 
 def _opcodes(inspection: Inspection) -> dict[str, int]:
     return dict(inspection.counts.instructions) if inspection.counts else {}
+
+
+def _line_changes(
+    before: Inspection, after: Inspection, amount: Callable[[LineWork], float], unit: Unit
+) -> tuple[NumberChange, ...]:
+    if before.lines is None or after.lines is None:
+        return ()
+    sums = [Counter[str](), Counter[str]()]
+    for one, inspection in zip(sums, (before, after), strict=True):
+        for line in inspection.lines or ():
+            # Another commit lies in another folder.
+            one[line.source.replace("\\", "/").rpartition("/")[2] or "(of the compiler)"] += amount(line)  # pyright: ignore[reportArgumentType]
+    old, new = sums
+    found = [NumberChange(name, old[name], new[name], unit) for name in {**old, **new} if old[name] != new[name]]
+    return tuple(sorted(found, key=lambda c: -abs((c.after or 0) - (c.before or 0))))
 
 
 def _changes(before: dict[str, int], after: dict[str, int]) -> tuple[NumberChange, ...]:

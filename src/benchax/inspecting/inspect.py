@@ -35,12 +35,13 @@ from benchax.program.counts import counts
 from benchax.program.donation import donation
 from benchax.program.jaxpr import jaxpr_facts
 from benchax.program.memory_plan import memory_plan
+from benchax.program.work_by_line import work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
 from benchax.specs import is_spec, parse_spec
 from benchax.units import plural
 
-COMPILED_PARTS = ("hlo", "counts", "xla_cost", "memory", "buffers", "donation", "collectives")
+COMPILED_PARTS = ("hlo", "counts", "lines", "xla_cost", "memory", "buffers", "donation", "collectives")
 
 
 @guard_keywords(NAMES)
@@ -222,6 +223,7 @@ class _InspectionReader:
         found: dict[str, Any] = {
             "hlo": hlo_text,
             "counts": counts(hlo_text, module),
+            "lines": work_by_line(hlo_text, module),
             "xla_cost": cost(compiled, hlo_text),
             "memory": memory,
             "buffers": buffers(

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from benchax.errors import FormatError
 from benchax.profiling.space import Space
 from benchax.protobuf import BYTES, VARINT, Field, fields, signed, varint
+from benchax.source_files import is_library
 
 T = TypeVar("T")
 PLANE = "/host:metadata"
@@ -192,6 +193,7 @@ class _Frames:
         self.files: list[str] = []
         self.places: list[dict[int, int]] = []
         self.frames: list[dict[int, int]] = []
+        self.known: dict[int, str] = {}
         for part in fields(data, index.start, index.end):
             if part.number == 1:
                 self.files.append(_text(data, part))
@@ -200,10 +202,18 @@ class _Frames:
                 (self.places if part.number == 3 else self.frames).append(numbers)
 
     def source(self, frame: int) -> str:
-        """file:line of the innermost frame. All numbers count from 1."""
-        place = _item(self.places, _item(self.frames, frame, {}).get(1, 0), {})
-        file = _item(self.files, place.get(1, 0), "")
-        return f"{file}:{place.get(3, 0)}" if file else ""
+        """file:line of the innermost frame of the user's own files, or of the innermost one. Numbers count from 1."""
+        if frame not in self.known:
+            lines: list[tuple[str, int]] = []
+            at = frame
+            while 0 < at <= len(self.frames) and len(lines) < len(self.frames):
+                place = _item(self.places, self.frames[at - 1].get(1, 0), {})
+                lines.append((_item(self.files, place.get(1, 0), ""), place.get(3, 0)))
+                at = self.frames[at - 1].get(2, 0)
+            own = [line for line in lines if line[0] and not is_library(line[0])]
+            file, number = (own or lines or [("", 0)])[0]
+            self.known[frame] = f"{file}:{number}" if file else ""
+        return self.known[frame]
 
 
 def _item(listed: Sequence[T], number: int, otherwise: T) -> T:

@@ -30,6 +30,8 @@ from benchax.protobuf import Ints
 KEEP = (
     *("hlo_op", "hlo_module", "hlo_category", "program_id", "run_id", "device_ordinal", "step_num"),
     *("_r", "_p", "_c"),  # a step; what begins something, and what ends it
+    *("late_us", "cpu_us", "since_us", "used_us", "wall_us"),  # of samples of the stack
+    *("elapsed_us", "before"),  # of what JAX compiled
 )
 """Stats of events that the reading of a trace needs."""
 END = "end: "

@@ -193,7 +193,8 @@ def _of_function(
             with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
                 call()
     report(ProgressEvent(name, "reading the trace"))
-    return _read(recorded, f"{name}, {count} runs", options, before, timelines)
+    read = _read(recorded, f"{name}, {count} runs", options, before, timelines)
+    return replace(read, split=None)  # the loop is ours
 
 
 def _wait() -> None:

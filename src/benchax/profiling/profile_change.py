@@ -28,7 +28,9 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileChange:
     """What changed from `before` to `after`, per run of the programs where both profiles know their runs."""
     per: Per = "run" if before.runs and after.runs else "call"
     old, new = _by_origin(before), _by_origin(after)
-    changes = [_change(old.get(key, ()), new.get(key, ()), before, after, per) for key in {**new, **old}]
+    other = _of_another_type(old, new)
+    keys = [key for key in {**new, **old} if key not in other.values()]
+    changes = [_change(old.get(other.get(key, key), ()), new.get(key, ()), before, after, per) for key in keys]
     return ProfileChange(
         before.title,
         after.title,
@@ -47,6 +49,28 @@ def _by_origin(p: Profile) -> Mapping[tuple[str, ...], Sequence[Op]]:
     return found
 
 
+Origin = tuple[str, ...]
+
+
+def _of_another_type(old: Mapping[Origin, Sequence[Op]], new: Mapping[Origin, Sequence[Op]]) -> dict[Origin, Origin]:
+    """Origins that are new → the one that is gone from the same scope and opcode, of the same sizes in another dtype.
+
+    Where there is one of each only.
+    """
+    gone, come = [key for key in old if key not in new], [key for key in new if key not in old]
+    found: dict[Origin, Origin] = {}
+    for key in come:
+        theirs = [other for other in gone if _without_type(other) == _without_type(key)]
+        if len(theirs) == 1 and sum(_without_type(other) == _without_type(key) for other in come) == 1:
+            found[key] = theirs[0]
+    return found
+
+
+def _without_type(key: Origin) -> Origin:
+    """bf16[64,64] and f32[64,64] are alike."""
+    return (*key[:2], re.sub(r"\b[a-z]+\d*\w*\[", "[", key[2]))
+
+
 def _change(old: Sequence[Op], new: Sequence[Op], before: Profile, after: Profile, per: Per) -> OpChange:
     shown = (new or old)[0]
     return OpChange(
@@ -58,6 +82,8 @@ def _change(old: Sequence[Op], new: Sequence[Op], before: Profile, after: Profil
         _time(new, after, per),
         sum(op.calls for op in old),
         sum(op.calls for op in new),
+        shown.source,
+        old[0].shape if old and new and old[0].shape != new[0].shape else None,
     )
 
 

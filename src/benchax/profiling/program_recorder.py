@@ -7,6 +7,9 @@ after the last compilation (a program that compiles for a minute would not be se
 program begins a trace of its own, so that long programs leave traces that can be opened. The files are written then,
 beside the running program, and outlive a SIGKILL that comes later.
 
+Where steps of a loop are wanted, `steady.py` looks at each recording when its time is over, and another one follows
+until there are enough of them. The first recording is kept, for the first step, and the one with most steps.
+
 Nothing here may raise into the program, nor wait longer than the profiler needs to write.
 """
 
@@ -15,6 +18,8 @@ from __future__ import annotations
 import functools
 import math
 import os
+import shutil
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -25,14 +30,21 @@ from typing import Any
 
 import jax
 
-from benchax.profiling import files, preflight
+from benchax.profiling import files, preflight, steady
 from benchax.profiling.memory import Sampler
 from benchax.profiling.session import Session, session
+from benchax.profiling.stack_sampler import StackSampler, describe_stack
+from benchax.profiling.stack_samples import COMPILED as MARK
 from benchax.results.profile import Timeline
+from benchax.source_files import owner_of
 
 HOOK = "benchax.profiling.program_recorder:begin"
+TRACED = "/jax/core/compile/jaxpr_trace_duration"
 LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILED = "/jax/core/compile/backend_compile_duration"
+_MARKS = {TRACED: "trace", LOWERED: "lower", COMPILED: "compile"}
+MOST_MARKS = 1000
+"""So many compilations before the recording are remembered for it."""
 MOST_TIMES = 12
 """A program that is still compiling is recorded for longer, up to so many times what was asked for."""
 _THEIRS = ("start_trace", "trace")
@@ -51,6 +63,10 @@ class ProgramRequest:
     """As `session` takes them."""
     keeps_memory: bool = False
     """Beside the trace: readings of memory while it is recorded, and what is alive on the device when it ends."""
+    samples_stack: bool = False
+    """In the trace: at which line of Python the program is, and what JAX compiles."""
+    least_steps: int = 0
+    """Recordings follow one another until one holds so many steps of a loop. 0: there is one, of whatever there is."""
 
 
 @dataclass
@@ -59,6 +75,8 @@ class Recorded:
 
     xplane: str | None = None
     """The trace; None: there is none, and `remarks` say why."""
+    first_xplane: str | None = None
+    """The first one, where that is another."""
     began_s: float | None = None
     """After the import of jax."""
     recorded_s: float | None = None
@@ -66,6 +84,8 @@ class Recorded:
     """How long the profiler took to stop and write."""
     stopped_by: str = ""
     """end, duration, or trace of the program's own."""
+    attempts: int = 0
+    """How many recordings there were."""
     platform: str | None = None
     remarks: list[str] = field(default_factory=list)
 
@@ -93,6 +113,14 @@ class Recorder:
         self.is_starting = False
         self.recording: tuple[AbstractContextManager[Session], Session] | None = None
         self.sampler: Sampler | None = None
+        self.stacks: StackSampler | None = None
+        self.earlier_marks: list[tuple[str, int]] = []
+        """What was compiled while nothing was recorded: names of events, and microseconds."""
+        self.compiling_thread = threading.main_thread().ident or 0
+        self.lasting_s = wish.duration_s
+        """How long the recording is to be that is under way."""
+        self.segment_began = math.inf
+        self.most_steps = -1
         self.over = threading.Event()
         """Set once it has stopped and its files are written."""
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
@@ -100,6 +128,7 @@ class Recorder:
     def listen(self) -> None:
         # Never taken away: JAX below 0.8.1 has no public way to do so, and after the recording this does nothing.
         jax.monitoring.register_event_duration_secs_listener(self.on_event)
+        owner_of(__file__)  # finds out where packages lie, which is not to be a part of what is recorded
         self.give_way()
 
     def give_way(self) -> None:
@@ -107,12 +136,14 @@ class Recorder:
         for name, function in self.theirs.items():
             setattr(jax.profiler, name, self._after_ours(function))
 
-    def on_event(self, event: str, duration_secs: float, **_: Any) -> None:
+    def on_event(self, event: str, duration_secs: float, **details: Any) -> None:
         """Called for all that JAX times; never for calls of what is compiled already."""
         # JAX sends an event at the end of a step only, so a compilation is under way from the end of its lowering on.
         self.is_compiling = event == LOWERED or (self.is_compiling and event != COMPILED)
         if event == COMPILED:
             self.last_compiled = perf_counter()
+        if event in _MARKS and os.getpid() == self.pid and not self.found.stopped_by:
+            self._mark(event, duration_secs, str(details.get("fun_name") or "?"))
         if self.is_asked or event != COMPILED or os.getpid() != self.pid:  # a fork has the listener, too
             return
         self.is_asked = True
@@ -121,6 +152,22 @@ class Recorder:
             _later(wait_s, self.start)
         else:
             self.start()
+
+    def _mark(self, event: str, elapsed_s: float, function: str) -> None:
+        """Leaves in the trace what JAX has just done, and where it was called."""
+        if not self.wish.samples_stack:
+            return
+        self.compiling_thread = threading.get_ident()
+        name = function.replace(" ", "_").replace("#", "_")
+        text, elapsed_us = f"{MARK}{_MARKS[event]} {name} {describe_stack(sys._getframe(2))}", int(elapsed_s * 1e6)
+        if self.recording is None:
+            if len(self.earlier_marks) < MOST_MARKS:
+                self.earlier_marks.append((text, elapsed_us))
+            return
+        if self.stacks is not None:
+            self.stacks.follow(self.compiling_thread)
+        with jax.profiler.TraceAnnotation(text, elapsed_us=elapsed_us, before=0):
+            pass
 
     def start(self) -> None:
         with self.lock:
@@ -135,7 +182,7 @@ class Recorder:
         folder = Path(self.wish.folder)
         findings = preflight.check(folder)
         self.found.platform = jax.default_backend()
-        self.found.remarks += [remark.message for remark in findings]
+        self.found.remarks += [remark.message for remark in findings if not self.found.attempts]
         if any(remark.severity == "error" for remark in findings):
             return
         manager = session(self.wish.options, folder=folder)
@@ -144,20 +191,54 @@ class Recorder:
             self.recording = (manager, manager.__enter__())
         finally:
             self.is_starting = False
-        self.found.began_s = perf_counter() - self.imported
-        _later(self.wish.duration_s, self.stop_unless_compiling)
+        self.found.attempts += 1
+        self.segment_began = perf_counter()
+        if self.found.began_s is None:
+            self.found.began_s = self.segment_began - self.imported
+        _later(self.lasting_s, self.stop_unless_compiling)
         if self.wish.keeps_memory:
             self.sampler = Sampler().start()
+        if self.wish.samples_stack:
+            for text, elapsed_us in self.earlier_marks:
+                with jax.profiler.TraceAnnotation(text, elapsed_us=elapsed_us, before=1):
+                    pass
+            self.stacks = StackSampler().start()
+            self.stacks.follow(self.compiling_thread)
 
     def stop_unless_compiling(self) -> None:
         """When the time is over; later, where a compilation was part of it."""
-        now, lasting = perf_counter(), self.wish.duration_s
-        is_late = now - self.imported - (self.found.began_s or 0.0) >= MOST_TIMES * lasting
-        rest_s = lasting if self.is_compiling else self.last_compiled + lasting - now
-        if rest_s <= 0 or is_late:
-            self.stop("duration")
-        elif not self.found.stopped_by:
+        now, lasting = perf_counter(), self.lasting_s
+        is_late = now - self.segment_began >= MOST_TIMES * lasting
+        if self.is_compiling:
+            rest_s = lasting
+        elif self.wish.least_steps:
+            rest_s = 0.0  # what was compiled may be a part of each step; who looks at the recording will see
+        else:
+            rest_s = self.last_compiled + lasting - now
+        if self.found.stopped_by:
+            return
+        if rest_s > 0 and not is_late:
             _later(rest_s, self.stop_unless_compiling)
+        elif self.wish.least_steps:
+            self._look()
+        else:
+            self.stop("duration")
+
+    def _look(self) -> None:
+        """Ends this recording, and begins another one where it did not hold enough steps."""
+        with self.lock:
+            if self.found.stopped_by:
+                return
+            try:
+                again_s = self._stop()
+            except Exception as error:  # a full disk: the program goes on
+                self.found.remarks.append(str(error))
+                again_s = None
+            if again_s is not None:
+                self.lasting_s = again_s
+                self.start()
+                return
+        self.stop("duration")
 
     def stop(self, by: str) -> None:
         with self.lock:
@@ -172,20 +253,45 @@ class Recorder:
             finally:
                 self.over.set()
 
-    def _stop(self) -> None:
-        if self.recording is None or self.found.began_s is None:
-            return
-        self.found.recorded_s = perf_counter() - self.imported - self.found.began_s
+    def _stop(self) -> float | None:
+        """Writes the recording that is under way, if one is; returns how long another one should be."""
+        if self.recording is None:
+            return None
         manager, recorded = self.recording
-        self.recording = None
         timeline = None if self.sampler is None else self.sampler.stop()
+        if self.stacks is not None:
+            self.stacks.stop()
+        recorded_s = perf_counter() - self.segment_began
+        self.recording = None
         manager.__exit__(None, None, None)
-        self.found.stop_s = recorded.stop_s
-        self.found.remarks += recorded.remarks
-        if recorded.run is not None:
-            self.found.xplane = str(recorded.files["xplane"])
-            if timeline is not None:
-                self._keep_memory(recorded.run, timeline)
+        self.found.remarks += recorded.remarks if self.found.attempts == 1 else []
+        if recorded.run is None:
+            return None
+        if timeline is not None:
+            self._keep_memory(recorded.run, timeline)
+        return self._choose(recorded, recorded_s)
+
+    def _choose(self, recorded: Session, recorded_s: float) -> float | None:
+        """Keeps this recording where it is the best so far; returns how long another one should be."""
+        again_s, count = None, 0
+        # One that is the only one needs not be looked at: it is what there is.
+        if self.wish.least_steps and not (self.found.stopped_by and self.found.attempts == 1):
+            seen = steady.look(recorded.xspace)
+            count, in_all_s = seen.count, perf_counter() - self.imported
+            again_s = steady.next_duration(seen, recorded_s, in_all_s, self.wish.least_steps)
+        file = str(recorded.files["xplane"])
+        if count > self.most_steps or (count == self.most_steps == 0 and not self.found.stopped_by):
+            old = self.found.xplane
+            if self.found.attempts == 2:
+                self.found.first_xplane = old
+            elif old is not None:
+                shutil.rmtree(Path(old).parent, ignore_errors=True)
+            self.found.xplane, self.most_steps = file, count
+            self.found.began_s = self.segment_began - self.imported
+            self.found.recorded_s, self.found.stop_s = recorded_s, recorded.stop_s
+        elif file != self.found.xplane:
+            shutil.rmtree(Path(file).parent, ignore_errors=True)
+        return again_s
 
     def _keep_memory(self, run: Path, timeline: Timeline) -> None:
         if timeline.incomplete:

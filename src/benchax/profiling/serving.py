@@ -156,7 +156,8 @@ class ProfileServer:
 
     def _record(self, ask: Ask, connection: socket.socket) -> None:
         with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
-            recorder = Recorder(ProgramRequest(folder, duration_s=ask.duration_s, keeps_memory=ask.memory))
+            request = ProgramRequest(folder, duration_s=ask.duration_s, keeps_memory=ask.memory, samples_stack=True)
+            recorder = Recorder(request)
             recorder.give_way()  # and does not listen: it begins when it is asked to, not at a compilation
             self._recorder = recorder
             try:

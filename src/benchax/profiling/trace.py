@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from benchax.profiling.operations import HOST, KEEP, Operations, module_of, oper
 from benchax.profiling.runs import PS, runs_by_device
 from benchax.profiling.space import Space, TraceLine
 from benchax.profiling.spans import Hole, holes, self_times
+from benchax.profiling.step_split import split
 from benchax.results.profile import CompilePass, Device, Gap, Op, Profile, Step
 
 GAPS = 5
@@ -48,14 +49,16 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     said = exchange(found, known)
     devices = tuple(_device(found, said, i) for i in range(len(found.devices)))
     compile_s, passes = compile_passes(space)
+    ops, runs = _ops(found, known), runs_by_device(space, found, known)
     dropped = remarks.remark_dropped(space)
     return Profile(
         title=title,
         backend=found.devices[0].split(":")[0] if found.devices else "",
-        ops=_ops(found, known),
+        ops=ops,
         devices=devices,
-        runs=runs_by_device(space, found, known),
+        runs=runs,
         steps=steps(space),
+        split=split(space, found, runs, _seconds_by_line(ops)),
         passes=passes,
         compile_s=compile_s,
         n_events=space.n_events,
@@ -86,6 +89,14 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
         for g in range(len(first))
     ]
     return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))
+
+
+def _seconds_by_line(ops: Sequence[Op]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for op in ops:
+        if op.source:
+            found[op.source] = found.get(op.source, 0.0) + op.self_s
+    return found
 
 
 def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:

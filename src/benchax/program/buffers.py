@@ -14,7 +14,6 @@ at the head of the module (tried on 0.10.2 to 0.12.0.1). What is not told is an 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -25,17 +24,12 @@ from benchax.program import hlo, hlo_module
 from benchax.program.arguments import ArgumentLeaf
 from benchax.program.hlo import Instruction
 from benchax.program.hlo_module import Module
+from benchax.program.source_tables import SourceTables
 from benchax.protobuf import VARINT, broken, fields
 from benchax.results.inspection import Buffer, BufferKind, Buffers, HeldValue
 
 MOST_VALUES = 20
 """Values that are kept of each buffer."""
-
-_FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"')
-_LINE = re.compile(r"source_line=(\d+)")
-_FRAME = re.compile(r"stack_frame_id=(\d+)")
-_NAMED = re.compile(r'^(\d+) "((?:[^"\\]|\\.)*)"$')
-_NUMBERED = re.compile(r"^(\d+) \{(.*)\}$")
 
 
 class Allocation(NamedTuple):
@@ -231,41 +225,3 @@ def _instruction_names(compiled: jax.stages.Compiled) -> dict[int, str]:
     except Exception:
         # Documented as for debugging and unstable. Harmless: the buffers keep their sizes and have no names.
         return {}
-
-
-class SourceTables:
-    """Knows the tables of one module."""
-
-    def __init__(self, hlo_text: str) -> None:
-        tables = _tables(hlo_text)
-        self.files = {m[1]: hlo_module.unescape(m[2]) for line in tables["FileNames"] if (m := _NAMED.match(line))}
-        self.locations = _number_tables(tables["FileLocations"])
-        self.frames = _number_tables(tables["StackFrames"])
-
-    def line(self, instruction: Instruction) -> str:
-        """file:line of the innermost frame."""
-        metadata = hlo_module.attributes(instruction).get("metadata", "")
-        if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
-            return f"{hlo_module.unescape(file[1])}:{line[1]}"
-        frame = _FRAME.search(metadata)
-        location = self.locations.get(self.frames.get(frame[1], {}).get("file_location_id", "")) if frame else None
-        name = self.files.get(location.get("file_name_id", "")) if location else None
-        return f"{name}:{location['line']}" if name and location and "line" in location else ""
-
-
-def _tables(hlo_text: str) -> dict[str, list[str]]:
-    """Lines of each table, by its heading; they stand before the first computation."""
-    found: dict[str, list[str]] = {"FileNames": [], "FileLocations": [], "StackFrames": []}
-    lines: list[str] = []
-    for line in hlo_text.split("\n"):
-        if line.endswith("{") and not line.startswith("HloModule"):
-            break
-        if not line[:1].isdigit():
-            lines = found.get(line.strip(), [])
-        else:
-            lines.append(line)
-    return found
-
-
-def _number_tables(lines: list[str]) -> dict[str, dict[str, str]]:
-    return {m[1]: dict(re.findall(r"(\w+)=(\d+)", m[2])) for line in lines if (m := _NUMBERED.match(line))}

@@ -27,8 +27,8 @@ from benchax.results.inspection import Counts, Loop
 from benchax.units import count as counted_text
 from benchax.units import size as size_text
 
-# Those whose work is done by the computation that they call.
-_CALLS = ("call", "async-start")
+CALLS = ("call", "async-start")
+"""Opcodes whose work is done by the computation that they call."""
 # XLA's own instructions for what it usually turns into a custom call: no rule of ours counts them.
 _UNCOUNTED = ("cholesky", "triangular-solve", "select-and-scatter", "infeed", "outfeed", "send", "recv")
 
@@ -44,7 +44,7 @@ def counts(hlo_text: str, module: Module | None = None) -> Counts | None:
     if module.entry is None:
         return None
     found_loops = find_loops(module)
-    adder = _Adder(module, found_loops)
+    adder = Adder(module, found_loops)
     work = adder.computation(module.entry)
     opaque = _opaque(module, hlo.opaque_calls(hlo_text))
     opcodes = Counter(each.opcode for each in _instructions(module))
@@ -72,11 +72,11 @@ def least_operations(hlo_text: str) -> float | None:
     module = hlo_module.parse(hlo_text)
     if module.entry is None:
         return None
-    work = _Adder(module, find_loops(module), is_least=True).computation(module.entry)
+    work = Adder(module, find_loops(module), is_least=True).computation(module.entry)
     return work.flops + work.transcendentals
 
 
-class _Adder:
+class Adder:
     """Adds up computations, each once, and notes what restricts the sum."""
 
     def __init__(self, module: Module, found: tuple[Loop, ...], *, is_least: bool = False) -> None:
@@ -104,7 +104,7 @@ class _Adder:
             return self.loop(instruction)
         if opcode == "conditional":
             return self.conditional(instruction)
-        if opcode in _CALLS:
+        if opcode in CALLS:
             return self.count_called(instruction)
         if opcode == "reduce-window" and self.is_least:
             return self.count_applied(instruction).times(instruction_work.elements(instruction.shape))

@@ -26,6 +26,8 @@ def document(found: Difference, show: Sequence[str] = (), *, full: bool = False)
         *_table("numbers", found.numbers),
         *_table("primitives of the jaxpr", found.primitives),
         *_table("operations of the optimised program", found.opcodes),
+        *_table("operations by line", found.line_flops),
+        *_table("bytes by line", found.line_bytes),
     ]
     same = [Paragraph(f"unchanged: {', '.join(found.unchanged)}", "faint")] if found.unchanged else []
     return Document((*heads, *tables, *same, *_texts(found, show, full)))

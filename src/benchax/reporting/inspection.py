@@ -50,8 +50,11 @@ def document_with_texts(found: Inspection) -> Document:
 
 def _overview(found: Inspection, part: str, full: bool, roof: Roofline | None) -> list[Block]:
     sections = tables.overview(found, roof) if part == "overview" else tables.cost(found, roof)
-    table = ("primitives", tables.primitives(found)) if part == "overview" else ("loops", tables.loops(found))
-    return [*(Facts((section,)) for section in sections), *_table(*table, full=full)]
+    shown = [("primitives", tables.primitives(found))]
+    if part == "cost":
+        shown = [("by line", tables.lines(found)), ("by scope", tables.scopes(found)), ("loops", tables.loops(found))]
+    listed = [block for title, table in shown for block in _table(title, table, full=full)]
+    return [*(Facts((section,)) for section in sections), *listed]
 
 
 def _memory(found: Inspection, full: bool) -> list[Block]:

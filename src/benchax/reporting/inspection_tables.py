@@ -6,13 +6,13 @@ counts, and say so; those of the jaxpr take each body once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from benchax.reporting.document import Section, Table, TableColumn, TextRow, tabulate
 from benchax.reporting.tables import LINE, WHERE
-from benchax.results.inspection import Inspection
+from benchax.results.inspection import Inspection, LineWork
 from benchax.results.roofline import Roofline
 from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
@@ -194,6 +194,31 @@ def primitives(found: Inspection) -> Table | None:
         for p in found.jaxpr.primitives
     ]
     return _table((OPERATION, "equations", "in loops", WHERE, LINE), lines)
+
+
+def lines(found: Inspection) -> Table | None:
+    """Work by line; a share of operations only where the sum of them has no hole."""
+    return _by(found, lambda one: one.source or "(of the compiler)", TableColumn("line", "names"))
+
+
+def scopes(found: Inspection) -> Table | None:
+    """None where no part of it is in a named scope."""
+    if not any(one.scope for one in found.lines or ()):
+        return None
+    return _by(found, lambda one: one.scope or "(none)", TableColumn("scope", "names"))
+
+
+def _by(found: Inspection, name: Callable[[LineWork], str], column: TableColumn) -> Table | None:
+    sums: dict[str, tuple[float, float, float]] = {}
+    for one in found.lines or ():
+        flops, others, moved = sums.get(_near(name(one)), (0.0, 0.0, 0.0))
+        sums[_near(name(one))] = flops + one.flops, others + one.transcendentals, moved + one.bytes_accessed
+    whole = found.counts.flops if found.counts else None
+    lines: list[Line] = [
+        (name, count(flops, "FLOP"), percent(flops / whole) if whole else "", count(others), size(moved))
+        for name, (flops, others, moved) in sorted(sums.items(), key=lambda pair: (-pair[1][0], -pair[1][2]))
+    ]
+    return _table((column, "operations", "share", "transcendentals", "bytes"), lines)
 
 
 def loops(found: Inspection) -> Table | None:

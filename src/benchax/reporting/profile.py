@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from benchax.reporting import steps
 from benchax.reporting.document import (
     Block,
     Document,
@@ -21,6 +22,7 @@ from benchax.reporting.document import (
     draw_bars,
     list_lines,
     list_remarks,
+    tabulate,
 )
 from benchax.reporting.tables import WHERE, truncate
 from benchax.results.profile import Column, Device, Kind, Op, Profile, Timeline
@@ -33,7 +35,7 @@ COLUMNS = (
 )
 TOP = 15
 """Operations that are shown without `details`."""
-PASSES, ARRAYS, GAPS = 5, 5, 3
+PASSES, ARRAYS, GAPS, LINES = 5, 5, 3, 8
 SCOPE, NAME, HLO = 44, 24, 96
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
 MOST_BARS = 40
@@ -53,8 +55,12 @@ KINDS: dict[Kind, str] = {
 def document(p: Profile, details: bool = False) -> Document:
     """With `details` every operation, uncut, with its line of HLO."""
     blocks: list[Block] = [Heading(p.title or "profile", 1, (_where(p),))]
+    if p.split is not None:
+        blocks += steps.blocks(p.split)
     if p.ops:
         blocks += [grid(p, details), *_lines(p, details)]
+        by_line = tabulate_lines(p, details)
+        blocks += [] if by_line is None else [Heading("by line"), by_line]
     blocks += [Facts((section,), "words") for section in sections(p)]
     return Document((*blocks, *list_remarks(p.remarks)))
 
@@ -96,6 +102,28 @@ def _scope(op: Op, details: bool) -> str:
 
 def _file(source: str | None, details: bool) -> str:
     return (source or "") if details else (source or "").replace("\\", "/").rpartition("/")[2]
+
+
+def tabulate_lines(p: Profile, details: bool = False) -> Table | None:
+    """Device time by the user's line; None where the operations say it already, one line for each."""
+    by_line: dict[str, list[Op]] = {}
+    for op in p.ops:
+        by_line.setdefault(op.source or "", []).append(op)
+    if not any(by_line) or len(by_line) == len(p.ops):
+        return None
+    listed = sorted(by_line.items(), key=lambda pair: -sum(op.self_s for op in pair[1]))
+    rows = [
+        (
+            _file(line, details) or "(of the compiler)",
+            seconds(sum(op.self_s for op in ops)),
+            percent(sum(op.share for op in ops)),
+            plural(len(ops), "operation"),
+            truncate(_scope(ops[0], details), None if details else SCOPE),
+        )
+        for line, ops in (listed if details else listed[:LINES])
+    ]
+    columns = (TableColumn("line", "names"), "self time", "share", TableColumn("what", "words"), WHERE)
+    return tabulate(columns, rows, note="operations that ran at once, on several threads, count in full")
 
 
 def _describe_rest(p: Profile, details: bool) -> str:

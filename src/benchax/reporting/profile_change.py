@@ -8,7 +8,7 @@ from benchax.results.profile import OpChange, ProfileChange
 from benchax.units import count, seconds
 
 TOP = 20
-WIDTH = 40
+WIDTH, WIDE = 40, 60
 
 
 def document(change: ProfileChange) -> Document:
@@ -30,8 +30,11 @@ def _line(op: OpChange) -> tuple[str, ...]:
     is_known = op.calls_before and op.calls_after and op.before_s is not None and op.after_s is not None
     more = f"{'+' if op.more_s >= 0 else '-'}{seconds(abs(op.more_s))}" if is_known else ""
     calls = f"{count(op.calls_before)} → {count(op.calls_after)}"
-    where = (op.scope or "").partition("/")[2] or op.category
-    return truncate(op.name, WIDTH), before, after, more, calls, truncate(f"{where} {op.shape or ''}", WIDTH)
+    line = (op.source or "").replace("\\", "/").rpartition("/")[2]
+    scope = (op.scope or "").partition("/")[2] or op.category
+    shape = f"{op.shape_before} → {op.shape}" if op.shape_before else op.shape or ""
+    where = " ".join(part for part in (line, shape, scope) if part)
+    return truncate(op.name, WIDTH), before, after, more, calls, truncate(where, WIDE)
 
 
 def _time(value: float | None) -> str:

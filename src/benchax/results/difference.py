@@ -54,6 +54,10 @@ class Difference(Displayed):
     texts: tuple[TextDifference, ...] = ()
     absent: tuple[Absent, ...] = ()
     """Which texts could not be compared, and why."""
+    line_flops: tuple[NumberChange, ...] = ()
+    """Operations by the user's line, the largest change first."""
+    line_bytes: tuple[NumberChange, ...] = ()
+    """Bytes read and written, likewise."""
 
     @property
     def is_none(self) -> bool:

@@ -97,6 +97,19 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class LineWork:
+    """Work of one call that comes from one line of the user's, by the rules of `Counts`."""
+
+    source: str
+    """file.py:12, the innermost line of the user's own; of a library where there is none. Empty: the compiler's own."""
+    scope: str
+    """The named scopes around it: layer0/attention. Empty: none."""
+    flops: float
+    transcendentals: float
+    bytes_accessed: float
+
+
+@dataclass(frozen=True)
 class Counts:
     """Work of one call of the optimised program, by our own count of its text: bodies of loops times their trip counts.
 
@@ -284,6 +297,8 @@ class Inspection(Displayed):
     hlo: str | None = None
     """As XLA optimised it; large constants as {...}."""
     counts: Counts | None = None
+    lines: tuple[LineWork, ...] | None = None
+    """The same work by line, most operations first."""
     xla_cost: Cost | None = None
     """XLA's own count, which takes a loop body once."""
     memory: Memory | None = None

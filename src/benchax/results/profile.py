@@ -13,6 +13,7 @@ from typing import Literal
 
 from benchax.model import Remark
 from benchax.results import Displayed
+from benchax.results.steps import StepSplit
 
 Backend = Literal["cpu", "gpu", "tpu"]
 
@@ -140,6 +141,8 @@ class Profile(Displayed):
     runs: tuple[Run, ...] = ()
     """In the order in which they began."""
     steps: tuple[Step, ...] = ()
+    split: StepSplit | None = None
+    """Where the time of a step goes. None: no compiled program ran."""
     passes: tuple[CompilePass, ...] = ()
     """Most self time first."""
     compile_s: float | None = None
@@ -184,6 +187,10 @@ class OpChange:
     after_s: float | None
     calls_before: int
     calls_after: int
+    source: str | None = None
+    """file.py:12, in the second profile; in the first where it is gone."""
+    shape_before: str | None = None
+    """Where it has another dtype now."""
 
     @property
     def more_s(self) -> float:

@@ -1,0 +1,100 @@
+"""Where a step's time goes: five loops that measure themselves, and what benchax finds; and what sampling costs.
+
+    python benchmarks/steps.py [--steps 40] [--pairs 15]
+
+The loops are those of `step_loops.py`: the share of a step that each measured by hand, and the share that `benchax
+profile` found from outside. The cost is that of sampling the stack alone: the same loop of Python and short programs,
+recorded with and without a sampler, in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from report import header, note, table
+
+LOOPS = Path(__file__).with_name("step_loops.py")
+KINDS = ("input", "python", "device", "transfer", "compile")
+NEAR, MOST_COST = 0.05, 1.01
+
+
+def split(kind: str, steps: int) -> list[str]:
+    from benchax.hooks.command import run
+    from benchax.profiling.program_recorder import HOOK
+    from benchax.profiling.trace import profile_of
+
+    with tempfile.TemporaryDirectory() as folder:
+        truth = Path(folder, "truth.json")
+        settings = {"folder": str(Path(folder, "profile")), "samples_stack": True, "least_steps": 10}
+        ended = run([sys.executable, str(LOOPS), kind, str(steps), str(truth)], HOOK, settings)
+        found = profile_of(Path(ended.reports[0].result["xplane"]).read_bytes()).split
+        measured = json.loads(truth.read_text())
+    assert found is not None
+    by_hand, share = measured["planted_s"] / measured["whole_s"], sum(p.share for p in found.parts if p.kind == kind)
+    line = found.parts[0].lines[0].source.rpartition("/")[2] if found.parts[0].lines else ""
+    verdict = "kept" if abs(share - by_hand) <= NEAR and found.parts[0].kind == kind else "NOT KEPT"
+    cost = f"{100 * (found.sampler_share or 0.0):.2f}"
+    return [kind, f"{by_hand:.3f}", f"{share:.3f}", f"{share - by_hand:+.3f}", line, str(found.samples), cost, verdict]
+
+
+def cost(pairs: int) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    from benchax.profiling.session import session
+    from benchax.profiling.stack_sampler import StackSampler
+
+    step = jax.jit(lambda x: jnp.tanh(x @ x))
+    x = jnp.full((64, 64), 0.01)
+
+    def loop() -> float:
+        # Processor time of all threads: on a machine with other work the time that passes says nothing.
+        began = time.process_time()
+        for _ in range(60):
+            step(x).block_until_ready()
+            sum(i * i for i in range(60_000))
+        return time.process_time() - began
+
+    loop()
+    ratios: list[float] = []
+    for number in range(pairs):
+        times: dict[bool, float] = {}
+        for is_sampled in (True, False) if number % 2 else (False, True):
+            with session():
+                sampler = StackSampler().start() if is_sampled else None
+                times[is_sampled] = loop()
+                if sampler is not None:
+                    sampler.stop()
+        ratios.append(times[True] / times[False])
+    ratios.sort()
+    middle, low, high = statistics.median(ratios), ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    verdict = "kept" if middle <= MOST_COST else "NOT KEPT"
+    print(
+        f"a loop with a sampler takes {middle:.4f} of the processor time without (quartiles {low:.4f} to {high:.4f}), {verdict}"
+    )
+
+
+def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--steps", type=int, default=40)
+    given.add_argument("--pairs", type=int, default=15)
+    options = given.parse_args()
+    header("Where a step's time goes")
+    rows: list[list[str]] = []
+    for kind in KINDS:
+        note(kind)
+        rows.append(split(kind, options.steps))
+    print(f"the part that each loop is named for; within {NEAR:.0%} of a step")
+    table(["loop", "by hand", "found", "differs", "line", "samples", "sampling, %", ""], rows)
+    print()
+    cost(options.pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""What the thread that begins the programs was doing: compiling, moving data, JAX's own work, or something else.
+
+Out of the events that JAX and XLA leave on the lines of the host; their names are those of jax 0.6.2 and 0.10.2, and
+what another version calls otherwise counts as Python of the program's, which the samples of the stack then put right
+as far as they can. Names that a program gives its own annotations are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchax.errors import FormatError
+from benchax.profiling.coverage import Coverage, unite
+from benchax.profiling.operations import HOST
+from benchax.profiling.space import Space, TraceLine
+from benchax.profiling.stack_samples import COMPILED, ENDED, SAMPLE, SampledFrame, decode
+from benchax.protobuf import Ints
+
+CALL = re.compile(r"PjitFunction\((.*)\)", re.DOTALL)
+_CALLS = re.compile(r"PjitFunction\(.*|ExecuteReplicated\.__call__|.*::ExecuteHelper(OnSingleDevice)?", re.DOTALL)
+_COMPILES = re.compile(r"backend_compile(_and_load)?|lower_sharding_computation|trace_to_jaxpr.*")
+_TRANSFERS = re.compile(
+    r"DevicePut.*|shard_args|[HD]2[HD] Dispatch|.*batched_copy_array.*|BatchedCopy.*|CopyToMemorySpace|"
+    r".*BufferFromHost.*|PjRtCpuBuffer::CopyToDevice|ArrayImpl\.copy_to_host_async"
+)
+_JAX = re.compile(
+    r"np\.asarray\(jax\.Array\)|ParseArguments|PythonRefManager::.*|Wait for \w+ holds|CommonPjRt.*|PjRt.*"
+)
+PS_PER_US = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class StackSamples:
+    """StackSamples of the stack, in the order of time."""
+
+    time_ps: Ints
+    stack: Ints
+    """Index into `stacks`."""
+    stacks: tuple[tuple[SampledFrame, ...], ...]
+    late_ps: Ints
+    """How much later a sample came than it was due."""
+    cpu_us: Ints
+    """Processor time of the thread since the sample before; -1 where it is not known."""
+    since_us: Ints
+    used_us: int | None
+    """What all of them took. None: the trace does not say."""
+    wall_us: int | None
+
+    @property
+    def cost_share(self) -> float | None:
+        return self.used_us / self.wall_us if self.used_us is not None and self.wall_us else None
+
+
+@dataclass(frozen=True, eq=False)
+class CompileMarks:
+    """What JAX said to have traced, lowered or compiled."""
+
+    start_ps: Ints
+    end_ps: Ints
+    """Of those in the recording."""
+    stack_of: dict[str, tuple[SampledFrame, ...]]
+    """The name of a program → the stack on which it was compiled last."""
+    before_us: int | None
+    """Microseconds of those before the recording. None: the trace does not say."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostThread:
+    """The thread that begins the programs."""
+
+    names: tuple[str, ...]
+    """Of the functions that it calls, by `call_name`."""
+    call_name: Ints
+    call_start: Ints
+    call_end: Ints
+    """Outermost calls of compiled functions, in the order of time."""
+    compiles: Coverage
+    transfers: Coverage
+    """On all threads."""
+    jax: Coverage
+    """JAX's own work, calls and transfers included."""
+
+
+def read_samples(space: Space) -> StackSamples:
+    """All of them; none where the trace has none."""
+    for line in _lines(space):
+        names = {i: name for i, name in line.names.items() if name.startswith(SAMPLE)}
+        chosen = np.flatnonzero(np.isin(line.name_id, list(names)))
+        if not len(chosen):
+            continue
+        chosen = chosen[np.argsort(line.start_ps[chosen], kind="stable")]
+        ids = sorted(set(line.name_id[chosen].tolist()))
+        late, _ = line.number("late_us")
+        cpu, has_cpu = line.number("cpu_us")
+        since, _ = line.number("since_us")
+        used_us, wall_us = _cost(line)
+        return StackSamples(
+            line.start_ps[chosen],
+            np.searchsorted(ids, line.name_id[chosen]),
+            tuple(_stack(names[i].removeprefix(SAMPLE)) for i in ids),
+            late[chosen] * PS_PER_US,
+            np.where(has_cpu, cpu, -1)[chosen],
+            since[chosen],
+            used_us,
+            wall_us,
+        )
+    none = np.zeros(0, np.int64)
+    return StackSamples(none, none, (), none, none, none, None, None)
+
+
+def _cost(line: TraceLine) -> tuple[int | None, int | None]:
+    ends = np.flatnonzero(np.isin(line.name_id, [i for i, name in line.names.items() if name == ENDED]))
+    if not len(ends):
+        return None, None
+    used, wall = line.number("used_us")[0], line.number("wall_us")[0]
+    return int(used[ends[-1]]), int(wall[ends[-1]])
+
+
+def _stack(text: str) -> tuple[SampledFrame, ...]:
+    try:
+        return decode(text)
+    except FormatError:  # of another version: a sample without a line
+        return ()
+
+
+def read_compile_marks(space: Space) -> CompileMarks:
+    """What the listener in `program_recorder.py` has left in the trace."""
+    starts, ends = list[Ints](), list[Ints]()
+    stack_of: dict[str, tuple[SampledFrame, ...]] = {}
+    before_us: int | None = None
+    for line in _lines(space):
+        marks = {i: name.removeprefix(COMPILED) for i, name in line.names.items() if name.startswith(COMPILED)}
+        chosen = np.flatnonzero(np.isin(line.name_id, list(marks)))
+        if not len(chosen):
+            continue
+        elapsed, _ = line.number("elapsed_us")
+        before, _ = line.number("before")
+        for i in chosen.tolist():
+            kind, name, stack = [*marks[int(line.name_id[i])].split(" ", 2), "", ""][:3]
+            if kind == "compile" and stack:
+                stack_of[program_name(name)] = _stack(stack)
+        is_before = before[chosen] > 0
+        before_us = (before_us or 0) + int(elapsed[chosen][is_before].sum())
+        inside = chosen[~is_before]
+        ends.append(line.start_ps[inside])
+        starts.append(line.start_ps[inside] - elapsed[inside] * PS_PER_US)
+    none = np.zeros(0, np.int64)
+    return CompileMarks(np.concatenate([none, *starts]), np.concatenate([none, *ends]), stack_of, before_us)
+
+
+def program_name(name: str) -> str:
+    """The name of a function as that of its program: <lambda> as jit__lambda_, jit(f) as jit_f."""
+    inner = re.sub(r"^jit[_(](.*?)\)?$", r"\1", name, flags=re.DOTALL)
+    return "jit_" + re.sub(r"[^\w.\-]", "_", inner)
+
+
+def read_host_thread(space: Space, marks: CompileMarks) -> HostThread:
+    """The thread with most calls; one without any where nothing was called."""
+    lines = _lines(space)
+    none = np.zeros(0, np.int64)
+    transfers = [_chosen(line, _TRANSFERS) for line in lines]
+    moved = unite(*(np.concatenate([none, *column]) for column in zip(*transfers, strict=True))) if lines else None
+    calling = max(lines, key=lambda line: len(_chosen(line, _CALLS)[0]), default=None)
+    if calling is None or moved is None:
+        empty = unite(none, none)
+        return HostThread((), none, none, none, empty, empty, empty)
+    names, name, start, end = _outermost_calls(calling)
+    compiled = _compiling(calling, marks, start, end)
+    jax = [_chosen(calling, pattern) for pattern in (_CALLS, _TRANSFERS, _JAX)]
+    everything = unite(*(np.concatenate(column) for column in zip(*jax, strict=True)))
+    return HostThread(names, name, start, end, compiled, moved, everything)
+
+
+def _lines(space: Space) -> list[TraceLine]:
+    plane = space.plane(HOST)
+    return [line for line in plane.lines if len(line)] if plane else []
+
+
+def _chosen(line: TraceLine, pattern: re.Pattern[str]) -> tuple[Ints, Ints]:
+    """(starts, ends) of the events of such a name."""
+    ids = [i for i, name in line.names.items() if pattern.fullmatch(name)]
+    at = np.flatnonzero(np.isin(line.name_id, ids))
+    return line.start_ps[at], line.start_ps[at] + line.duration_ps[at]
+
+
+def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints]:
+    """(names, which one, starts, ends). JAX writes a call twice, one inside the other; tracing calls others inside."""
+    found = {i: call[1] for i, name in line.names.items() if (call := CALL.fullmatch(name))}
+    at = np.flatnonzero(np.isin(line.name_id, list(found)))
+    end = line.start_ps[at] + line.duration_ps[at]
+    order = np.lexsort((-end, line.start_ps[at]))
+    at, end = at[order], end[order]
+    start = line.start_ps[at]
+    reach = np.maximum.accumulate(end)
+    is_outer = np.concatenate([[True], start[1:] >= reach[:-1]]) if len(at) else np.zeros(0, np.bool_)
+    ids = line.name_id[at][is_outer]
+    different = sorted(set(ids.tolist()))
+    return tuple(found[i] for i in different), np.searchsorted(different, ids), start[is_outer], end[is_outer]
+
+
+def _compiling(line: TraceLine, marks: CompileMarks, start: Ints, end: Ints) -> Coverage:
+    """A call that compiles is compiling from its beginning to its end: tracing has no event of its own."""
+    begins, ends = _chosen(line, _COMPILES)
+    begins, ends = np.concatenate([begins, marks.start_ps]), np.concatenate([ends, marks.end_ps])
+    middle = (begins + ends) // 2
+    at = np.searchsorted(start, middle, side="right") - 1
+    is_inside = (at >= 0) & (middle < end[np.maximum(at, 0)]) if len(start) else np.zeros(len(middle), np.bool_)
+    calls = np.unique(at[is_inside])
+    return unite(np.concatenate([begins, start[calls]]), np.concatenate([ends, end[calls]]))

@@ -1,0 +1,202 @@
+"""Writes into the trace, every few milliseconds, what line of Python the user's thread is at.
+
+A thread of its own reads `sys._current_frames()` and leaves an event whose name is the stack (`stack_samples.py`); its
+stats say how much processor time the thread had since the last sample, and how late the sample came. Between two
+samples the sampler sleeps for as long as keeps it below 0.6 % of the time, by its own processor time.
+
+Python gives the lock to another thread only every 5 ms (`sys.getswitchinterval`), so a sample that is due in a short
+piece of Python would be taken behind it, in whatever lets go of the lock next. While it samples, the interval is 0.5
+ms. A piece of C that holds the lock is not seen meanwhile: the stats say by how much a sample was late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import opcode
+import os
+import sys
+import threading
+import time
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import jax
+
+from benchax.profiling.stack_samples import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
+from benchax.source_files import owner_of
+
+INTERVAL_S = 0.005
+MOST_SHARE = 0.006
+"""The share of the time that samples may take."""
+RECENT = 0.1
+"""The weight of the last sample in what the next one is expected to cost."""
+SWITCH_S = 0.0005
+MOST_FRAMES = 16
+"""So many of the user's innermost frames are kept."""
+_PATIENCE_S = 2.0
+
+
+class StackSampler:
+    """Samples from `start` to `stop` of one thread, which `follow` may change."""
+
+    def __init__(self, interval_s: float = INTERVAL_S) -> None:
+        self.interval_s = interval_s
+        self._wanted = self.thread = threading.main_thread().ident or 0
+        self._over = threading.Event()
+        self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
+        self._taken = 0
+        self._cost_s = 0.0
+        self._clock: _ThreadClock | None = None
+        self._before: tuple[int, int] | None = None
+        self._switch_before = sys.getswitchinterval()
+
+    def start(self) -> StackSampler:
+        self._switch_before = sys.getswitchinterval()
+        sys.setswitchinterval(min(SWITCH_S, self._switch_before))
+        self._runner.start()
+        return self
+
+    def follow(self, thread: int) -> None:
+        """Takes effect with the next sample."""
+        self._wanted = thread
+
+    def stop(self) -> None:
+        """Once. Before the trace ends, so that the last event is in it."""
+        self._over.set()
+        self._runner.join(_PATIENCE_S)
+        if abs(sys.getswitchinterval() - min(SWITCH_S, self._switch_before)) < 1e-9:  # unless the program has set it
+            sys.setswitchinterval(self._switch_before)
+
+    def _run(self) -> None:
+        began = time.perf_counter()
+        pause_s = self.interval_s
+        while True:
+            due = time.perf_counter() + pause_s
+            if self._over.wait(pause_s):
+                break
+            late_s, used = time.perf_counter() - due, time.thread_time()
+            with contextlib.suppress(Exception):  # the program must not notice; there is one sample less
+                self._sample(late_s)
+            # The first samples of a function cost more, and should not make all others rare.
+            self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
+            pause_s = max(self.interval_s, self._cost_s / MOST_SHARE)
+        self._forget_clock()
+        used_us, wall_us = int(time.thread_time() * 1e6), int((time.perf_counter() - began) * 1e6)
+        with jax.profiler.TraceAnnotation(ENDED, samples=self._taken, used_us=used_us, wall_us=wall_us):
+            pass
+
+    def _sample(self, late_s: float) -> None:
+        if self._wanted != self.thread:
+            self._forget_clock()
+            self.thread = self._wanted
+        frame = sys._current_frames().get(self.thread)
+        if frame is None:
+            return
+        self._taken += 1
+        stats: dict[str, Any] = {"late_us": max(0, int(late_s * 1e6))}
+        with contextlib.suppress(AttributeError, OSError):  # no such clock on this system, or the thread has ended
+            stats |= self._processor_time()
+        with jax.profiler.TraceAnnotation(SAMPLE + describe_stack(frame), **stats):
+            pass
+
+    def _forget_clock(self) -> None:
+        """Here, on the sampling thread, and nowhere else."""
+        if self._clock is not None:
+            self._clock.close()
+        self._clock, self._before = None, None
+
+    def _processor_time(self) -> dict[str, int]:
+        """What the thread had since the last sample, and how long that is ago."""
+        if self._clock is None:
+            self._clock = _ThreadClock(self.thread)
+        used, now = self._clock.read(), time.perf_counter_ns()
+        before, self._before = self._before, (used, now)
+        return {} if before is None else {"cpu_us": (used - before[0]) // 1000, "since_us": (now - before[1]) // 1000}
+
+
+class _ThreadClock:
+    """Nanoseconds in which a thread ran or was ready to, where the system says so; else in which it ran.
+
+    On a busy machine a thread that computes is off the processor for a part of the time; it waits for nobody.
+    """
+
+    def __init__(self, thread: int) -> None:
+        native = next((one.native_id for one in threading.enumerate() if one.ident == thread), None)
+        self.file, self.number = -1, 0
+        try:
+            # Linux: nanoseconds on a processor, nanoseconds in the queue for one, and how often.
+            self.file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self.number = time.pthread_getcpuclockid(thread)
+
+    def read(self) -> int:
+        if self.file < 0:
+            return time.clock_gettime_ns(self.number)
+        return sum(map(int, os.pread(self.file, 80, 0).split()[:2]))
+
+    def close(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+
+
+def describe_stack(frame: FrameType | None) -> str:
+    """As `stack_samples.encode` writes it, innermost first.
+
+    The innermost frame, the one that the user's own code called to get there, and those of the user's own files.
+    """
+    parts: list[str] = []
+    is_innermost, is_iterator_inside = True, False
+    called, has_own = None, False
+    while frame is not None and len(parts) < MOST_FRAMES:
+        # By identity: the hash of a code object goes through all its constants.
+        key = id(frame.f_code), frame.f_lasti
+        known = _places.get(key)
+        if known is None:
+            known = _remember(key, frame)
+        if known.is_own or (is_innermost and not known.is_ours):
+            if called is not None and known.is_own:
+                parts.append(called.text)
+            parts.append(known.iterating if is_iterator_inside else known.text)
+            is_innermost, called = False, None
+        elif len(parts) == 1 and not known.is_ours and not is_innermost and not has_own:
+            called = known
+        has_own = has_own or known.is_own
+        is_iterator_inside = known.is_iterator or (is_iterator_inside and not known.is_own)
+        frame = frame.f_back
+    return BETWEEN.join(parts)
+
+
+class _Place(NamedTuple):
+    """An instruction of a function, which many samples meet."""
+
+    code: CodeType
+    """Held, so that no other function gets its number."""
+    text: str
+    iterating: str
+    """The same, where it waits for an iterator that is a function of Python's."""
+    is_own: bool
+    is_ours: bool
+    is_iterator: bool
+
+
+MOST_PLACES = 20_000
+_places: dict[tuple[int, int], _Place] = {}
+_FOR = opcode.opmap["FOR_ITER"]
+
+
+def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
+    if len(_places) > MOST_PLACES:
+        _places.clear()
+    code, file = frame.f_code, frame.f_code.co_filename
+    owner = owner_of(file)
+    is_own = owner == "user" and not file.startswith("<frozen")
+    is_iterator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
+    is_at_loop = 0 <= frame.f_lasti < len(code.co_code) and code.co_code[frame.f_lasti] == _FOR
+    found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, is_at_loop)
+    iterating = encode((found._replace(is_iterating=True),))
+    place = _Place(
+        code, encode((found,)), iterating, is_own, owner == "benchax", is_iterator or code.co_name == "__next__"
+    )
+    _places[key] = place
+    return place

@@ -1,0 +1,74 @@
+"""Has a recording seen enough of a loop that runs steadily, or should another one follow, and how long?
+
+A program that begins by loading data shows nothing but its initialisation at first. So a recording ends when its time
+is over, is looked at beside the running program, and is followed by another one where the same program was not called
+often enough, or was no longer being called at its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchax.profiling.compiled_modules import programs
+from benchax.profiling.events import read
+from benchax.profiling.host_thread import read_compile_marks, read_host_thread
+from benchax.profiling.operations import KEEP, operations
+from benchax.profiling.runs import PS, runs_by_device
+from benchax.profiling.step_bounds import find_steps
+
+LONGEST_S = 60.0
+"""No recording of several is longer, so that steps of ten minutes are seen in part."""
+PATIENCE_S = 1800.0
+"""After so long without steps it ends."""
+MOST_EVENTS = 1_000_000
+"""So many can be read in seconds, and opened in Perfetto."""
+STILL = 0.2
+"""The last step may have begun so long before the end, as a part of the recording; or by so many steps:"""
+STILL_STEPS = 3
+
+
+@dataclass(frozen=True)
+class SeenSteps:
+    """What a recording holds of a loop."""
+
+    count: int
+    """Whole steps, the first one among them; 0 where the loop was over before the recording was."""
+    length_s: float | None
+    """The median. None: no two beginnings were seen."""
+    n_events: int
+
+
+def look(xspace: bytes) -> SeenSteps:
+    """Counts the steps of a trace.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    space = read(xspace, KEEP)
+    known = programs(space)
+    found = operations(space, known)
+    if not len(found):
+        return SeenSteps(0, None, space.n_events)
+    bounds = find_steps(space, read_host_thread(space, read_compile_marks(space)), runs_by_device(space, found, known))
+    begin = bounds.begin_ps
+    if len(begin) < 2:
+        return SeenSteps(0, None, space.n_events)
+    length = float(np.median(np.diff(begin)))
+    lines = [line for plane in space.planes for line in plane.lines if len(line)]
+    over = max(int(line.start_ps[-1]) for line in lines)
+    start = min(int(line.start_ps.min()) for line in lines)
+    is_still = over - begin[-1] <= max(STILL_STEPS * length, STILL * (over - start))
+    return SeenSteps(len(begin) - 1 if is_still else 0, length / PS, space.n_events)
+
+
+def next_duration(seen: SeenSteps, recorded_s: float, in_all_s: float, least_steps: int) -> float | None:
+    """How long the next recording should be; None where this one is enough, or more would not help."""
+    if seen.count >= least_steps or in_all_s >= PATIENCE_S or (seen.count >= 2 and recorded_s >= LONGEST_S):
+        return None
+    wanted = 2 * recorded_s if seen.length_s is None or not seen.count else seen.length_s * (least_steps + 2)
+    readable = recorded_s * MOST_EVENTS / max(seen.n_events, 1)
+    found = min(max(wanted, recorded_s), LONGEST_S, readable)
+    # Where events come so fast that a longer recording could not be read, there is no better one than this.
+    return None if seen.count and found < recorded_s * 1.5 else found

@@ -1,0 +1,169 @@
+"""Finds the steps of a training loop in a trace: where each begins.
+
+The program's own marks come first: `jax.profiler.StepTraceAnnotation`. Without them a step is a call of the program
+that most of the time goes into, of those that are called again and again; where a loop calls that several times in a
+round (eager operations, gradients that are accumulated), a step is the round: the calls are a sequence that repeats,
+and the call that has a history of its own in it begins the step.
+
+Where the loop runs ahead of the device, the device's runs of that program begin the steps, for they are when it works.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchax.profiling.host_thread import HostThread, program_name
+from benchax.profiling.operations import HOST
+from benchax.profiling.runs import PS
+from benchax.profiling.space import Space
+from benchax.protobuf import Ints
+from benchax.results.profile import Run
+from benchax.results.steps import ProgramsPerStep, StepMark
+
+LEAST_CALLS = 3
+"""Two calls may be anything; three make two steps of the same kind."""
+LAST, LAST_CALLS = 0.2, 1.5
+"""The last call of a step may lie so far before the end, as a part of the recording, or by so many steps."""
+LONGEST_PERIOD = 64
+SAME = 0.8
+"""So much of a sequence must return after a period: reports and checkpoints come in between."""
+LONGEST_HISTORY = 8
+
+
+@dataclass(frozen=True, eq=False)
+class StepBounds:
+    """Where steps begin; each ends where the next one begins, and the last one is not whole."""
+
+    mark: StepMark
+    name: str
+    begin_ps: Ints
+    programs: tuple[ProgramsPerStep, ...] = ()
+
+
+def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBounds:
+    """The steps; `mark` is "none" where nothing repeats."""
+    marked = _of_annotations(space)
+    if marked is not None:
+        name, begin = marked
+        return StepBounds("annotation", name, begin, _programs(host, begin))
+    found = _of_calls(host, runs) or _of_runs(runs)
+    if found is None:
+        return StepBounds("none", "", np.zeros(0, np.int64))
+    name, begin = found
+    return StepBounds("program", name, begin, _programs(host, begin))
+
+
+def _of_annotations(space: Space) -> tuple[str, Ints] | None:
+    """The name with most steps: a program may mark its evaluation as well."""
+    found: dict[str, list[Ints]] = {}
+    plane = space.plane(HOST)
+    for line in plane.lines if plane else ():
+        if not len(line):
+            continue
+        _, has_number = line.number("step_num")
+        _, is_root = line.number("_r")
+        for i in np.unique(line.name_id[has_number & is_root]).tolist():
+            chosen = has_number & is_root & (line.name_id == i)
+            found.setdefault(line.names.get(i, ""), []).append(line.start_ps[chosen])
+    begins = {name: np.sort(np.concatenate(parts)) for name, parts in found.items()}
+    name = max(begins, key=lambda one: len(begins[one]), default=None)
+    return (name, begins[name]) if name is not None and len(begins[name]) >= LEAST_CALLS - 1 else None
+
+
+def _of_calls(host: HostThread, runs: Sequence[Run]) -> tuple[str, Ints] | None:
+    count = np.bincount(host.call_name, minlength=len(host.names))
+    cost = {i: _usual_ps(host, i, runs) * int(count[i]) for i in range(len(host.names))}
+    repeating = [i for i in cost if count[i] >= LEAST_CALLS]
+    if not repeating:
+        return None
+    # What was called to begin with, and then no more, is no step of a loop that is still running.
+    anchor = max([i for i in repeating if _is_called_until_the_end(host, i)] or repeating, key=lambda i: cost[i])
+    at, name = np.flatnonzero(host.call_name == anchor), program_name(host.names[anchor])
+    begin = _at_device(name, host.call_start[at], runs)
+    chosen = np.isin(at, _once_a_round(host.call_name, at))
+    # Of a loop that runs ahead, the device may have begun fewer than were called.
+    return name, begin[chosen[: len(begin)]]
+
+
+def _is_called_until_the_end(host: HostThread, call: int) -> bool:
+    mine = host.call_start[host.call_name == call]
+    whole = int(host.call_end.max() - host.call_start[0])
+    return int(host.call_end.max() - mine[-1]) <= max(LAST * whole, LAST_CALLS * float(np.median(np.diff(mine))))
+
+
+def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
+    """What a call takes on the host and on devices; the first ones compile."""
+    own = float(np.quantile((host.call_end - host.call_start)[host.call_name == call], 0.25))
+    module = program_name(host.names[call])
+    device = [run.device_s * PS for run in runs if run.module == module]
+    return own + (float(np.median(device)) if device else 0.0)
+
+
+def _once_a_round(sequence: Ints, at: Ints) -> Ints:
+    """Of the calls `at`, those that begin a round of the sequence; all of them where there is one in each."""
+    period = _period(sequence)
+    if period is None:
+        return at
+    in_round = len(at) / (len(sequence) / period)
+    if in_round < 1.5:
+        return at
+    for length in range(1, LONGEST_HISTORY + 1):
+        histories = [tuple(sequence[max(0, i - length) : i].tolist()) for i in at.tolist()]
+        counts = Counter(histories)
+        once = [h for h, n in counts.items() if abs(n * in_round / len(at) - 1) < 1 - SAME]
+        if once:
+            return at[[h == once[0] for h in histories]]
+    return at
+
+
+def _period(sequence: Ints) -> int | None:
+    """After how many calls the sequence returns; None where it does not."""
+    for period in range(1, min(LONGEST_PERIOD, len(sequence) // LEAST_CALLS) + 1):
+        if np.mean(sequence[period:] == sequence[:-period]) >= SAME:
+            return period
+    return None
+
+
+def _of_runs(runs: Sequence[Run]) -> tuple[str, Ints] | None:
+    """By what a device ran: programs that were compiled ahead of time leave no call with a name."""
+    first = runs[0].device if runs else ""
+    spent, count = Counter[str](), Counter[str]()
+    for run in runs:
+        if run.device == first:
+            spent[run.module] += int(run.device_s * PS)
+            count[run.module] += 1
+    repeating = [name for name in spent if count[name] >= LEAST_CALLS]
+    if not repeating:
+        return None
+    name = max(repeating, key=lambda one: spent[one])
+    return name, _starts(name, runs)
+
+
+def _at_device(name: str, begin: Ints, runs: Sequence[Run]) -> Ints:
+    """The beginnings on the device, where most runs begin only after the next step has been begun."""
+    starts = _starts(name, runs)
+    # A program may end before its last runs have; the first ones may have been called before the recording.
+    starts = starts[max(0, len(starts) - len(begin)) :]
+    if len(starts) < LEAST_CALLS:
+        return begin
+    return starts if np.mean(starts[:-1] > begin[1 : len(starts)]) > 0.5 else begin
+
+
+def _starts(name: str, runs: Sequence[Run]) -> Ints:
+    first = next((run.device for run in runs if run.module == name), "")
+    return np.sort(np.array([int(r.start_s * PS) for r in runs if r.module == name and r.device == first], np.int64))
+
+
+def _programs(host: HostThread, begin: Ints) -> tuple[ProgramsPerStep, ...]:
+    if len(begin) < LEAST_CALLS - 1:
+        return ()
+    inside = (host.call_start >= begin[0]) & (host.call_start < begin[-1])
+    counts = np.bincount(host.call_name[inside], minlength=len(host.names))
+    found = [
+        ProgramsPerStep(program_name(host.names[i]), n / (len(begin) - 1)) for i, n in enumerate(counts.tolist()) if n
+    ]
+    return tuple(sorted(found, key=lambda one: -one.per_step))

@@ -1,0 +1,208 @@
+"""Splits the steps of a trace: where the time of a training loop goes.
+
+`step_bounds.py` finds the steps, `step_layers.py` says what is topmost when, and `sampled_python.py` what the rest is,
+which is the program's own Python. Here they are added up: over the steady steps, the first one, and the slowest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchax.profiling.host_thread import (
+    CompileMarks,
+    HostThread,
+    StackSamples,
+    program_name,
+    read_compile_marks,
+    read_host_thread,
+    read_samples,
+)
+from benchax.profiling.operations import Operations
+from benchax.profiling.runs import PS
+from benchax.profiling.sampled_python import (
+    LATE_PS,
+    MOST_LINES,
+    SampledPython,
+    busy_in_python,
+    list_lines,
+    sample_python,
+)
+from benchax.profiling.space import Space
+from benchax.profiling.stack_samples import SampledFrame
+from benchax.profiling.step_bounds import StepBounds, find_steps
+from benchax.profiling.step_layers import LAYERS, StepLayers, pending, stack_layers
+from benchax.protobuf import Ints
+from benchax.results.profile import Run
+from benchax.results.steps import OneStep, PartKind, PartLine, StepPart, StepSplit
+
+LEAST_STEPS = 3
+"""Beginnings of steps: the first step is one, and a steady one."""
+LEAST_SAMPLES = 3
+"""A line that was seen less often inside a single step is not told as its reason."""
+
+
+def split(
+    space: Space, operations: Operations, runs: Sequence[Run], hot_lines: Mapping[str, float] | None = None
+) -> StepSplit | None:
+    """The split; None where the trace holds no call of a program at all.
+
+    Args:
+        space: the trace.
+        operations: all of them.
+        runs: of all programs.
+        hot_lines: line of the program → device seconds of its operations.
+    """
+    if not len(operations):
+        return None
+    marks = read_compile_marks(space)
+    host, samples = read_host_thread(space, marks), read_samples(space)
+    bounds = find_steps(space, host, runs)
+    layers = stack_layers(operations, host)
+    begin, end, warm_up = _steady(bounds, layers, operations, host)
+    lengths = layers.lengths(begin, end)
+    anchor = marks.stack_of.get(bounds.name, ())
+    seen = sample_python(samples, layers, host, begin, end, anchor, busy_in_python(samples, lengths, begin, end))
+    is_pending = pending(host, runs).holds(samples.time_ps)
+    # Who waits for a program that has been called and has not begun waits for JAX's threads.
+    late = (is_pending & np.array([kind == "waiting" for kind in seen.kinds], np.bool_)).tolist() if seen.kinds else []
+    seen = replace(seen, kinds=["dispatch" if is_late else k for is_late, k in zip(late, seen.kinds, strict=True)])
+    parts = _parts(lengths, layers, samples, seen, begin, end, host, marks)
+    hottest, share = _hottest(hot_lines or {})
+    return StepSplit(
+        mark=bounds.mark,
+        name=bounds.name,
+        lengths_s=tuple(((end - begin) / PS).tolist()),
+        parts=parts,
+        called_at=_place(anchor) if bounds.mark == "program" else "",
+        first=_first(bounds, layers, lengths) if warm_up else None,
+        warm_up=warm_up,
+        slowest=_slowest(warm_up, begin, end, layers, lengths, samples),
+        programs=bounds.programs,
+        first_compile_s=None if marks.before_us is None else marks.before_us / 1e6,
+        compiling_steps=int((lengths[LAYERS.index("compile")] > 0).sum()) if bounds.mark != "none" else 0,
+        samples=int(((samples.time_ps >= begin[0]) & (samples.time_ps < end[-1])).sum()),
+        sampler_share=samples.cost_share,
+        hottest=hottest,
+        hottest_share=share,
+    )
+
+
+def _steady(bounds: StepBounds, layers: StepLayers, found: Operations, host: HostThread) -> tuple[Ints, Ints, int]:
+    """(beginnings, ends, how many steps before them are left out)."""
+    begin = bounds.begin_ps
+    if len(begin) < LEAST_STEPS:
+        first = min([int(found.start_ps.min()), *host.call_start[:1].tolist()])
+        return np.array([first]), np.array([int(found.end_ps.max())]), 0
+    compiling = layers.lengths(begin[:-1], begin[1:])[LAYERS.index("compile")] > 0
+    # The first step, and those behind it that compile again: it settles. Where all do, that is how this loop is.
+    settled = np.flatnonzero(~compiling[1:])
+    warm_up = 1 + int(settled[0]) if len(settled) and settled[0] < len(compiling) / 2 else 1
+    return begin[warm_up:-1], begin[warm_up + 1 :], warm_up
+
+
+# ---- parts ------------------------------------------------------------------------------------------------------
+
+
+def _parts(
+    lengths: NDArray[np.int64],
+    layers: StepLayers,
+    samples: StackSamples,
+    seen: SampledPython,
+    begin: Ints,
+    end: Ints,
+    host: HostThread,
+    marks: CompileMarks,
+) -> tuple[StepPart, ...]:
+    count, whole = len(begin), float((end - begin).sum())
+    sums: dict[PartKind, float] = {kind: float(lengths[i].sum()) for i, kind in enumerate(LAYERS)}
+    lines: dict[PartKind, tuple[PartLine, ...]] = {}
+    is_steady = (samples.time_ps >= begin[0]) & (samples.time_ps < end[-1])
+    top = layers.at(samples.time_ps)
+    for i, kind in enumerate(LAYERS):
+        chosen = np.flatnonzero(is_steady & (top == i) & (samples.late_ps <= LATE_PS))
+        lines[kind] = list_lines(samples, chosen, seen, np.ones(len(samples.time_ps)), sums[kind] / whole)
+    python: list[int] = np.flatnonzero(seen.weight_ps > 0).tolist()
+    for kind in ("input", "python", "waiting", "dispatch", "unseen"):
+        chosen = np.array([i for i in python if seen.kinds[i] == kind], np.int64)
+        spent = float(seen.weight_ps[chosen].sum())
+        sums[kind] = sums.get(kind, 0.0) + spent
+        if kind not in LAYERS:
+            lines[kind] = list_lines(samples, chosen, seen, seen.weight_ps, spent / whole)
+    sums["unseen"] += seen.unseen_ps
+    if sums["compile"] and (compiled := _compiled_at(host, marks, begin, end, sums["compile"] / whole)):
+        lines["compile"] = compiled
+    found = [
+        StepPart(kind, spent / count / PS, spent / whole, lines.get(kind, ())) for kind, spent in sums.items() if spent
+    ]
+    return tuple(sorted(found, key=lambda part: -part.share))
+
+
+def _compiled_at(host: HostThread, marks: CompileMarks, begin: Ints, end: Ints, share: float) -> tuple[PartLine, ...]:
+    """Where the functions are called that were compiled again."""
+    spent = Counter[str]()
+    for name, start, stop in zip(host.call_name.tolist(), host.call_start, host.call_end, strict=True):
+        if begin[0] <= start < end[-1] and host.compiles.holds(np.array([(start + stop) // 2]))[0]:
+            spent[program_name(host.names[name])] += int(stop - start)
+    whole = sum(spent.values())
+    found: list[PartLine] = []
+    for name, amount in spent.most_common(MOST_LINES):
+        own = next((frame for frame in marks.stack_of.get(name, ()) if frame.owner == "user"), None)
+        if own is not None:
+            found.append(PartLine(own.place, own.function, share * amount / whole, name))
+    return tuple(found)
+
+
+def _place(stack: tuple[SampledFrame, ...]) -> str:
+    return next((frame.place for frame in stack if frame.owner == "user"), "")
+
+
+def _hottest(lines: Mapping[str, float]) -> tuple[str, float]:
+    everything = sum(lines.values())
+    name = max(lines, key=lambda one: lines[one], default="")
+    return (name, lines[name] / everything) if name and everything else ("", 0.0)
+
+
+# ---- single steps -----------------------------------------------------------------------------------------------
+
+_KINDS: tuple[PartKind, ...] = (*LAYERS, "unseen")
+
+
+def _first(bounds: StepBounds, layers: StepLayers, steady: NDArray[np.int64]) -> OneStep:
+    begin, end = bounds.begin_ps[:1], bounds.begin_ps[1:2]
+    return _one(0, layers.lengths(begin, end)[:, 0], steady.mean(axis=1))
+
+
+def _one(index: int, mine: NDArray[np.int64], usual: NDArray[np.float64]) -> OneStep:
+    more = mine - usual
+    at = int(more.argmax())
+    parts: tuple[tuple[PartKind, float], ...] = tuple((k, int(mine[i]) / PS) for i, k in enumerate(_KINDS) if mine[i])
+    return OneStep(index, int(mine.sum()) / PS, parts, _KINDS[at], float(more[at]) / PS)
+
+
+def _slowest(
+    warm_up: int, begin: Ints, end: Ints, layers: StepLayers, lengths: NDArray[np.int64], samples: StackSamples
+) -> OneStep | None:
+    if len(begin) < LEAST_STEPS:
+        return None
+    at = int((end - begin).argmax())
+    usual = np.median(lengths, axis=1)
+    found = _one(at + warm_up, lengths[:, at], usual)
+    inside = (samples.time_ps >= begin[at]) & (samples.time_ps < end[at])
+    layer = _KINDS.index(found.more or "unseen")
+    lines = Counter[str]()
+    for i in np.flatnonzero(inside & (layers.at(samples.time_ps) == layer)).tolist():
+        lines[_place(samples.stacks[int(samples.stack[i])])] += 1
+    where, often = (lines.most_common(1) or [("", 0)])[0]
+    return OneStep(
+        found.index,
+        found.length_s,
+        found.parts,
+        found.more,
+        found.more_s,
+        where if often >= LEAST_SAMPLES else "",
+    )

@@ -1,0 +1,82 @@
+"""The work of one call by the user's lines and named scopes: operations and bytes, loop bodies times their trip counts.
+
+The sum over lines is the one of `counts.py`, by the same rules. Operations inside a fusion belong to the line that each
+came from; the bytes that a fusion reads and writes belong to the fusion's own. What stands in libraries belongs to the
+user's line that called it, and what the compiler added to none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from benchax.program import hlo_module, instruction_work
+from benchax.program.counts import CALLS, Adder
+from benchax.program.hlo import Instruction
+from benchax.program.hlo_module import Computation, Module
+from benchax.program.instruction_work import Work
+from benchax.program.source_tables import SourceTables
+from benchax.program.trip_counts import find_loops
+from benchax.results.inspection import LineWork
+
+_OF_JAX = re.compile(r"p?jit\(.*\)|while|body|cond|closed_call|branch_\d+_fun|checkpoint|custom_[jv][vj]p_call")
+"""Parts of a scope that JAX adds by itself."""
+
+
+def work_by_line(hlo_text: str, module: Module) -> tuple[LineWork, ...] | None:
+    """Most operations first; None where the text has no entry computation.
+
+    What nobody can look into, such as a custom call, has a row without operations or bytes of its own kind: see
+    `Counts.restrictions`.
+    """
+    if module.entry is None:
+        return None
+    walk = _Walk(module, SourceTables(hlo_text))
+    rows: dict[tuple[str, str], Work] = {}
+    for instruction, work in walk.computation(module.entry, 1.0, is_fused=False):
+        key = walk.tables.user_line(instruction), scope_of(hlo_module.op_name(instruction))
+        rows[key] = rows.get(key, Work()).plus(work)
+    found = [LineWork(source, scope, *work) for (source, scope), work in rows.items() if any(work)]
+    return tuple(sorted(found, key=lambda one: (-one.flops, -one.bytes_accessed, one.source, one.scope)))
+
+
+def scope_of(op_name: str) -> str:
+    """layer0/attention, of jit(step)/layer0/while/body/attention/dot_general: what the program named itself."""
+    parts = op_name.split("/")[:-1]
+    return "/".join(part for part in parts if part and not _OF_JAX.fullmatch(part))
+
+
+class _Walk:
+    """Goes through a program, and says of each instruction what it does in one call."""
+
+    def __init__(self, module: Module, tables: SourceTables) -> None:
+        self.module, self.tables = module, tables
+        self.adder = Adder(module, find_loops(module))
+
+    def computation(self, where: Computation, times: float, *, is_fused: bool) -> Iterator[tuple[Instruction, Work]]:
+        for each in where.instructions:
+            yield from self.instruction(where, each, times, is_fused)
+
+    def instruction(
+        self, where: Computation, one: Instruction, times: float, is_fused: bool
+    ) -> Iterator[tuple[Instruction, Work]]:
+        called = self.module.called_computations(one)
+        if one.opcode == "fusion":
+            for _, inside in called:
+                yield one, Work(bytes=0 if is_fused else instruction_work.fusion_bytes(inside)).times(times)
+                yield from self.computation(inside, times, is_fused=True)
+        elif one.opcode == "while":
+            trips = self.adder.loops[one.name].trips
+            often = {"body": 1 if trips is None else trips, "condition": 1 if trips is None else trips + 1}
+            for part, inside in called:
+                yield from self.computation(inside, times * often.get(part, 0), is_fused=False)
+        elif one.opcode == "conditional":
+            # The branch with most operations, as far as one is the most of all; `counts.py` takes each maximum.
+            branches = [inside for _, inside in called]
+            if branches:
+                yield from self.computation(max(branches, key=self.adder.computation), times, is_fused=False)
+        elif one.opcode in CALLS:
+            for _, inside in called:
+                yield from self.computation(inside, times, is_fused=False)
+        else:
+            yield one, self.adder.instruction(where, one, is_fused).times(times)

@@ -1,0 +1,187 @@
+"""The steps of a training loop: one sentence on top, then what a step is made of, its first one and its slowest.
+
+A moment in which a device works is the device's; the other parts are all of idle devices, by what these waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from benchax.reporting.document import (
+    Block,
+    Facts,
+    Heading,
+    Paragraph,
+    Section,
+    Table,
+    TableCell,
+    TableColumn,
+    TextRow,
+)
+from benchax.results.steps import OneStep, PartKind, PartLine, StepPart, StepSplit
+from benchax.units import count, percent, plural, seconds
+
+KINDS: dict[PartKind, str] = {
+    "device": "device at work",
+    "input": "waiting for input",
+    "python": "Python",
+    "waiting": "off the processor",
+    "compile": "tracing and compiling",
+    "transfer": "transfers",
+    "dispatch": "dispatch by JAX",
+    "unseen": "Python, not sampled",
+}
+LEAST_SHARE = 0.01
+"""Lines with less of a step are in the JSON only."""
+FEW = 30
+"""So few samples give a rough picture, which is said."""
+MOST_PROGRAMS = 4
+_COLUMNS = (
+    TableColumn("part of a step", "words"),
+    TableColumn("time"),
+    TableColumn("share"),
+    TableColumn("where", "words"),
+)
+
+
+def blocks(split: StepSplit) -> tuple[Block, ...]:
+    """What stands on top of a profile."""
+    lines = (Paragraph(sentence(split)), Paragraph(_describe_length(split), "faint"))
+    return (*lines, tabulate_parts(split), *_facts(split))
+
+
+def sentence(split: StepSplit) -> str:
+    """58 % of a step is data loading at loader.py:31; the device waits."""
+    if not split.parts:
+        return "nothing is known of the steps"
+    part = split.parts[0]
+    of = "a step" if split.mark != "none" else "the recorded time"
+    return f"{percent(part.share)} of {of} is {_describe_part(part, split)}"
+
+
+def _describe_part(part: StepPart, split: StepSplit) -> str:
+    line = part.lines[0] if part.lines else None
+    at = f" at {_near(line.source)}" if line else ""
+    per_step = sum(program.per_step for program in split.programs)
+    match part.kind:
+        case "device":
+            share = (
+                f"; {percent(split.hottest_share)} of its work is of {_near(split.hottest)}" if split.hottest else ""
+            )
+            return f"the device at work{share}"
+        case "input":
+            return f"data loading{at}; the device waits"
+        case "python":
+            return f"Python{at}{_in(line)}; the device waits"
+        case "waiting":
+            return f"spent off the processor{at}{_in(line)}; the device waits"
+        case "compile":
+            often = (
+                f", in {split.compiling_steps} of {plural(len(split.lengths_s), 'step')}" if _has_steps(split) else ""
+            )
+            return f"tracing and compiling{at}{often}; the device waits"
+        case "transfer":
+            return f"moving data{at}; the device waits"
+        case "dispatch":
+            programs = f" of {per_step:.3g} programs a step" if _has_steps(split) and per_step else ""
+            return f"JAX's own dispatch{programs}{at}; the device waits"
+        case "unseen":
+            return "Python in pieces too short to be sampled; the device waits"
+
+
+def _has_steps(split: StepSplit) -> bool:
+    return split.mark != "none"
+
+
+def _in(line: PartLine | None) -> str:
+    return f" ({line.function})" if line and not line.function.startswith("<") else ""
+
+
+def _describe_length(split: StepSplit) -> str:
+    if split.mark == "none":
+        return f"no step was found: no program was called three times in the {seconds(split.mean_s)} that were recorded"
+    lengths = split.lengths_s
+    spread = f", {seconds(min(lengths))} to {seconds(max(lengths))}" if len(lengths) > 1 else ""
+    what = f"a call of {split.name}" if split.mark == "program" else f"marked as {split.name!r} by the program"
+    where = f" at {_near(split.called_at)}" if split.called_at else ""
+    return f"a step, {what}{where}, takes {seconds(median(lengths))} (median of {len(lengths)}{spread})"
+
+
+def tabulate_parts(split: StepSplit) -> Table:
+    """A line for each part, and below it one for each line of the user's beyond the first."""
+    rows: list[tuple[TableCell, ...]] = []
+    for part in split.parts:
+        shown = [line for line in part.lines if line.share >= LEAST_SHARE]
+        rows.append(_row(KINDS[part.kind], seconds(part.mean_s), percent(part.share), shown[:1]))
+        if len(shown) > 1:
+            rows[-1] = _row(KINDS[part.kind], seconds(part.mean_s), percent(part.share), [])
+            rows += [_row("", seconds(line.share * split.mean_s), percent(line.share), [line]) for line in shown]
+    return Table(_COLUMNS, tuple(rows), _describe_samples(split))
+
+
+def _row(name: str, time: str, share: str, lines: list[PartLine]) -> tuple[TableCell, ...]:
+    where = _describe_line(lines[0]) if lines else ""
+    hint = lines[0].source if lines else ""
+    return TableCell(name), TableCell(time), TableCell(share), TableCell(where, hint=hint)
+
+
+def _describe_line(line: PartLine) -> str:
+    inside = f" in {_near(line.within)}" if line.within else ""
+    return f"{_near(line.source)}{_in(line)}{inside}"
+
+
+def _describe_samples(split: StepSplit) -> str:
+    if split.sampler_share is None:
+        return "at which lines Python was is not known: this trace has no samples of the stack"
+    few = ", which is few: shares of lines are rough" if split.samples < FEW else ""
+    cost = f"sampling took {percent(split.sampler_share)} of the time"
+    mean = f"parts of the mean step, {seconds(split.mean_s)}; " if _has_steps(split) else ""
+    return f"{mean}each moment counts once; lines by {plural(split.samples, 'sample')}{few}; {cost}"
+
+
+def _facts(split: StepSplit) -> tuple[Block, ...]:
+    rows = [*_describe_first(split), *_describe_slowest(split), *_describe_programs(split)]
+    return (Heading("steps"), Facts((Section("", tuple(rows)),), "words")) if rows else ()
+
+
+def _describe_first(split: StepSplit) -> list[TextRow]:
+    rows: list[TextRow] = []
+    if split.first is not None:
+        rows.append(TextRow("first step", seconds(split.first.length_s), _describe_more(split.first)))
+    if split.warm_up > 1:
+        rows.append(
+            TextRow("left out", plural(split.warm_up, "step"), "at the beginning, in which something was compiled")
+        )
+    if split.first_compile_s:
+        rows.append(
+            TextRow("before", seconds(split.first_compile_s), "of tracing and compiling, ahead of the recording")
+        )
+    return rows
+
+
+def _describe_slowest(split: StepSplit) -> list[TextRow]:
+    one = split.slowest
+    if one is None:
+        return []
+    return [TextRow("slowest step", seconds(one.length_s), f"number {one.index}, {_describe_more(one)}")]
+
+
+def _describe_more(one: OneStep) -> str:
+    if one.more is None or one.more_s <= 0:
+        return ""
+    name = "Python" if one.more == "unseen" else KINDS[one.more]
+    where = f" at {_near(one.where)}" if one.where else ""
+    return f"{seconds(one.more_s)} more than usual of: {name}{where}"
+
+
+def _describe_programs(split: StepSplit) -> list[TextRow]:
+    others = [one for one in split.programs if one.name != split.name or one.per_step > 1.5]
+    shown = [f"{count(round(one.per_step, 2))} × {one.name}" for one in others[:MOST_PROGRAMS]]
+    more = [f"and {len(others) - len(shown)} more"] if len(others) > len(shown) else []
+    return [TextRow("also in a step", ", ".join([*shown, *more]))] if shown else []
+
+
+def _near(source: str) -> str:
+    """loader.py:31, of its whole path; what follows is kept."""
+    return re.sub(r"^.*[/\\](?=[^/\\ ]+:\d+)", "", source)

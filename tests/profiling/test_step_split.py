@@ -1,0 +1,244 @@
+"""What a step is made of: loops by hand, whose split is known."""
+
+from __future__ import annotations
+
+import pytest
+from steps_by_hand import (
+    AT_NEXT,
+    LOADER,
+    LOOP,
+    US,
+    call,
+    compiled,
+    read,
+    sample,
+    sampler_end,
+    work,
+)
+from xspace_by_hand import Event
+
+from benchax.profiling.stack_samples import SampledFrame
+from benchax.results.profile import Profile
+from benchax.results.steps import PartKind, StepSplit
+
+STEPS = 6
+
+
+def split_of(found: Profile) -> StepSplit:
+    assert found.split is not None
+    return found.split
+
+
+def parts(split: StepSplit) -> dict[PartKind, float]:
+    """Microseconds of the mean step."""
+    return {part.kind: round(part.mean_s * 1e6, 3) for part in split.parts}
+
+
+def loop(python_us: int = 600, device_us: int = 300, sampler: tuple[Event, ...] = (), more: int = 0) -> Profile:
+    """Steps of 1 ms: 50 µs of dispatch, then the device, while Python waits in np.asarray, then Python."""
+    calls: list[Event] = []
+    runs: list[Event] = []
+    at = 0
+    for i in range(STEPS):
+        calls += [call("step", at, 50), Event("np.asarray(jax.Array)", (at + 50) * US, (device_us + 50) * US)]
+        runs += [work(at + 100, device_us, i)]
+        at += 100 + device_us + python_us + (more if i == 3 else 0)
+    return read([compiled(0, 0, LOOP, before=1), *calls], runs, sampler)
+
+
+def sampled(*frames: SampledFrame, cpu_us: int) -> tuple[Event, ...]:
+    """Two samples in the Python of each step."""
+    times = [i * 1000 + offset for i in range(STEPS) for offset in (600, 700)]
+    return tuple(sample(at, *frames, cpu_us=cpu_us) for at in times)
+
+
+def test_a_step_is_a_call_of_the_program_that_repeats_and_each_moment_counts_once() -> None:
+    found = split_of(loop())
+
+    assert (found.mark, found.name) == ("program", "jit_step")
+    assert found.lengths_s == pytest.approx((0.001,) * 4)
+    assert parts(found) == {"unseen": 600, "device": 300, "dispatch": 100}
+    assert sum(part.share for part in found.parts) == pytest.approx(1)
+
+
+def test_without_samples_python_is_said_to_be_unseen() -> None:
+    found = split_of(loop())
+
+    assert (found.samples, found.sampler_share) == (0, None)
+    assert found.share("python") == found.share("input") == 0
+
+
+def test_time_in_an_iterator_of_the_loop_is_waiting_for_input_at_the_line_inside_of_it() -> None:
+    found = split_of(loop(sampler=(*sampled(LOADER, AT_NEXT, cpu_us=0), sampler_end(5900, 50, 6000))))
+
+    assert parts(found) == {"input": 600, "device": 300, "dispatch": 100}
+    (line,) = found.parts[0].lines
+    assert (line.source, line.function, round(line.share, 6)) == ("/home/me/loader.py:31", "batches", 0.6)
+    assert (line.on_processor, line.samples) == (0, 8)
+    assert found.sampler_share == pytest.approx(50 / 6000)
+
+
+def test_an_iterator_that_computes_is_input_too() -> None:
+    found = split_of(loop(sampler=sampled(LOADER, AT_NEXT, cpu_us=100)))
+
+    assert found.parts[0].kind == "input"
+    assert found.parts[0].lines[0].on_processor == 1
+
+
+def test_a_generator_that_a_function_computes_with_is_no_input() -> None:
+    words = SampledFrame("/home/me/text.py", 3, "tokens", "user")
+    counting = SampledFrame("/home/me/text.py", 9, "count", "user", is_iterating=True)
+
+    found = split_of(loop(sampler=sampled(words, counting, LOOP._replace(line=14), cpu_us=100)))
+
+    assert found.parts[0].kind == "python"
+
+
+def test_a_thread_that_is_off_the_processor_outside_of_an_iterator_is_said_to_be() -> None:
+    found = split_of(loop(sampler=sampled(LOADER, LOOP._replace(line=14), cpu_us=1)))
+
+    assert found.parts[0].kind == "waiting"
+
+
+def test_library_frames_are_folded_beneath_the_users_line() -> None:
+    queue = SampledFrame("/usr/lib/python3.11/queue.py", 171, "get", "python")
+
+    found = split_of(loop(sampler=sampled(queue, LOADER, LOOP._replace(line=14), cpu_us=0)))
+
+    assert found.parts[0].kind == "input"
+    assert found.parts[0].lines[0].within == "/usr/lib/python3.11/queue.py:171 get"
+
+
+def test_a_piece_without_a_sample_has_the_lines_of_the_same_piece_of_other_steps() -> None:
+    found = split_of(loop(sampler=(sample(2600, LOOP._replace(line=14), cpu_us=100),)))
+
+    assert parts(found)["python"] == 600
+
+
+def test_a_sample_that_came_too_late_says_nothing() -> None:
+    """It was due in one piece of Python and came in the next one, for C code held the lock."""
+    found = split_of(loop(sampler=(sample(2600, LOOP._replace(line=14), cpu_us=100, late_us=1800),)))
+
+    assert "python" not in parts(found)
+
+
+def test_the_function_that_the_user_called_is_told_and_not_what_waits_inside_of_it() -> None:
+    waiting = SampledFrame("/usr/lib/python3.11/threading.py", 327, "wait", "python")
+    queue = SampledFrame("/usr/lib/python3.11/queue.py", 171, "get", "python")
+
+    found = split_of(loop(sampler=sampled(waiting, queue, LOOP._replace(line=14), cpu_us=0)))
+
+    assert found.parts[0].kind == "input"
+    assert found.parts[0].lines[0].within == "/usr/lib/python3.11/queue.py:171 get"
+
+
+def test_the_program_of_the_steps_is_not_one_that_took_long_to_compile() -> None:
+    init = [call("init", 0, 30_000), call("init", 30_000, 30_000), call("init", 60_000, 30_000)]
+    steps = [call("step", 100_000 + 1000 * i, 50) for i in range(STEPS)]
+    runs = [work(90_050, 10, 100, hlo_module="jit_init")]
+    runs += [work(100_050 + 1000 * i, 100, i) for i in range(STEPS)]
+
+    assert split_of(read([*init, *steps], runs)).name == "jit_step"
+
+
+def test_a_compilation_in_each_step_is_tracing_and_compiling() -> None:
+    python: list[Event] = []
+    runs: list[Event] = []
+    for i in range(STEPS):
+        python += [call("step", 1000 * i, 850), compiled(1000 * i + 700, 600, LOOP)]
+        runs += [work(1000 * i + 850, 100, i)]
+
+    found = split_of(read(python, runs))
+
+    assert parts(found) == {"compile": 850, "device": 100, "unseen": 50}
+    assert found.compiling_steps == len(found.lengths_s) == STEPS - 2
+    assert [(line.source, line.within) for line in found.parts[0].lines] == [("/home/me/train.py:12", "jit_step")]
+
+
+def test_first_steps_that_compile_are_left_out_of_the_steady_ones() -> None:
+    python = [call("step", 0, 900), compiled(800, 700, LOOP), call("step", 1000, 900), compiled(1800, 700, LOOP)]
+    python += [call("step", 2000 + 100 * i, 20) for i in range(STEPS)]
+    runs = [work(900, 50, 100), work(1900, 50, 101), *(work(2020 + 100 * i, 50, i) for i in range(STEPS))]
+
+    found = split_of(read(python, runs))
+
+    assert found.warm_up == 2
+    assert found.first is not None
+    assert (found.first.length_s, found.first.more) == (pytest.approx(0.001), "compile")
+    assert found.lengths_s == pytest.approx((0.0001,) * (STEPS - 1))
+
+
+def test_the_slowest_step_is_explained_by_what_it_has_more_of() -> None:
+    slow = tuple(sample(at, SampledFrame("/home/me/save.py", 5, "save", "user"), LOOP) for at in (4200, 4400, 4600))
+
+    found = split_of(loop(more=2000, sampler=slow))
+
+    assert found.slowest is not None
+    assert (found.slowest.index, found.slowest.more) == (3, "unseen")
+    assert found.slowest.more_s == pytest.approx(0.002)
+    assert found.slowest.where == "/home/me/save.py:5"
+
+
+def test_a_copy_of_a_gpu_is_a_transfer_and_no_work() -> None:
+    """On a stream, with no program: as CUPTI has it."""
+    from xspace_by_hand import plane, space
+
+    from benchax.profiling.trace import profile_of
+
+    calls = [call("step", 1000 * i, 100) for i in range(STEPS)]
+    kernels = [work(1000 * i + 100, 300, i) for i in range(STEPS)]
+    copies = [Event("MemcpyH2D", (1000 * i + 500) * US, 400 * US) for i in range(STEPS)]
+    planes = plane("/host:CPU", {"python": calls}), plane("/device:GPU:0", {"Stream #1": kernels, "Stream #2": copies})
+
+    found = split_of(profile_of(space(*planes)))
+
+    assert parts(found) == {"transfer": 400, "device": 300, "unseen": 200, "dispatch": 100}
+
+
+def test_marks_of_the_program_are_its_steps() -> None:
+    marks = [Event("train", 1000 * i * US, 400 * US, {"step_num": i, "_r": 1}) for i in range(STEPS)]
+    calls = [call("part", 500 * i, 50) for i in range(2 * STEPS)]
+    runs = [work(500 * i + 50, 100, i, hlo_module="jit_part") for i in range(2 * STEPS)]
+
+    found = split_of(read([*marks, *calls], runs))
+
+    assert (found.mark, found.name) == ("annotation", "train")
+    assert found.lengths_s == pytest.approx((0.001,) * 4)
+    assert [(one.name, one.per_step) for one in found.programs] == [("jit_part", 2)]
+
+
+def test_gradients_that_are_accumulated_make_one_step_of_several_calls() -> None:
+    calls: list[Event] = []
+    runs: list[Event] = []
+    for i in range(5 * STEPS):
+        name = "update" if i % 5 == 4 else "gradient"
+        calls += [call(name, 100 * i, 10)]
+        runs += [work(100 * i + 10, 20 if name == "update" else 50, i, hlo_module=f"jit_{name}")]
+
+    found = split_of(read(calls, runs))
+
+    assert found.name == "jit_gradient"
+    assert found.lengths_s == pytest.approx((0.0005,) * (STEPS - 3))
+    assert found.programs[0].per_step == 4
+
+
+def test_a_loop_that_runs_ahead_of_the_device_has_the_devices_steps() -> None:
+    calls = [call("step", 10 * i, 5) for i in range(STEPS)]
+    runs = [work(100 + 1000 * i, 1000, i) for i in range(STEPS)]
+
+    found = split_of(read(calls, runs))
+
+    assert found.lengths_s == pytest.approx((0.001,) * 4)
+    assert parts(found) == {"device": 1000}
+
+
+def test_where_nothing_repeats_the_recording_is_split() -> None:
+    found = split_of(read([call("step", 0, 100), call("other", 100, 100)], [work(100, 300, 1), work(500, 100, 2)]))
+
+    assert (found.mark, found.name, found.first, found.slowest) == ("none", "", None, None)
+    assert found.lengths_s == pytest.approx((0.0006,))
+    assert parts(found) == {"device": 400, "dispatch": 100, "unseen": 100}
+
+
+def test_a_trace_without_any_program_has_no_split() -> None:
+    assert read([Event("anything", 0, 100)], []).split is None

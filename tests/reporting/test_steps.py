@@ -1,0 +1,76 @@
+"""The steps of a training loop in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchax.reporting import steps
+from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
+
+LINE = PartLine("/home/me/loader.py:31", "batches", 0.58, samples=90)
+SPLIT = StepSplit(
+    "program",
+    "jit_step",
+    (0.01, 0.012, 0.011),
+    (StepPart("input", 0.0058, 0.58, (LINE,)), StepPart("device", 0.0042, 0.42)),
+    called_at="/home/me/train.py:12",
+    programs=(ProgramsPerStep("jit_step", 1.0), ProgramsPerStep("jit_add", 13.0)),
+    compiling_steps=2,
+    samples=100,
+    sampler_share=0.006,
+    hottest="/home/me/model.py:7",
+    hottest_share=0.9,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("input", "58 % of a step is data loading at loader.py:31; the device waits"),
+        ("python", "58 % of a step is Python at loader.py:31 (batches); the device waits"),
+        ("waiting", "58 % of a step is spent off the processor at loader.py:31 (batches); the device waits"),
+        ("compile", "58 % of a step is tracing and compiling at loader.py:31, in 2 of 3 steps; the device waits"),
+        ("transfer", "58 % of a step is moving data at loader.py:31; the device waits"),
+        ("dispatch", "58 % of a step is JAX's own dispatch of 14 programs a step at loader.py:31; the device waits"),
+        ("device", "58 % of a step is the device at work; 90 % of its work is of model.py:7"),
+        ("unseen", "58 % of a step is Python in pieces too short to be sampled; the device waits"),
+    ],
+)
+def test_one_sentence_says_what_most_of_a_step_is(kind: PartKind, expected: str) -> None:
+    split = replace(SPLIT, parts=(StepPart(kind, 0.0058, 0.58, (LINE,)), *SPLIT.parts[1:]))
+
+    assert steps.sentence(split) == expected
+
+
+def test_a_recording_without_steps_is_said_to_have_none() -> None:
+    split = replace(SPLIT, mark="none", name="", lengths_s=(2.0,), programs=())
+
+    texts = [getattr(block, "text", "") for block in steps.blocks(split)]
+
+    assert texts[0].startswith("58 % of the recorded time is data loading")
+    assert texts[1] == "no step was found: no program was called three times in the 2.00 s that were recorded"
+
+
+def test_few_samples_are_said_to_be_few_and_none_to_be_missing() -> None:
+    assert "which is few: shares of lines are rough" in steps.tabulate_parts(replace(SPLIT, samples=5)).note
+    assert "no samples of the stack" in steps.tabulate_parts(replace(SPLIT, sampler_share=None)).note
+
+
+def test_several_lines_of_a_part_stand_below_it() -> None:
+    other = PartLine("/home/me/decode.py:4", "decode", 0.2)
+    split = replace(SPLIT, parts=(StepPart("input", 0.0058, 0.58, (replace(LINE, share=0.38), other)),))
+
+    lines = steps.tabulate_parts(split).lines
+
+    assert [line[0] for line in lines] == ["waiting for input", "", ""]
+    assert [line[3] for line in lines] == ["", "loader.py:31 (batches)", "decode.py:4 (decode)"]
+
+
+def test_the_slowest_step_says_what_it_has_more_of_and_where() -> None:
+    slow = OneStep(7, 0.5, (("unseen", 0.49),), "unseen", 0.48, "/home/me/save.py:3")
+
+    (row,) = steps._describe_slowest(replace(SPLIT, slowest=slow))
+
+    assert (row.label, row.detail) == ("slowest step", "number 7, 480 ms more than usual of: Python at save.py:3")
