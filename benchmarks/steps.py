@@ -76,7 +76,8 @@ def cost(pairs: int) -> None:
     middle, low, high = statistics.median(ratios), ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
     verdict = "kept" if middle <= MOST_COST else "NOT KEPT"
     print(
-        f"a loop with a sampler takes {middle:.4f} of the processor time without (quartiles {low:.4f} to {high:.4f}), {verdict}"
+        f"a loop with a sampler takes {middle:.4f} of the processor time without "
+        f"(quartiles {low:.4f} to {high:.4f}), {verdict}"
     )
 
 

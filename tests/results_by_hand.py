@@ -129,7 +129,8 @@ def _profile(name: str) -> Profile:
     )  # fmt: skip
     return Profile(
         name, "cpu", (op,) * 20, split=split, devices=(Device(name, 0.004, 0.001),),
-        left_over=(LiveBuffers((3,), name, 2, 120),), live_bytes_before=0, live_bytes_after=120, files={"xplane": name}, remarks=(_remark(name),),
+        left_over=(LiveBuffers((3,), name, 2, 120),), live_bytes_before=0, live_bytes_after=120,
+        files={"xplane": name}, remarks=(_remark(name),),
     )  # fmt: skip
 
 
