@@ -134,7 +134,7 @@ def step(state, x):
     w, velocity, count = state["w"], state["v"], state["n"]
     g = jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(w)
     velocity = 0.9 * velocity + g
-    count = count + 1
+    count = count + jnp.float32(1)
     return {"w": w - 1e-2 * velocity / (1 - 0.9**count), "v": velocity, "n": count}
 
 state = {"w": jnp.ones((64, 8)) * 0.1, "v": jnp.zeros((64, 8)), "n": 0}
@@ -143,7 +143,7 @@ for i in range(50):
     state = step(state, x)  # here
 print(state["n"])
 """,
-        (('"n": 0}', '"n": jnp.int32(0)}'),),
+        (('"n": 0}', '"n": jnp.float32(0)}'),),
     ),
     Planted(
         "a filter that is applied sample by sample",

@@ -39,3 +39,24 @@ def test_other_shapes_and_one_program_are_fine(ask_about_program: Any, monkeypat
             f(jnp.ones(n))
 
     assert ask_about_program(ID, seen=seen).outcome == "fine"
+
+
+def test_a_number_that_becomes_an_array_of_another_dtype_is_found(ask_about_program: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "LONG_S", 0.0)
+    count: Any = 0
+    f = jax.jit(lambda count: count + jnp.float32(1))
+    with watch() as seen:
+        for _ in range(3):
+            count = f(count)
+
+    assert ask_about_program(ID, seen=seen).one.seen[0].startswith("count: dtype")
+
+
+def test_two_dtypes_of_arrays_are_two_uses(ask_about_program: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "LONG_S", 0.0)
+    f = jax.jit(lambda x: x + 1)
+    with watch() as seen:
+        for dtype in (jnp.float32, jnp.bfloat16):
+            f(jnp.ones(3, dtype))
+
+    assert ask_about_program(ID, seen=seen).outcome == "fine"

@@ -13,6 +13,8 @@ from benchax.units import seconds
 
 KINDS = frozenset({"weak type", "committed", "sharding"})
 """What can differ between two arrays of one shape and dtype."""
+WITH_A_NUMBER = frozenset({"dtype", "shape"})
+"""What differs as well where a Python number becomes an array."""
 LONG_S = 0.05
 """Compiling that takes less is not worth a line."""
 ADVICE = {
@@ -27,7 +29,7 @@ ADVICE = {
 def compiled_twice(e: ProgramEvidence) -> Iterable[Finding]:
     by_function: dict[tuple[str, str | None], list[Compile]] = {}
     for c in e.watch.recompiles:
-        if {reason.kind for reason in c.reasons} <= KINDS:
+        if is_second_look(c):
             by_function.setdefault((c.function, c.defined), []).append(c)
     for compiles in by_function.values():
         lost_s = sum(c.total_s for c in compiles)
@@ -35,11 +37,17 @@ def compiled_twice(e: ProgramEvidence) -> Iterable[Finding]:
             yield _finding(compiles, lost_s)
 
 
+def is_second_look(c: Compile) -> bool:
+    """Is an argument what it was before, but for what tells a beginning from a result?"""
+    kinds = {reason.kind for reason in c.reasons}
+    return bool(kinds & KINDS) and kinds <= (KINDS | WITH_A_NUMBER if "weak type" in kinds else KINDS)
+
+
 def _finding(compiles: list[Compile], lost_s: float) -> Finding:
     kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
     reasons = [reason.text for c in compiles for reason in c.reasons]
     return compiled_twice.finding(
-        f"{compiles[0].function} was compiled again for the same shapes",
+        f"{compiles[0].function} was compiled again: an argument is not what it began as",
         [*list_some(reasons), f"that took {seconds(lost_s)}, by JAX's own clock"],
         " ".join(ADVICE[kind] for kind in kinds if kind in ADVICE),
         where=where_of(compiles[0].where) or where_of(compiles[0].defined),

@@ -24,7 +24,9 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
         raise NotMeasured("calls cannot be seen in this JAX")
     if not calls["jitted"] + calls["eager"]:
         raise NotMeasured("no call was seen")
-    lines = [(where, n) for where, n in calls["eager_lines"] if n >= MANY and where]
+    # Less than one for each step is what a program does now and then, such as reading or making a key.
+    least = max(MANY, calls["jitted"])
+    lines = [(where, n) for where, n in calls["eager_lines"] if n >= least and where]
     if not lines:
         return
     compiled = e.watch.eager

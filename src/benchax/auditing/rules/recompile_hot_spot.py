@@ -42,7 +42,7 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
 
 def _is_told_elsewhere(e: ProgramEvidence, function: str, defined: str | None, compiles: list[Compile]) -> bool:
     """Does a rule with better advice speak of it: growing-shapes, or compiled-twice?"""
-    if all(reason.kind in compiled_twice.KINDS for c in compiles for reason in c.reasons):
+    if all(compiled_twice.is_second_look(c) for c in compiles):
         return True
     of_function = [c for c in e.watch.compiles if (c.function, c.defined) == (function, defined)]
     return growing_shapes.growth(of_function) is not None
