@@ -130,7 +130,8 @@ def _profile(name: str) -> Profile:
     cost = CompileCost(name, f"/{name}.py:1", 2, 0.1, 0.2, 0.3, ((name, 0.1),))
     return Profile(
         name, "cpu", (op,) * 20, split=split, compile_costs=(cost,), devices=(Device(name, 0.004, 0.001),),
-        left_over=(LiveBuffers((3,), name, 2, 120),), live_bytes_before=0, live_bytes_after=120, files={"xplane": name}, remarks=(_remark(name),),
+        left_over=(LiveBuffers((3,), name, 2, 120),), live_bytes_before=0, live_bytes_after=120,
+        files={"xplane": name}, remarks=(_remark(name),),
     )  # fmt: skip
 
 
