@@ -17,7 +17,7 @@ from benchax.results.cache import CachedProgram, CacheUse, Folder
 from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 from benchax.results.inspection import Constant, Constants, Counts, Inspection, JaxprFacts, Loop, Place, Primitive
-from benchax.results.profile import Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
+from benchax.results.profile import CompileCost, Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
 from benchax.results.steps import OneStep, PartLine, ProgramsPerStep, StepPart, StepSplit
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
@@ -127,8 +127,9 @@ def _profile(name: str) -> Profile:
         "program", name, (0.1, 0.2, 0.1), (StepPart("input", 0.1, 0.7, (line, line)), StepPart("device", 0.05, 0.3)),
         f"/{name}.py:9", one, 2, one, (ProgramsPerStep(name, 2.0),), 0.5, 1, 9, 0.01, f"/{name}.py:1", 0.9,
     )  # fmt: skip
+    cost = CompileCost(name, f"/{name}.py:1", 2, 0.1, 0.2, 0.3, ((name, 0.1),))
     return Profile(
-        name, "cpu", (op,) * 20, split=split, devices=(Device(name, 0.004, 0.001),),
+        name, "cpu", (op,) * 20, split=split, compile_costs=(cost,), devices=(Device(name, 0.004, 0.001),),
         left_over=(LiveBuffers((3,), name, 2, 120),), live_bytes_before=0, live_bytes_after=120,
         files={"xplane": name}, remarks=(_remark(name),),
     )  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 
 from benchax.hooks.command import EndedCommand, run
 from benchax.profiling.program_recorder import HOOK, MOST_TIMES
+from benchax.profiling.trace import profile_of
 
 BEGIN = """
 import os, pathlib, signal, sys
@@ -170,3 +171,24 @@ def test_a_folder_that_takes_no_files_is_said_and_the_program_runs(profile, proj
     assert only(ended)["xplane"] is None
     (remark,) = only(ended)["remarks"]
     assert "is a file; expected a folder" in remark
+
+
+def test_recordings_follow_one_another_until_one_holds_the_loop(profile, project: Path) -> None:
+    """The first one is over while the program still prepares; it stays, for the first step."""
+    waiting = "import time\nwhile not traces(): time.sleep(0.01)\n"
+    once, _, _ = BEGIN.partition("for _ in range(20)")
+    loop = "while len(traces()) < 2: f(x).block_until_ready()"
+
+    found = only(profile(waiting + loop, once, duration_s=0.2, least_steps=5))
+
+    assert found["attempts"] >= 2
+    assert found["began_s"] > 0.2
+    assert Path(found["xplane"]).exists()
+    assert Path(found["first_xplane"]).exists()
+    assert profile_of(Path(found["xplane"]).read_bytes()).split.mark == "program"
+
+
+def test_one_recording_is_enough_where_it_holds_the_loop(profile) -> None:
+    found = only(profile("until(traces)", duration_s=0.3, least_steps=5))
+
+    assert (found["attempts"], found["first_xplane"]) == (1, None)

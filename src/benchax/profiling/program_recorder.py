@@ -234,11 +234,11 @@ class Recorder:
             except Exception as error:  # a full disk: the program goes on
                 self.found.remarks.append(str(error))
                 again_s = None
-            if again_s is not None:
+            if again_s is None:
+                self.stop("duration")
+            else:
                 self.lasting_s = again_s
                 self.start()
-                return
-        self.stop("duration")
 
     def stop(self, by: str) -> None:
         with self.lock:

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchax.profiling import communication, remarks
 from benchax.profiling.communication import Exchange, exchange
+from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.events import read
 from benchax.profiling.operations import HOST, KEEP, Operations, module_of, operations
@@ -61,6 +62,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         split=split(space, found, runs, _seconds_by_line(ops)),
         passes=passes,
         compile_s=compile_s,
+        compile_costs=compile_costs(space, {one.name for one in passes}),
         n_events=space.n_events,
         is_truncated=bool(dropped),
         remarks=(

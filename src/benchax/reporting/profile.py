@@ -35,7 +35,7 @@ COLUMNS = (
 )
 TOP = 15
 """Operations that are shown without `details`."""
-PASSES, ARRAYS, GAPS, LINES = 5, 5, 3, 8
+PASSES, ARRAYS, GAPS, LINES, COMPILED = 5, 5, 3, 8, 5
 SCOPE, NAME, HLO = 44, 24, 96
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
 MOST_BARS = 40
@@ -61,6 +61,8 @@ def document(p: Profile, details: bool = False) -> Document:
         blocks += [grid(p, details), *_lines(p, details)]
         by_line = tabulate_lines(p, details)
         blocks += [] if by_line is None else [Heading("by line"), by_line]
+    if p.compile_costs:
+        blocks += [Heading("compile time"), tabulate_compiling(p, details)]
     blocks += [Facts((section,), "words") for section in sections(p)]
     return Document((*blocks, *list_remarks(p.remarks)))
 
@@ -124,6 +126,32 @@ def tabulate_lines(p: Profile, details: bool = False) -> Table | None:
     ]
     columns = (TableColumn("line", "names"), "self time", "share", TableColumn("what", "words"), WHERE)
     return tabulate(columns, rows, note="operations that ran at once, on several threads, count in full")
+
+
+def tabulate_compiling(p: Profile, details: bool = False) -> Table:
+    """Function by trace, lower, compile, with XLA's longest passes."""
+    listed = p.compile_costs if details else p.compile_costs[:COMPILED]
+    rows = [
+        (
+            truncate(one.name, None if details else SCOPE),
+            count(one.programs),
+            seconds(one.trace_s),
+            seconds(one.lower_s),
+            seconds(one.compile_s),
+            _file(one.source, details),
+            ", ".join(f"{truncate(name, NAME)} {seconds(time_s)}" for name, time_s in one.passes),
+        )
+        for one in listed
+    ]
+    rest = p.compile_costs[len(listed) :]
+    more = f"and {plural(len(rest), 'more function')}: {seconds(sum(one.total_s for one in rest))}; " if rest else ""
+    columns = (
+        TableColumn("function", "names"),
+        *("programs", "trace", "lower", "compile"),
+        WHERE,
+        TableColumn("longest passes", "words"),
+    )
+    return tabulate(columns, rows, note=more + "by JAX's own clock, from the import of jax on").without_empty_columns()
 
 
 def _describe_rest(p: Profile, details: bool) -> str:

@@ -119,6 +119,27 @@ class CompilePass:
 
 
 @dataclass(frozen=True)
+class CompileCost:
+    """What one function took to trace, lower and compile, all its programs together, by JAX's own clock."""
+
+    name: str
+    """The program: jit_f."""
+    source: str
+    """The line of the user's that called it. Empty: not known."""
+    programs: int
+    """How often it was compiled."""
+    trace_s: float
+    lower_s: float
+    compile_s: float
+    passes: tuple[tuple[str, float], ...] = ()
+    """XLA's longest passes in it, by self time; of what was compiled while it was recorded."""
+
+    @property
+    def total_s(self) -> float:
+        return self.trace_s + self.lower_s + self.compile_s
+
+
+@dataclass(frozen=True)
 class LiveBuffers:
     """Arrays of one shape and dtype that were alive after the profiled code and not before."""
 
@@ -147,6 +168,8 @@ class Profile(Displayed):
     """Most self time first."""
     compile_s: float | None = None
     """In the compiler, summed over its calls. None: nothing was compiled while recording."""
+    compile_costs: tuple[CompileCost, ...] = ()
+    """By function, the most first; also of what was compiled before the recording. Empty: the trace does not say."""
     n_events: int = 0
     """Everything that the trace holds, also what is no operation."""
     is_truncated: bool = False
