@@ -240,7 +240,7 @@ class Held:
 
     @property
     def nbytes(self) -> int:
-        """Of the arrays among them."""
+        """Adds up the bytes of the arrays among them."""
         leaves = jax.tree.leaves((self.args, dict(self.kwargs)))
         return sum({id(leaf): leaf.nbytes for leaf in leaves if hasattr(leaf, "nbytes")}.values())
 

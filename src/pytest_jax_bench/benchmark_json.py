@@ -39,7 +39,7 @@ def _own(record: Record) -> Mapping[str, Any]:
 
 
 def _measurement(record: Record) -> Any:
-    """Of the jitted function, else of the eager one: the last one of a row."""
+    """Chooses the measurement of the jitted function, else of the eager one: the last one of a row."""
     documents = [codec.from_document(document) for document in record["measurements"]]
     return next((m for m in reversed(documents) if m.failure is None), None)
 

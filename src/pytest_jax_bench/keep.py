@@ -195,7 +195,7 @@ def _eager_peaks(m: Measurement | None, most_bytes: int) -> dict[str, list[float
 
 
 def _readings(measured: StepResults) -> dict[str, Any] | None:
-    """Of the jitted function, else of the eager one: seconds per call, and how many calls a reading holds."""
+    """Tells seconds per call of the jitted function, else of the eager one, and how many calls a reading holds."""
     m = measured.jit or measured.eager
     samples = m.headline if m is not None and m.failure is None else None
     return {"times_s": list(samples.per_call_s), "iterations": samples.iterations} if samples is not None else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from benchax.auditing import audit as audits
-from benchax.auditing import read_evidence
+from benchax.auditing import function_audits
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recording import HOOK
 from benchax.auditing.rule import Rule
@@ -69,7 +69,7 @@ def audit_program(
 def _of_process(process: Report, asked: Mapping[str, Rule], report: Listener) -> Audit:
     found = audits.run_rules(evidence_of(process), asked, shlex.join(process.argv), report=report)
     found = replace(found, environment=_environment(process.result["environment"]))
-    return read_evidence.join_audits(found, process.result["read"])
+    return function_audits.join_audits(found, process.result["read"])
 
 
 def evidence_of(report: Report) -> ProgramEvidence:
@@ -106,7 +106,7 @@ def _with_name(finding: Finding, report: Report) -> Finding:
 
 
 def _best(answers: Iterable[Checked]) -> Checked:
-    return min(answers, key=lambda checked: read_evidence.RANKS.index(checked.outcome))
+    return min(answers, key=lambda checked: function_audits.RANKS.index(checked.outcome))
 
 
 # ---- what was seen, and what was not ----------------------------------------------------------------------------

@@ -90,15 +90,15 @@ def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str)
     if how != "exit":
         return None
     begun = perf_counter()
+    from benchax.auditing import function_audits  # noqa: PLC0415  # with all the rules: no program should begin with that
+
     # The program has ended, and whoever looks at its terminal does not know what is still being done.
     if functions and sys.stderr is not None and sys.stderr.isatty():
-        names = ", ".join(one.place.name for one in functions)
+        names = ", ".join(one.place.name for one in functions[: function_audits.MOST_BUILT])
         sys.stderr.write(f"benchax audit: the program has ended; looking at {names}\n")
-    from benchax.auditing import read_evidence  # noqa: PLC0415  # with all the rules: no program should begin with that
-
     # Python sets `sys.last_type` where an exception that nobody caught ends the program.
     has_failed = getattr(sys, "last_type", None) is not None
-    found = (read_evidence.look if has_failed else read_evidence.read)(functions, rules)
+    found = (function_audits.look if has_failed else function_audits.read)(functions, rules)
     return found | {"elapsed_s": perf_counter() - begun}
 
 

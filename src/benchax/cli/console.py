@@ -41,7 +41,7 @@ def show(document: Document, *, is_aside: bool = False) -> None:
 
 
 def width_aside() -> int | None:
-    """Of the terminal at stderr, for texts that another process renders; None where there is none."""
+    """Tells the columns of the terminal at stderr, for texts that another process renders; None where there is none."""
     from rich.console import Console
 
     return _width(Console(stderr=True))

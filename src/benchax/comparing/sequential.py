@@ -205,7 +205,7 @@ class SequentialTest(Generic[S]):
 
     @property
     def most_groups_left(self) -> int:
-        """Of both stages, where every look but the last leaves something unclear."""
+        """Counts those of both stages, where every look but the last leaves something unclear."""
         if self.has_ended:
             return 0
         if self.second is not None:

@@ -15,7 +15,7 @@ from benchax.reporting.tables import describe_machine
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Of one call of a compiled grid. Hashable, since it travels beside the arrays of a pytree."""
+    """What surrounded one call of a compiled grid. Hashable, since it travels beside the arrays of a pytree."""
 
     inputs: str
     """Shapes and dtypes."""
@@ -28,6 +28,6 @@ class Circumstances:
 
 
 def describe_circumstances(args: tuple[Any, ...], begun: noise.Reading) -> Circumstances:
-    """Of a call with `args` on the CPU, which has no other clock, since `begun`."""
+    """Describes a call with `args` on the CPU, which has no other clock, since `begun`."""
     machine = describe_machine(replace(host(), backend="cpu"))
     return Circumstances(signature(args, {}, ()), machine, describe_busy(noise.finish(begun)))

@@ -22,7 +22,7 @@ KEPT = ("random_bits", "random_split", "debug_callback", "debug_print", "io_call
 
 
 @dataclass(frozen=True)
-class Parts:
+class SplitScan:
     """The body of a scan, in two."""
 
     before: Any
@@ -54,7 +54,7 @@ def hoist(equation: Any, operands: list[Any], evaluate: Callable[[Any], list[Any
     return [*carry, *ys]
 
 
-def split(equation: Any) -> Parts | None:
+def split(equation: Any) -> SplitScan | None:
     """None where nothing worthwhile can be taken out."""
     params = equation.params
     body = params["jaxpr"].jaxpr
@@ -80,7 +80,7 @@ def split(equation: Any) -> Parts | None:
     passed = list(dict.fromkeys(v for v in wanted if v in made))
     before = body.replace(invars=[*body.invars[:n_consts], *xs], outvars=passed, eqns=early)
     loop = body.replace(invars=[*body.invars, *passed], eqns=late)
-    return Parts(before, loop, taken)
+    return SplitScan(before, loop, taken)
 
 
 def _variables(atoms: Any) -> list[Any]:

@@ -149,7 +149,7 @@ class WorkerLab:
 
     @property
     def _left_s(self) -> float | None:
-        """Of the limit, which all that this lab measures shares; None without one."""
+        """What is left of the limit, which all that this lab measures shares; None without one."""
         limit_s = self.effort.max_time_s
         return None if limit_s is None else max(LEAST_LEFT_S, limit_s - (monotonic() - self.begun_s))
 

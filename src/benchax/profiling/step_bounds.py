@@ -104,7 +104,7 @@ def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
 
 
 def _once_a_round(sequence: Ints, at: Ints) -> Ints:
-    """Of the calls `at`, those that begin a round of the sequence; all of them where there is one in each."""
+    """Chooses those of the calls `at` that begin a round of the sequence; all of them where there is one in each."""
     period = _period(sequence)
     if period is None:
         return at

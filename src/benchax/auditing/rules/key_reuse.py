@@ -42,7 +42,7 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
 
 
 def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
-    """Of keys that functions of `jax.random` were given outside of jit."""
+    """Finds keys used twice that functions of `jax.random` were given outside of jit."""
     host = e.facts.get("host")
     if host is None:
         raise NotMeasured("uses of keys were not noted")

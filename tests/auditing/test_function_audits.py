@@ -1,4 +1,4 @@
-"""`auditing/read_evidence.py`: functions of a program, looked at and not called."""
+"""`auditing/function_audits.py`: functions of a program, looked at and not called."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import pytest
 
 import benchax
-from benchax.auditing import read_evidence
-from benchax.auditing.read_evidence import join_audits, read
+from benchax.auditing import function_audits
+from benchax.auditing.function_audits import join_audits, read
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.auditing.rules import rules
 from benchax.results.audit import Audit, Checked
@@ -98,7 +98,7 @@ def test_a_function_of_numbers_is_not_called_either() -> None:
 
 
 def test_a_function_that_takes_long_to_compile_is_left_and_the_others_are_read(shift: list[RecordedFunction]) -> None:
-    slow = replace(shift[0], compile_s=read_evidence.READ_S, place=replace(shift[0].place, name="slow"))
+    slow = replace(shift[0], compile_s=function_audits.READ_S, place=replace(shift[0].place, name="slow"))
 
     told = read([slow, *shift], [DONATION])
 
@@ -111,7 +111,7 @@ def test_rules_that_need_only_the_trace_are_asked_of_those_that_are_left_too() -
         return jax.random.normal(key) + jax.random.uniform(key)
 
     met = met_in(lambda: jax.jit(reuses)(jax.random.key(0)))
-    slow = [replace(one, compile_s=read_evidence.READ_S) for one in met]
+    slow = [replace(one, compile_s=function_audits.READ_S) for one in met]
 
     (function,) = read(slow, ["key-reuse", DONATION])["functions"]
 
@@ -121,7 +121,7 @@ def test_rules_that_need_only_the_trace_are_asked_of_those_that_are_left_too() -
 
 def test_of_a_program_that_failed_nothing_is_compiled_again(shift: list[RecordedFunction]) -> None:
     with benchax.watch() as seen:
-        told = read_evidence.look(shift, list(rules()))
+        told = function_audits.look(shift, list(rules()))
 
     assert [function["is_built"] for function in told["functions"]] == [False]
     assert [c for c in seen.compiles if c.function == "shifted"] == []
@@ -142,7 +142,7 @@ def test_rules_without_an_answer_for_the_program_have_that_of_its_functions(shif
     }
     (finding,) = found.findings
     assert finding.where is not None
-    assert finding.where[0].endswith("test_read_evidence.py")
+    assert finding.where[0].endswith("test_function_audits.py")
     assert finding.seen[-1] == f"of shifted(f32[{N},{N}]), as the program called it"
     assert "shifted was traced and compiled once more, to look at, and not called (500 ms)" in found.remarks[0].message
 
