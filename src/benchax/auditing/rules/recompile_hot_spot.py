@@ -31,7 +31,7 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         if not {reason.kind for reason in c.reasons} <= OTHERS:
             by_function.setdefault((c.function, c.defined), []).append(c)
     for (function, defined), compiles in by_function.items():
-        if is_program and _is_told_elsewhere(e, function, defined, compiles):
+        if is_program and _is_reported_elsewhere(e, function, defined, compiles):
             continue
         lost_s = sum(c.total_s for c in compiles)
         # Two compilations of a minute each matter more than ten of a millisecond.
@@ -40,7 +40,7 @@ def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             yield _finding(function, defined, compiles, wall_s)
 
 
-def _is_told_elsewhere(e: ProgramEvidence, function: str, defined: str | None, compiles: list[Compile]) -> bool:
+def _is_reported_elsewhere(e: ProgramEvidence, function: str, defined: str | None, compiles: list[Compile]) -> bool:
     """Does a rule with better advice speak of it: growing-shapes, or compiled-twice?"""
     if all(compiled_twice.is_second_look(c) for c in compiles):
         return True
