@@ -26,6 +26,7 @@ _TRANSFERS = re.compile(
     r"DevicePut.*|shard_args|[HD]2[HD] Dispatch|.*batched_copy_array.*|BatchedCopy.*|CopyToMemorySpace|"
     r".*BufferFromHost.*|PjRtCpuBuffer::CopyToDevice|ArrayImpl\.copy_to_host_async"
 )
+_QUEUED = re.compile(r"[HD]2[HD] Dispatch")
 _JAX = re.compile(
     r"np\.asarray\(jax\.Array\)|ParseArguments|PythonRefManager::.*|Wait for \w+ holds|CommonPjRt.*|PjRt.*"
 )
@@ -80,6 +81,8 @@ class HostThread:
     compiles: Coverage
     transfers: Coverage
     """On all threads."""
+    queued: Coverage
+    """When a transfer had been asked for, and the thread that does it had not begun."""
     jax: Coverage
     """JAX's own work, calls and transfers included."""
 
@@ -165,14 +168,29 @@ def read_host_thread(space: Space, marks: CompileMarks) -> HostThread:
     calling = max(lines, key=lambda line: len(_chosen(line, _CALLS)[0]), default=None)
     if calling is None:
         empty = unite(none, none)
-        return HostThread((), none, none, none, empty, empty, empty)
+        return HostThread((), none, none, none, empty, empty, empty, empty)
     begins, ends = (np.concatenate([none, *column]) for column in zip(*transfers, strict=True))
     moved = unite(begins, ends)
+    queued = unite(*_queued([_chosen(line, _QUEUED) for line in lines], _chosen(calling, _TRANSFERS)[1]))
     names, name, start, end = _outermost_calls(calling)
     compiled = _compiling(calling, marks, start, end)
     jax = [_chosen(calling, pattern) for pattern in (_CALLS, _TRANSFERS, _JAX)]
     everything = unite(*(np.concatenate(column) for column in zip(*jax, strict=True)))
-    return HostThread(names, name, start, end, compiled, moved, everything)
+    return HostThread(names, name, start, end, compiled, moved, queued, everything)
+
+
+def _queued(dispatches: list[tuple[Ints, Ints]], asked: Ints) -> tuple[Ints, Ints]:
+    """From when the thread had asked for a transfer to when another thread began it, which it may be late to."""
+    none = np.zeros(0, np.int64)
+    start, end = (np.concatenate([none, *column]) for column in zip(*dispatches, strict=True))
+    order = np.argsort(start, kind="stable")
+    start, before = start[order], np.concatenate([[-1], np.maximum.accumulate(end[order])])[: len(start)]
+    asked = np.sort(asked)
+    at = np.searchsorted(asked, start, side="right") - 1
+    since = asked[np.maximum(at, 0)] if len(asked) else np.zeros(len(start), np.int64)
+    # Asked for after the transfer before had ended: else it is that one's.
+    chosen = (at >= 0) & (since >= before)
+    return since[chosen], start[chosen]
 
 
 def _lines(space: Space) -> list[TraceLine]:
