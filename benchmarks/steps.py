@@ -75,10 +75,8 @@ def cost(pairs: int) -> None:
     ratios.sort()
     middle, low, high = statistics.median(ratios), ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
     verdict = "kept" if middle <= MOST_COST else "NOT KEPT"
-    print(
-        f"a loop with a sampler takes {middle:.4f} of the processor time without "
-        f"(quartiles {low:.4f} to {high:.4f}), {verdict}"
-    )
+    spread = f"(quartiles {low:.4f} to {high:.4f})"
+    print(f"a loop with a sampler takes {middle:.4f} of the processor time without {spread}, {verdict}")
 
 
 def main() -> None:

@@ -242,14 +242,3 @@ def test_where_nothing_repeats_the_recording_is_split() -> None:
 
 def test_a_trace_without_any_program_has_no_split() -> None:
     assert read([Event("anything", 0, 100)], []).split is None
-
-
-def test_a_transfer_goes_on_from_when_it_was_asked_for() -> None:
-    """The thread that is to do it begins late, as on a busy machine."""
-    python: list[Event] = []
-    pool: list[Event] = []
-    for i in range(STEPS):
-        python += [call("step", 1000 * i, 50), Event("DevicePutWithSharding", (1000 * i + 400) * US, 20 * US)]
-        pool += [work(1000 * i + 50, 100, i), Event("H2D Dispatch", (1000 * i + 500) * US, 300 * US)]
-
-    assert parts(split_of(read(python, pool)))["transfer"] == 400

@@ -81,6 +81,8 @@ class HostThread:
     compiles: Coverage
     transfers: Coverage
     """On all threads."""
+    queued: Coverage
+    """When a transfer had been asked for, and the thread that does it had not begun."""
     jax: Coverage
     """JAX's own work, calls and transfers included."""
 
@@ -166,15 +168,15 @@ def read_host_thread(space: Space, marks: CompileMarks) -> HostThread:
     calling = max(lines, key=lambda line: len(_chosen(line, _CALLS)[0]), default=None)
     if calling is None:
         empty = unite(none, none)
-        return HostThread((), none, none, none, empty, empty, empty)
+        return HostThread((), none, none, none, empty, empty, empty, empty)
     begins, ends = (np.concatenate([none, *column]) for column in zip(*transfers, strict=True))
-    queued = _queued([_chosen(line, _QUEUED) for line in lines], _chosen(calling, _TRANSFERS)[1])
-    moved = unite(np.concatenate([begins, queued[0]]), np.concatenate([ends, queued[1]]))
+    moved = unite(begins, ends)
+    queued = unite(*_queued([_chosen(line, _QUEUED) for line in lines], _chosen(calling, _TRANSFERS)[1]))
     names, name, start, end = _outermost_calls(calling)
     compiled = _compiling(calling, marks, start, end)
     jax = [_chosen(calling, pattern) for pattern in (_CALLS, _TRANSFERS, _JAX)]
     everything = unite(*(np.concatenate(column) for column in zip(*jax, strict=True)))
-    return HostThread(names, name, start, end, compiled, moved, everything)
+    return HostThread(names, name, start, end, compiled, moved, queued, everything)
 
 
 def _queued(dispatches: list[tuple[Ints, Ints]], asked: Ints) -> tuple[Ints, Ints]:

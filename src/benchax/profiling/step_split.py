@@ -67,10 +67,14 @@ def split(
     lengths = layers.lengths(begin, end)
     anchor = marks.stack_of.get(bounds.name, ())
     seen = sample_python(samples, layers, host, begin, end, anchor, busy_in_python(samples, lengths, begin, end))
-    is_pending = pending(host, runs).holds(samples.time_ps)
-    # Who waits for a program that has been called and has not begun waits for JAX's threads.
-    late = (is_pending & np.array([kind == "waiting" for kind in seen.kinds], np.bool_)).tolist() if seen.kinds else []
-    seen = replace(seen, kinds=["dispatch" if is_late else k for is_late, k in zip(late, seen.kinds, strict=True)])
+    # Who waits for a program, or a transfer, that was asked for and has not begun waits for JAX's threads.
+    is_queued = host.queued.holds(samples.time_ps).tolist()
+    is_pending = pending(host, runs).holds(samples.time_ps).tolist()
+    told = [
+        kind if kind != "waiting" else "transfer" if queued else "dispatch" if late else kind
+        for kind, queued, late in zip(seen.kinds, is_queued, is_pending, strict=bool(seen.kinds))
+    ]
+    seen = replace(seen, kinds=told)
     parts = _parts(lengths, layers, samples, seen, begin, end, host, marks)
     hottest, share = _hottest(hot_lines or {})
     return StepSplit(
@@ -127,7 +131,7 @@ def _parts(
         chosen = np.flatnonzero(is_steady & (top == i) & (samples.late_ps <= LATE_PS))
         lines[kind] = list_lines(samples, chosen, seen, np.ones(len(samples.time_ps)), sums[kind] / whole)
     python: list[int] = np.flatnonzero(seen.weight_ps > 0).tolist()
-    for kind in ("input", "python", "waiting", "dispatch", "unseen"):
+    for kind in ("input", "python", "waiting", "transfer", "dispatch", "unseen"):
         chosen = np.array([i for i in python if seen.kinds[i] == kind], np.int64)
         spent = float(seen.weight_ps[chosen].sum())
         sums[kind] = sums.get(kind, 0.0) + spent
