@@ -51,6 +51,7 @@ def hlo(content: bytes) -> str:
     return export.deserialize(bytearray(content)).mlir_module()
 
 
+@pytest.mark.slow
 def test_the_package_of_the_other_commit_is_what_is_built(project: Path) -> None:
     with build_checkout("main", Selection(("benchmarks",))) as other:
         (row,) = other.rows.values()
@@ -85,6 +86,7 @@ def test_a_package_that_is_not_installed_is_found_by_both_commits(
     assert Path(sys.modules["doubling"].__file__ or "").is_relative_to(project)
 
 
+@pytest.mark.slow
 def test_a_module_that_the_other_commit_lacks_is_not_taken_from_now(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +115,7 @@ def test_what_git_ignores_is_a_dependency_that_both_commits_have(
         assert other.benchmarks == "of now"
 
 
+@pytest.mark.slow
 def test_benchmarks_that_do_not_run_there_give_way_to_its_own(project: Path) -> None:
     (project / "src" / "doubling.py").write_text("def renamed(x):\n    return x\n")
     bench = project / "benchmarks" / "bench_doubling.py"

@@ -392,6 +392,7 @@ def test_the_store_is_the_one_of_the_options(project: Path, monkeypatch: pytest.
     assert len(open_store("elsewhere").rows()) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.lists(st.sampled_from([double, add, boom, short]), min_size=1, max_size=4), st.integers(1, 2))
 def test_whatever_the_functions_do_every_cell_has_a_row(functions, trials: int) -> None:

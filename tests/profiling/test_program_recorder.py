@@ -13,6 +13,8 @@ from benchax.hooks.command import EndedCommand, run
 from benchax.profiling.program_recorder import HOOK, MOST_TIMES
 from benchax.profiling.trace import profile_of
 
+pytestmark = pytest.mark.slow  # each runs a program from beginning to end
+
 BEGIN = """
 import os, pathlib, signal, sys
 import jax, jax.numpy as jnp
@@ -20,6 +22,7 @@ jax.jit(lambda x: x + 1).trace(jax.ShapeDtypeStruct((3,), "float32"))  # an even
 jax.config.update("jax_num_cpu_devices", 2)  # refused once there is one
 f = jax.jit(lambda x: jnp.tanh(x @ x))
 x = f(jnp.ones((64, 64)))
+
 
 def until(is_over):
     while not is_over():

@@ -242,6 +242,7 @@ def served(project: Path):
     return run_it
 
 
+@pytest.mark.slow
 def test_recording_never_starts_the_backend(served, project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program = f"""
 import jax, pathlib
@@ -270,6 +271,7 @@ print(len(jax.devices()), ask().xplane.exists())
     assert ended.reports[0].result["recordings"] == 1
 
 
+@pytest.mark.slow
 def test_only_the_first_process_listens_and_the_others_are_told(served) -> None:
     ended = served("import jax, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import jax'], check=True)")
 
@@ -281,6 +283,7 @@ def test_only_the_first_process_listens_and_the_others_are_told(served) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_program_whose_port_is_taken_runs_and_is_told(
     served, server: ProfileServer, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,6 +87,7 @@ def test_the_loss_is_scaled_where_f16_would_lose_its_gradients() -> None:
     assert jax.value_and_grad is value_and_grad  # put back
 
 
+@pytest.mark.slow
 def test_a_step_of_equinox_and_optax_keeps_its_parameters_in_float32() -> None:
     eqx, optax = pytest.importorskip("equinox"), pytest.importorskip("optax")
     model = eqx.nn.MLP(4, 1, 16, 2, key=jax.random.key(0))
