@@ -23,7 +23,6 @@ jax.config.update("jax_num_cpu_devices", 2)  # refused once there is one
 f = jax.jit(lambda x: jnp.tanh(x @ x))
 x = f(jnp.ones((64, 64)))
 
-
 def until(is_over):
     while not is_over():
         f(x).block_until_ready()
