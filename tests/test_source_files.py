@@ -15,7 +15,7 @@ import pytest
 from flax import linen as nn
 
 import benchax
-from benchax.source_files import format_error, is_library, keep_own_frames, owner_of
+from benchax.source_files import format_error, is_library, is_runner, keep_own_frames, owner_of
 
 PACKAGES = sysconfig.get_path("purelib")
 
@@ -89,3 +89,17 @@ def test_where_no_line_is_the_users_the_innermost_stays() -> None:
 
     assert text.count('  File "') == 1
     assert keep_own_frames(None) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "starts_programs"),
+    [
+        (f"{sysconfig.get_path('purelib')}/typer/main.py", True),
+        (f"{sysconfig.get_path('purelib')}/_pytest/python.py", True),
+        (f"{sysconfig.get_path('scripts')}/benchax", True),
+        (f"{sysconfig.get_path('purelib')}/flax/linen/module.py", False),
+        ("/home/me/project/train.py", False),
+    ],
+)
+def test_what_starts_programs_and_tests_is_told_from_what_they_call(file: str, starts_programs: bool) -> None:
+    assert is_runner(file) is starts_programs

@@ -34,6 +34,14 @@ def is_library(file: str) -> bool:
     return not Path(file).is_absolute() or owner_of(file) != "user"
 
 
+_RUNNERS = {"typer", "click", "pytest", "_pytest", "pluggy", "runpy.py"}
+
+
+def is_runner(file: str) -> bool:
+    """Does this file only start programs or tests? It is below every function that has no caller of the user's."""
+    return bool(_RUNNERS.intersection(Path(file).parts)) or file.startswith(f"{sysconfig.get_path('scripts')}{os.sep}")
+
+
 def is_machinery(file: str) -> bool:
     """Is this file JAX's, ours, or of Python itself, so that a reader of a traceback rarely wants to see it?"""
     return file.startswith("<frozen") or owner_of(file) in ("benchax", "jax", "python")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -90,3 +91,15 @@ def test_a_scope_is_what_the_program_named() -> None:
 
 def test_a_text_without_a_program_has_no_lines() -> None:
     assert work_by_line("", hlo_module.parse("")) is None
+
+
+def test_a_function_of_a_library_has_no_line_of_whoever_started_it() -> None:
+    """Nothing of a user's is below it: in a test, pytest called the function that called it."""
+    text = jax.jit(jax.nn.softmax).lower(f32(64)).compile().as_text() or ""
+    folder = str(Path(__file__).parent)
+    moved = text.replace(folder, str(Path(pytest.__file__).parent))  # as if this file were pytest's
+
+    found = work_by_line(moved, hlo_module.parse(moved))
+
+    assert found is not None
+    assert {one.source for one in found} == {""}

@@ -189,7 +189,7 @@ def _line_changes(
     for one, inspection in zip(sums, (before, after), strict=True):
         for line in inspection.lines or ():
             # Another commit lies in another folder.
-            one[line.source.replace("\\", "/").rpartition("/")[2] or "(of the compiler)"] += amount(line)  # pyright: ignore[reportArgumentType]
+            one[line.source.replace("\\", "/").rpartition("/")[2] or "(none of yours)"] += amount(line)  # pyright: ignore[reportArgumentType]
     old, new = sums
     found = [NumberChange(name, old[name], new[name], unit) for name in {**old, **new} if old[name] != new[name]]
     return tuple(sorted(found, key=lambda c: -abs((c.after or 0) - (c.before or 0))))

@@ -10,7 +10,7 @@ import re
 
 from benchax.program import hlo_module
 from benchax.program.hlo import Instruction
-from benchax.source_files import is_library
+from benchax.source_files import is_library, is_runner
 
 _FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"')
 _LINE = re.compile(r"source_line=(\d+)")
@@ -37,7 +37,8 @@ class SourceTables:
         return self._line_of(frame[1]) if frame else ""
 
     def user_line(self, instruction: Instruction) -> str:
-        """file:line of the innermost frame of the user's own files; of the innermost one where there is none."""
+        """file:line of the innermost frame of the user's own files, else of the innermost one of all; empty where that
+        belongs to what called a library's function for the user."""
         frame = _FRAME.search(hlo_module.attributes(instruction).get("metadata", ""))
         number = int(frame[1]) if frame else 0
         for _ in range(len(self.frames)):
@@ -48,7 +49,8 @@ class SourceTables:
             number = int(self.frames.get(str(number), {}).get("parent_frame_id", "1")) - 1
         else:
             line = ""
-        return line or self.line(instruction)
+        line = line or self.line(instruction)
+        return "" if is_runner(line.rpartition(":")[0]) else line
 
     def _line_of(self, frame: str) -> str:
         location = self.locations.get(self.frames.get(frame, {}).get("file_location_id", ""))

@@ -198,7 +198,7 @@ def primitives(found: Inspection) -> Table | None:
 
 def lines(found: Inspection) -> Table | None:
     """Work by line; a share of operations only where the sum of them has no hole."""
-    return _by(found, lambda one: one.source or "(of the compiler)", TableColumn("line", "names"))
+    return _by(found, lambda one: one.source or "(none of yours)", TableColumn("line", "names"))
 
 
 def scopes(found: Inspection) -> Table | None:

@@ -116,7 +116,7 @@ def tabulate_lines(p: Profile, details: bool = False) -> Table | None:
     listed = sorted(by_line.items(), key=lambda pair: -sum(op.self_s for op in pair[1]))
     rows = [
         (
-            _file(line, details) or "(of the compiler)",
+            _file(line, details) or "(none of yours)",
             seconds(sum(op.self_s for op in ops)),
             percent(sum(op.share for op in ops)),
             plural(len(ops), "operation"),
