@@ -15,6 +15,7 @@ from measurement_strategies import HOST, RICH, case_ids, measurements
 from benchax import model, renderers
 from benchax.model import (
     Absent,
+    CallFloor,
     CaseId,
     Environment,
     Failure,
@@ -311,3 +312,11 @@ def test_derived_numbers_exist_exactly_where_their_readings_do(m: Measurement) -
     assert (m.headline is None) == (m.samples == ())
     assert (m.status == "failed") == (m.failure is not None)
     assert (m.stages.build_s is None) == (m.stages.lower_s is None or m.stages.compile_s is None)
+
+
+def test_copies_and_calls_that_were_never_read_have_no_median() -> None:
+    nothing = Transfer(8, (), is_zero_copy=False)
+
+    stages = Stages(transfer_in=nothing, transfer_out=nothing, call_floor=CallFloor((), ()))
+
+    assert (stages.transfer_in_s, stages.transfer_out_s, stages.call_floor_s) == (None, None, None)

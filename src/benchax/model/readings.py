@@ -85,15 +85,15 @@ class Stages(SelfRendering):
 
     @property
     def transfer_in_s(self) -> float | None:
-        return self.transfer_in.median_s if self.transfer_in else None
+        return self.transfer_in.median_s if self.transfer_in and self.transfer_in.elapsed_s else None
 
     @property
     def transfer_out_s(self) -> float | None:
-        return self.transfer_out.median_s if self.transfer_out else None
+        return self.transfer_out.median_s if self.transfer_out and self.transfer_out.elapsed_s else None
 
     @property
     def call_floor_s(self) -> float | None:
-        return self.call_floor.median_s if self.call_floor else None
+        return self.call_floor.median_s if self.call_floor and self.call_floor.elapsed_s else None
 
     @property
     def build_s(self) -> float | None:

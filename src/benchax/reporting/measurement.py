@@ -190,7 +190,7 @@ def _time(
 
 
 def _transfer(absent: Sequence[Absent], label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
-    if transfer is None:
+    if transfer is None or not transfer.elapsed_s:
         yield from _absent(absent, label, what)
         return
     speed = transfer.bandwidth_bytes_per_s
