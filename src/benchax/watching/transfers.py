@@ -66,10 +66,13 @@ def watch_transfers(hear: Hearer | None = None, hear_result: ResultHearer | None
         hear_result: told of it when it has been started: the function, its arguments and its results, flat.
 
     Raises:
-        UsageError: `hear` is no function.
+        UsageError: `hear` or `hear_result` is no function.
     """
     if hear is not None and not callable(hear):
         raise UsageError(f"hear={hear!r} cannot be called", "a function of a function and its arguments, or None")
+    if hear_result is not None and not callable(hear_result):
+        expected = "a function of a function, its arguments and its results, or None"
+        raise UsageError(f"hear_result={hear_result!r} cannot be called", expected)
     found = Transfers()
     with _lock:
         if not _listeners:
