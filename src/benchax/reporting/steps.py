@@ -32,6 +32,8 @@ KINDS: dict[PartKind, str] = {
     "dispatch": "dispatch by JAX",
     "unseen": "Python, not sampled",
 }
+_IN_TABLE = KINDS | {"transfer": "transfers, at least"}
+"""What JAX's threads do before the first copy has no event."""
 LEAST_SHARE = 0.01
 """Lines with less of a step are in the JSON only."""
 FEW = 30
@@ -113,9 +115,9 @@ def tabulate_parts(split: StepSplit) -> Table:
     rows: list[tuple[TableCell, ...]] = []
     for part in split.parts:
         shown = [line for line in part.lines if line.share >= LEAST_SHARE]
-        rows.append(_row(KINDS[part.kind], seconds(part.mean_s), percent(part.share), shown[:1]))
+        rows.append(_row(_IN_TABLE[part.kind], seconds(part.mean_s), percent(part.share), shown[:1]))
         if len(shown) > 1:
-            rows[-1] = _row(KINDS[part.kind], seconds(part.mean_s), percent(part.share), [])
+            rows[-1] = _row(_IN_TABLE[part.kind], seconds(part.mean_s), percent(part.share), [])
             rows += [_row("", seconds(line.share * split.mean_s), percent(line.share), [line]) for line in shown]
     return Table(_COLUMNS, tuple(rows), _describe_samples(split))
 
