@@ -15,7 +15,6 @@ import mmap
 import random
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,21 +56,20 @@ class Replicated:
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
-        with ExitStack() as stack:
-            first, no_room = self.first, ""
-            try:
-                folder = tempfile.TemporaryDirectory(prefix="benchax-programs-", ignore_cleanup_errors=True)
-                stack.callback(folder.cleanup)
-                first = Inline(folder.name) if isinstance(first, Inline) else first
-            except OSError as error:  # the row is worth more than the others
-                folder, no_room = None, f"they could not be started: {error}"
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="benchax-programs-", ignore_cleanup_errors=True)
+        except OSError as error:
+            return _without_others(self.first.run(case, options, run_id=run_id, progress=progress), error)
+        with folder:
+            first = Inline(folder.name) if isinstance(self.first, Inline) else self.first
             m = first.run(case, options, run_id=run_id, progress=progress)
-            if m.failure is not None or not m.samples or m.options.processes < 2:
+            if not _wants_others(m):
                 return m
-            if folder is None:
-                return _alone(replace(m, options=replace(m.options, processes=1)), no_room)
             replica = Replica(case, _options_of_others(m, options), run_id, folder.name)
-            return _gather(m, self._sample_others(replica, m.options.processes - 1, limits_of(options), progress))
+            try:
+                return _gather(m, self._sample_others(replica, m.options.processes - 1, limits_of(options), progress))
+            except OSError as error:
+                return _without_others(m, error)
 
     def _sample_others(
         self, replica: Replica, count: int, limits: CallLimits, progress: Progress
@@ -154,6 +152,17 @@ def _gather(m: Measurement, answers: Sequence[Measurement | Failure]) -> Measure
         absent += (Absent(OTHER_PROCESSES, missing),)
     noise = replace(m.noise, pace_scatter=note_pace(m.environment))
     return replace(m, samples=tuple(samples), not_measured=absent, noise=noise)
+
+
+def _wants_others(m: Measurement) -> bool:
+    return m.failure is None and bool(m.samples) and m.options.processes > 1
+
+
+def _without_others(m: Measurement, error: OSError) -> Measurement:
+    """No room for a file, or for a process: the row is worth more than the others."""
+    if not _wants_others(m):
+        return m
+    return _alone(replace(m, options=replace(m.options, processes=1)), f"they could not be started: {error}")
 
 
 def _alone(m: Measurement, why: str) -> Measurement:
