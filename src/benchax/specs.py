@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from benchax.errors import UsageError
 
@@ -37,6 +38,11 @@ class ArraySpec:
         if self.dtype == "key" and not self.shape:
             return "key"
         return f"{short_dtype(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+def spec_of(value: Any) -> str:
+    """The spec of an array, or of anything else with a shape and a dtype: f32[8,128]."""
+    return str(ArraySpec(str(value.dtype), tuple(value.shape)))
 
 
 def is_spec(text: str) -> bool:

@@ -28,8 +28,9 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.source_files import owner_of
-from benchax.specs import short_dtype
+from benchax.specs import spec_of
 from benchax.watching.frames import user_line
+from benchax.watching.signatures import describe_placement
 
 SMALL_BYTES = 1 << 10
 """What is smaller costs as much as any call, and is not looked at."""
@@ -158,7 +159,7 @@ class HostCalls:
         if where is None:
             return
         for i in large:
-            line = self.puts.setdefault((where, by, i), PutLine(where, by, _spec(leaves[i])))
+            line = self.puts.setdefault((where, by, i), PutLine(where, by, spec_of(leaves[i])))
             line.count += 1
             if isinstance(leaves[i], np.ndarray):
                 self._note_array(line, (where, by, i), leaves[i], elapsed_s / len(large))
@@ -168,7 +169,8 @@ class HostCalls:
                 line.moves += 1
                 line.elapsed_s += elapsed_s
                 line.size_bytes += leaves[i].nbytes
-                line.moved_from, line.moved_to = _placement(leaves[i]), _placement(made[i])
+                line.moved_from = describe_placement(leaves[i].sharding)
+                line.moved_to = describe_placement(made[i].sharding)
 
     def _note_array(self, line: PutLine, key: tuple[str, str, int], array: np.ndarray, elapsed_s: float) -> None:
         contents = zlib.crc32(np.ascontiguousarray(array.flat[:: max(1, array.size // SAMPLED)]).tobytes())
@@ -234,14 +236,3 @@ def _array_type() -> Any:
     from jax._src.array import ArrayImpl  # noqa: PLC0415, TID251  # the class of arrays, which JAX names nowhere else
 
     return ArrayImpl
-
-
-def _spec(leaf: Any) -> str:
-    return f"{short_dtype(str(leaf.dtype))}[{','.join(map(str, leaf.shape))}]"
-
-
-def _placement(array: jax.Array) -> str:
-    sharding: Any = array.sharding
-    if isinstance(sharding, jax.sharding.NamedSharding):
-        return f"{sharding.spec} over {dict(sharding.mesh.shape)}"
-    return str(sharding)

@@ -23,7 +23,7 @@ from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable
 from benchax.measuring.mutation import carried, changed_names
 from benchax.measuring.state import Values, is_stateful, take_apart
-from benchax.specs import short_dtype
+from benchax.specs import spec_of
 
 Leaves = list[Any]
 
@@ -38,7 +38,7 @@ class OutputForm:
     """The kind of each leaf that is a typed key; None for the others."""
 
     def __str__(self) -> str:
-        texts = [f"{short_dtype(str(s.dtype))}[{','.join(map(str, s.shape))}]" for s in self.leaves]
+        texts = [*map(spec_of, self.leaves)]
         texts = [f"key {text}" if impl else text for text, impl in zip(texts, self.key_impls, strict=True)]
         return str(jax.tree.unflatten(self.tree, texts)).replace("'", "")
 

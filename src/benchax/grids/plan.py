@@ -14,7 +14,7 @@ from typing import Any
 from benchax.case import name_of, param_value
 from benchax.errors import UsageError
 from benchax.model import CaseId, Scalar
-from benchax.specs import is_spec, parse_spec, short_dtype
+from benchax.specs import is_spec, parse_spec, spec_of
 
 Label = Scalar
 """What a data point is called: a number, a text or a bool."""
@@ -163,7 +163,7 @@ def _own_label(value: Any) -> Label:
 def _shapes(value: Any) -> str:
     """f32[8] for an array, (f32[8], f32[]) for a tuple of them; the type for what has no shape."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{short_dtype(str(value.dtype))}[{','.join(map(str, value.shape))}]"
+        return spec_of(value)
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):

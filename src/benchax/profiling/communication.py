@@ -26,8 +26,8 @@ import numpy as np
 
 from benchax.model import Remark
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
+from benchax.profiling.coverage import unite
 from benchax.profiling.operations import Flags, Operations
-from benchax.profiling.spans import unions
 from benchax.program.collectives import OPCODES
 from benchax.protobuf import Ints
 from benchax.results.profile import Device
@@ -115,10 +115,7 @@ def remarks(found: Operations, said: Exchange, devices: Sequence[Device]) -> Ite
 
 
 def _covered_ps(said: Exchange, end: Ints, chosen: Flags) -> int:
-    at = np.flatnonzero(chosen)
-    at = at[np.argsort(said.begin_ps[at], kind="stable")]
-    united = unions([0] * len(at), said.begin_ps[at].tolist(), end[at].tolist())
-    return united[0][1] if united else 0
+    return unite(said.begin_ps[chosen], end[chosen]).length
 
 
 def _role_of(found: Operations, known: Mapping[int, CompiledModule], at: int) -> Role:

@@ -25,6 +25,10 @@ class Coverage:
     def __len__(self) -> int:
         return len(self.start)
 
+    @property
+    def length(self) -> int:
+        return int((self.end - self.start).sum())
+
     def length_between(self, begin: Ints, end: Ints) -> Ints:
         """How much of each stretch the spans cover."""
         return self._until(end) - self._until(begin)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +55,7 @@ def stack_layers(found: Operations, host: HostThread) -> StepLayers:
     work = unite(found.start_ps[~is_copy], found.end_ps[~is_copy])
     copies = unite(found.start_ps[is_copy], found.end_ps[is_copy])
     own = (work, host.compiles, unite_all(host.transfers, copies), host.jax)
-    united = [own[0]]
-    for one in own[1:]:
-        united.append(unite_all(united[-1], one))
-    return StepLayers(tuple(united), own)
+    return StepLayers(tuple(accumulate(own, unite_all)), own)
 
 
 def pending(host: HostThread, runs: Sequence[Run]) -> Coverage:

@@ -115,10 +115,9 @@ def tabulate_parts(split: StepSplit) -> Table:
     rows: list[tuple[TableCell, ...]] = []
     for part in split.parts:
         shown = [line for line in part.lines if line.share >= LEAST_SHARE]
-        rows.append(_row(_IN_TABLE[part.kind], seconds(part.mean_s), percent(part.share), shown[:1]))
-        if len(shown) > 1:
-            rows[-1] = _row(_IN_TABLE[part.kind], seconds(part.mean_s), percent(part.share), [])
-            rows += [_row("", seconds(line.share * split.mean_s), percent(line.share), [line]) for line in shown]
+        beside, below = (shown, []) if len(shown) == 1 else ([], shown)
+        rows.append(_row(_IN_TABLE[part.kind], seconds(part.mean_s), percent(part.share), beside))
+        rows += [_row("", seconds(line.share * split.mean_s), percent(line.share), [line]) for line in below]
     return Table(_COLUMNS, tuple(rows), _describe_samples(split))
 
 

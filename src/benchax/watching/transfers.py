@@ -39,7 +39,7 @@ from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.source_files import owner_of
-from benchax.specs import short_dtype
+from benchax.specs import short_dtype, spec_of
 from benchax.watching.frames import calling
 
 _CALLBACKS = tuple(str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py"))
@@ -227,8 +227,7 @@ def _reading(value: Any, elapsed_s: float) -> None:
     # Above this function and `read_and_record`, where the frames of JAX begin.
     by = _reader(sys._getframe(2))
     if by not in ("device_get", None):  # the one is asked for by name, the other belongs to a callback
-        what = f"{short_dtype(value.dtype.name)}[{','.join(map(str, value.shape))}]"
-        _tell("device to host", calling(frozenset()).where, what, by, value.nbytes, elapsed_s)
+        _tell("device to host", calling(frozenset()).where, spec_of(value), by, value.nbytes, elapsed_s)
 
 
 def _reader(frame: FrameType | None) -> str | None:

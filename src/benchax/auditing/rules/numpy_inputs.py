@@ -18,7 +18,7 @@ from benchax.measuring.inputs import make_inputs, static_arguments
 from benchax.measuring.program import program_of
 from benchax.results.audit import Finding
 from benchax.results.transfers import ObservedTransfer, Transfers
-from benchax.specs import short_dtype
+from benchax.specs import spec_of
 from benchax.units import count, size
 
 ADVICE = (
@@ -51,7 +51,7 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
         return
     closed_over = e.failure is None and not e.plain_case.donate
     result = try_variant(e, "inputs on the device", *_hold_inputs(e)) if closed_over else None
-    seen = list_some([f"{path} is a NumPy {_spec(a)}, {size(a.nbytes)}" for path, a in arrays.items()])
+    seen = list_some([f"{path} is a NumPy {spec_of(a)}, {size(a.nbytes)}" for path, a in arrays.items()])
     wide = [path for path, a in arrays.items() if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
     seen += [f"converted to 32 bits in each call: {', '.join(list_some(wide))}"] if wide else []
     seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
@@ -97,10 +97,6 @@ def _leaves(tree: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     for name, value in tree.items():
         for path, leaf in jax.tree_util.tree_leaves_with_path(value):
             yield name + jax.tree_util.keystr(path), leaf
-
-
-def _spec(array: np.ndarray) -> str:
-    return f"{short_dtype(str(array.dtype))}[{','.join(map(str, array.shape))}]"
 
 
 # ---- the same call with arrays of NumPy and with arrays on the device ---------------------------------------------
