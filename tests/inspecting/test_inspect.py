@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,10 @@ def test_a_plain_function_shows_everything() -> None:
     found = benchax.inspect(double, "f32[8,8]", name="twice")
 
     assert [part for part in PARTS if getattr(found, part) is None] == []
-    assert found.absent == ()
+    # One fused loop keeps nothing meanwhile.
+    assert [(absent.what, absent.why) for absent in found.absent] == [
+        ("peak", "the program has no temporaries: arguments, outputs and constants are all that it needs")
+    ]
     assert (found.name, found.signature) == ("twice", "f32[8,8]")
     assert found.place.jax == jax.__version__
     assert "stablehlo.multiply" in (found.stablehlo or "")
@@ -235,3 +240,16 @@ def test_progress_is_told_the_stages_of_the_build() -> None:
     benchax.inspect(jnp.sort, "f32[8]", progress=told.append)
 
     assert [(event.item, event.doing) for event in told] == [("sort", each) for each in ("trace", "lower", "compile")]
+
+
+@pytest.mark.slow
+def test_the_jaxpr_is_plain_text_in_ipython(tmp_path: Path) -> None:
+    """JAX colours it there, and escape codes stood in files and in `--json`."""
+    code = "import benchax; print(repr(benchax.inspect(abs, 'f32[3]').jaxpr.text))"
+
+    shown = subprocess.run(
+        [sys.executable, "-m", "IPython", "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True
+    ).stdout
+
+    assert "lambda" in shown
+    assert r"\x1b" not in shown

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from benchax.errors import FormatError
 from benchax.model import Memory
 from benchax.program import arguments, hlo_module
-from benchax.program import buffers as module_under_test
-from benchax.program.buffers import buffers, read_assignment
+from benchax.program import buffer_assignment as module_under_test
+from benchax.program.buffer_assignment import buffer_assignment, read_assignment
+from benchax.program.buffers import buffers
 from benchax.program.memory_plan import memory_plan
 from benchax.program.source_tables import SourceTables
-from benchax.results.inspection import Buffers
+from benchax.results.memory import Buffers
 
 X = jax.ShapeDtypeStruct((64, 64), jnp.float32)
 KIB16 = 64 * 64 * 4
@@ -56,7 +57,7 @@ def planned(name: str, memory: Memory | None = None) -> Buffers:
     assert module.entry is not None
     kept = arguments.find_kept(program, leaves, sum(i.opcode == "parameter" for i in module.entry.instructions))
     return buffers(
-        program, text, module, memory or memory_plan(program, hlo_text=text),
+        buffer_assignment(program), text, module, memory or memory_plan(program, hlo_text=text),
         paths=[leaves[i].path for i in kept or ()], outputs=arguments.outputs(traced),
     )  # fmt: skip
 
@@ -139,7 +140,7 @@ def test_without_the_program_itself_the_buffers_keep_their_sizes(monkeypatch: py
 @example(b"\x08\x00")
 def test_bytes_that_are_no_message_are_an_error_that_is_known(message: bytes) -> None:
     with suppress(FormatError):
-        assert isinstance(read_assignment(message), list)
+        assert isinstance(read_assignment(message, {}), tuple)
 
 
 @given(st.data())
@@ -150,10 +151,10 @@ def test_a_cut_plan_is_read_or_refused(data: st.DataObject) -> None:
     cut = message[: data.draw(st.integers(0, len(message)))]
 
     try:
-        found = read_assignment(cut)
+        found = read_assignment(cut, {})
     except FormatError:
         return
-    assert len(found) <= len(read_assignment(message))
+    assert len(found) <= len(read_assignment(message, {}))
 
 
 def test_lines_are_found_in_the_form_of_older_versions_too() -> None:

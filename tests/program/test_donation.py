@@ -79,7 +79,17 @@ def test_where_it_is_not_known_what_was_dropped_nothing_is_claimed() -> None:
 
 
 def test_nothing_donated_is_an_empty_list() -> None:
-    assert donated(lambda x: x + 1, f32(8), donate=()) == Donation(())
+    assert donated(lambda x: x + 1, f32(8), donate=()) == Donation((), possible_bytes=32)
+
+
+def test_what_could_be_donated_is_what_has_an_output_like_it_that_no_argument_is_for() -> None:
+    def fun(a: Any, b: Any, c: Any, d: Any) -> Any:
+        return a + 1, b + c + d[:8]
+
+    # Two outputs like a, b and c, of which one takes the memory of a donated argument; none is like d.
+    given = (f32(8), f32(8), f32(8), f32(9))
+    assert donated(fun, *given, donate=()).possible_bytes == 64
+    assert donated(fun, *given, donate=(0,)).possible_bytes == 32
 
 
 class NoExecutable:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,10 +18,11 @@ import jaxlib
 import numpy as np
 
 from benchax.case import Case, make_case
-from benchax.errors import BenchaxError, UsageError
+from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, signature, static_arguments
+from benchax.measuring.meshes import sharding_of
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
@@ -29,19 +31,23 @@ from benchax.printable import cap
 from benchax.program import arguments, hlo_module
 from benchax.program import collectives as communication
 from benchax.program import constants as arrays
+from benchax.program.buffer_assignment import Assignment, buffer_assignment
 from benchax.program.buffers import buffers
 from benchax.program.cost import cost
 from benchax.program.counts import counts
 from benchax.program.donation import donation
+from benchax.program.hlo_module import Module
 from benchax.program.jaxpr import jaxpr_facts
 from benchax.program.memory_plan import memory_plan
+from benchax.program.peak_memory import peak_memory
 from benchax.program.work_by_line import work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
-from benchax.specs import is_spec, parse_spec
+from benchax.results.memory import PeakMemory
+from benchax.specs import MeshSpec, is_spec, parse_spec
 from benchax.units import plural
 
-COMPILED_PARTS = ("hlo", "counts", "lines", "xla_cost", "memory", "buffers", "donation", "collectives")
+COMPILED_PARTS = ("hlo", "counts", "lines", "xla_cost", "memory", "buffers", "peak", "donation", "collectives")
 
 
 @guard_keywords(NAMES)
@@ -70,6 +76,11 @@ def inspect(
         BenchaxError: the call does not trace, lower or compile; the message says where and what helps.
 
     An argument of `fn` that is called like one of these is given through `functools.partial`.
+
+    Example:
+        >>> i = benchax.inspect(lambda x: x @ x, "f32[4,4]")
+        >>> i.jaxpr.equations, i.memory.output_bytes
+        (1, 64)
     """
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit)
     with show_progress(progress) as report:
@@ -109,12 +120,13 @@ def abstract_inputs(case: Case) -> Inputs:
     """
     args, kwargs = case.inputs()
     static = static_arguments(case, args, kwargs)
-    new_args = tuple(value if i in static else jax.tree.map(_abstract, value) for i, value in enumerate(args))
-    new_kwargs = {name: value if name in static else jax.tree.map(_abstract, value) for name, value in kwargs.items()}
+    abstract = partial(_abstract, mesh=case.mesh)
+    new_args = tuple(value if i in static else jax.tree.map(abstract, value) for i, value in enumerate(args))
+    new_kwargs = {name: value if name in static else jax.tree.map(abstract, value) for name, value in kwargs.items()}
     return Inputs(new_args, new_kwargs, static, signature(new_args, new_kwargs, static))
 
 
-def _abstract(leaf: Any) -> Any:
+def _abstract(leaf: Any, mesh: MeshSpec | None) -> Any:
     if not (isinstance(leaf, str) and is_spec(leaf)):
         return leaf
     spec = parse_spec(leaf)
@@ -124,7 +136,8 @@ def _abstract(leaf: Any) -> Any:
             lambda: jax.random.split(jax.random.key(0), spec.shape) if spec.shape else jax.random.key(0)
         )
     # As JAX would take such an array: 64 bits become 32 unless its x64 mode is on.
-    return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype)))
+    dtype = jax.dtypes.canonicalize_dtype(np.dtype(spec.dtype))
+    return jax.ShapeDtypeStruct(spec.shape, dtype, sharding=sharding_of(spec, mesh))
 
 
 def _build(case: Case, prepared: Prepared) -> tuple[str, ...]:
@@ -219,6 +232,7 @@ class _InspectionReader:
                 self._missing(part, self._why_no_program())
             return {}
         memory = memory_plan(compiled, captured_bytes=captured_bytes, hlo_text=hlo_text)
+        plan = buffer_assignment(compiled)
         taken = [self.leaves[i] for i in self.kept or ()]
         found: dict[str, Any] = {
             "hlo": hlo_text,
@@ -227,13 +241,27 @@ class _InspectionReader:
             "xla_cost": cost(compiled, hlo_text),
             "memory": memory,
             "buffers": buffers(
-                compiled, hlo_text, module, memory, paths=[leaf.path for leaf in taken], outputs=self.outputs or []
+                plan, hlo_text, module, memory, paths=[leaf.path for leaf in taken], outputs=self.outputs or []
             ),
+            "peak": self._peak(plan, module),
             "donation": donation(module, self.leaves, self.outputs, self.kept),
             "collectives": communication.collectives(module, arguments.shardings(compiled, self.outputs, taken)),
         }
-        for part in (part for part in COMPILED_PARTS if found[part] is None):
+        told = {absent.what for absent in self.absent}
+        for part in (part for part in COMPILED_PARTS if found[part] is None and part not in told):
             self._missing(part, "this backend does not tell")
+        return found
+
+    def _peak(self, plan: Assignment | None, module: Module) -> PeakMemory | None:
+        try:
+            found = peak_memory(plan, self.hlo_text or "", module)
+        except NotAvailable as error:
+            self._missing("peak", error.problem)
+            return None
+        if found is None:
+            self._missing(
+                "peak", "the program has no temporaries: arguments, outputs and constants are all that it needs"
+            )
         return found
 
     def _missing(self, what: str, why: str) -> None:

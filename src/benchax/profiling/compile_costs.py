@@ -8,12 +8,15 @@ during whose compilation it ran; where two threads compile at once, to both.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 
 from benchax.errors import FormatError
+from benchax.profiling.compiled_modules import CompiledModule
 from benchax.profiling.host_thread import PS_PER_US, program_name
 from benchax.profiling.operations import HOST
+from benchax.profiling.program_size import program_size
 from benchax.profiling.runs import PS
 from benchax.profiling.space import Space, TraceLine
 from benchax.profiling.spans import self_times
@@ -23,12 +26,16 @@ from benchax.results.profile import CompileCost
 MOST_PASSES = 3
 
 
-def compile_costs(space: Space, passes: set[str]) -> tuple[CompileCost, ...]:
+def compile_costs(space: Space, passes: set[str], known: Iterable[CompiledModule] = ()) -> tuple[CompileCost, ...]:
     """Most seconds first; empty where the trace has no marks.
 
     Args:
         passes: the names of XLA's passes, as `trace.compile_passes` found them.
+        known: the programs that the trace carries.
     """
+    modules: dict[str, list[CompiledModule]] = {}
+    for module in known:
+        modules.setdefault(program_name(module.name), []).append(module)
     plane = space.plane(HOST)
     lines = [line for line in plane.lines if len(line)] if plane else []
     spent: dict[str, Counter[str]] = {}
@@ -51,6 +58,7 @@ def compile_costs(space: Space, passes: set[str]) -> tuple[CompileCost, ...]:
             kinds["lower"] / 1e6,
             kinds["compile"] / 1e6,
             _passes(lines, spans.get(name, []), passes),
+            program_size(modules.get(name, ())),
         )
         for name, kinds in spent.items()
     ]

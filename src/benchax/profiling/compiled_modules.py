@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from benchax.errors import FormatError
 from benchax.profiling.space import Space
@@ -19,6 +22,7 @@ from benchax.protobuf import BYTES, VARINT, Field, fields, signed, varint
 from benchax.source_files import is_library
 
 T = TypeVar("T")
+Stacks = Callable[[int], tuple[str, ...]]
 PLANE = "/host:metadata"
 _TYPES = (  # noqa: SIM905 (as a list this is a page)
     "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 f8e5m2 f8e4m3fn s4 u4 "
@@ -40,6 +44,8 @@ class ModuleInstruction(NamedTuple):
     hlo: str
     called: tuple[str, ...]
     """Computations that it runs, such as the body of a loop."""
+    stack: tuple[str, ...] = ()
+    """file:line of the user's frames, innermost first, `source` among them; empty where that is not told."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class CompiledModule:
     instructions: Mapping[str, ModuleInstruction]
     computations: Mapping[str, tuple[str, ...]]
     """Name → names of its instructions."""
+    proto: bytes = field(default=b"", repr=False)
+    """All of it, as the trace has it (HloModuleProto)."""
 
     def inside(self, instruction: ModuleInstruction) -> set[str]:
         """Names of the instructions that it runs, at any depth."""
@@ -68,19 +76,28 @@ class CompiledModule:
 
 
 def programs(space: Space) -> dict[int, CompiledModule]:
-    """Program id → program, as far as the trace has them."""
+    """Program id → program, of those that ran, as far as the trace has them.
+
+    The trace has every program that the process ever compiled: after a day in a notebook, thousands.
+    """
     plane = space.plane(PLANE)
+    ran = _ids_of_programs(space)
     found: dict[int, CompiledModule] = {}
     for blobs in plane.blobs.values() if plane else ():
         for name_id, blob in blobs.items():
             named = _NAMED.fullmatch(plane.names.get(name_id, "")) if plane else None
-            try:
-                program = _program(blob)
-            except FormatError:  # of a version to come; what is known of the operations is shown without it
+            if named is None or int(named["program"]) not in ran:
                 continue
-            if named and program:
-                found[int(named["program"])] = program
+            with suppress(FormatError):  # of a version to come; what is known of the operations is shown without it
+                if (program := _program(blob)) is not None:
+                    found[int(named["program"])] = program
     return found
+
+
+def _ids_of_programs(space: Space) -> set[int]:
+    """Of all that some event belongs to."""
+    numbers = [line.number("program_id") for plane in space.planes for line in plane.lines]
+    return {int(number) for values, has in numbers for number in np.unique(values[has])}
 
 
 def _program(proto: bytes) -> CompiledModule | None:
@@ -109,7 +126,7 @@ def _module(data: bytes, module: Field) -> CompiledModule:
     computations: dict[int, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     raw: list[_Raw] = []
-    sources: Callable[[int], str] = lambda frame: ""  # noqa: E731
+    stacks: Stacks = lambda frame: ()  # noqa: E731
     for part in fields(data, module.start, module.end):
         if part.number == 1:
             name = _text(data, part)
@@ -119,10 +136,12 @@ def _module(data: bytes, module: Field) -> CompiledModule:
             members[title] = tuple(one.name for one in found)
             raw += found
         elif part.number == 17:
-            sources = _Frames(data, part).source
+            stacks = _Frames(data, part).stack
     names = {instruction.number: instruction.name for instruction in raw}
-    read = (_instruction(data, one, names, computations, sources) for one in raw)
-    return CompiledModule(name, {instruction.name: instruction for instruction in read}, members)
+    read = (_instruction(data, one, names, computations, stacks) for one in raw)
+    return CompiledModule(
+        name, {instruction.name: instruction for instruction in read}, members, data[module.start : module.end]
+    )
 
 
 def _computation(data: bytes, computation: Field) -> tuple[int, str, list[_Raw]]:
@@ -160,19 +179,20 @@ def _raw(data: bytes, instruction: Field) -> _Raw:
 
 
 def _instruction(
-    data: bytes, raw: _Raw, names: Mapping[int, str], computations: Mapping[int, str], sources: Callable[[int], str]
+    data: bytes, raw: _Raw, names: Mapping[int, str], computations: Mapping[int, str], stacks: Stacks
 ) -> ModuleInstruction:
-    scope, source = _origin(data, raw.metadata, sources) if raw.metadata else ("", "")
+    scope, stack = _origin(data, raw.metadata, stacks) if raw.metadata else ("", ())
     operands = ", ".join(f"%{names.get(number, '?')}" for number in raw.operands)
     kind = f", kind={raw.kind}" if raw.kind and raw.opcode == "fusion" else ""
     called = tuple(computations.get(number, "?") for number in raw.called)
     calls = f", calls={', '.join(f'%{name}' for name in called)}" if called else ""
     hlo = f"%{raw.name} = {raw.shape} {raw.opcode}({operands}){kind}{calls}"
-    return ModuleInstruction(raw.name, raw.opcode, raw.shape, scope, source, hlo, called)
+    source = stack[0] if stack else ""
+    return ModuleInstruction(raw.name, raw.opcode, raw.shape, scope, source, hlo, called, stack)
 
 
-def _origin(data: bytes, metadata: Field, sources: Callable[[int], str]) -> tuple[str, str]:
-    """(named scopes, file:line) of OpMetadata."""
+def _origin(data: bytes, metadata: Field, stacks: Stacks) -> tuple[str, tuple[str, ...]]:
+    """(named scopes, file:line of the user's frames) of OpMetadata."""
     scope, file, line, frame = "", "", 0, 0
     for part in fields(data, metadata.start, metadata.end):
         if part.number == 2:
@@ -183,7 +203,7 @@ def _origin(data: bytes, metadata: Field, sources: Callable[[int], str]) -> tupl
             line = part.value
         elif part.number == 15:
             frame = part.value
-    return scope, f"{file}:{line}" if file else sources(frame)
+    return scope, (f"{file}:{line}",) if file else stacks(frame)
 
 
 class _Frames:
@@ -193,7 +213,7 @@ class _Frames:
         self.files: list[str] = []
         self.places: list[dict[int, int]] = []
         self.frames: list[dict[int, int]] = []
-        self.known: dict[int, str] = {}
+        self.known: dict[int, tuple[str, ...]] = {}
         for part in fields(data, index.start, index.end):
             if part.number == 1:
                 self.files.append(_text(data, part))
@@ -201,8 +221,9 @@ class _Frames:
                 numbers = {f.number: f.value for f in fields(data, part.start, part.end) if f.wire == VARINT}
                 (self.places if part.number == 3 else self.frames).append(numbers)
 
-    def source(self, frame: int) -> str:
-        """file:line of the innermost frame of the user's own files, or of the innermost one. Numbers count from 1."""
+    def stack(self, frame: int) -> tuple[str, ...]:
+        """file:line of the frames in the user's own files, innermost first, or of the innermost one. Numbers count
+        from 1."""
         if frame not in self.known:
             lines: list[tuple[str, int]] = []
             at = frame
@@ -211,8 +232,8 @@ class _Frames:
                 lines.append((_item(self.files, place.get(1, 0), ""), place.get(3, 0)))
                 at = self.frames[at - 1].get(2, 0)
             own = [line for line in lines if line[0] and not is_library(line[0])]
-            file, number = (own or lines or [("", 0)])[0]
-            self.known[frame] = f"{file}:{number}" if file else ""
+            shown = own or lines[:1]
+            self.known[frame] = tuple(f"{file}:{number}" for file, number in shown if file)
         return self.known[frame]
 
 

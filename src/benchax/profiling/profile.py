@@ -95,6 +95,11 @@ def profile(
         UsageError: a spec among the inputs, an unknown option, a folder that cannot be written to, a profiler that is
             running already.
         FormatError: the trace that JAX wrote cannot be read.
+
+    Example:
+        >>> p = benchax.profile(jax.jit(jnp.sort), jnp.ones(1000), runs=3)
+        >>> len(p.ops) > 0
+        True
     """
     check_options(options)
     interval_s = read_duration("memory_s", memory_s)

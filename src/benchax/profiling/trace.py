@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,11 +20,14 @@ from benchax.profiling.communication import Exchange, exchange
 from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.events import read
+from benchax.profiling.lanes import lanes_of
+from benchax.profiling.operation_work import work_of_calls
 from benchax.profiling.operations import HOST, KEEP, Operations, module_of, operations
 from benchax.profiling.runs import PS, runs_by_device
 from benchax.profiling.space import Space, TraceLine
 from benchax.profiling.spans import Hole, holes, self_times
 from benchax.profiling.step_split import split
+from benchax.program.work_by_line import scope_of
 from benchax.results.profile import CompilePass, Device, Gap, Op, Profile, Step
 
 GAPS = 5
@@ -62,7 +66,8 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         split=split(space, found, runs, _seconds_by_line(ops)),
         passes=passes,
         compile_s=compile_s,
-        compile_costs=compile_costs(space, {one.name for one in passes}),
+        compile_costs=compile_costs(space, {one.name for one in passes}, known.values()),
+        lanes=lanes_of(space, found),
         n_events=space.n_events,
         is_truncated=bool(dropped),
         remarks=(
@@ -90,7 +95,25 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
         _op(found, known, int(first[g]), int(calls[g]), None if is_open[g] else int(total[g]), int(own[g]), everything)
         for g in range(len(first))
     ]
+    ops = _add_work(ops, [int(found.program[at]) for at in first], known)
     return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))
+
+
+def _add_work(ops: Sequence[Op], programs: Sequence[int], known: Mapping[int, CompiledModule]) -> list[Op]:
+    """With the work of their calls, where the program is known.
+
+    Args:
+        programs: the id of the program of each.
+    """
+    names: dict[int, set[str]] = {}
+    for op, number in zip(ops, programs, strict=True):
+        names.setdefault(number, set()).add(op.name)
+    works = {number: work_of_calls(known[number], seen) for number, seen in names.items() if number in known}
+    found: list[Op] = []
+    for op, number in zip(ops, programs, strict=True):
+        work = works.get(number, {}).get(op.name)
+        found.append(replace(op, flops=work.flops * op.calls, bytes_accessed=work.bytes * op.calls) if work else op)
+    return found
 
 
 def _seconds_by_line(ops: Sequence[Op]) -> dict[str, float]:
@@ -128,6 +151,7 @@ def _op(
         self_s=own / PS,
         share=own / everything,
         scope=(line.scope or None) if line else None,
+        named_scope=scope_of(line.scope) if line else "",
         source=(line.source or None) if line else None,
         hlo=line.hlo if line else None,
         shape=line.shape if line else None,

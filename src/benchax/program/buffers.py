@@ -1,9 +1,8 @@
 """The compiler's memory plan, buffer by buffer: what each is for, what it holds, which line made that.
 
-From the buffer assignment that `memory_analysis` hands out since jax 0.7, a protobuf message (xla/service/hlo.proto,
-BufferAssignmentProto); the names of instructions come from the program itself. Where the plan is missing, damaged or
-other than expected, the text of the program still tells arguments, outputs and constants (`method` says so), and the
-rest of the plan is listed as not attributed.
+From the buffer assignment (`buffer_assignment.py`). Where that is missing, damaged or other than expected, the text of
+the program still tells arguments, outputs and constants (`method` says so), and the rest of the plan is listed as not
+attributed.
 
 The sums per kind are held against `memory_plan`: what no buffer here accounts for is told, never spread out.
 
@@ -15,32 +14,18 @@ at the head of the module (tried on 0.10.2 to 0.12.0.1). What is not told is an 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-import jax
 
 from benchax.model import Memory
 from benchax.program import hlo, hlo_module
 from benchax.program.arguments import ArgumentLeaf
+from benchax.program.buffer_assignment import Assignment
 from benchax.program.hlo import Instruction
 from benchax.program.hlo_module import Module
 from benchax.program.source_tables import SourceTables
-from benchax.protobuf import VARINT, broken, fields
-from benchax.results.inspection import Buffer, BufferKind, Buffers, HeldValue
+from benchax.results.memory import Buffer, BufferKind, Buffers, HeldValue
 
 MOST_VALUES = 20
 """Values that are kept of each buffer."""
-
-
-class Allocation(NamedTuple):
-    """One buffer of the plan, as the message has it."""
-
-    size_bytes: int
-    kind: BufferKind
-    parameter: int | None
-    is_also_output: bool
-    values: tuple[tuple[int, int], ...]
-    """(bytes, id of the instruction) of each value that it holds."""
 
 
 class Namer:
@@ -69,7 +54,7 @@ class Namer:
 
 
 def buffers(
-    compiled: jax.stages.Compiled,
+    plan: Assignment | None,
     hlo_text: str,
     module: Module,
     memory: Memory,
@@ -80,24 +65,21 @@ def buffers(
     """The plan, largest buffer first.
 
     Args:
+        plan: None where it could not be read.
         hlo_text, module: the optimised program.
         memory: its plan in sums.
         paths: of the parameters of the program, as the user calls them.
         outputs: of the call, in order.
     """
     namer = Namer(hlo_text, module, paths, outputs)
-    allocations = _plan_of(compiled)
-    if allocations is None:
+    if plan is None:
         found = _from_text(module, namer)
         return Buffers(_sort(found), "program text", _find_unattributed(found, memory, 0))
-    names = _instruction_names(compiled)
     found = [
-        namer.buffer(
-            a.size_bytes, a.kind, [namer.held_value(size, names.get(i, "")) for size, i in a.values], a.parameter
-        )
-        for a in allocations
+        namer.buffer(a.size_bytes, a.kind, [namer.held_value(v.size_bytes, v.name) for v in a.values], a.parameter)
+        for a in plan
     ]
-    reused = sum(a.size_bytes for a in allocations if a.kind == "argument" and a.is_also_output)
+    reused = sum(a.size_bytes for a in plan if a.kind == "argument" and a.is_also_output)
     return Buffers(_sort(found), "buffer assignment", _find_unattributed(found, memory, reused))
 
 
@@ -158,70 +140,3 @@ def _from_text(module: Module, namer: Namer) -> list[Buffer]:
         elif each.name in namer.results and each.opcode != "bitcast":
             found.append(namer.buffer(held[0].size_bytes, "output", held, None))
     return found
-
-
-def _plan_of(compiled: jax.stages.Compiled) -> list[Allocation] | None:
-    try:
-        message = getattr(compiled.memory_analysis(), "serialized_buffer_assignment_proto", None)
-        return read_assignment(message) if message else None
-    except Exception:
-        # An unstable, optional interface of XLA, or a message of another form. Harmless: `method` tells that the
-        # text of the program was read instead.
-        return None
-
-
-def read_assignment(message: bytes) -> list[Allocation]:
-    """The buffers of a BufferAssignmentProto; those of single threads are no part of the plan's sums and left out.
-
-    Raises:
-        FormatError: not a message of protobuf.
-    """
-    made_by: dict[int, int] = {}  # number of a value → id of the instruction that makes it
-    allocations: list[Allocation] = []
-    # Walked twice, since protobuf promises no order: a buffer may stand before the values that it refers to.
-    every = _fields(message)
-    for number, value in every:
-        if number == 1:
-            logical = dict(_fields(value))
-            made_by[logical.get(1, 0)] = dict(_fields(logical.get(3, b""))).get(4, 0)
-    for number, value in every:
-        if number == 3 and (allocation := _allocation(_fields(value), made_by)):
-            allocations.append(allocation)
-    return allocations
-
-
-def _allocation(read: list[tuple[int, Any]], made_by: dict[int, int]) -> Allocation | None:
-    """BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12 constant,
-    13 a parameter whose memory an output takes over."""
-    last = dict(read)
-    if last.get(3):
-        return None
-    kind: BufferKind = (
-        "argument" if last.get(5) else "constant" if last.get(12) else "output" if last.get(7) else "temporary"
-    )
-    assigned = [dict(_fields(value)) for number, value in read if number == 9]
-    values = tuple((each.get(3, 0), made_by.get(each.get(1, 0), 0)) for each in assigned)
-    parameter = last.get(6, 0) if kind == "argument" else None
-    return Allocation(last.get(2, 0), kind, parameter, bool(last.get(7) or last.get(13)), values)
-
-
-def _fields(message: Any) -> list[tuple[int, Any]]:
-    """(number, value): a number, or bytes."""
-    if not isinstance(message, bytes):
-        raise broken(0, "a number in the place of a message")
-    return [
-        (field.number, field.value if field.wire == VARINT else message[field.start : field.end])
-        for field in fields(message, 0, len(message))
-    ]
-
-
-def _instruction_names(compiled: jax.stages.Compiled) -> dict[int, str]:
-    """Names by id, from HloModuleProto: 3 computations, in them 2 instructions, in them 1 name and 35 id."""
-    try:
-        module: Any = compiled.runtime_executable().hlo_modules()[0]  # type: ignore[union-attr]
-        computations = [v for n, v in _fields(module.as_serialized_hlo_module_proto()) if n == 3]
-        instructions = [dict(_fields(v)) for c in computations for n, v in _fields(c) if n == 2]
-        return {each.get(35, 0): each[1].decode() for each in instructions}
-    except Exception:
-        # Documented as for debugging and unstable. Harmless: the buffers keep their sizes and have no names.
-        return {}

@@ -49,6 +49,12 @@ def collectives(module: Module, shardings: Mapping[str, str] = MappingProxyType(
     return Collectives(tuple(sorted(found, key=lambda c: -c.size_bytes)), partitions, told)
 
 
+def count_devices(text: str) -> int:
+    """On how many devices the optimised program runs, as its first line says; 1 where that does not say."""
+    header = text.partition("\n")[0]
+    return _number(_PARTITIONS, header) * _number(_REPLICAS, header)
+
+
 def _number(pattern: re.Pattern[str], header: str) -> int:
     found = pattern.search(header)
     return int(found[1]) if found else 1

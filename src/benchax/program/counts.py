@@ -157,6 +157,12 @@ class Adder:
         self.restrictions[sentence] = None
 
 
+def is_opaque(instruction: Instruction) -> bool:
+    """No rule of ours counts its work: a custom call, or what XLA usually turns into one."""
+    target = hlo.custom_call_target(instruction)
+    return instruction.opcode in _UNCOUNTED or bool(target and not hlo.is_annotation(target))
+
+
 def _opaque(module: Module, targets: tuple[str, ...]) -> Counter[str]:
     """What no rule of ours can count, by target of the custom call or by opcode."""
     found: Counter[str] = Counter()

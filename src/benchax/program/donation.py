@@ -7,10 +7,11 @@ and JAX warns once, while it lowers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from benchax.program import hlo
-from benchax.program.arguments import ArgumentLeaf
+from benchax.program.arguments import ArgumentLeaf, size_bytes
 from benchax.program.hlo_module import Module
 from benchax.results.inspection import DonatedArgument, Donation
 
@@ -32,7 +33,17 @@ def donation(
     taken = {
         kept[parameter]: output for output, parameter in hlo.output_aliases(module.header) if parameter < len(kept)
     }
-    return Donation(tuple(_judge(i, inputs, outputs, kept, taken) for i in asked))
+    judged = tuple(_judge(i, inputs, outputs, kept, taken) for i in asked)
+    return Donation(judged, None if outputs is None else _possible_bytes(inputs, outputs, kept, taken))
+
+
+def _possible_bytes(
+    inputs: Sequence[ArgumentLeaf], outputs: Sequence[ArgumentLeaf], kept: Sequence[int], taken: dict[int, int]
+) -> int:
+    """Of arguments that are not donated, as far as there are outputs like them without memory of an argument's."""
+    free = Counter((leaf.shape, leaf.dtype) for n, leaf in enumerate(outputs) if n not in taken.values())
+    given = Counter((inputs[i].shape, inputs[i].dtype) for i in kept if not inputs[i].donated)
+    return sum(size_bytes(*like) * number for like, number in (free & given).items())
 
 
 def _one(leaf: ArgumentLeaf, is_aliased: bool | None, output: str | None, why_not: str) -> DonatedArgument:

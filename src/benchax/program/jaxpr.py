@@ -49,7 +49,7 @@ def jaxpr_facts(traced: jax.stages.Traced, static: Sequence[int | str] = ()) -> 
     jaxpr = traced.jaxpr
     found = list(equations(jaxpr))
     return JaxprFacts(
-        text=str(jaxpr),
+        text=jaxpr.pretty_print(use_color=False),  # inside IPython `str` has escape codes in it
         equations=len(found),
         outer_equations=sum(each.depth == 1 for each in found),
         equations_in_loops=sum(each.in_loop for each in found),

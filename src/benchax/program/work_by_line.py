@@ -19,7 +19,9 @@ from benchax.program.source_tables import SourceTables
 from benchax.program.trip_counts import find_loops
 from benchax.results.inspection import LineWork
 
-_OF_JAX = re.compile(r"p?jit\(.*\)|while|body|cond|closed_call|branch_\d+_fun|checkpoint|custom_[jv][vj]p_call")
+_OF_JAX = re.compile(
+    r"p?jit\(.*\)|while|body|cond|closed_call|branch_\d+_fun|checkpoint|vmap\(\)|custom_[jv][vj]p_call"
+)
 """Parts of a scope that JAX adds by itself."""
 
 

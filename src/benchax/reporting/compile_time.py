@@ -1,0 +1,63 @@
+"""Compile time by function, and why it is long: how large each program is, and which line it repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchax.reporting.document import Block, Heading, Table, TableColumn, list_lines, tabulate
+from benchax.reporting.profile_groups import LONGEST_NAME, shorten_path
+from benchax.reporting.tables import WHERE, truncate
+from benchax.results.profile import CompileCost, Profile, ProgramSize
+from benchax.units import count, plural, seconds, size
+
+MOST_ROWS, LONGEST_PASS = 5, 24
+MANY, MANY_SHARE = 20, 0.3
+"""So many instructions from one line, and such a part of all, are worth a word."""
+LARGE_CONSTANTS = 1 << 20
+
+
+def blocks(p: Profile, details: bool = False) -> list[Block]:
+    """Nothing where nothing is known of it."""
+    if not p.compile_costs:
+        return []
+    listed = p.compile_costs if details else p.compile_costs[:MOST_ROWS]
+    reasons = [f"{one.name}: {why}" for one in listed if one.size for why in _explain(one.size, details)]
+    return [Heading("compile time"), tabulate_costs(p, listed, details), *list_lines(reasons)]
+
+
+def tabulate_costs(p: Profile, listed: tuple[CompileCost, ...], details: bool) -> Table:
+    """Function by trace, lower, compile, with XLA's longest passes."""
+    rows = [
+        (
+            truncate(one.name, None if details else LONGEST_NAME),
+            count(one.programs),
+            seconds(one.trace_s),
+            seconds(one.lower_s),
+            seconds(one.compile_s),
+            shorten_path(one.source, details),
+            ", ".join(f"{truncate(name, LONGEST_PASS)} {seconds(time_s)}" for name, time_s in one.passes),
+        )
+        for one in listed
+    ]
+    rest = p.compile_costs[len(listed) :]
+    more = f"and {plural(len(rest), 'more function')}: {seconds(sum(one.total_s for one in rest))}; " if rest else ""
+    columns = (
+        TableColumn("function", "names"),
+        *("programs", "trace", "lower", "compile"),
+        WHERE,
+        TableColumn("longest passes", "words"),
+    )
+    return tabulate(columns, rows, note=more + "by JAX's own clock, from the import of jax on").without_empty_columns()
+
+
+def _explain(found: ProgramSize, details: bool) -> Iterator[str]:
+    """What of a program makes compiling long, and what would shorten it."""
+    if found.repeated >= MANY and found.repeated >= MANY_SHARE * found.instructions:
+        line = shorten_path(found.line, details)
+        many = f"{count(found.repeated)} of {plural(found.instructions, 'instruction')} are from {line}"
+        if found.stacks == 1:
+            yield f"{many}, reached from one place: unrolled, as a loop in Python is. jax.lax.scan compiles it once"
+        else:
+            yield f"{many}, reached from {found.stacks} places and inlined at each"
+    if found.constant_bytes >= LARGE_CONSTANTS:
+        yield f"{size(found.constant_bytes)} of constants are in the program; as arguments they would not be compiled"
