@@ -10,7 +10,9 @@ from benchax.reporting import (
     display,  # noqa: F401  # what print needs
     terminal,
 )
-from benchax.reporting.audit import document, render_page, verdict
+from benchax.reporting.audit import document, document_in_full, documents_of_all, verdict
+from benchax.reporting.document import Code
+from benchax.reporting.pages.page import render_page
 from benchax.results.audit import Audit, Checked
 
 
@@ -24,7 +26,7 @@ def test_a_finding_shows_its_place_evidence_gain_and_advice(project: Path) -> No
         ["seen", "two"],
         ["gain", "measured: 2 ms → 1 ms per call (2×)"],
         ["do", "do this"],
-        ["rule", "not-jitted (docs/rules/not-jitted.md)"],
+        ["rule", "not-jitted (docs/reference/rules/not-jitted.md)"],
     ]
 
 
@@ -85,12 +87,13 @@ def test_any_text_of_the_user_survives_and_none_is_markup() -> None:
 
 
 def test_the_page_needs_nothing_but_itself(project: Path) -> None:
-    page = render_page([made.audit(project), made.clean()])
+    page = render_page("audits", documents_of_all([made.audit(project), made.clean()]))
 
     assert page.startswith("<!doctype html>")
     assert "the title of branch-on-value" in page
     assert "nothing found" in page
-    assert not any(word in page for word in ("src=", "href=", "url(", "@import"))
+    markup, _, _ = page.partition("<script>")  # what follows is ours alone
+    assert not any(word in markup for word in ("src=", "url(", "@import", "//"))
 
 
 def test_an_audit_shows_itself(project: Path) -> None:
@@ -99,3 +102,15 @@ def test_an_audit_shows_itself(project: Path) -> None:
     assert benchax.Audit is type(made.clean())
     assert str(made.clean()).splitlines()[0] == "clean"
     assert "nothing found" in (made.clean()._repr_html_() or "")
+
+
+def test_a_page_quotes_the_line_that_a_finding_is_about(project: Path) -> None:
+    source = project / "model.py"
+    source.write_text("a = 1\nb = 2\nc = '</script>'\nd = 4\ne = 5\nf = 6\n")
+    audit = made.audit(project)
+    about = replace(audit.findings[0], where=(str(source), 3))
+
+    blocks = document_in_full(replace(audit, findings=(about, replace(about, where=("gone.py", 3))))).blocks
+
+    (code,) = (block for block in blocks if isinstance(block, Code))
+    assert code.text.splitlines()[1:4] == ["      2  b = 2", ">     3  c = '</script>'", "      4  d = 4"]

@@ -35,7 +35,7 @@ from benchax.reporting.document import (
     TableColumn,
     TextRow,
 )
-from benchax.reporting.html import fragment, page
+from benchax.reporting.html import fragment
 from benchax.reporting.measurement import document, sections
 
 ATTACK = '<script>alert(1)</script>\' onmouseover="x" &amp;'
@@ -135,15 +135,6 @@ def test_no_block_takes_a_text_for_html() -> None:
 
     assert "".join(read.texts).count(ATTACK) == 21
     assert not {"script", "onmouseover", "onload"} & (read.tags | read.attributes)
-
-
-def test_a_page_is_whole_and_takes_no_text_for_html() -> None:
-    whole = page(ATTACK, [Document(EVERY), document(RICH)])
-
-    read = Reader(whole.removeprefix("<!doctype html>"))
-    assert whole.startswith("<!doctype html>\n<html lang='en'>")
-    assert {"html", "head", "title", "body", "hr"} <= read.tags
-    assert "script" not in read.tags
 
 
 CHART = Chart(Axis("n"), Axis("time", "seconds"), (Points((1, 2), (1e-3, 2e-3)),), "f over n")

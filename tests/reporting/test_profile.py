@@ -12,7 +12,7 @@ from benchax.reporting import (
     terminal,
 )
 from benchax.reporting import profile as reporting
-from benchax.results.profile import CompilePass, Device, Gap, LiveBuffers, Op, Profile, Run
+from benchax.results.profile import CompileCost, CompilePass, Device, Gap, LiveBuffers, Op, Profile, ProgramSize, Run
 
 OP = Op(
     "fusion.3",
@@ -107,3 +107,47 @@ def test_a_profile_is_data() -> None:
     assert json.loads(json.dumps(FULL.asdict()))["ops"][0]["self_s"] == 0.003
     assert FULL.device_s == (0.002, 0.004)
     assert OP.per_call_s == pytest.approx(1e-4)
+
+
+def test_lines_and_scopes_say_how_fast_their_work_was_done() -> None:
+    product = replace(OP, flops=6e9, bytes_accessed=3e6, named_scope="layer0")
+    library = replace(OP, name="qr", self_s=0.002, named_scope="layer1", source="/home/me/model.py:14")
+    beside = replace(library, name="add", flops=1.0, bytes_accessed=8.0, self_s=0.001)
+
+    text = str(replace(FULL, ops=(product, library, beside)))
+
+    def row(title: str, name: str) -> list[str]:
+        table = text.partition(f"\n{title}\n")[2]
+        return next(line for line in table.splitlines() if line.startswith(name)).split()[1:]
+
+    # 6 GFLOP and 3 MB in 3 ms; of a line with a custom call there is no rate.
+    assert row("by line", "model.py:12") == ["3.00", "ms", "75", "%", "2.00", "TFLOP/s", "1.00", "GB/s", "1"]
+    assert row("by line", "model.py:14") == ["3.00", "ms", "150", "%", "2"]
+    assert row("by scope", "layer0")[4:6] == ["2.00", "TFLOP/s"]
+    assert "no rate is told of what has a custom call in it" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        (
+            ProgramSize(1016, 0, "m.py:5", 716, 1),
+            "716 of 1016 instructions are from m.py:5, reached from one place: unrolled",
+        ),
+        (
+            ProgramSize(150, 0, "m.py:5", 139, 3),
+            "139 of 150 instructions are from m.py:5, reached from 3 places and inlined",
+        ),
+        (ProgramSize(3, 4 << 20, "m.py:5", 1, 1), "4.00 MiB of constants are in the program; as arguments"),
+    ],
+)
+def test_compiling_says_why_it_takes_long(size: ProgramSize, reason: str) -> None:
+    cost = CompileCost("jit_step", "train.py:12", 1, 0.1, 0.2, 3.0, size=size)
+
+    assert f"jit_step: {reason}" in " ".join(str(replace(FULL, compile_costs=(cost,))).split())
+
+
+def test_of_a_program_without_repetition_nothing_is_said() -> None:
+    cost = CompileCost("jit_step", "train.py:12", 1, 0.1, 0.2, 3.0, size=ProgramSize(1000, 9, "m.py:5", 19, 1))
+
+    assert "m.py:5" not in str(replace(FULL, ops=(), compile_costs=(cost,)))

@@ -65,6 +65,8 @@ def test_everything_that_was_measured_has_a_row() -> None:
             "transfer out",
         ],
         "every call": ["wall", "loop"],
+        "devices": ["2 devices", "cpu:0"],
+        "processes": ["2 ranks", "start skew", "first to end", "rank 0", "rank 1"],
         "memory": ["planned peak", "captured", "compiled call", "eager call"],
         "work": ["operations", "bytes accessed"],
         "result": ["WRONG"],

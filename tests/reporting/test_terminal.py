@@ -93,6 +93,15 @@ def test_what_is_printed_is_plain_text_also_where_colours_are_forced(monkeypatch
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
+def test_what_is_printed_in_a_notebook_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich would show it below the cell in pieces, and `str(m)` was empty lines."""
+    outside = str(RICH)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+
+    assert str(RICH) == outside
+    assert "every call" in outside
+
+
 def test_a_failure_is_red() -> None:
     shown = on_terminal(document(FAILED))
 
@@ -328,6 +337,7 @@ def test_a_program_keeps_its_lines_tabs_and_spaces() -> None:
 
 def test_a_chart_is_a_line_of_bars_with_what_they_span() -> None:
     assert said_by(Sparkline((1.0, 2.0, None, 1.0), "1 to 2", breaks=(3,))) == ["▁█·┊▁  1 to 2"]
+    assert said_by(Sparkline((0.0, 50.0, 99.0, None), "to 99", is_linear=True)) == ["▁▅█·  to 99"]
 
 
 def test_nothing_takes_no_line() -> None:

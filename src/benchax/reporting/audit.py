@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchax.model import Severity
-from benchax.reporting import html
 from benchax.reporting.document import (
     Block,
+    Code,
     Document,
     Facts,
     Heading,
     Paragraph,
     Section,
     Style,
+    TableColumn,
     TextRow,
     list_remarks,
+    tabulate,
 )
 from benchax.reporting.tables import describe_machine, one_line
 from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Outcome, Where
@@ -29,6 +31,8 @@ from benchax.units import plural, seconds
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "warning", "info": "info"}
 UNSEEN: tuple[Outcome, ...] = ("not applicable", "not checked")
 MORE = "(-v lists them)"
+NEIGHBOURS = 2
+"""Lines of source that are quoted on both sides of the one that a finding is about."""
 
 
 def document(a: Audit, is_full: bool = False) -> Document:
@@ -46,9 +50,45 @@ def document(a: Audit, is_full: bool = False) -> Document:
     return Document((*blocks, *list_remarks(r for r in a.remarks if is_full or r.severity != "info")))
 
 
-def render_page(audits: Sequence[Audit]) -> str:
-    """A page that needs nothing but itself."""
-    return html.page("benchax audit", [document(a, is_full=True) for a in audits])
+def document_in_full(a: Audit) -> Document:
+    """For a page: each finding with the lines of its source, as they are now."""
+    blocks: list[Block] = []
+    places = {(describe_place(f.where), one_line(f.title)): f.where for f in a.findings if f.where}
+    quoted: Where | None = None
+    for block in document(a, is_full=True).blocks:
+        blocks.append(block)
+        if isinstance(block, Heading):
+            titles = (where for (place, title), where in places.items() if place == block.aside and title in block.text)
+            quoted = next(titles, None)
+        elif isinstance(block, Facts) and quoted is not None:
+            blocks += quote_source(quoted)
+            quoted = None
+    return Document(tuple(blocks))
+
+
+def quote_source(where: Where) -> list[Code]:
+    """The line with its neighbours, marked; nothing where the file cannot be read."""
+    try:
+        lines = Path(where[0]).read_text(encoding="utf-8", errors="replace").splitlines()
+    except (OSError, ValueError):
+        return []
+    first = max(0, where[1] - 1 - NEIGHBOURS)
+    shown = list(enumerate(lines[first : where[1] + NEIGHBOURS], first + 1))
+    if not any(number == where[1] for number, _ in shown):
+        return []
+    marked = (f"{'>' if number == where[1] else ' '} {number:5}  {text}" for number, text in shown)
+    return [Code("python", "\n".join(marked))]
+
+
+def documents_of_all(audits: Sequence[Audit]) -> tuple[Document, ...]:
+    """For a page: of several audits their verdicts first, each leading to its part."""
+    documents = tuple(map(document_in_full, audits))
+    if len(audits) == 1:
+        return documents
+    lines = [(one_line(a.name), verdict(a)) for a in audits]
+    styles: list[Style] = [STYLES[a.findings[0].severity] if a.findings else "" for a in audits]
+    table = tabulate([TableColumn("function", "names"), TableColumn("verdict", "words")], lines, styles)
+    return (Document((Heading(f"Audit of {plural(len(audits), 'function')}", 1), table)), *documents)
 
 
 def heading(a: Audit) -> str:

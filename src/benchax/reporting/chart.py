@@ -2,14 +2,17 @@
 
 A module of this folder says what stands where and what it means; `figures.py` draws that with matplotlib: into a file,
 or as a block of a `Document` on a page. Numbers are seconds, bytes, counts and ratios, as everywhere. A style says what
-is meant (good, bad, faint), as in all blocks; each renderer has its own colours.
+is meant (good, bad, faint), as in all blocks; each renderer has its own colours. A page draws the same charts so that
+they answer to pointers and keys (`pages/chart_data.py`).
 
     Points         values with their intervals: of samples, of commits, of comparisons one below the other
     Line           straight from one place to the next: a level, a series over sizes
+    Bars           from one value to another: of a histogram, of stages one after the other, of what a thread ran
     ReferenceLine  across the whole chart: no change, a limit, a change, a break
     Shade          a stretch of an axis: what is called the same
     Note           a word where no mark can stand
     Cells          a heat map
+    Tree           what a whole is made of, as areas inside one another
 """
 
 from __future__ import annotations
@@ -59,6 +62,25 @@ class Points:
     symbol: Symbol = "circle"
     is_hollow: bool = False
     """It cannot be told from its neighbours, or from 1."""
+    texts: tuple[str, ...] = ()
+    """What each of them is, for those who point at it on a page; empty: nothing but its numbers."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Rectangles between two values of one axis, at places of the other."""
+
+    places: tuple[float, ...]
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    along: Literal["x", "y"] = "y"
+    """The axis of the values."""
+    thickness: float = 0.8
+    """In units of the places."""
+    label: str = ""
+    style: Style = ""
+    texts: tuple[str, ...] = ()
+    """What each of them is: beside it where there is room, and for those who point at it on a page."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +129,26 @@ class Cells:
     styles: tuple[tuple[Style, ...], ...]
 
 
-Mark = Points | Line | ReferenceLine | Shade | Note | Cells
+@dataclass(frozen=True)
+class Branch:
+    """A part of a tree."""
+
+    name: str
+    value: float
+    """Of all that is in it: at least the sum of its parts, and what is left is its own."""
+    parts: tuple[Branch, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Areas inside one another, each as large as its value."""
+
+    roots: tuple[Branch, ...]
+    quantity: Quantity = "seconds"
+
+
+Mark = Points | Bars | Line | ReferenceLine | Shade | Note | Cells | Tree
 
 
 @dataclass(frozen=True)
@@ -120,6 +161,12 @@ class Chart:
     """Numbers at the right of each name, where there is room for them."""
     has_legend: bool = False
     """Words for what the marks mean, where nothing else says it."""
+    has_series: bool = False
+    """What has no style has a colour for its label, which the legend tells."""
+    note: str = ""
+    """A sentence below it: what it leaves out."""
+    is_broad: bool = False
+    """It has the whole width of a page; else two stand side by side there."""
 
     @property
     def caption(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchax.comparing.ranking import Comparisons
@@ -14,7 +15,7 @@ from benchax.errors import UsageError
 from benchax.model import Comparison
 from benchax.reporting import comparisons, figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol
-from benchax.reporting.document import Document, Style
+from benchax.reporting.document import Document, Heading, Style
 from benchax.reporting.tables import one_line
 from benchax.stats.verdicts import Verdict
 from benchax.units import number, percent
@@ -48,6 +49,15 @@ def document(found: Comparisons) -> Document:
     """For a page: what a terminal shows, and the chart below it."""
     drawn = (chart(found),) if found.of("run") else ()
     return Document((*comparisons.document(found).blocks, *drawn))
+
+
+def document_for_page(found: Comparisons) -> Document:
+    """The chart first, under a heading."""
+    runs = found.of("run")
+    title, _, _ = (_title(found, runs) if runs else "Comparison").partition("\n")
+    # The heading says what the title of a figure says.
+    drawn = (replace(chart(found), title="ratios with their 95 % intervals"),) if runs else ()
+    return Document((Heading(title[:1].upper() + title[1:], 1), *drawn, *comparisons.document(found).blocks))
 
 
 def chart(found: Comparisons) -> Chart:

@@ -1,4 +1,5 @@
-"""Teaches results to show themselves: `print(m)` and, in a notebook, `m`. Imported with the first public name.
+"""Teaches results to show themselves: `print(m)`, in a notebook `m`, and `m.to_html(file)`. Imported with the first
+public name.
 
 The renderers are loaded when something is shown, so that this import weighs nothing.
 """
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from benchax.renderers import RENDERERS
 
 if TYPE_CHECKING:
+    import os
+
     from benchax.comparing.ranking import Comparisons
     from benchax.reporting.document import Document
 
@@ -25,6 +28,7 @@ DOCUMENTS: dict[str, str] = {
     "Measurement": "measurement.document",
     "Profile": "profile.document",
     "ProfileChange": "profile_change.document",
+    "Scaling": "scaling.document",
     "Transfers": "transfers.document",
     "Watch": "watch.document",
 }
@@ -38,11 +42,34 @@ ON_PAGES = DOCUMENTS | {
     "Comparisons": "comparison_figure.document",
     "Inspection": "inspection.document_with_texts",
 }
-"""A page has charts, and folds what would fill a terminal."""
+"""A notebook has charts, and folds what would fill a terminal."""
+PAGES = (
+    PARTS
+    | ON_PAGES
+    | {
+        "Audit": "audit.document_in_full",
+        "Comparisons": "comparison_figure.document_for_page",
+        "History": "history.document_with_chart",
+        "Measurement": "measurement_charts.document",
+        "Inspection": "inspection_charts.document",
+        "Profile": "profile_charts.document",
+        "Rows": "run_report.documents",
+    }
+)
+"""A page of its own has more of them. A function may give several documents: the page's own first, then its parts."""
 
 
 def document_of(result: Any, is_for_page: bool = False) -> Document:
-    functions = PARTS | (ON_PAGES if is_for_page else DOCUMENTS)
+    return _make(result, PARTS | (ON_PAGES if is_for_page else DOCUMENTS))
+
+
+def documents_of(result: Any) -> tuple[Document, ...]:
+    """The parts of a page of its own."""
+    found: Document | tuple[Document, ...] = _make(result, PAGES)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _make(result: Any, functions: dict[str, str]) -> Any:
     module, _, function = functions[type(result).__name__].partition(".")
     return getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(result)
 
@@ -67,4 +94,10 @@ def _figure(found: Comparisons) -> Any:
     return comparison_figure.figure(found)
 
 
-RENDERERS.update(text=_text, html=_html, figure=_figure)
+def _save(result: Any, file: str | os.PathLike[str]) -> None:
+    from benchax.reporting.pages.saving import save_page
+
+    save_page(file, documents_of(result))
+
+
+RENDERERS.update(text=_text, html=_html, figure=_figure, save=_save)

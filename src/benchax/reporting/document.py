@@ -61,6 +61,8 @@ class TableCell:
     style: Style = ""
     hint: str = ""
     """More about it, for those who point at it on a page; a terminal has no room for it."""
+    link: str = ""
+    """Where it leads to, as seen from its page."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Code:
     """Text of a program. Its lines are never broken, and nothing in it is changed."""
 
     language: str
-    """jaxpr, stablehlo, hlo or diff."""
+    """jaxpr, stablehlo, hlo, diff or python."""
     text: str
     title: str = ""
     """A page shows only this until it is unfolded."""
@@ -138,14 +140,16 @@ LEAST_SPAN = 1.1
 
 @dataclass(frozen=True)
 class Sparkline:
-    """Positive values in their order as a line of bars on a logarithmic scale: a terminal, a pipe and a table's cell
-    can hold them."""
+    """Positive values in their order as a line of bars, on a logarithmic scale unless it is linear: a terminal, a pipe
+    and a table's cell can hold them."""
 
     values: tuple[float | None, ...]
     """None: not measured."""
     caption: str = ""
     breaks: tuple[int, ...] = ()
     """Places from which on values are of another machine."""
+    is_linear: bool = False
+    """Bars begin at 0, and are as high as their share of the greatest value."""
 
     @property
     def bars(self) -> str:
@@ -155,6 +159,9 @@ class Sparkline:
     @property
     def heights(self) -> list[float | None]:
         """From 0, the least, to 1, the greatest; what is no positive number stands at the bottom."""
+        if self.is_linear:
+            highest = max((v for v in self.values if v), default=1.0)
+            return [None if v is None else v / highest for v in self.values]
         logs = [math.log(v) for v in self.values if v is not None and v > 0] or [0.0]
         least, greatest = min(logs), max(logs)
         missing = max(0.0, math.log(LEAST_SPAN) - (greatest - least)) / 2
@@ -174,6 +181,11 @@ Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline 
 @dataclass(frozen=True)
 class Document:
     blocks: tuple[Block, ...]
+
+    @property
+    def title(self) -> str:
+        """Its first heading; empty without one."""
+        return next((block.text for block in self.blocks if isinstance(block, Heading)), "")
 
 
 def tabulate(

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchax.reporting.chart import (
     Axis,
+    Bars,
     Cells,
     Chart,
     Line,
@@ -22,8 +23,10 @@ from benchax.reporting.chart import (
     ReferenceLine,
     Shade,
     Symbol,
+    Tree,
     describe_value,
 )
+from benchax.reporting.figure_areas import draw_tree
 from benchax.reporting.figure_cells import LONGEST_NAME, draw_cells, need
 from benchax.reporting.styles import Style
 
@@ -32,6 +35,8 @@ COLORS: dict[Style, str] = {
     "": "#0072b2", "good": "#009e73", "bad": "#d55e00", "warning": "#b77400", "info": "#56b4e9", "faint": "#777777",
     "title": "#000000",
 }  # fmt: skip
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7000", "#56b4e9", "#777777", "#b3261e")
+"""Of marks without a style, by label, where a chart has series."""
 SHADE = "#f0f0f0"
 SYMBOLS: dict[Symbol, str] = {"circle": "o", "diamond": "D", "left": "<", "right": ">"}
 ARROWS = {"x": ("$←$", "$→$"), "y": ("$↓$", "$↑$")}
@@ -54,12 +59,16 @@ def draw(chart: Chart) -> Any:
     if cells is not None:
         draw_cells(canvas, axes, chart, cells)
         return canvas
+    tree = next((mark for mark in chart.marks if isinstance(mark, Tree)), None)
+    if tree is not None:
+        draw_tree(axes, chart, tree)
+        return canvas
     for mark in chart.marks:
         _draw_mark(axes, mark, chart)
     # Last, because their words go to the side on which there is room.
     _draw_reference_lines(axes, chart)
     _draw_axes(axes, chart)
-    if chart.has_legend:
+    if chart.has_legend or chart.has_series:
         _draw_legend(axes)
     return canvas
 
@@ -85,7 +94,8 @@ def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
         case Points():
             _draw_points(axes, mark, chart)
         case Line():
-            axes.plot(mark.x, mark.y, color=COLORS[mark.style], linewidth=1.1, alpha=0.75, zorder=2)
+            look = {"color": _color(mark, chart), "linewidth": 1.1, "alpha": 0.75, "zorder": 2}
+            axes.plot(mark.x, mark.y, label=mark.label or None, **look)
         case Note():
             axes.annotate(
                 mark.text, (mark.x, mark.y), (6, 0), textcoords="offset points", va="center", fontsize=7.5,
@@ -94,7 +104,9 @@ def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
         case Shade():
             span = axes.axvspan if mark.axis == "x" else axes.axhspan
             span(mark.low, mark.high, color=SHADE, linewidth=0, zorder=0)
-        case ReferenceLine() | Cells():
+        case Bars():
+            _draw_bars(axes, mark, chart)
+        case ReferenceLine() | Cells() | Tree():
             pass  # drawn apart
 
 
@@ -113,11 +125,11 @@ def _size(chart: Chart) -> tuple[float, float]:
 
 
 def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
-    color, swap = COLORS[points.style], points.along == "x"
+    color, swap = _color(points, chart), points.along == "x"
     known = [i for i, value in enumerate(points.values) if value is not None]
     for i in known:
         if i < len(points.intervals) and (interval := points.intervals[i]) is not None:
-            _draw_interval(axes, points, i, interval, chart.x.ends if swap else chart.y.ends)
+            _draw_interval(axes, points, i, interval, color, chart.x.ends if swap else chart.y.ends)
     if known:
         pairs = [points.places[i] for i in known], [points.values[i] for i in known]
         axes.plot(
@@ -133,11 +145,28 @@ def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
         axes.scatter(*where, transform=other, marker="x", s=14, linewidth=0.9, color=color, label=points.label)
 
 
+def _color(mark: Points | Line | Bars, chart: Chart) -> str:
+    """That of its style; of a series without one, that of its label."""
+    if mark.style or not mark.label or not chart.has_series:
+        return COLORS[mark.style]
+    labels = dict.fromkeys(m.label for m in chart.marks if isinstance(m, Points | Line | Bars) and not m.style)
+    return SERIES[list(labels).index(mark.label) % len(SERIES)]
+
+
+def _draw_bars(axes: Any, bars: Bars, chart: Chart) -> None:
+    color, lengths = _color(bars, chart), [high - low for low, high in zip(bars.lows, bars.highs, strict=True)]
+    look = {"color": color, "alpha": 0.85, "label": bars.label, "zorder": 2}
+    if bars.along == "x":
+        axes.barh(bars.places, lengths, bars.thickness, bars.lows, **look)
+    else:
+        axes.bar(bars.places, lengths, bars.thickness, bars.lows, **look)
+
+
 def _draw_interval(
-    axes: Any, points: Points, i: int, interval: tuple[float, float], ends: tuple[float, float] | None
+    axes: Any, points: Points, i: int, interval: tuple[float, float], color: str, ends: tuple[float, float] | None
 ) -> None:
     """As much as the axis holds, with an arrow where it goes on: one wild interval must not squeeze all others."""
-    color, place, swap = COLORS[points.style], points.places[i], points.along == "x"
+    place, swap = points.places[i], points.along == "x"
     low, high = ends or (-math.inf, math.inf)
     shown = [max(interval[0], low), min(interval[1], high)]
     where = (shown, [place, place]) if swap else ([place, place], shown)

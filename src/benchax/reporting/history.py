@@ -6,6 +6,7 @@ The chart has the ratios with their intervals by commit, the levels between chan
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -50,6 +51,21 @@ def document(h: History) -> Document:
     sentences += [] if h.is_counted else [Paragraph(NO_TIMES, "faint")]
     title = Heading(one_line(h.case.label), 1, (heading(h),))
     return Document((title, Sparkline(values, span(h), breaks), grid(h), List(tuple(sentences))))
+
+
+def document_with_chart(h: History) -> Document:
+    """For a page, whose chart says what the line of bars says, and more."""
+    blocks = [block for block in document(h).blocks if not isinstance(block, Sparkline)]
+    return Document((blocks[0], replace(chart(h), is_broad=True), *blocks[1:]))
+
+
+def documents_of_all(histories: Sequence[History]) -> tuple[Document, ...]:
+    """For a page: of several histories an overview first, each line leading to its part."""
+    documents = tuple(map(document_with_chart, histories))
+    if len(histories) == 1:
+        return documents
+    title = Heading(f"Histories of {plural(len(histories), 'case')}", 1)
+    return (Document((title, overview(histories))), *documents)
 
 
 def heading(h: History) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchax.reporting import inspection_tables as tables
+from benchax.reporting import peak_memory as peak
 from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Table, list_lines, list_remarks
 from benchax.reporting.program_text import program_text
 from benchax.results.difference import Stage
@@ -60,13 +61,14 @@ def _overview(found: Inspection, part: str, full: bool, roof: Roofline | None) -
 def _memory(found: Inspection, full: bool) -> list[Block]:
     facts = Facts((tables.memory_section(found),))
     if found.buffers is None:
-        return [facts, Heading("buffers"), _nothing(found, "buffers")]
+        return [facts, Heading("buffers"), _nothing(found, "buffers"), *peak.show(found, full)]
     notes = list[str]()
     if found.buffers.method == "program text":
         notes.append("arguments, outputs and constants only: the plan itself could not be read")
     if missing := ", ".join(f"{size(n)} of kind {kind}" for kind, n in found.buffers.unattributed):
         notes.append(f"not attributed to any buffer: {missing}")
-    return [facts, *_table("buffers", tables.buffers(found), full=full), *list_lines(notes, "faint")]
+    listed = _table("buffers", tables.buffers(found), full=full)
+    return [facts, *listed, *list_lines(notes, "faint"), *peak.show(found, full)]
 
 
 def _constants(found: Inspection, full: bool) -> list[Block]:

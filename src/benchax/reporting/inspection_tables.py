@@ -6,7 +6,7 @@ counts, and say so; those of the jaxpr take each body once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,8 @@ MOST_ROWS = 15
 
 OPERATION = TableColumn("operation", "names")
 WHAT = TableColumn("what", "names")
+
+NOT_YOURS = "(none of yours)"
 
 Line = tuple[str, ...]
 
@@ -190,15 +192,19 @@ def primitives(found: Inspection) -> Table | None:
     if found.jaxpr is None:
         return None
     lines: list[Line] = [
-        (p.name, str(p.count), str(p.in_loops or ""), _few(p.scopes), _few(tuple(map(_near, p.lines))))
+        (p.name, str(p.count), str(p.in_loops or ""), _few(p.scopes), _few(tuple(map(near, p.lines))))
         for p in found.jaxpr.primitives
     ]
-    return _table((OPERATION, "equations", "in loops", WHERE, LINE), lines)
+    return build_table((OPERATION, "equations", "in loops", WHERE, LINE), lines)
 
 
 def lines(found: Inspection) -> Table | None:
-    """Work by line; a share of operations only where the sum of them has no hole."""
-    return _by(found, lambda one: one.source or "(none of yours)", TableColumn("line", "names"))
+    """Work by line, and how much of the memory at its peak is of values made there; a share of operations only where
+    the sum of them has no hole."""
+    held: dict[str, int] = {}
+    for value in found.peak.values if found.peak else ():
+        held[near(value.source or NOT_YOURS)] = held.get(near(value.source or NOT_YOURS), 0) + value.size_bytes
+    return _by(found, lambda one: one.source or NOT_YOURS, TableColumn("line", "names"), held)
 
 
 def scopes(found: Inspection) -> Table | None:
@@ -208,17 +214,30 @@ def scopes(found: Inspection) -> Table | None:
     return _by(found, lambda one: one.scope or "(none)", TableColumn("scope", "names"))
 
 
-def _by(found: Inspection, name: Callable[[LineWork], str], column: TableColumn) -> Table | None:
-    sums: dict[str, tuple[float, float, float]] = {}
+def _by(
+    found: Inspection, name: Callable[[LineWork], str], column: TableColumn, held: Mapping[str, int] | None = None
+) -> Table | None:
+    sums: dict[str, tuple[float, float, float]] = dict.fromkeys(held or (), (0.0, 0.0, 0.0))
     for one in found.lines or ():
-        flops, others, moved = sums.get(_near(name(one)), (0.0, 0.0, 0.0))
-        sums[_near(name(one))] = flops + one.flops, others + one.transcendentals, moved + one.bytes_accessed
+        flops, others, moved = sums.get(near(name(one)), (0.0, 0.0, 0.0))
+        sums[near(name(one))] = flops + one.flops, others + one.transcendentals, moved + one.bytes_accessed
     whole = found.counts.flops if found.counts else None
     lines: list[Line] = [
-        (name, count(flops, "FLOP"), percent(flops / whole) if whole else "", count(others), size(moved))
+        (
+            name,
+            count(flops, "FLOP"),
+            percent(flops / whole) if whole else "",
+            count(others),
+            size(moved),
+            _size_or_nothing(held, name),
+        )
         for name, (flops, others, moved) in sorted(sums.items(), key=lambda pair: (-pair[1][0], -pair[1][2]))
     ]
-    return _table((column, "operations", "share", "transcendentals", "bytes"), lines)
+    return build_table((column, "operations", "share", "transcendentals", "bytes", "at the peak"), lines)
+
+
+def _size_or_nothing(sizes: Mapping[str, int] | None, name: str) -> str:
+    return size(sizes[name]) if sizes and name in sizes else ""
 
 
 def loops(found: Inspection) -> Table | None:
@@ -227,13 +246,13 @@ def loops(found: Inspection) -> Table | None:
         (loop.name, "not known" if loop.trips is None else str(loop.trips), loop.op_name, loop.trips_from)
         for loop in each
     ]
-    return _table((OPERATION, "trips", WHERE, TableColumn("why", "words")), lines)
+    return build_table((OPERATION, "trips", WHERE, TableColumn("why", "words")), lines)
 
 
 def buffers(found: Inspection) -> Table | None:
     listed = found.buffers.buffers if found.buffers else ()
-    lines: list[Line] = [(b.what, size(b.size_bytes), b.kind, b.op_name, _near(b.source)) for b in listed]
-    return _table((WHAT, "size", "kind", WHERE, LINE), lines)
+    lines: list[Line] = [(b.what, size(b.size_bytes), b.kind, b.op_name, near(b.source)) for b in listed]
+    return build_table((WHAT, "size", "kind", WHERE, LINE), lines)
 
 
 def constants(found: Inspection) -> list[tuple[str, Table | None]]:
@@ -241,7 +260,7 @@ def constants(found: Inspection) -> list[tuple[str, Table | None]]:
     both = found.constants
     parts = (("captured by the function", both and both.captured), ("baked into the program", both and both.baked_in))
     return [
-        (title, _table((WHAT, "size", WHERE), [(c.spec, size(c.size_bytes), _near(c.where)) for c in listed or ()]))
+        (title, build_table((WHAT, "size", WHERE), [(c.spec, size(c.size_bytes), near(c.where)) for c in listed or ()]))
         for title, listed in parts
     ]
 
@@ -251,7 +270,7 @@ def donation(found: Inspection) -> Table | None:
         (a.path, a.spec, size(a.size_bytes), _TAKEN[a.is_aliased], a.output or a.why_not)
         for a in (found.donation.arguments if found.donation else ())
     ]
-    return _table((WHAT, "array", "size", "reused", WHERE), lines)
+    return build_table((WHAT, "array", "size", "reused", WHERE), lines)
 
 
 _TAKEN = {True: "yes", False: "no", None: "not known"}
@@ -269,7 +288,7 @@ def collectives(found: Inspection) -> Table | None:
         )
         for c in (found.collectives.calls if found.collectives else ())
     ]
-    return _table((OPERATION, "size", "trips", "devices", WHERE, LINE), lines)
+    return build_table((OPERATION, "size", "trips", "devices", WHERE, LINE), lines)
 
 
 def first_rows(table: Table, full: bool) -> Table:
@@ -281,7 +300,7 @@ def first_rows(table: Table, full: bool) -> Table:
     return replace(table, rows=table.rows[:MOST_ROWS], note=f"… {more} more; --full shows them")
 
 
-def _table(columns: tuple[TableColumn | str, ...], lines: list[Line]) -> Table | None:
+def build_table(columns: tuple[TableColumn | str, ...], lines: list[Line]) -> Table | None:
     """Without columns that no line fills; None without lines."""
     found = tabulate(columns, lines).without_empty_columns()
     return found if found.columns else None
@@ -292,6 +311,6 @@ def _few(texts: tuple[str, ...]) -> str:
     return ", ".join(texts[:2]) + more
 
 
-def _near(text: str) -> str:
+def near(text: str) -> str:
     """With paths relative to the working folder where they are inside."""
     return text.replace(f"{Path.cwd()}/", "")

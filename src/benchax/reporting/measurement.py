@@ -23,6 +23,7 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
+from benchax.reporting.parallel import sections_of_parallel
 from benchax.reporting.shared_remarks import SharedRemarks, share_remarks
 from benchax.reporting.tables import (
     CASE,
@@ -67,7 +68,7 @@ def document_of_stages(s: Stages) -> Document:
 
 def list_measurements(listed: Sequence[Measurement]) -> Document:
     """An overview, then what each row's remarks and failures say."""
-    shared = _share_remarks(listed)
+    shared = share_grave_remarks(listed)
     blocks: list[Block] = [overview(listed)]
     for m in listed:
         if m.failure:
@@ -77,8 +78,11 @@ def list_measurements(listed: Sequence[Measurement]) -> Document:
     return Document((*blocks, *list_remarks(shared.common)))
 
 
-def _share_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
-    """By label, which names a case in each table; two rows of one case count as one."""
+def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
+    """Takes what most rows have to remark out of what each has; remarks that only inform are in neither.
+
+    By label, which names a case in each table; two rows of one case count as one.
+    """
     grave: dict[str, list[Remark]] = {m.case.label: [] for m in listed}
     for m in listed:
         grave[m.case.label] += [remark for remark in m.remarks if remark.severity != "info"]
@@ -96,7 +100,7 @@ def _describe_failure(failure: Failure) -> str:
 def overview(measurements: Sequence[Measurement]) -> Table:
     """One line per measurement; a column that none of them fills is left out, and so are remarks that all have."""
     listed = list(measurements)
-    universal = _share_remarks(listed).universal
+    universal = share_grave_remarks(listed).universal
     names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
     timers = (TableColumn(timer, "numbers", ESTIMATE) for timer in _TIMERS)
     columns = (CASE, *timers, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
@@ -151,6 +155,7 @@ def sections(m: Measurement, is_full: bool = False) -> list[Section]:
         Section("failed", tuple(_failure(m))),
         Section("once", tuple(_stages(m.stages, m.not_measured))),
         Section("every call", tuple(_samples(m, is_full))),
+        *sections_of_parallel(m),
         Section("memory", tuple(_memory(m))),
         Section("work", (*_rates(m), *_cost(m))),
         Section("result", tuple(_numerics(m))),
@@ -257,6 +262,7 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
             "constants": mem.constant_bytes or None,
         }
         detail = ", ".join(f"{name} {size(value)}" for name, value in parts.items() if value is not None)
+        detail += f", on each of {mem.devices} devices" if mem.devices > 1 else ""
         theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
         yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
     else:
@@ -313,7 +319,9 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
         known = per_call and per_call.median_s > 0 and not m.cost.has_loops
         speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
         by = f"by the {timer} timer"
-        yield TextRow("operations", count(m.cost.flops, "FLOP"), f"{speed}{by}" if speed else "XLA's count")
+        each = f" on each of {m.devices.count} devices" if m.devices else ""
+        detail = f"{speed}{by}" if speed else "XLA's count"
+        yield TextRow("operations", count(m.cost.flops, "FLOP"), detail + each)
     if m.cost.transcendentals:
         yield TextRow("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
     if m.cost.bytes_accessed:
@@ -322,6 +330,7 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
             per_s = m.cost.bytes_accessed / per_call.median_s
             share = f", {_share_of_peak(per_s, m)}" if m.work.peak_bytes_per_s else ""
             speed = f"{rate(per_s, 'B')} by the {timer} timer{share}; XLA's estimate"
+        speed += f" on each of {m.devices.count} devices" if m.devices else ""
         yield TextRow("bytes accessed", size(m.cost.bytes_accessed), speed)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from benchax.reporting import steps
+from benchax.reporting import compile_time, steps
+from benchax.reporting import profile_groups as groups
 from benchax.reporting.document import (
     Block,
     Document,
@@ -22,7 +23,6 @@ from benchax.reporting.document import (
     draw_bars,
     list_lines,
     list_remarks,
-    tabulate,
 )
 from benchax.reporting.tables import WHERE, truncate
 from benchax.results.profile import Column, Device, Kind, Op, Profile, Timeline
@@ -35,7 +35,7 @@ COLUMNS = (
 )
 TOP = 15
 """Operations that are shown without `details`."""
-PASSES, ARRAYS, GAPS, LINES, COMPILED = 5, 5, 3, 8, 5
+PASSES, ARRAYS, GAPS = 5, 5, 3
 SCOPE, NAME, HLO = 44, 24, 96
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
 MOST_BARS = 40
@@ -59,10 +59,9 @@ def document(p: Profile, details: bool = False) -> Document:
         blocks += steps.blocks(p.split)
     if p.ops:
         blocks += [grid(p, details), *_lines(p, details)]
-        by_line = tabulate_lines(p, details)
-        blocks += [] if by_line is None else [Heading("by line"), by_line]
-    if p.compile_costs:
-        blocks += [Heading("compile time"), tabulate_compiling(p, details)]
+        for title, table in (("by line", groups.by_line(p, details)), ("by scope", groups.by_scope(p, details))):
+            blocks += [] if table is None else [Heading(title), table]
+    blocks += compile_time.blocks(p, details)
     blocks += [Facts((section,), "words") for section in sections(p)]
     return Document((*blocks, *list_remarks(p.remarks)))
 
@@ -85,7 +84,7 @@ def grid(p: Profile, details: bool = False) -> Table:
 
 def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
     name = f"{op.module}: {op.name}" if several and op.module else op.name
-    where = " ".join(part for part in (_file(op.source, details), _scope(op, details)) if part)
+    where = " ".join(part for part in (groups.shorten_path(op.source, details), _scope(op, details)) if part)
     return (
         truncate(name, None if details else NAME),
         seconds(op.self_s),
@@ -100,58 +99,6 @@ def _scope(op: Op, details: bool) -> str:
     """Without the outermost part, which is the program: jit(f)/mm/dot as mm/dot."""
     scope = op.scope or ""
     return scope if details or "/" not in scope else scope.partition("/")[2]
-
-
-def _file(source: str | None, details: bool) -> str:
-    return (source or "") if details else (source or "").replace("\\", "/").rpartition("/")[2]
-
-
-def tabulate_lines(p: Profile, details: bool = False) -> Table | None:
-    """Device time by the user's line; None where the operations say it already, one line for each."""
-    by_line: dict[str, list[Op]] = {}
-    for op in p.ops:
-        by_line.setdefault(op.source or "", []).append(op)
-    if not any(by_line) or len(by_line) == len(p.ops):
-        return None
-    listed = sorted(by_line.items(), key=lambda pair: -sum(op.self_s for op in pair[1]))
-    rows = [
-        (
-            _file(line, details) or "(none of yours)",
-            seconds(sum(op.self_s for op in ops)),
-            percent(sum(op.share for op in ops)),
-            plural(len(ops), "operation"),
-            truncate(_scope(ops[0], details), None if details else SCOPE),
-        )
-        for line, ops in (listed if details else listed[:LINES])
-    ]
-    columns = (TableColumn("line", "names"), "self time", "share", TableColumn("what", "words"), WHERE)
-    return tabulate(columns, rows, note="operations that ran at once, on several threads, count in full")
-
-
-def tabulate_compiling(p: Profile, details: bool = False) -> Table:
-    """Function by trace, lower, compile, with XLA's longest passes."""
-    listed = p.compile_costs if details else p.compile_costs[:COMPILED]
-    rows = [
-        (
-            truncate(one.name, None if details else SCOPE),
-            count(one.programs),
-            seconds(one.trace_s),
-            seconds(one.lower_s),
-            seconds(one.compile_s),
-            _file(one.source, details),
-            ", ".join(f"{truncate(name, NAME)} {seconds(time_s)}" for name, time_s in one.passes),
-        )
-        for one in listed
-    ]
-    rest = p.compile_costs[len(listed) :]
-    more = f"and {plural(len(rest), 'more function')}: {seconds(sum(one.total_s for one in rest))}; " if rest else ""
-    columns = (
-        TableColumn("function", "names"),
-        *("programs", "trace", "lower", "compile"),
-        WHERE,
-        TableColumn("longest passes", "words"),
-    )
-    return tabulate(columns, rows, note=more + "by JAX's own clock, from the import of jax on").without_empty_columns()
 
 
 def _describe_rest(p: Profile, details: bool) -> str:

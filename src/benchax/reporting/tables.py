@@ -13,7 +13,7 @@ from benchax.reporting.document import Section, Style, Table, TableColumn, TextR
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
-from benchax.units import percent, seconds, seconds_range, size
+from benchax.units import percent, plural, seconds, seconds_range, size
 
 if TYPE_CHECKING:
     from benchax.store.runs import StoredRun  # not at load: SQLAlchemy takes 0.1 s, and other tables do without it
@@ -44,9 +44,10 @@ def truncate(text: str, width: int | None) -> str:
 
 
 def describe_machine(env: Environment) -> str:
-    """cpu · AMD EPYC · jax 0.10.2"""
+    """cpu · AMD EPYC · 4 fake devices · jax 0.10.2"""
     versions = f"jax {env.jax}" if env.jax else ""
-    return " · ".join(part for part in (env.backend, name_device(env), versions) if part)
+    fakes = plural(env.fake_devices, "fake device") if env.fake_devices else ""
+    return " · ".join(part for part in (env.backend, name_device(env), fakes, versions) if part)
 
 
 def name_device(env: Environment) -> str | None:

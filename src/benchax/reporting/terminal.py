@@ -111,7 +111,10 @@ def _print_block(block: Block, is_below: bool, width: int) -> str:
         return f"{block.title}\n{block.text}" if block.title else block.text
     printed = io.StringIO()
     # All of it said: FORCE_COLOR would make rich believe in a terminal, and escape codes end up in a file.
-    console = Console(file=printed, width=width, no_color=True, force_terminal=False, highlight=False)
+    # In Jupyter rich would show it there, in pieces, and write nothing into `printed`.
+    console = Console(
+        file=printed, width=width, no_color=True, force_terminal=False, force_jupyter=False, highlight=False
+    )
     console.print(_render_block(block, is_below), crop=False)
     # Rich fills lines with blanks up to the width, which would be kept in files.
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())

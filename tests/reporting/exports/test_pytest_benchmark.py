@@ -74,7 +74,7 @@ def test_what_is_not_known_is_said_as_pytest_benchmark_says_it() -> None:
 
 def test_pytest_benchmark_itself_compares_two_files(tmp_path: Path) -> None:
     pytest.importorskip(
-        "pytest_benchmark", reason="pytest-benchmark is not installed here; docs/exports.md: done by hand"
+        "pytest_benchmark", reason="pytest-benchmark is not installed here; docs/how-to/exports.md: done by hand"
     )
     for name in ("a", "b"):
         (tmp_path / f"{name}.json").write_text(text("pytest-benchmark"))

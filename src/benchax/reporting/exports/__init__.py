@@ -1,7 +1,7 @@
 """Stored results in the formats of other tools. A new one is one file here and one line in FORMATS.
 
 Each is a function of entries (`entries.py`), and pure: what a format cannot say is left out, never made up.
-docs/exports.md says for each which of its fields are filled, and by which reader it was read.
+docs/how-to/exports.md says for each which of its fields are filled, and by which reader it was read.
 """
 
 from __future__ import annotations

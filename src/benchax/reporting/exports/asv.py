@@ -174,7 +174,8 @@ def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms
     env = rows[0].m.environment
     versions = drop_unknown({"jax": env.jax, "jaxlib": env.jaxlib, "numpy": env.numpy})
     state = {"is_dirty": "yes"} if env.is_dirty else {}
-    device = drop_unknown({"backend": env.backend, "device_kind": env.device_kind})
+    fakes = str(env.fake_devices) if env.fake_devices else None
+    device = drop_unknown({"backend": env.backend, "device_kind": env.device_kind, "fake_devices": fakes})
     return {
         "commit_hash": env.commit,
         "env_name": _environment(env),

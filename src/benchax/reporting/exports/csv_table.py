@@ -17,6 +17,7 @@ COLUMNS: tuple[str, ...] = (
     "device_kind", "jax", "fingerprint", "signature", "status", "timer", "n", "iterations", "median_s", "low_s",
     "high_s", "mean_s", "std_s", "min_s", "max_s", "compile_s", "observed_peak_bytes", "predicted_peak_bytes",
     "constant_bytes", "flops", "baseline", "verdict", "ratio", "ratio_low", "ratio_high", "why",
+    "devices", "is_fake", "ranks",
 )  # fmt: skip
 
 
@@ -61,6 +62,9 @@ def _identity(entry: ExportedCase) -> dict[str, Any]:
         "fingerprint": env.fingerprint,
         "signature": m.signature,
         "status": m.failure.kind if m.failure else "ok",
+        "devices": m.devices.count if m.devices else None,
+        "is_fake": m.devices.is_fake if m.devices else None,
+        "ranks": len(m.ranks.ranks) if m.ranks else None,
     }
 
 

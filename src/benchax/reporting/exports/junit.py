@@ -85,4 +85,4 @@ def _properties(case: Element, entry: ExportedCase) -> None:
     if numbers:
         properties = SubElement(case, "properties")
         for name, value in numbers.items():
-            SubElement(properties, "property", name=name, value=repr(value))
+            SubElement(properties, "property", name=xml_text(name), value=repr(value))

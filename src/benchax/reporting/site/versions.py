@@ -1,0 +1,118 @@
+"""What stands side by side on the page that compares: the numbers of one version, all cases in one file.
+
+A version is a commit, a commit with uncommitted changes, or, where no commit is known, a run. Its file is a script, for
+a page from disk may not read any other kind. It holds, for each case and each environment that the version was measured
+in, the median of the newest row with its interval, and the ratio to each baseline with its own. A site that goes on
+reads the file back and replaces what it has new numbers of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchax.model import Comparison
+from benchax.stats.verdicts import Verdict
+from benchax.store.timelines import TimelineRow
+
+TIMES, RATIOS = 6, 7
+"""Numbers of one entry: case, environment, timer, median, low, high; case, environment, baseline, verdict, ratio, low,
+high. What is no number has a place in a list (`state.py`)."""
+VERDICTS: tuple[Verdict, ...] = ("faster", "slower", "same", "unclear")
+CALL = "benchaxVersion("
+DIGITS = 6
+
+
+@dataclass
+class Numbers:
+    """Of one version. Flat, because a store may have a million of them: an entry takes 48 or 56 bytes."""
+
+    times: array[float] = field(default_factory=lambda: array("d"))
+    ratios: array[float] = field(default_factory=lambda: array("d"))
+
+
+def name_version(commit: str | None, is_dirty: bool | None, run: str) -> str:
+    """A version's name: the whole commit, + where there were uncommitted changes; else the run."""
+    return commit + "+" * bool(is_dirty) if commit else f"run {run}"
+
+
+def shorten_version(name: str) -> str:
+    """a1b2c3d4+; run 0f9e8d7c6b5a"""
+    if name.startswith("run "):
+        return name[:16]
+    return name[:8] + "+" * name.endswith("+")
+
+
+def version_of_row(row: TimelineRow) -> str:
+    return name_version(row.commit, row.is_dirty, row.run_id)
+
+
+def version_of_comparison(c: Comparison) -> str | None:
+    """None where nothing tells it from others."""
+    return name_version(c.candidate.commit, c.candidate.is_dirty, "") if c.candidate.commit else None
+
+
+def file_of(version: str) -> str:
+    """A name of a version's file that no text of a stranger can lead astray."""
+    return f"{hashlib.sha256(version.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.js"
+
+
+def number_or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+# ---- files ------------------------------------------------------------------------------------------------------
+
+
+def render_numbers(version: str, found: Numbers) -> str:
+    """The script: of each case in each environment the newest entry, in the order of cases."""
+    times = {entry[:2]: entry for entry in _entries(found.times, TIMES)}
+    ratios = {entry[:3]: entry for entry in _entries(found.ratios, RATIOS)}
+    document = f'{{"times":{_columns(times, TIMES)},"ratios":{_columns(ratios, RATIOS)}}}'
+    # The name, like all texts, is ASCII without what could end the script or a comment in it.
+    return f"{CALL}{json.dumps(file_of(version))},{document});\n"
+
+
+def read_numbers(file: Path) -> Numbers:
+    """What a file of an earlier time says.
+
+    Raises:
+        ValueError, KeyError, TypeError, OSError: it is not there, or not as it was written.
+    """
+    text = file.read_text(encoding="ascii")
+    if not text.startswith(CALL):
+        raise ValueError("not a file of a version")
+    document: dict[str, Any] = json.loads(text[text.index(",") + 1 : text.rindex(")")])
+    return Numbers(_flatten(document["times"], TIMES), _flatten(document["ratios"], RATIOS))
+
+
+def _flatten(columns: list[list[float | None]], width: int) -> array[float]:
+    if len(columns) != width:
+        raise ValueError("another number of columns")
+    return array("d", [number_or_nan(value) for entry in zip(*columns, strict=True) for value in entry])
+
+
+def _entries(flat: Sequence[float], width: int) -> Iterator[tuple[float, ...]]:
+    return zip(*(iter(flat),) * width, strict=True)
+
+
+def _columns(entries: dict[Any, tuple[float, ...]], width: int) -> str:
+    listed = [entries[key] for key in sorted(entries)]
+    columns = zip(*listed, strict=True) if listed else ((),) * width
+    whole = width - 3
+    texts = (map(_write_place if i < whole else _write_number, column) for i, column in enumerate(columns))
+    return "[" + ",".join(f"[{','.join(column)}]" for column in texts) + "]"
+
+
+def _write_place(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _write_number(value: float) -> str:
+    return f"{value:.{DIGITS}g}" if math.isfinite(value) else "null"

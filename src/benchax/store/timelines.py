@@ -1,0 +1,111 @@
+"""What a site of the history reads: which cases have something new, then case by case, never all rows at once.
+
+A store only grows. So what `list_activity` has seen is a state that later readings are held to: rows that are written
+meanwhile are left for the next time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Table, func, select
+
+from benchax.codec import decode_environment, decode_params
+from benchax.model import CaseId, Comparison, Environment
+from benchax.store.database import DatabaseStore
+from benchax.store.lean_reader import LeanReader
+from benchax.store.schema import cases, comparisons, measurements
+
+
+@dataclass(frozen=True)
+class CaseActivity:
+    """How much a store holds of a case."""
+
+    id: int
+    """Within its store."""
+    key: str
+    """The same in all stores: 64 hexadecimal digits."""
+    case: CaseId
+    rows: int
+    newest_row: int
+    """The greatest id; 0 where there is none."""
+    comparisons: int
+    newest_comparison: int
+
+    @property
+    def seen(self) -> list[int]:
+        """Differs as soon as anything is added."""
+        return [self.rows, self.newest_row, self.comparisons, self.newest_comparison]
+
+
+class TimelineRow(NamedTuple):
+    """A measurement as a timeline shows it. None: not measured, or not known."""
+
+    id: int
+    run_id: str
+    started_at: str
+    status: str
+    failure_kind: str | None
+    commit: str | None
+    is_dirty: bool | None
+    fingerprint: str
+    timer: str | None
+    n: int | None
+    """Samples."""
+    median_s: float | None
+    """Per call, as are the ends of its interval."""
+    low_s: float | None
+    high_s: float | None
+
+
+_COLUMNS = [measurements.c[name] for name in TimelineRow._fields]
+
+
+def list_activity(store: DatabaseStore) -> list[CaseActivity]:
+    """All cases that have rows or comparisons, in the order in which they came.
+
+    Raises:
+        StoreError: nothing was ever stored there, or it cannot be read.
+    """
+    # Indices answer both; no row is looked at.
+    rows = store.read(lambda c: _count(c, measurements), {}, since=1)
+    compared = store.read(lambda c: _count(c, comparisons), {}, since=2)
+    columns = (cases.c.id, cases.c.key, cases.c.name, cases.c.params, cases.c.variant, cases.c.tag)
+    known = store.read(lambda c: c.execute(select(*columns).order_by(cases.c.id)).all(), [], since=1)
+    return [
+        CaseActivity(
+            id, key, CaseId(name, decode_params(params), variant, tag), *rows.get(id, (0, 0)), *compared.get(id, (0, 0))
+        )
+        for id, key, name, params, variant, tag in known
+        if id in rows or id in compared
+    ]
+
+
+def _count(connection: Connection, table: Table) -> dict[int, tuple[int, int]]:
+    """By case: (how many, the greatest id)"""
+    statement = select(table.c.case_id, func.count(), func.max(table.c.id)).group_by(table.c.case_id)
+    return {row[0]: (row[1], row[2]) for row in connection.execute(statement).all()}
+
+
+def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[TimelineRow]:
+    """The rows of a case, oldest first."""
+    m = measurements.c
+    statement = select(*_COLUMNS).where(m.case_id == found.id, m.id <= found.newest_row).order_by(m.id)
+    rows = store.read(lambda c: c.execute(statement).all(), [], since=1)
+    return [TimelineRow._make(row) for row in rows]
+
+
+def read_environment(store: DatabaseStore, row: TimelineRow) -> Environment:
+    """Where a row was measured."""
+    statement = select(measurements.c.document).where(measurements.c.id == row.id)
+    return decode_environment(store.read(lambda c: c.execute(statement).scalar_one(), "", since=1))
+
+
+def read_comparisons(store: DatabaseStore, found: CaseActivity, reader: LeanReader) -> list[Comparison]:
+    """The comparisons of a case without their samples, oldest first. Raises `FormatError` where one is damaged."""
+    if not found.comparisons:
+        return []
+    c = comparisons.c
+    statement = select(c.document).where(c.case_id == found.id, c.id <= found.newest_comparison).order_by(c.id)
+    return [reader.decode(text) for text in store.read(lambda each: each.execute(statement).scalars().all(), [])]

@@ -1,0 +1,310 @@
+"""A site from a store: what is written, what is left as it is, and what happens where something is wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from comparisons_by_hand import CASE, commit_of, compared
+from html_reader import Reader
+from site_stores import (
+    FFT,
+    HOSTILE,
+    JAX_060,
+    LONG,
+    contents,
+    failed,
+    make_store,
+    page_of,
+    row,
+    script_of,
+    times_of,
+)
+
+from benchax.errors import BenchaxError, StoreError, UsageError
+from benchax.model import CaseId
+from benchax.reporting.pages import saving
+from benchax.reporting.site import publishing
+from benchax.reporting.site.publishing import publish
+from benchax.reporting.site.versions import file_of
+from benchax.store import comparisons
+from benchax.store.database import DatabaseStore, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DatabaseStore:
+    return make_store(tmp_path / "store")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return tmp_path / "site"
+
+
+def text_of(file: Path) -> str:
+    return " ".join(
+        Reader(file.read_text(encoding="utf-8").replace("<link", "<br").replace("<!doctype html>", "")).texts
+    )
+
+
+# ---- what is written again ----------------------------------------------------------------------------------------
+
+
+def test_a_second_time_writes_nothing(store: DatabaseStore, site: Path) -> None:
+    first = publish(store, site)
+    before = times_of(site)
+
+    again = publish(store, site)
+
+    assert (first.written, first.cases, again.written, again.versions_written, again.others) == (4, 4, 0, 0, 0)
+    after = times_of(site)
+    assert {name for name in after if after[name] != before[name]} == {"site.json"}
+
+
+def test_a_new_row_changes_the_page_of_its_case_and_the_result_is_as_if_made_at_once(
+    store: DatabaseStore, site: Path, tmp_path: Path
+) -> None:
+    publish(store, site)
+    before = times_of(site)
+    store.append(row(4, FFT))
+    comparisons.append(store, [compared(16, 0.81, case=FFT)])
+
+    done = publish(store, site)
+
+    after = times_of(site)
+    changed = {name for name in after if after[name] != before.get(name) and name.startswith("cases/")}
+    assert (done.written, done.versions_written, changed) == (1, 2, {f"cases/{page_of(site, FFT).name}"})
+    publish(store, tmp_path / "fresh")
+    assert contents(site) == contents(tmp_path / "fresh")
+
+
+def test_a_page_that_was_deleted_is_written_again(store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+    before = contents(site)
+    page_of(site, FFT).unlink()
+
+    assert publish(store, site).written == 1
+    assert contents(site) == before
+
+
+def test_another_store_leaves_nothing_of_the_first(store: DatabaseStore, site: Path, tmp_path: Path) -> None:
+    publish(store, site)
+    other = open_store(tmp_path / "other")
+    other.append(row(9, CaseId("elsewhere")))
+
+    publish(other, site)
+    publish(other, tmp_path / "fresh")
+
+    assert contents(site) == contents(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"store":1}', "\xff"])
+def test_a_state_that_cannot_be_read_is_none(text: str, store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+    before = contents(site)
+    (site / "site.json").write_text(text, encoding="latin-1")
+
+    assert publish(store, site).written == 4
+    assert contents(site) == before
+
+
+# ---- what is said ---------------------------------------------------------------------------------------------------
+
+
+def test_what_changed_is_said_with_how_sure_that_is(store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+
+    said = " ".join(text_of(site / "index.html").split())
+
+    assert "3 changes among the newest 30 comparisons" in said
+    assert "Of 55 comparisons with noise that is 0.055 to 0.39 by chance, beside 2 found." in said
+    slower, faster = said.index("Slower, or more of it"), said.index("Faster, or less of it")
+    assert slower < said.index("12 % slower") < faster < said.index("20 % less time")
+    assert slower < said.index("2.00 MiB in place of 1.00 MiB") < faster
+    assert said.index("First signs") < said.index("% above the median before it")
+    assert "p < 0.001" in said
+
+
+def test_without_comparisons_nothing_is_judged(site: Path, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    store.append(row(0))
+    store.append(row(1, scale=3.0))
+
+    publish(store, site)
+
+    said = text_of(site / "index.html") + text_of(page_of(site, CASE))
+    assert "No case was compared with a baseline yet" in said
+    assert "nothing was compared with a baseline yet" in said
+    assert not {"slower", "faster", "p < 0.001"} & set(said.replace(",", " ").split())
+
+
+def test_a_case_has_its_times_commits_and_environments(store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+
+    said = text_of(page_of(site, CASE))
+
+    assert all(text in said for text in (commit_of(3)[:8], "jax 0.6.0", "NVIDIA H100", "40.0 µs"))
+    assert "run time against v1.2 · 24 comparisons" in said
+    assert "not to be compared with one another, and not judged" in said
+
+
+def test_a_store_of_failures_says_so(site: Path, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    store.append(failed(0))
+
+    publish(store, site)
+
+    assert "Without a time in their newest row" in text_of(site / "index.html")
+    assert "not measured: timeout" in text_of(page_of(site, CASE))
+
+
+def test_a_version_has_the_numbers_of_its_rows(store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+    index = script_of(site / "data" / "index.js")
+    numbers = script_of(site / "data" / file_of(commit_of(3)))
+
+    ids = {label: int(id) for id, (label, _) in index["cases"].items()}
+    found = [entry for entry in zip(*numbers["times"], strict=True) if entry[0] == ids["matmul[n=256]"]]
+    here = index["environments"]["names"]
+    assert len({name for name in here if "jax 0.6.0" in name}) == 1
+    (expected,) = [
+        r for r in store.rows(commit=commit_of(3)) if r.case == CASE and r.fingerprint == JAX_060.fingerprint
+    ]
+    (entry,) = [entry for entry in found if "jax 0.6.0" in here[entry[1]]]
+    assert entry[3:] == pytest.approx((expected.median_s, expected.low_s, expected.high_s), rel=1e-5)
+    (ratio,) = [entry for entry in zip(*numbers["ratios"], strict=True) if entry[0] == ids["matmul[n=256]"]]
+    (compared_then,) = [c for c in comparisons.history(store, CASE) if c.candidate.commit == commit_of(3)]
+    assert ratio[4:] == pytest.approx((compared_then.ratio, compared_then.low, compared_then.high), rel=1e-5)
+    assert index["verdicts"][ratio[3]] == compared_then.verdict
+
+
+def test_names_of_strangers_are_text_and_name_no_file(store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+
+    for name, content in contents(site).items():
+        assert name.isascii()
+        assert len(name) < 80
+        if name.endswith((".html", ".xml")):
+            assert b"<img" not in content
+            assert b"alert(1)</script>" not in content
+    assert HOSTILE.name.replace("\ud800", "\\ud800").replace("\0", "\0") in page_of(site, HOSTILE).read_text().replace(
+        "&lt;", "<"
+    ).replace("&gt;", ">").replace("&amp;", "&")
+    assert LONG.name in page_of(site, LONG).read_text()
+
+
+def test_a_page_asks_for_nothing_outside_the_site(store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "default-src 'none'" in text
+        assert "http://" not in text
+        assert "https://" not in text
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_where_nothing_is_stored_nothing_is_written(site: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no database at"):
+        publish(open_store(tmp_path / "none"), site)
+
+    assert not site.exists()
+
+
+def test_a_folder_of_somebody_else_is_left_alone(store: DatabaseStore, site: Path) -> None:
+    site.mkdir()
+    (site / "index.html").write_text("mine")
+
+    with pytest.raises(UsageError, match=r"has an index\.html that benchax did not write\nexpected a new folder"):
+        publish(store, site)
+
+    assert contents(site) == {"index.html": b"mine"}
+
+
+def test_a_file_is_no_folder(store: DatabaseStore, site: Path) -> None:
+    site.write_text("mine")
+
+    with pytest.raises(UsageError, match="site is a file\nexpected a folder"):
+        publish(store, site)
+
+
+def test_a_full_disk_leaves_whole_files_and_the_next_time_makes_it_good(
+    store: DatabaseStore, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, rename = iter([True] * 7), Path.replace
+
+    def replace_while_there_is_room(self: Path, target: Path) -> None:
+        if not next(room, False):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rename(self, target)
+
+    with monkeypatch.context() as full:
+        full.setattr(saving.Path, "replace", replace_while_there_is_room)
+        with pytest.raises(UsageError, match="No space left on device"):
+            publish(store, site)
+    assert len([name for name in contents(site) if not name.startswith(".")]) == 7
+    assert not (site / "site.json").exists()
+
+    publish(store, site)
+    publish(store, tmp_path / "fresh")
+
+    assert contents(site) == contents(tmp_path / "fresh")
+
+
+def test_a_time_that_was_stopped_is_made_good(
+    store: DatabaseStore, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the files of versions and what the site remembers: numbers must not be in it twice."""
+    publish(store, site)
+    store.append(row(3, FFT, scale=9.0))
+    with monkeypatch.context() as stopped:
+        stopped.setattr(publishing, "render_state", lambda state: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            publish(store, site)
+
+    publish(store, site)
+    publish(store, tmp_path / "fresh")
+
+    assert contents(site) == contents(tmp_path / "fresh")
+
+
+def test_two_at_once_wait_for_each_other(store: DatabaseStore, site: Path, tmp_path: Path) -> None:
+    errors: list[BenchaxError] = []
+
+    def write() -> None:
+        try:
+            publish(open_store(tmp_path / "store"), site)
+        except BenchaxError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    publish(store, tmp_path / "fresh")
+    assert errors == []
+    assert contents(site) == contents(tmp_path / "fresh")
+
+
+def test_a_file_of_numbers_that_was_changed_is_named(store: DatabaseStore, site: Path) -> None:
+    publish(store, site)
+    (site / "data" / file_of(commit_of(3))).write_text("nonsense")
+    store.append(row(3, FFT))
+
+    with pytest.raises(UsageError, match=r"is not as benchax wrote it.*\n(.*\n)*.*remove .*site\.json"):
+        publish(store, site)
+
+
+def test_what_is_remembered_names_no_place(store: DatabaseStore, site: Path, tmp_path: Path) -> None:
+    """A site is for everybody, and a URL of a store may hold a password."""
+    publish(store, site)
+
+    assert str(tmp_path) not in json.dumps(json.loads((site / "site.json").read_text()))

@@ -1,0 +1,147 @@
+"""A site in a real browser, from disk: charts draw, links lead somewhere, two versions stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_pages import Opened, start_browser
+from comparisons_by_hand import CASE, commit_of
+from site_stores import make_store, page_of
+
+from benchax.reporting.site.publishing import publish
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("of site ü")
+    publish(make_store(folder / "store"), folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with start_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(browser: Any, site: Path) -> Iterator[Any]:
+    """Opens a page; at the end nothing was complained of, and nothing was asked for outside the site."""
+    opened: list[Opened] = []
+
+    def start(file: Path | str, **looks: Any) -> Opened:
+        opened.append(Opened(browser, site / file, **looks))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+        assert each.messages == []
+        assert [url for url in each.requests if not url.startswith((site.as_uri(), "data:", "blob:"))] == []
+
+
+def choose(page: Any, id: str, text: str) -> None:
+    """By its words."""
+    options = page.eval_on_selector_all(f"#{id} option", "(all) => all.map((one) => [one.value, one.textContent])")
+    (value,) = [value for value, words in options if text in words]
+    page.select_option(f"#{id}", value)
+
+
+def cells(page: Any, label: str) -> list[str]:
+    rows = page.eval_on_selector_all(
+        "#side-by-side tbody tr", "(all) => all.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    return next((row[1:] for row in rows if row[0] == label), [])
+
+
+NARROW = {"width": 390, "height": 800}
+
+
+@pytest.mark.parametrize("looks", [{}, {"color_scheme": "dark", "viewport": NARROW}], ids=["light", "dark, narrow"])
+def test_every_page_draws_fits_and_leads_to_pages_that_are_there(
+    open_page: Any, site: Path, looks: dict[str, Any]
+) -> None:
+    links = set[str]()
+    for file in sorted(site.rglob("*.html")):
+        opened = open_page(file, **looks)
+
+        assert opened.draw_all() == [], file.name
+        assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), file.name
+        links |= set(opened.page.eval_on_selector_all("a", "(all) => all.map((one) => one.href.split('#')[0])"))
+
+    there = {file.as_uri() for file in site.rglob("*") if file.is_file()}
+    assert links <= there
+    assert {file.as_uri() for file in site.rglob("*.html")} <= links
+
+
+def test_a_change_leads_to_the_page_of_its_case(open_page: Any, site: Path) -> None:
+    page = open_page("index.html").page
+
+    page.click("text=matmul[n=256] >> nth=0")
+
+    assert page.url == page_of(site, CASE).as_uri()
+    assert page.text_content("h1") == "matmul[n=256]"
+
+
+def test_two_versions_stand_side_by_side(open_page: Any) -> None:
+    page = open_page("compare.html").page
+    page.wait_for_selector("#after-version")
+    choose(page, "before-version", commit_of(0)[:8])
+    choose(page, "after-version", commit_of(2)[:8])
+    page.wait_for_function("document.querySelector('#side-by-side tbody')?.textContent.includes('3.00 ×')")
+
+    before, after, ratio, overlap, *ratios = cells(page, "matmul[n=256]")
+
+    assert (before, after) == ("10.0 µs (9.80 µs – 10.2 µs)", "30.0 µs (29.4 µs – 30.6 µs)")
+    assert (ratio, overlap) == ("3.00 ×", "apart")
+    assert len(ratios) == 2
+    assert all(text.endswith((" same", " unclear")) for text in ratios)
+    assert "ratio of medians, not judged" in page.text_content("#side-by-side thead")
+
+
+def test_another_jax_gets_no_ratio_of_times_and_another_backend_nothing(open_page: Any) -> None:
+    page = open_page("compare.html").page
+    page.wait_for_selector("#after-version")
+    for id in ("before-version", "after-version"):
+        choose(page, id, commit_of(3)[:8])
+    choose(page, "before-where", "AMD EPYC 9654 · jax 0.10")
+    choose(page, "after-where", "jax 0.6.0")
+    page.wait_for_function("document.querySelector('#side-by-side')?.textContent.includes('environments differ')")
+
+    said = page.text_content("#side-by-side")
+    assert "2 differences: jax, jaxlib" in said
+    assert "ratio of medians" not in said
+    assert "slower" not in said
+
+    choose(page, "after-where", "NVIDIA H100")
+    page.wait_for_function("document.querySelector('#side-by-side')?.textContent.includes('Not compared')")
+    assert page.text_content("#side-by-side") == "Not compared: one was measured on cpu, the other on gpu."
+
+
+def test_what_was_chosen_stays_in_the_address_and_keys_choose(open_page: Any) -> None:
+    page = open_page("compare.html").page
+    page.wait_for_selector("#side-by-side table")
+    page.focus("#before-version")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("document.querySelector('#before-version').selectedIndex === 2")
+    chosen = page.eval_on_selector_all("select", "(all) => all.map((one) => one.value)")
+
+    page.reload()
+    page.wait_for_selector("#side-by-side")
+
+    page.wait_for_function("document.querySelector('#before-version').selectedIndex === 2")
+    assert page.eval_on_selector_all("select", "(all) => all.map((one) => one.value)") == chosen
+
+
+def test_the_list_of_cases_is_filtered_by_keyboard(open_page: Any) -> None:
+    page = open_page("cases.html").page
+    page.focus("#filter-cases")
+    page.keyboard.type("MATMUL")
+
+    assert page.text_content("[role=search] [role=status]") == "1 of 4"
+    assert page.eval_on_selector_all("tbody tr", "(all) => all.filter((one) => !one.hidden).length") == 1
